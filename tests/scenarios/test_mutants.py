@@ -31,8 +31,7 @@ from services.api.meta import Key
 from services.api.wire import Request, encode
 from services.chaos.run import run_chaos
 from services.client.client import Client
-from services.client.informer import Informer
-from services.client.reflector import Reflector
+from services.client.informer import Informer, Reflector
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import parse_scenario
 from services.scenarios.script.verbs import VERBS

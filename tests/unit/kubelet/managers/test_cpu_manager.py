@@ -2,10 +2,11 @@
 
 import pytest
 
+from kubelet.managers.allocation import Allocation, Rejection
 from kubelet.managers.cpu_manager import CpuManager
 from kubelet.managers.cpu_topology import build_topology, format_cpus, parse_cpus
 from kubelet.managers.options import CpuOptions
-from kubelet.managers.resource_managers import Allocation, Rejection, ResourceManagers
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.managers.topology import Hint
 
 SHORT = "SMT Alignment Error: not enough free physical CPUs: available physical CPUs ="

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from kubelet.admission.predicates import Ledger, NodeFacts
-from kubelet.managers.resource_managers import NO_ALLOCATION
+from kubelet.managers.allocation import NO_ALLOCATION
 from kubelet.resize.allocation import Deferred, Fits, Infeasible, NodeRules, grows, judge
 from kubelet.resize.queue import Rank, ResizeQueue
 from kubelet.runtime.resources import PodResources, is_same, overlaid, resources_of

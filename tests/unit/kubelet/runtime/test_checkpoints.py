@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kubelet.agent.journal import Journal
-from kubelet.managers.resource_managers import Allocation
+from kubelet.managers.allocation import Allocation
 from kubelet.runtime.checkpoint import lines_of
 from kubelet.runtime.claim_record import HeldClaim
 from kubelet.runtime.records import ContainerRecord, PodRecord

@@ -3,8 +3,7 @@
 import pytest
 
 from kubelet.stages.template_functions import Context
-from kubelet.stages.template_tree import TemplateError
-from kubelet.stages.templates import Template
+from kubelet.stages.templates import Template, TemplateError
 
 POD = {
     "metadata": {"name": "web", "labels": {"b": "2", "a": "1"}},
