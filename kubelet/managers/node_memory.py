@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from services.api.numa.huge_pages import page_size
-from services.api.numa.needs import MEMORY
+from services.api.numa import MEMORY, page_size
 from services.api.podresources import Amounts
 from services.api.quantity import amount
 

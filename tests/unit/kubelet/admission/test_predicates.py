@@ -5,7 +5,7 @@ import pytest
 from kubelet.admission.predicates import Admitted, Ledger, NodeFacts, PreemptionNeeded, admit
 from kubelet.managers.resource_managers import NO_ALLOCATION, Rejection, ResourceManagers
 from kubelet.view import worker_key
-from services.api.taints import Taint
+from services.api.kinds.node import Taint
 
 
 @pytest.fixture
