@@ -12,9 +12,9 @@ import msgspec
 
 from scheduler.volumes.assumed import AssumedVolumes
 from scheduler.volumes.finder import Found
-from services.api.kinds.persistentvolume import BOUND_BY_CONTROLLER, ObjectReference, PersistentVolume
+from services.api.kinds.persistentvolume import BOUND_BY_CONTROLLER, PersistentVolume
 from services.api.kinds.persistentvolumeclaim import SELECTED_NODE, PersistentVolumeClaim
-from services.api.meta import Key
+from services.api.meta import Key, ObjectReference
 
 
 @dataclass

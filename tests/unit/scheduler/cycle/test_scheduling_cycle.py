@@ -12,6 +12,7 @@ from scheduler.framework.runner import Enabled
 from scheduler.framework.status import Code, Status
 from scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from scheduler.plugins.node_resources_fit import NodeResourcesFit, ScoringStrategy
+from services.api.kinds.node import Taint
 from services.api.kinds.pod import (
     Affinity,
     Container,
@@ -23,7 +24,6 @@ from services.api.kinds.pod import (
     PreferredSchedulingTerm,
     ResourceRequirements,
 )
-from services.api.taints import Taint
 
 GPU = Taint(key="dedicated", value="gpu", effect="NoSchedule")
 

@@ -20,7 +20,7 @@ from scheduler.plugins.image_locality import ImageLocality, tagged
 from scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from services.api.kinds.namespace import Namespace
-from services.api.kinds.node import ContainerImage, Node, NodeSpec, NodeStatus
+from services.api.kinds.node import ContainerImage, Node, NodeSpec, NodeStatus, Taint
 from services.api.kinds.pod import (
     Affinity,
     Container,
@@ -28,12 +28,12 @@ from services.api.kinds.pod import (
     PodAffinity,
     PodAffinityTerm,
     PodSpec,
+    Toleration,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
 from services.api.kinds.service import Service, ServiceSpec
 from services.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
-from services.api.taints import Taint, Toleration
 
 HOST = "kubernetes.io/hostname"
 KEYS = st.sampled_from(["zone", "rack", HOST])

@@ -14,12 +14,13 @@ from scheduler.plugins.inter_pod_affinity.plugin import PLUGIN as INTER_POD_AFFI
 from scheduler.plugins.pod_topology_spread.plugin import PLUGIN as POD_TOPOLOGY_SPREAD
 from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from services.api.kinds.namespace import Namespace
-from services.api.kinds.node import ContainerImage
+from services.api.kinds.node import ContainerImage, Taint
 from services.api.kinds.pod import (
     Affinity,
     Container,
     PodAffinity,
     PodAffinityTerm,
+    Toleration,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
@@ -27,7 +28,6 @@ from services.api.kinds.replicaset import ReplicaSet, ReplicaSetSpec
 from services.api.kinds.service import Service, ServiceSpec
 from services.api.kinds.statefulset import StatefulSet, StatefulSetSpec
 from services.api.meta import LabelSelector, ObjectMeta, OwnerReference
-from services.api.taints import Taint, Toleration
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 APP = {"app": "x"}

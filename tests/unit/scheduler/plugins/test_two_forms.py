@@ -30,7 +30,7 @@ from scheduler.plugins.node_resources_fit import NodeResourcesFit, ScoringStrate
 from scheduler.plugins.node_unschedulable import NodeUnschedulable
 from scheduler.plugins.taint_toleration import TaintToleration
 from scheduler.queue.exclusions import Exclusions
-from services.api.kinds.node import Node, NodeSpec, NodeStatus
+from services.api.kinds.node import Node, NodeSpec, NodeStatus, Taint
 from services.api.kinds.pod import (
     Affinity,
     Container,
@@ -44,11 +44,11 @@ from services.api.kinds.pod import (
     PodStatus,
     PreferredSchedulingTerm,
     ResourceRequirements,
+    Toleration,
     UnbindRecord,
 )
 from services.api.meta import ObjectMeta
 from services.api.switches import Switches
-from services.api.taints import Taint, Toleration
 
 NAMES = st.sampled_from([f"n{i}" for i in range(6)])
 KEYS, VALUES = st.sampled_from(["a", "b"]), st.sampled_from(["1", "2", "-3", "x"])

@@ -15,6 +15,7 @@ from scheduler.preemption.extender_consent import ExtenderError, ask_extenders
 from scheduler.preemption.progress import RunningPreemptions
 from scheduler.preemption.units import UnitKind, by_importance, group_unit, pod_unit
 from scheduler.preemption.victims import Victims
+from services.api.kinds.node import Taint
 from services.api.kinds.pod import Affinity, PodAffinity, PodAffinityTerm
 from services.api.kinds.poddisruptionbudget import (
     PodDisruptionBudget,
@@ -22,7 +23,6 @@ from services.api.kinds.poddisruptionbudget import (
     PodDisruptionBudgetStatus,
 )
 from services.api.meta import Condition, LabelSelector, ObjectMeta
-from services.api.taints import Taint
 
 
 class Attempt:
