@@ -16,8 +16,8 @@ from typing import Any, Final
 from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.node_selection import term_matches
-from scheduler.dra.allocation_writer import Granter
-from scheduler.dra.allocator import AllocationError, Allocator, Refused
+from scheduler.dra.allocator import AllocationError, Allocator
+from scheduler.dra.claim_writer import Granter
 from scheduler.dra.ledger import PendingRelease, Release
 from scheduler.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
 from scheduler.dra.pools import Slices
@@ -155,8 +155,8 @@ class DynamicResources:
             found = notes.allocator.allocate(node.name, self._slices.of_node(node.node))
         except AllocationError as error:
             return failed(str(error))
-        if isinstance(found, Refused):
-            return unresolvable(found.reason)
+        if isinstance(found, str):
+            return unresolvable(found)
         notes.found[node.name] = found
         return SUCCESS
 

@@ -23,11 +23,9 @@ from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unre
 from scheduler.framework.utilization_shape import ShapePoint
 from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
-from scheduler.volumes.binder import VolumeBinder
+from scheduler.volumes.binder import Reserved, VolumeBinder, reserve, revert
 from scheduler.volumes.claims import ClaimReader, PodClaims
-from scheduler.volumes.finder import Everywhere, find, find_everywhere
-from scheduler.volumes.reservation import Reserved, reserve, revert
-from scheduler.volumes.scoring import score_of
+from scheduler.volumes.finder import Everywhere, find, find_everywhere, score_of
 from services.api.kinds.csidriver import CSIDriver
 from services.api.kinds.csinode import MIGRATED_PLUGINS, CSINode
 from services.api.kinds.csistoragecapacity import CSIStorageCapacity
