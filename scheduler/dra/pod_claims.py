@@ -32,7 +32,11 @@ def claim_keys(pod: Pod) -> list[Key]:
 
 def problem_of(pod: Pod, find: FindClaim) -> str:
     """Return what is wrong with the first claim that cannot be used, "" when all can."""
-    return next(filter(None, (problem_with(pod, wanted, find) for wanted in pod.spec.resource_claims)), "")
+    for wanted in pod.spec.resource_claims:
+        problem = problem_with(pod, wanted, find)
+        if problem:
+            return problem
+    return ""
 
 
 def problem_with(pod: Pod, wanted: PodResourceClaim, find: FindClaim) -> str:

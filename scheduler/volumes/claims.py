@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from scheduler.cache.node_info import PodInfo
+from scheduler.framework.events import Hint, queue_if
 from scheduler.framework.status import Status, unresolvable
 from scheduler.framework.world import World
 from services.api.kinds.csidriver import CSIDriver
@@ -23,7 +24,7 @@ from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import LOST, PersistentVolumeClaim
 from services.api.kinds.pod import Volume
 from services.api.kinds.storageclass import StorageClass
-from services.api.meta import Key
+from services.api.meta import Key, View
 from services.api.volume_matching import candidates
 from services.reconcile.controller import Change
 
@@ -205,6 +206,11 @@ class ClaimReader:
             if each.storage_class_name == name and each.limit_bytes is not None and each.limit_bytes >= size
         )
         return Provisioning(storage_class, tuple(enough))
+
+
+def claim_changed(pod: PodInfo, old: View | None, new: PersistentVolumeClaim | None) -> Hint:
+    """A claim that came or changed may help the pods that use it."""
+    return queue_if(new is not None and new.metadata.key in pod.claims)
 
 
 def missing_claim(volume: Volume, name: str) -> str:
