@@ -256,7 +256,7 @@ def test_arguments_left_out_come_from_the_switches():
     [made] = make(body, **{"scheduler.scoring_strategy": "MostAllocated"})
 
     [fit] = [e.plugin for e in made.plugins if e.name == "NodeResourcesFit"]
-    assert ("MostAllocated", {"e.com/x"}) == (fit._strategy.type, fit._ignored)
+    assert ("MostAllocated", {"e.com/x"}) == (fit._strategy, fit._ignored)
 
 
 def test_resources_that_an_extender_answers_for_are_not_filtered(a):
