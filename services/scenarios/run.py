@@ -22,9 +22,9 @@ from services.scenarios.mesh import MeshPlan, identity_named
 from services.scenarios.processes.process_mesh import ProcessMesh
 from services.scenarios.result import RunResult
 from services.scenarios.runner import Disturb, Progress, ScenarioRun, run_scenario
+from services.scenarios.script.nodes import node_definition
 from services.scenarios.script.scenario import Scenario, ScriptError, parse_scenario
 from services.scenarios.script.verbs import VERBS, check
-from services.scenarios.script.workload import node_definition
 from services.scenarios.simulation.simulated_mesh import SimMesh
 from services.scenarios.simulation.traffic import Traffic
 from services.telemetry import logs
