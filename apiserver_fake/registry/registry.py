@@ -19,10 +19,9 @@ from apiserver_fake.registry.creation import Limits
 from apiserver_fake.registry.decode import decode, decode_object
 from apiserver_fake.registry.errors import check_scope, find_resource
 from apiserver_fake.registry.lease_fence import fenced
-from apiserver_fake.registry.read import Reads
+from apiserver_fake.registry.read import ContinueTokens, Reads
 from apiserver_fake.registry.write import Write
 from apiserver_fake.registry.write_context import WriteContexts
-from apiserver_fake.storage.continue_tokens import ContinueTokens
 from apiserver_fake.storage.selection import Selection
 from apiserver_fake.storage.store import Staged, Store
 from apiserver_fake.strategy import DeleteOptions, subresource

@@ -18,8 +18,7 @@ from apiserver_fake.registry.creation import check_capacity, choose_name, new_ui
 from apiserver_fake.registry.errors import MODIFIED_TEXT, conflict, details_of, find_resource, not_found
 from apiserver_fake.registry.write_context import WriteContexts, document_of
 from apiserver_fake.schema.schemas import check_fields, conform
-from apiserver_fake.storage.records import Record
-from apiserver_fake.storage.resource_versions import parse_rv
+from apiserver_fake.storage.records import Record, parse_rv
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, Strategy, Subresource, WriteContext, strategy_for
 from services.api.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound, invalid
