@@ -18,12 +18,13 @@ import pkgutil
 from collections.abc import Callable, Iterable, Mapping, MutableSequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from apiserver_fake.switches import ApiServerSwitches
-from services.api.errors import BadRequest, Forbidden, NotFound
+from apiserver_fake.validation.formats import Causes
+from services.api.errors import BadRequest
 from services.api.identity import Identity
 from services.api.meta import Document
 from services.api.seams import Random
@@ -35,14 +36,6 @@ Lookup = Callable[[str, str, str], Document | None]
 """`(resource, namespace, name)` to the newest document, staged writes included; read-only."""
 Labels = Callable[[str, str, str], Mapping[str, str] | None]
 """`(resource, namespace, name)` to the newest labels; None when there is no such object."""
-
-
-class Cause(NamedTuple):
-    """One broken rule: field path, cause reason (`FieldValueInvalid`, …) and message."""
-
-    path: str
-    reason: str
-    message: str
 
 
 @dataclass
@@ -80,10 +73,6 @@ class ServerMemory:
         return found
 
 
-def _none_yet() -> MutableSequence[str]:
-    return []
-
-
 class WriteContext(msgspec.Struct, frozen=True):
     """What a rule may look at while one write is being committed.
 
@@ -105,7 +94,7 @@ class WriteContext(msgspec.Struct, frozen=True):
     list: Callable[[str, str], Iterable[Document]]
     memory: ServerMemory
     labels: Labels
-    warnings: MutableSequence[str] = msgspec.field(default_factory=_none_yet)
+    warnings: MutableSequence[str] = []
 
 
 @dataclass(frozen=True)
@@ -183,23 +172,6 @@ def delete_now_or_mark(old: Document, ctx: WriteContext, options: DeleteOptions,
     return old if changed == meta else {**old, "metadata": changed}
 
 
-def require_open_namespace(lookup: Lookup, resource: str, namespace: str, name: str) -> None:
-    """Refuse to create an object in a namespace that is missing (404) or being removed (403).
-
-    Source: controllers 11; upstream `staging/src/k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle`.
-    """
-    found = lookup("namespaces", "", namespace)
-    if found is None:
-        raise NotFound(f'namespaces "{namespace}" not found', details={"name": namespace, "kind": "namespaces"})
-    if found["metadata"].get("deletionTimestamp") or (found.get("status") or {}).get("phase") == "Terminating":
-        text = f"unable to create new content in namespace {namespace} because it is being terminated"
-        cause = {"reason": "NamespaceTerminating", "field": "metadata.namespace", "message": text}
-        raise Forbidden(
-            f'{resource} "{name}" is forbidden: {text}',
-            details={"name": name, "kind": resource.partition(".")[0], "causes": [cause]},
-        )
-
-
 def drop_status(new: Document, ctx: WriteContext) -> None:
     """Take what a creator says of the status away: only the status subresource writes it (S21)."""
     if "status" in new:
@@ -223,22 +195,6 @@ def keep_all_but_status(old: Document, new: Document, ctx: WriteContext) -> None
             new[name] = value
 
 
-def _nothing_to_prepare_create(new: Document, ctx: WriteContext) -> None:
-    pass
-
-
-def _nothing_to_prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
-    pass
-
-
-def _nothing_to_validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    return []
-
-
-def _nothing_to_bound(old: Document | None, new: Document, ctx: WriteContext) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Strategy:
     """The rules of one kind; every part is optional.
@@ -250,13 +206,13 @@ class Strategy:
     document to store (`is old`: nothing to write). `*_status` are the same for the `status` subresource.
     """
 
-    prepare_create: Callable[[Document, WriteContext], None] = _nothing_to_prepare_create
-    prepare_update: Callable[[Document, Document, WriteContext], None] = _nothing_to_prepare_update
-    validate: Callable[[Document | None, Document, WriteContext], list[Cause]] = _nothing_to_validate
-    check_bounds: Callable[[Document | None, Document, WriteContext], None] = _nothing_to_bound
+    prepare_create: Callable[[Document, WriteContext], None] = lambda new, ctx: None
+    prepare_update: Callable[[Document, Document, WriteContext], None] = lambda old, new, ctx: None
+    validate: Callable[[Document | None, Document, WriteContext], Causes] = lambda old, new, ctx: ()
+    check_bounds: Callable[[Document | None, Document, WriteContext], None] = lambda old, new, ctx: None
     before_delete: Callable[[Document, WriteContext, DeleteOptions], Document | None] = delete_now_or_mark
     prepare_status: Callable[[Document, Document, WriteContext], None] = keep_all_but_status
-    validate_status: Callable[[Document | None, Document, WriteContext], list[Cause]] = _nothing_to_validate
+    validate_status: Callable[[Document, Document, WriteContext], Causes] = lambda old, new, ctx: ()
     fields: Any = None
     """The table of field rules (`validation.fields.Struct`) that completes the served OpenAPI, if there is one."""
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from apiserver_fake.strategy import Cause, Strategy, WriteContext, drop_status, keep_status
+from apiserver_fake.strategy import Strategy, WriteContext, drop_status, keep_status
 from apiserver_fake.validation.fields import Form, Report, Struct
-from apiserver_fake.validation.formats import metadata, subdomain
+from apiserver_fake.validation.formats import Cause, Causes, metadata, subdomain
 from services.api.meta import Document
 
 Creation = Callable[[Document, WriteContext], None]
 Update = Callable[[Document, Document, WriteContext], None]
-Rules = Callable[[Document | None, Document, WriteContext], list[Cause]]
+Rules = Callable[[Document | None, Document, WriteContext], Causes]
+StatusRules = Callable[[Document, Document, WriteContext], Causes]
 
 
 def declared(
@@ -30,7 +31,7 @@ def declared(
     rules: Rules | None = None,
     rules_need_valid: bool = False,
     status: Struct | None = None,
-    status_rules: Rules | None = None,
+    status_rules: StatusRules | None = None,
     **others: Any,
 ) -> Strategy:
     """Return the strategy of a kind whose document `fields` describes.
@@ -64,7 +65,7 @@ def declared(
             on_update(old, new, ctx)
 
     def validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-        causes = metadata(new, name)
+        causes = [*metadata(new, name)]
         if old is not None and "spec" in new and new["spec"] is old.get("spec"):
             return causes
         report = Report(ctx.switches, causes)
@@ -76,7 +77,7 @@ def declared(
             causes += rules(old, new, ctx)
         return causes
 
-    def validate_status(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+    def validate_status(old: Document, new: Document, ctx: WriteContext) -> list[Cause]:
         report = Report()
         if status is not None:
             status.check(new.get("status") or {}, "status.", report)

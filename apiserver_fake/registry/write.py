@@ -21,7 +21,8 @@ from apiserver_fake.schema.schemas import check_fields, conform
 from apiserver_fake.storage.records import Record, parse_rv
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, Strategy, Subresource, WriteContext, strategy_for
-from services.api.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound, invalid
+from apiserver_fake.validation.formats import Cause, Causes, forbidden, required
+from services.api.errors import AlreadyExists, BadRequest, Forbidden, NotFound, invalid
 from services.api.identity import Identity
 from services.api.meta import Document, ObjectMeta
 from services.api.resources import Resource
@@ -65,9 +66,7 @@ class Write:
             name = choose_name(ctx.random, staged, resource, namespace, meta["generateName"])
             meta["name"] = name
         if not name:
-            raise self._invalid(
-                name, [("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")]
-            )
+            self._refuse(name, [required("metadata.name", "name or generateName is required")])
         if staged.get(resource.name, namespace, name) is not None:
             raise AlreadyExists(f'{resource.name} "{name}" already exists', details=details_of(resource, name))
         check_capacity(self.contexts.limits, staged, resource, namespace, name)
@@ -80,7 +79,7 @@ class Write:
             meta["generation"] = 1
         self.strategy.prepare_create(new, ctx)
         admit(self.identity, request, None, new, ctx)
-        self._validate(self.strategy.validate(None, new, ctx), name)
+        self._refuse(name, self.strategy.validate(None, new, ctx))
         self.strategy.check_bounds(None, new, ctx)
         charged = charges(resource, None, new, ctx)
         if request.dry_run:
@@ -154,12 +153,9 @@ class Write:
                 },
             )
 
-    def _invalid(self, name: str, causes: list[tuple[str, str, str]]) -> Invalid:
-        return invalid(self.resource.kind, name, causes)
-
-    def _validate(self, causes: Any, name: str) -> None:
-        if causes:
-            raise self._invalid(name, [(cause[0], cause[1], cause[2]) for cause in causes])
+    def _refuse(self, name: str, causes: Causes) -> None:
+        if found := [*causes]:
+            raise invalid(self.resource.kind, name, found)
 
     # -- update and patch
 
@@ -175,14 +171,9 @@ class Write:
         new = self._inherit(changed, old, stored, is_patch=is_patch)
         ctx = self.contexts.context(self.identity, request, staged)
         ctx.warnings.extend(check_fields(resource.api_version, resource.kind, new, request.field_validation, old))
-        if "status" in resource.subresources:
-            if "status" in old:
-                new["status"] = old["status"]
-            else:
-                new.pop("status", None)
         self.strategy.prepare_update(old, new, ctx)
         admit(self.identity, request, old, new, ctx)
-        self._validate([*self._new_finalizers(old, new), *self.strategy.validate(old, new, ctx)], request.name)
+        self._refuse(request.name, [*self._new_finalizers(old, new), *self.strategy.validate(old, new, ctx)])
         self.strategy.check_bounds(old, new, ctx)
         charged = charges(resource, old, new, ctx) if resource.name in CHARGED_ON_UPDATE else []
         if resource.has_spec and new.get("spec") != old.get("spec"):
@@ -225,7 +216,7 @@ class Write:
         is_named = is_patch or version or self.request.resource_version
         if not is_named and self.resource.name in VERSION_REQUIRED:
             text = "Invalid value: 0x0: must be specified for an update"
-            raise self._invalid(stored.name, [("metadata.resourceVersion", "FieldValueInvalid", text)])
+            self._refuse(stored.name, [Cause("metadata.resourceVersion", "FieldValueInvalid", text)])
         for field in (
             "uid",
             "resourceVersion",
@@ -252,15 +243,12 @@ class Write:
         new = self._typed({**changed}, old)
         return {**new, "metadata": dict(new["metadata"])}
 
-    def _new_finalizers(self, old: Document, new: Document) -> list[tuple[str, str, str]]:
-        if not old["metadata"].get("deletionTimestamp"):
-            return []
+    def _new_finalizers(self, old: Document, new: Document) -> Causes:
         before = old["metadata"].get("finalizers") or []
         added = [f for f in new["metadata"].get("finalizers") or [] if f not in before]
-        if not added:
-            return []
-        text = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers {added}"
-        return [("metadata.finalizers", "FieldValueForbidden", text)]
+        if added and old["metadata"].get("deletionTimestamp"):
+            text = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+            yield forbidden("metadata.finalizers", text)
 
     def _store(
         self, staged: Staged, stored: Record, old: Document, new: Document, charged: list[Document], ctx: WriteContext

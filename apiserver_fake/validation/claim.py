@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from apiserver_fake.strategy import Cause
 from apiserver_fake.validation.device import (
     LIST_MAX,
     ONE_TERM,
@@ -19,7 +18,7 @@ from apiserver_fake.validation.device import (
     pool_name,
 )
 from apiserver_fake.validation.fields import Field, Report, Struct, not_repeated, unique
-from apiserver_fake.validation.formats import forbidden, immutable, invalid, label, required, subdomain
+from apiserver_fake.validation.formats import Cause, Causes, forbidden, immutable, invalid, label, required, subdomain
 from services.api.kinds.resourceclaim import ALL, CONSUMERS_MAX, DEVICES_MAX, EXACT_COUNT
 from services.api.meta import Document
 
@@ -32,13 +31,12 @@ def _exact_count(exactly: Document) -> None:
         exactly["count"] = 1
 
 
-def _count(exactly: Document, at: str, report: Report) -> None:
+def _count(exactly: Document, at: str, report: Report) -> Causes:
     mode, count = exactly.get("allocationMode"), exactly.get("count") or 0
     if mode == ALL and count:
-        text = f"must not be specified when allocationMode is '{ALL}'"
-        report.causes.append(invalid(f"{at}count", count, text))
+        yield invalid(f"{at}count", count, f"must not be specified when allocationMode is '{ALL}'")
     elif mode == EXACT_COUNT and count <= 0:
-        report.causes.append(invalid(f"{at}count", count, "must be greater than zero"))
+        yield invalid(f"{at}count", count, "must be greater than zero")
 
 
 _EXACTLY = Struct(
@@ -53,12 +51,11 @@ _EXACTLY = Struct(
 _first_available = beyond("firstAvailable")
 
 
-def _kind_of_request(request: Document, at: str, report: Report) -> None:
-    before = len(report.causes)
-    _first_available(request, at, report)
-    if request.get("exactly") is None and len(report.causes) == before:
-        text = "exactly one of `exactly` or `firstAvailable` is required"
-        report.causes.append(required(at[:-1], text))
+def _kind_of_request(request: Document, at: str, report: Report) -> Causes:
+    wrong = [*_first_available(request, at, report)]
+    yield from wrong
+    if request.get("exactly") is None and not wrong:
+        yield required(at[:-1], "exactly one of `exactly` or `firstAvailable` is required")
 
 
 _REQUEST = Struct(
@@ -66,27 +63,27 @@ _REQUEST = Struct(
 )
 
 
-def _open_scope(devices: Document, at: str, report: Report) -> None:
+def _open_scope(devices: Document, at: str, report: Report) -> Causes:
     report.scope = [each.get("name") or "" for each in (devices.get("requests") or [])[:LIST_MAX]]
+    return ()
 
 
-def _known_request(name: str, path: str, report: Report) -> None:
+def _known_request(name: str, path: str, report: Report) -> Causes:
     if name not in report.scope:
-        report.causes.append(invalid(path, name, NOT_A_REQUEST))
-    not_repeated(name, path, report)
+        yield invalid(path, name, NOT_A_REQUEST)
+    yield from not_repeated(name, path, report)
 
 
 _REQUESTS = Field("requests", most=LIST_MAX, items=Field(rule=_known_request))
 """References to requests of the claim."""
 
 
-def _attribute(constraint: Document, at: str, report: Report) -> None:
+def _attribute(constraint: Document, at: str, report: Report) -> Causes:
     named = [name for name in ("matchAttribute", "distinctAttribute") if constraint.get(name)]
     if len(named) != 1:
-        text = "exactly one of matchAttribute or distinctAttribute is required"
-        report.causes.append(required(at[:-1], text))
+        yield required(at[:-1], "exactly one of matchAttribute or distinctAttribute is required")
     else:
-        report.causes += attribute_name(at + named[0], constraint[named[0]], is_full=True)
+        yield from attribute_name(at + named[0], constraint[named[0]], is_full=True)
 
 
 CLAIM_SPEC = Struct(
@@ -106,9 +103,9 @@ _CONSUMER = Struct(
 )
 
 
-def _request_of_result(result: Document, at: str, report: Report) -> None:
+def _request_of_result(result: Document, at: str, report: Report) -> Causes:
     if result.get("request") not in report.scope:
-        report.causes.append(invalid(f"{at}request", result.get("request") or "", NOT_A_REQUEST))
+        yield invalid(f"{at}request", result.get("request") or "", NOT_A_REQUEST)
 
 
 _RESULT = Struct(

@@ -11,9 +11,8 @@ import re
 
 import msgspec
 
-from apiserver_fake.strategy import Cause
 from apiserver_fake.validation.fields import Check, Field, Report, Struct
-from apiserver_fake.validation.formats import forbidden, invalid, required, subdomain
+from apiserver_fake.validation.formats import Cause, Causes, forbidden, invalid, required, subdomain
 from apiserver_fake.validation.pod.placement import NODE_TERM
 from services.api.cel.device_selectors import SelectorError, compile_selector
 from services.api.meta import Document
@@ -26,10 +25,10 @@ ID_TEXT = "the name must be a C identifier of at most 32 characters"
 def beyond(*names: str) -> Check:
     """Return a rule that refuses these fields when they are set: they mean something that nothing here does."""
 
-    def check(holder: Document, at: str, report: Report) -> None:
+    def check(holder: Document, at: str, report: Report) -> Causes:
         for name in names:
             if holder.get(name) not in (None, False, [], {}, ""):
-                report.causes.append(forbidden(at + name, "is not supported by this server"))
+                yield forbidden(at + name, "is not supported by this server")
 
     return check
 
@@ -61,25 +60,24 @@ def attribute_name(path: str, value: str, *, is_full: bool = False) -> list[Caus
     return causes if _ID_RE.fullmatch(name) else [*causes, invalid(path, value, ID_TEXT)]
 
 
-def _selector(each: Document, at: str, report: Report) -> None:
+def _selector(each: Document, at: str, report: Report) -> Causes:
     """CEL selectors: each must be an expression that can be evaluated here."""
     expression = (each.get("cel") or {}).get("expression") or ""
     if not expression:
-        report.causes.append(required(f"{at}cel" if each.get("cel") is None else f"{at}cel.expression"))
+        yield required(f"{at}cel" if each.get("cel") is None else f"{at}cel.expression")
         return
     try:
         compile_selector(expression)
     except SelectorError as error:
-        report.causes.append(invalid(f"{at}cel.expression", expression, str(error)))
+        yield invalid(f"{at}cel.expression", expression, str(error))
 
 
 SELECTORS = Field("selectors", most=LIST_MAX, items=Struct(_selector))
 
 
-def _parameters(parameters: Document, path: str, report: Report) -> None:
+def _parameters(parameters: Document, path: str, report: Report) -> Causes:
     if len(msgspec.json.encode(parameters)) > CONFIG_BYTES_MAX:
-        text = f"Too long: may not be more than {CONFIG_BYTES_MAX} bytes"
-        report.causes.append(Cause(path, "FieldValueTooLong", text))
+        yield Cause(path, "FieldValueTooLong", f"Too long: may not be more than {CONFIG_BYTES_MAX} bytes")
 
 
 OPAQUE = Field(
@@ -90,9 +88,9 @@ OPAQUE = Field(
 """Configuration for one driver."""
 
 
-def _one_term(terms: list[Document], path: str, report: Report) -> None:
+def _one_term(terms: list[Document], path: str, report: Report) -> Causes:
     if len(terms) != 1:
-        report.causes.append(invalid(path, len(terms), "must have exactly one node selector term"))
+        yield invalid(path, len(terms), "must have exactly one node selector term")
     else:
         NODE_TERM.check(terms[0], f"{path}[0].", report)
 

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
-from apiserver_fake.strategy import Cause
+from apiserver_fake.strategy import WriteContext
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
+    Causes,
     duplicate,
     immutable,
     invalid,
@@ -45,45 +46,43 @@ _CHANGEABLE_TEMPLATE = ("nodeSelector", "affinity", "tolerations", "schedulingGa
 """What a queue may still decide for a suspended job (KEP-2926)."""
 
 
-def _check_modes(spec: Document, at: str, report: Report) -> None:
-    causes = report.causes
+def _check_modes(spec: Document, at: str, report: Report) -> Causes:
     mode, is_indexed = spec["completionMode"], spec["completionMode"] == "Indexed"
     completions, parallelism = spec.get("completions"), spec.get("parallelism") or 0
     if is_indexed and completions is None:
-        causes.append(required("spec.completions", f"when completion mode is {mode}"))
+        yield required("spec.completions", f"when completion mode is {mode}")
     elif is_indexed and parallelism > PARALLELISM_MAX:
         text = f"must be less than or equal to {PARALLELISM_MAX} when completion mode is {mode}"
-        causes.append(invalid("spec.parallelism", parallelism, text))
+        yield invalid("spec.parallelism", parallelism, text)
     for name in ("backoffLimitPerIndex", "successPolicy"):
         if spec.get(name) is not None and not is_indexed:
-            causes.append(invalid(f"spec.{name}", spec[name], "requires indexed completion mode"))
+            yield invalid(f"spec.{name}", spec[name], "requires indexed completion mode")
     most = spec.get("maxFailedIndexes")
     if most is not None and spec.get("backoffLimitPerIndex") is None:
-        causes.append(required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+        yield required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified")
     if most is not None and completions is not None and most > completions:
-        causes.append(invalid("spec.maxFailedIndexes", most, "must be less than or equal to completions"))
+        yield invalid("spec.maxFailedIndexes", most, "must be less than or equal to completions")
     if spec.get("backoffLimitPerIndex") is not None and (completions or 0) > COMPLETIONS_SOFT_MAX:
         if most is None:
             text = f"must be specified when completions is above {COMPLETIONS_SOFT_MAX}"
-            causes.append(required("spec.maxFailedIndexes", text))
+            yield required("spec.maxFailedIndexes", text)
         elif most > FAILED_INDEXES_MAX:
-            causes.append(invalid("spec.maxFailedIndexes", most, f"must be less than or equal to {FAILED_INDEXES_MAX}"))
+            yield invalid("spec.maxFailedIndexes", most, f"must be less than or equal to {FAILED_INDEXES_MAX}")
         if parallelism > PARALLELISM_SOFT_MAX:
-            text = f"must be less than or equal to {PARALLELISM_SOFT_MAX}"
-            causes.append(invalid("spec.parallelism", parallelism, text))
+            yield invalid("spec.parallelism", parallelism, f"must be less than or equal to {PARALLELISM_SOFT_MAX}")
     policy = spec.get("podReplacementPolicy")
     allowed = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
     if policy is not None and policy not in allowed:
-        causes.append(unsupported("spec.podReplacementPolicy", policy, allowed))
+        yield unsupported("spec.podReplacementPolicy", policy, allowed)
 
 
-def _check_template(spec: Document, at: str, report: Report) -> None:
+def _check_template(spec: Document, at: str, report: Report) -> Causes:
     """Check what the template and the spec around it say of each other; the pod itself follows."""
-    template, selector, causes = spec.get("template"), spec.get("selector"), report.causes
+    template, selector = spec.get("template"), spec.get("selector")
     if template is None:
         return
     own = (template.get("metadata") or {}).get("labels") or {}
-    wrong = labels("spec.template.metadata.labels", own)
+    wrong = [*labels("spec.template.metadata.labels", own)]
     if selector is None:
         wrong.append(required("spec.selector"))
     else:
@@ -91,84 +90,79 @@ def _check_template(spec: Document, at: str, report: Report) -> None:
         if not wrong and not selects(selector, own):
             text = "`selector` does not match template `labels`"
             wrong.append(invalid("spec.template.metadata.labels", own, text))
-    causes += wrong
+    yield from wrong
     policy, here = (template.get("spec") or {}).get("restartPolicy"), "spec.template.spec.restartPolicy"
     if policy not in ("OnFailure", "Never"):
         allowed = ("OnFailure", "Never")
-        causes.append(
-            unsupported(here, policy, allowed) if policy else required(here, "valid values: OnFailure, Never")
-        )
+        yield unsupported(here, policy, allowed) if policy else required(here, "valid values: OnFailure, Never")
     elif policy != "Never" and (spec.get("podFailurePolicy") or spec.get("backoffLimitPerIndex") is not None):
         what = "pod failure policy" if spec.get("podFailurePolicy") else "backoffLimitPerIndex"
-        causes.append(invalid(here, policy, f'only "Never" is supported when {what} is specified'))
+        yield invalid(here, policy, f'only "Never" is supported when {what} is specified')
 
 
-def _check_rule(rule: Document, at: str, report: Report) -> None:
+def _check_rule(rule: Document, at: str, report: Report) -> Causes:
     action, codes, patterns = rule.get("action"), rule.get("onExitCodes"), rule.get("onPodConditions")
     if action == "FailIndex" and report.scope.get("backoffLimitPerIndex") is None:
-        text = "requires the backoffLimitPerIndex to be set"
-        report.causes.append(invalid(f"{at}action", action, text))
+        yield invalid(f"{at}action", action, "requires the backoffLimitPerIndex to be set")
     if (codes is None) == (not patterns):
         text = "specifying one of OnExitCodes and OnPodConditions is required, and only one of them"
-        report.causes.append(invalid(at[:-1], action, text))
+        yield invalid(at[:-1], action, text)
 
 
-def _check_exit_codes(codes: Document, at: str, report: Report) -> None:
-    causes = report.causes
+def _check_exit_codes(codes: Document, at: str, report: Report) -> Causes:
     operator, values, name = codes.get("operator"), codes.get("values") or [], codes.get("containerName")
     pod = (report.scope.get("template") or {}).get("spec") or {}
     containers = {each.get("name") for kind in ("initContainers", "containers") for each in pod.get(kind) or ()}
     if operator not in ("In", "NotIn"):
-        causes.append(unsupported(f"{at}.operator", operator, ("In", "NotIn")))
+        yield unsupported(f"{at}.operator", operator, ("In", "NotIn"))
     if name is not None and name not in containers:
-        causes.append(invalid(f"{at}.containerName", name, "must be one of the container or initContainer names"))
+        yield invalid(f"{at}.containerName", name, "must be one of the container or initContainer names")
     if not values:
-        causes.append(invalid(f"{at}.values", values, "at least one value is required"))
-    causes += too_many(f"{at}.values", len(values), VALUES_MAX)
+        yield invalid(f"{at}.values", values, "at least one value is required")
+    yield from too_many(f"{at}.values", len(values), VALUES_MAX)
     seen: set[int] = set()
     for index, value in enumerate(values[:VALUES_MAX]):
         if operator == "In" and value == 0:
-            causes.append(invalid(f"{at}.values[{index}]", value, "must not be 0 for the In operator"))
+            yield invalid(f"{at}.values[{index}]", value, "must not be 0 for the In operator")
         if value in seen:
-            causes.append(duplicate(f"{at}.values[{index}]", value))
+            yield duplicate(f"{at}.values[{index}]", value)
         seen.add(value)
     if values != sorted(values):
-        causes.append(invalid(f"{at}.values", values, "must be ordered"))
+        yield invalid(f"{at}.values", values, "must be ordered")
 
 
-def _check_success_policy(policy: Document, path: str, report: Report) -> None:
-    at, rules, causes = f"{path}.rules", policy.get("rules") or [], report.causes
+def _check_success_policy(policy: Document, path: str, report: Report) -> Causes:
+    at, rules = f"{path}.rules", policy.get("rules") or []
     if not policy:
         return
     if not rules:
-        causes.append(required(at, "at least one rules must be specified when the successPolicy is specified"))
-    causes += too_many(at, len(rules), RULES_MAX)
+        yield required(at, "at least one rules must be specified when the successPolicy is specified")
+    yield from too_many(at, len(rules), RULES_MAX)
     completions = report.scope.get("completions") or 0
     for number, rule in enumerate(rules[:RULES_MAX]):
         here = f"{at}[{number}]"
         text, count = rule.get("succeededIndexes"), rule.get("succeededCount")
         most = completions
         if text is None and count is None:
-            causes.append(required(here, "at least one of succeededCount or succeededIndexes must be specified"))
+            yield required(here, "at least one of succeededCount or succeededIndexes must be specified")
         if text is not None:
             try:
                 most = len(parse_indexes(text, completions))
             except ValueError as error:
-                causes.append(invalid(f"{here}.succeededIndexes", text, f"error parsing succeededIndexes: {error}"))
+                yield invalid(f"{here}.succeededIndexes", text, f"error parsing succeededIndexes: {error}")
         if count is not None:
-            causes += not_negative(f"{here}.succeededCount", count)
+            yield from not_negative(f"{here}.succeededCount", count)
             if count > most:
                 what = "the number of indexes in the specified succeededIndexes field" if text else "completions"
                 text_ = f"must be less than or equal to {most} ({what})"
-                causes.append(invalid(f"{here}.succeededCount", count, text_))
+                yield invalid(f"{here}.succeededCount", count, text_)
 
 
-def _managed_by(manager: str, path: str, report: Report) -> None:
+def _managed_by(manager: str, path: str, report: Report) -> Causes:
     if manager:
-        report.causes += qualified_name(path, manager)
+        yield from qualified_name(path, manager)
         if "/" not in manager:
-            text = "must be a domain-prefixed path (such as acme.io/foo)"
-            report.causes.append(invalid(path, manager, text))
+            yield invalid(path, manager, "must be a domain-prefixed path (such as acme.io/foo)")
 
 
 def _backoff_limit(spec: Mapping[str, Any]) -> int:
@@ -183,8 +177,9 @@ def _replacement_policy(spec: Mapping[str, Any]) -> str:
     return "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
 
 
-def _open_scope(spec: Document, at: str, report: Report) -> None:
+def _open_scope(spec: Document, at: str, report: Report) -> Causes:
     report.scope = spec
+    return ()
 
 
 PATTERN = Struct(
@@ -221,19 +216,18 @@ STATUS = Struct(
 )
 
 
-def check_update(old: Document, new: Document, status: Document) -> list[Cause]:
+def check_update(old: Document, new: Document, status: Document) -> Causes:
     """Return what may not be changed of a Job's spec; `status` is what is stored."""
-    causes: list[Cause] = []
     # An Indexed job grows and shrinks when both numbers do (elastic).
     is_elastic = new["completionMode"] == "Indexed" and new.get("completions") == new.get("parallelism")
     if not is_elastic:
-        causes += immutable("spec.completions", old.get("completions"), new.get("completions"))
+        yield from immutable("spec.completions", old.get("completions"), new.get("completions"))
     for name in FIXED:
-        causes += immutable(f"spec.{name}", old.get(name), new.get(name))
+        yield from immutable(f"spec.{name}", old.get(name), new.get(name))
     before, after = old.get("template") or {}, new.get("template") or {}
     if old.get("suspend") and not status.get("startTime"):
         before, after = _without_changeable(before), _without_changeable(after)
-    return causes + immutable("spec.template", before, after)
+    yield from immutable("spec.template", before, after)
 
 
 def _without_changeable(template: Document) -> Document:
@@ -242,28 +236,26 @@ def _without_changeable(template: Document) -> Document:
     return {"metadata": metadata, "spec": spec}
 
 
-def check_status(old: Document, new: Document) -> list[Cause]:
+def check_status(old: Document, new: Document, ctx: WriteContext) -> Causes:
     """Return what no honest controller writes: an end taken back, both ends at once, counters that fall."""
-    causes: list[Cause] = []
     before, after = old.get("status") or {}, new.get("status") or {}
     was, now = _true_conditions(before), _true_conditions(after)
     for name in ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"):
         if name in was and name not in now:
-            causes.append(invalid("status.conditions", name, f"cannot disable the {name}=True condition"))
+            yield invalid("status.conditions", name, f"cannot disable the {name}=True condition")
     for one, other in product(("Complete", "SuccessCriteriaMet"), ("Failed", "FailureTarget")):
         if one in now and other in now:
-            causes.append(invalid("status.conditions", one, f"cannot set {one}=True and {other}=True conditions"))
+            yield invalid("status.conditions", one, f"cannot set {one}=True and {other}=True conditions")
     is_finished = "Complete" in now or "Failed" in now
     if is_finished and after.get("active"):
-        causes.append(invalid("status.active", after["active"], "active>0 is invalid for finished job"))
+        yield invalid("status.active", after["active"], "active>0 is invalid for finished job")
     if after.get("completionTime") and "Complete" not in now:
-        causes.append(invalid("status.completionTime", after["completionTime"], "requires the Complete condition"))
+        yield invalid("status.completionTime", after["completionTime"], "requires the Complete condition")
     if (after.get("failed") or 0) < (before.get("failed") or 0):
-        causes.append(invalid("status.failed", after.get("failed") or 0, "cannot decrease the failed counter"))
+        yield invalid("status.failed", after.get("failed") or 0, "cannot decrease the failed counter")
     is_indexed = (new.get("spec") or {}).get("completionMode") == "Indexed"
     if not is_indexed and (after.get("succeeded") or 0) < (before.get("succeeded") or 0):
-        causes.append(invalid("status.succeeded", after.get("succeeded") or 0, "cannot decrease the succeeded counter"))
-    return causes
+        yield invalid("status.succeeded", after.get("succeeded") or 0, "cannot decrease the succeeded counter")
 
 
 def _true_conditions(status: Document) -> frozenset[str]:

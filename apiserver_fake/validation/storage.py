@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from apiserver_fake.validation.fields import Field, Report
-from apiserver_fake.validation.formats import forbidden, invalid, quantity, required, subdomain, unsupported
+from apiserver_fake.validation.formats import (
+    Causes,
+    forbidden,
+    invalid,
+    quantity,
+    required,
+    subdomain,
+    unsupported,
+)
 from services.api.kinds.persistentvolume import MODES
 from services.api.meta import Document
 from services.api.quantity import units
@@ -18,22 +26,22 @@ def with_finalizer(document: Document, finalizer: str) -> Document:
     return meta if finalizer in finalizers else {**meta, "finalizers": [*finalizers, finalizer]}
 
 
-def _access_modes(modes: list[str], path: str, report: Report) -> None:
-    report.causes += [unsupported(path, mode, MODES) for mode in modes if mode not in MODES]
+def _access_modes(modes: list[str], path: str, report: Report) -> Causes:
+    yield from [unsupported(path, mode, MODES) for mode in modes if mode not in MODES]
     if "ReadWriteOncePod" in modes and len(modes) > 1:
-        report.causes.append(forbidden(path, "may not use ReadWriteOncePod with other access modes"))
+        yield forbidden(path, "may not use ReadWriteOncePod with other access modes")
 
 
-def some_storage(amounts: Document, path: str, report: Report) -> None:
+def some_storage(amounts: Document, path: str, report: Report) -> Causes:
     """Check a map that must say how much storage, and more than none."""
     text = amounts.get("storage")
     if text is None:
-        report.causes.append(required(f"{path}[storage]"))
+        yield required(f"{path}[storage]")
         return
     wrong = quantity(f"{path}[storage]", "storage", text)
     if not wrong and units(text) <= 0:
         wrong.append(invalid(f"{path}[storage]", text, "must be greater than zero"))
-    report.causes += wrong
+    yield from wrong
 
 
 ACCESS_MODES = Field("accessModes", required="at least 1 access mode is required", missing=[], rule=_access_modes)

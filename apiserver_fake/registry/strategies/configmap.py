@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 
 from apiserver_fake.registry.declared import Rules, declared
-from apiserver_fake.strategy import Cause, WriteContext
+from apiserver_fake.strategy import WriteContext
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import duplicate, forbidden, invalid
+from apiserver_fake.validation.formats import Cause, Causes, duplicate, forbidden, invalid
 from services.api.meta import Document
 
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
@@ -21,20 +21,20 @@ _KEY_TEXT = (
 FROZEN = "field is immutable when `immutable` is set"
 
 
-def keys(values: Mapping[str, str], path: str, report: Report) -> None:
+def keys(values: Mapping[str, str], path: str, report: Report) -> Causes:
     """A rule for the keys of a ConfigMap's or Secret's data."""
     for name in values:
         if not _KEY.fullmatch(name) or name in (".", ".."):
-            report.causes.append(invalid(f"{path}[{name}]", name, _KEY_TEXT))
+            yield invalid(f"{path}[{name}]", name, _KEY_TEXT)
 
 
-def base64_values(values: Mapping[str, str], path: str, report: Report) -> None:
+def base64_values(values: Mapping[str, str], path: str, report: Report) -> Causes:
     """A rule for values in base64. The causes never show a value: it may be secret (X-SEC)."""
     for name, text in values.items():
         try:
             base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
-            report.causes.append(Cause(f"{path}[{name}]", "FieldValueInvalid", "Invalid value: not base64"))
+            yield Cause(f"{path}[{name}]", "FieldValueInvalid", "Invalid value: not base64")
 
 
 def frozen(*names: str) -> Rules:
@@ -50,9 +50,9 @@ def frozen(*names: str) -> Rules:
     return check
 
 
-def _distinct(new: Document, at: str, report: Report) -> None:
+def _distinct(new: Document, at: str, report: Report) -> Causes:
     binary = new.get("binaryData") or {}
-    report.causes += [duplicate(f"data[{name}]", name) for name in new.get("data") or {} if name in binary]
+    yield from [duplicate(f"data[{name}]", name) for name in new.get("data") or {} if name in binary]
 
 
 FIELDS = Struct(

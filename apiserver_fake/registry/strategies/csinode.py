@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import Cause, WriteContext
+from apiserver_fake.strategy import WriteContext
 from apiserver_fake.validation.fields import Field, Struct, unique
-from apiserver_fake.validation.formats import immutable
+from apiserver_fake.validation.formats import Cause, immutable
 from services.api.meta import Document
 
 DRIVER = Struct(

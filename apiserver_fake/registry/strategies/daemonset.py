@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import Cause, WriteContext
+from apiserver_fake.strategy import WriteContext
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
+    Cause,
+    Causes,
     count_or_percentage,
     invalid,
     not_decremented,
@@ -35,23 +37,22 @@ def _with_numbers(strategy: Document) -> None:
         strategy["rollingUpdate"] = {**ROLLING, **(strategy.get("rollingUpdate") or {})}
 
 
-def _check_numbers(strategy: Document, at: str, report: Report) -> None:
+def _check_numbers(strategy: Document, at: str, report: Report) -> Causes:
     if strategy["type"] != "RollingUpdate":
         return
     path, numbers = f"{at}rollingUpdate", strategy["rollingUpdate"]
     wrong = [cause for name in ROLLING for cause in count_or_percentage(f"{path}.{name}", numbers[name])]
     if wrong:
-        report.causes += wrong
+        yield from wrong
         return
     for name in ROLLING:
         if isinstance(numbers[name], str) and number_of(numbers[name]) > 100:
-            report.causes.append(invalid(f"{path}.{name}", numbers[name], "must not be greater than 100%"))
+            yield invalid(f"{path}.{name}", numbers[name], "must not be greater than 100%")
     unavailable, surge = number_of(numbers["maxUnavailable"]), number_of(numbers["maxSurge"])
     if unavailable and surge:
-        text = "may not be set when maxUnavailable is non-zero"
-        report.causes.append(invalid(f"{path}.maxSurge", numbers["maxSurge"], text))
+        yield invalid(f"{path}.maxSurge", numbers["maxSurge"], "may not be set when maxUnavailable is non-zero")
     elif not unavailable and not surge:
-        report.causes.append(required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+        yield required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
 
 
 STRATEGY = Struct(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from apiserver_fake.registry.declared import declared
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import count_or_percentage, forbidden, invalid, number_of
+from apiserver_fake.validation.formats import Causes, count_or_percentage, forbidden, invalid, number_of
 from apiserver_fake.validation.pod.spec import workload_fields
 from services.api.meta import Document
 
@@ -16,10 +16,10 @@ def _with_numbers(strategy: Document) -> None:
         strategy["rollingUpdate"] = {**ROLLING, **(strategy.get("rollingUpdate") or {})}
 
 
-def _check_numbers(strategy: Document, at: str, report: Report) -> None:
+def _check_numbers(strategy: Document, at: str, report: Report) -> Causes:
     kind, numbers, path = strategy["type"], strategy.get("rollingUpdate"), f"{at}rollingUpdate"
     if kind == "Recreate" and numbers is not None:
-        report.causes.append(forbidden(path, "may not be specified when strategy `type` is 'Recreate'"))
+        yield forbidden(path, "may not be specified when strategy `type` is 'Recreate'")
     if kind != "RollingUpdate" or numbers is None:
         return
     unavailable, surge = numbers["maxUnavailable"], numbers["maxSurge"]
@@ -28,13 +28,13 @@ def _check_numbers(strategy: Document, at: str, report: Report) -> None:
         wrong.append(invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
     elif not wrong and isinstance(unavailable, str) and number_of(unavailable) > 100:
         wrong.append(invalid(f"{path}.maxUnavailable", unavailable, "must not be greater than 100%"))
-    report.causes += wrong
+    yield from wrong
 
 
-def _deadline(spec: Document, at: str, report: Report) -> None:
+def _deadline(spec: Document, at: str, report: Report) -> Causes:
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
-        report.causes.append(invalid(f"{at}progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"))
+        yield invalid(f"{at}progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
 
 
 STRATEGY = Struct(

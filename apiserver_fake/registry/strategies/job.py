@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import Cause, WriteContext
+from apiserver_fake.strategy import WriteContext
 from apiserver_fake.validation.fields import Field, Struct
-from apiserver_fake.validation.formats import invalid
+from apiserver_fake.validation.formats import Causes, invalid
 from apiserver_fake.validation.job import SPEC, STATUS, check_status, check_update
 from services.api.kinds.job import CONTROLLER_UID, JOB_NAME
 from services.api.meta import Document
@@ -32,7 +32,7 @@ def _create(new: Document, ctx: WriteContext) -> None:
         _with_own_selector(new)
 
 
-def _rules(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+def _rules(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
     spec = new["spec"]
     if old is not None:
         return check_update(old["spec"], spec, old.get("status") or {})
@@ -45,10 +45,6 @@ def _rules(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause
     return [invalid("metadata.name", name, f"{hostname} will not be able to be a hostname: too long")]
 
 
-def _status_rules(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    return check_status(old or {}, new)
-
-
 STRATEGIES = {
     "jobs.batch": declared(
         Struct(Field("spec", default={}, struct=SPEC)),
@@ -56,6 +52,6 @@ STRATEGIES = {
         on_create=_create,
         rules=_rules,
         status=STATUS,
-        status_rules=_status_rules,
+        status_rules=check_status,
     )
 }

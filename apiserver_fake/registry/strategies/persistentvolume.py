@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import Cause, WriteContext, keep_all_but_status
+from apiserver_fake.strategy import WriteContext, keep_all_but_status
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import forbidden, invalid, required
+from apiserver_fake.validation.formats import Causes, forbidden, invalid, required
 from apiserver_fake.validation.pod.placement import NODE_TERM
 from apiserver_fake.validation.storage import ACCESS_MODES, STORAGE_CLASS, VOLUME_MODE, some_storage, with_finalizer
 from services.api.meta import Document
@@ -38,16 +38,16 @@ SOURCES = (
 )
 
 
-def _one_source(spec: Document, at: str, report: Report) -> None:
+def _one_source(spec: Document, at: str, report: Report) -> Causes:
     named = [name for name in SOURCES if spec.get(name) is not None]
     if not named:
-        report.causes.append(required("spec", "must specify a volume type"))
-    report.causes += [forbidden(f"spec.{name}", "may not specify more than 1 volume type") for name in named[1:]]
+        yield required("spec", "must specify a volume type")
+    yield from [forbidden(f"spec.{name}", "may not specify more than 1 volume type") for name in named[1:]]
 
 
-def _local_needs_affinity(spec: Document, at: str, report: Report) -> None:
+def _local_needs_affinity(spec: Document, at: str, report: Report) -> Causes:
     if spec.get("nodeAffinity") is None and spec.get("local") is not None:
-        report.causes.append(required("metadata.annotations", "Local volume requires node affinity"))
+        yield required("metadata.annotations", "Local volume requires node affinity")
 
 
 NODE_TERMS = Field(
@@ -80,18 +80,15 @@ def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
         new["status"] = {**status, "lastPhaseTransitionTime": format_time(ctx.wall_s)}
 
 
-def _same_volume(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+def _same_volume(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
     if old is None:
-        return []
+        return
     before, spec = old["spec"], new["spec"]
-    causes: list[Cause] = []
     if any(before.get(name) != spec.get(name) for name in SOURCES):
-        text = "spec.persistentvolumesource is immutable after creation"
-        causes.append(forbidden("spec.persistentvolumesource", text))
+        yield forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
     if before.get("nodeAffinity") is not None and before["nodeAffinity"] != spec.get("nodeAffinity"):
         text = "field is immutable, except for updating from beta label to GA"
-        causes.append(invalid("spec.nodeAffinity", spec.get("nodeAffinity"), text))
-    return causes
+        yield invalid("spec.nodeAffinity", spec.get("nodeAffinity"), text)
 
 
 STRATEGIES = {

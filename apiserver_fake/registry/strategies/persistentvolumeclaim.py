@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from apiserver_fake.admission.limit_ranger import check_claim
 from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import Cause, WriteContext
+from apiserver_fake.strategy import WriteContext
 from apiserver_fake.validation.fields import Field, Struct
-from apiserver_fake.validation.formats import forbidden, label_selector
+from apiserver_fake.validation.formats import Cause, forbidden, label_selector
 from apiserver_fake.validation.storage import (
     ACCESS_MODES,
     STORAGE_CLASS,

@@ -12,7 +12,6 @@ from typing import Any
 from apiserver_fake.admission import limit_ranger
 from apiserver_fake.admission.priority import resolve_priority
 from apiserver_fake.strategy import (
-    Cause,
     DeleteOptions,
     Strategy,
     WriteContext,
@@ -20,7 +19,7 @@ from apiserver_fake.strategy import (
     keep_all_but_status,
 )
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import forbidden, invalid, metadata, plain_text, unsupported
+from apiserver_fake.validation.formats import Cause, forbidden, invalid, metadata, plain_text, unsupported
 from apiserver_fake.validation.pod import defaults, label_keys, pod_level
 from apiserver_fake.validation.pod.container import without_own_policies
 from apiserver_fake.validation.pod.spec import POD_SPEC
@@ -125,7 +124,7 @@ def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
 
 
 def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    causes = metadata(new)
+    causes = [*metadata(new)]
     spec = new.get("spec") or {}
     if old is not None and spec is old.get("spec"):
         return causes + _annotations(old, new)
@@ -145,7 +144,7 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
                 )
             )
         return causes
-    return causes + check_update(old.get("spec") or {}, spec) + _annotations(old, new)
+    return [*causes, *check_update(old.get("spec") or {}, spec), *_annotations(old, new)]
 
 
 def _check_bounds(old: Document | None, new: Document, ctx: WriteContext) -> None:

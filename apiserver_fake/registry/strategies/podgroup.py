@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from apiserver_fake.admission.priority import resolve_priority
 from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import Cause, WriteContext
+from apiserver_fake.strategy import WriteContext
 from apiserver_fake.validation.fields import Check, Field, Report, Struct, one_of
-from apiserver_fake.validation.formats import forbidden, immutable, label, subdomain, unsupported
+from apiserver_fake.validation.formats import Cause, Causes, forbidden, immutable, label, subdomain, unsupported
 from apiserver_fake.validation.pod.spec import PREEMPTION_POLICIES
 from services.api.errors import Forbidden, NotFound
 from services.api.meta import Document
@@ -17,20 +17,19 @@ FILLED = ("disruptionMode", "priority", "priorityClassName", "preemptionPolicy")
 FIXED = (*FILLED, "workloadRef", "schedulingConstraints", "resourceClaims")
 
 
-def _all_with_basic(spec: Document, at: str, report: Report) -> None:
+def _all_with_basic(spec: Document, at: str, report: Report) -> Causes:
     mode, is_basic = spec.get("disruptionMode") or {}, (spec.get("schedulingPolicy") or {}).get("basic") is not None
     if mode.get("all") is None or not is_basic:
         return
     if report.switches.gang_all_mode_with_basic == "reject":
-        text = "may not be used with the basic scheduling policy"
-        report.causes.append(forbidden(f"{at}disruptionMode.all", text))
+        yield forbidden(f"{at}disruptionMode.all", "may not be used with the basic scheduling policy")
 
 
-def _preemption_policy(policy: str, path: str, report: Report) -> None:
+def _preemption_policy(policy: str, path: str, report: Report) -> Causes:
     if not report.switches.pod_group_preemption_policy:
-        report.causes.append(forbidden(path, f"needs the feature gate {POLICY_GATE}"))
+        yield forbidden(path, f"needs the feature gate {POLICY_GATE}")
     elif policy not in PREEMPTION_POLICIES:
-        report.causes.append(unsupported(path, policy, PREEMPTION_POLICIES))
+        yield unsupported(path, policy, PREEMPTION_POLICIES)
 
 
 GANG = Struct(Field("minCount", required=True, minimum=1))

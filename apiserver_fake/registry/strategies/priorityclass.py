@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from apiserver_fake.admission.priority import PRIORITY_CLASSES, SYSTEM_CLASSES
 from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import Cause, WriteContext
+from apiserver_fake.strategy import WriteContext
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import forbidden
+from apiserver_fake.validation.formats import Cause, Causes, forbidden
 from apiserver_fake.validation.pod.spec import PREEMPTION_POLICIES
 from services.api.errors import Forbidden
 from services.api.meta import Document
@@ -15,7 +15,7 @@ USER_VALUE_MAX = 1_000_000_000
 FIXED = "may not be changed in an update."
 
 
-def _value_fits_name(new: Document, at: str, report: Report) -> None:
+def _value_fits_name(new: Document, at: str, report: Report) -> Causes:
     name, value = new["metadata"].get("name") or "", new["value"]
     if name.startswith("system-"):
         if SYSTEM_CLASSES.get(name) != value or new.get("globalDefault"):
@@ -23,10 +23,9 @@ def _value_fits_name(new: Document, at: str, report: Report) -> None:
                 "priority class names with 'system-' prefix are reserved for system use only. error: "
                 f"{name} is not a known system priority class"
             )
-            report.causes.append(forbidden("metadata.name", text))
+            yield forbidden("metadata.name", text)
     elif value > USER_VALUE_MAX:
-        text = f"maximum allowed value of a user defined priority is {USER_VALUE_MAX}"
-        report.causes.append(forbidden("value", text))
+        yield forbidden("value", f"maximum allowed value of a user defined priority is {USER_VALUE_MAX}")
 
 
 FIELDS = Struct(

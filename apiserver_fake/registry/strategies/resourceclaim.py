@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import Cause, WriteContext, keep_all_but_status
+from apiserver_fake.strategy import WriteContext, keep_all_but_status
 from apiserver_fake.validation.claim import CLAIM_SPEC, already_granted, check_claim_status
 from apiserver_fake.validation.fields import Field, Struct
+from apiserver_fake.validation.formats import Cause
 from services.api.kinds.resourceclaim import CLAIMS
 from services.api.meta import Document
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from apiserver_fake.registry.declared import declared
 from apiserver_fake.validation.claim import CLAIM_SPEC
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import labels, qualified_name
+from apiserver_fake.validation.formats import Causes, labels, qualified_name
 
 
-def _keys(annotations: Mapping[str, str], path: str, report: Report) -> None:
+def _keys(annotations: Mapping[str, str], path: str, report: Report) -> Causes:
     for key in annotations:
-        report.causes += qualified_name(path, key.lower())
+        yield from qualified_name(path, key.lower())
 
 
 META = Struct(Field("labels", form=labels), Field("annotations", rule=_keys))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import Cause, WriteContext
+from apiserver_fake.strategy import WriteContext
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import IMMUTABLE, invalid, qualified_name, quantity, required
+from apiserver_fake.validation.formats import IMMUTABLE, Cause, Causes, invalid, qualified_name, quantity, required
 from services.api import quotas
 from services.api.meta import Document
 
@@ -28,13 +28,13 @@ _ONLY_EXISTS = (
 )
 
 
-def _amounts(amounts: Document, path: str, report: Report) -> None:
+def _amounts(amounts: Document, path: str, report: Report) -> Causes:
     for name, text in amounts.items():
         here = f"{path}[{name}]"
-        report.causes += qualified_name(here, name)
+        yield from qualified_name(here, name)
         if "/" not in name and name not in quotas.STANDARD and quotas.resource_of(name) != quotas.PODS:
-            report.causes.append(invalid(here, name, "must be a standard resource for quota"))
-        report.causes += quantity(here, _measured_as(name), text)
+            yield invalid(here, name, "must be a standard resource for quota")
+        yield from quantity(here, _measured_as(name), text)
 
 
 def _measured_as(name: str) -> str:
@@ -99,8 +99,8 @@ def _conflicts(scopes: list[str], at: str, shown: list[str]) -> list[Cause]:
     return [invalid(at, shown, "conflicting scopes") for one, other in _OPPOSITE if one in scopes and other in scopes]
 
 
-def _check_scopes(spec: Document, at: str, report: Report) -> None:
-    report.causes += _scopes(spec) + _selector(spec)
+def _check_scopes(spec: Document, at: str, report: Report) -> Causes:
+    yield from _scopes(spec) + _selector(spec)
 
 
 SPEC = Struct(Field("hard", rule=_amounts), _check_scopes)

@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 
 from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import Cause
 from apiserver_fake.validation.device import ONE_TERM, attribute_name, beyond, driver_name, pool_name
 from apiserver_fake.validation.fields import Field, Report, Struct, amount_of, unique
-from apiserver_fake.validation.formats import invalid, label, required, subdomain, too_many
+from apiserver_fake.validation.formats import Cause, Causes, invalid, label, required, subdomain, too_many
 from services.api.kinds.resourceslice import SLICES
 from services.api.meta import Document
 
@@ -20,27 +19,27 @@ _SEMVER_RE = re.compile(
 )
 
 
-def _place(spec: Document, at: str, report: Report) -> None:
+def _place(spec: Document, at: str, report: Report) -> Causes:
     named = [name for name in PLACES if spec.get(name)]
     if len(named) != 1:
         text = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required"
         wrong = invalid("spec", "{" + ", ".join(named) + "}", text) if named else required("spec", text)
-        report.causes.append(wrong)
+        yield wrong
     elif named == ["nodeName"]:
-        report.causes += subdomain("spec.nodeName", spec["nodeName"])
+        yield from subdomain("spec.nodeName", spec["nodeName"])
     elif named == ["nodeSelector"]:
         ONE_TERM.check(spec["nodeSelector"], "spec.nodeSelector.", report)
 
 
-def _how_many(device: Document, at: str, report: Report) -> None:
+def _how_many(device: Document, at: str, report: Report) -> Causes:
     count = len(device.get("attributes") or {}) + len(device.get("capacity") or {})
-    report.causes += too_many(at[:-1], count, PROPERTIES_MAX)
+    yield from too_many(at[:-1], count, PROPERTIES_MAX)
 
 
-def _attributes(attributes: Mapping[str, Document], path: str, report: Report) -> None:
+def _attributes(attributes: Mapping[str, Document], path: str, report: Report) -> Causes:
     for name, value in attributes.items():
         here = f"{path}[{name}]"
-        report.causes += attribute_name(here, name) + _check_attribute(value, here)
+        yield from attribute_name(here, name) + _check_attribute(value, here)
 
 
 def _check_attribute(value: Document, at: str) -> list[Cause]:
@@ -59,9 +58,9 @@ def _check_attribute(value: Document, at: str) -> list[Cause]:
 CAPACITY = Struct(beyond("requestPolicy"), Field("value", required=True, rule=amount_of("memory")))
 
 
-def _capacity(amounts: Mapping[str, Document], path: str, report: Report) -> None:
+def _capacity(amounts: Mapping[str, Document], path: str, report: Report) -> Causes:
     for name, value in amounts.items():
-        report.causes += attribute_name(f"{path}[{name}]", name)
+        yield from attribute_name(f"{path}[{name}]", name)
         CAPACITY.check(value, f"{path}[{name}].", report)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import Cause, WriteContext
+from apiserver_fake.strategy import WriteContext
 from apiserver_fake.validation.fields import Field, Report, Struct, unique
-from apiserver_fake.validation.formats import invalid, label_1035, labels, required
+from apiserver_fake.validation.formats import Cause, Causes, invalid, label_1035, labels, required
 from services.api.meta import Document
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -18,14 +18,12 @@ def _complete(spec: Document) -> None:
         spec.setdefault("ipFamilyPolicy", "SingleStack")
 
 
-def _some_port(spec: Document, at: str, report: Report) -> None:
+def _some_port(spec: Document, at: str, report: Report) -> Causes:
     ports = spec.get("ports") or []
     if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
-        report.causes.append(required(f"{at}ports"))
+        yield required(f"{at}ports")
     if len(ports) > 1:
-        report.causes += [
-            required(f"{at}ports[{index}].name") for index, port in enumerate(ports) if not port.get("name")
-        ]
+        yield from [required(f"{at}ports[{index}].name") for index, port in enumerate(ports) if not port.get("name")]
 
 
 PORT = Struct(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import Cause, WriteContext
+from apiserver_fake.strategy import WriteContext
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
+    Cause,
+    Causes,
     at_most_all,
     forbidden,
     invalid,
@@ -36,11 +38,11 @@ COUNTERS = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "
 KEPT = ("whenDeleted", "whenScaled")
 
 
-def _check_policy(policy: str, path: str, report: Report) -> None:
+def _check_policy(policy: str, path: str, report: Report) -> Causes:
     if not policy:
-        report.causes.append(required(path))
+        yield required(path)
     elif policy not in (ORDERED, PARALLEL):
-        report.causes.append(invalid(path, policy, f"must be '{ORDERED}' or '{PARALLEL}'"))
+        yield invalid(path, policy, f"must be '{ORDERED}' or '{PARALLEL}'")
 
 
 def _with_numbers(strategy: Document) -> None:
@@ -51,19 +53,19 @@ def _with_numbers(strategy: Document) -> None:
         strategy["rollingUpdate"] = {"partition": 0, **strategy["rollingUpdate"]}
 
 
-def _check_update(strategy: Document, path: str, report: Report) -> None:
+def _check_update(strategy: Document, path: str, report: Report) -> Causes:
     kind, numbers, at = strategy["type"], strategy.get("rollingUpdate"), f"{path}.rollingUpdate"
     if kind not in (ROLLING, ON_DELETE):
-        report.causes.append(invalid(path, strategy, f"must be '{ROLLING}' or '{ON_DELETE}'"))
+        yield invalid(path, strategy, f"must be '{ROLLING}' or '{ON_DELETE}'")
     elif numbers is not None and kind == ON_DELETE:
-        report.causes.append(invalid(at, numbers, f"only allowed for updateStrategy '{ROLLING}'"))
+        yield invalid(at, numbers, f"only allowed for updateStrategy '{ROLLING}'")
     elif numbers is not None:
-        report.causes += not_negative(f"{at}.partition", numbers["partition"])
+        yield from not_negative(f"{at}.partition", numbers["partition"])
         if (most := numbers.get("maxUnavailable")) is not None:
             wrong = at_most_all(f"{at}.maxUnavailable", most)
             if not wrong and number_of(most) == 0:
                 wrong = [invalid(f"{at}.maxUnavailable", most, "cannot be 0")]
-            report.causes += wrong
+            yield from wrong
 
 
 CLAIM = Struct(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import Cause
 from apiserver_fake.validation.fields import Field, Struct, not_repeated, unique
-from apiserver_fake.validation.formats import qualified_name
+from apiserver_fake.validation.formats import Cause, qualified_name
 from apiserver_fake.validation.storage import STORAGE_CLASSES
 from services.api.kinds.storageclass import IMMEDIATE, WAIT_FOR_FIRST_CONSUMER
 

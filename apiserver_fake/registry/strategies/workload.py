@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from apiserver_fake.registry.declared import declared
 from apiserver_fake.registry.strategies.podgroup import GROUP, require_gate, unchanged_group, with_priority
-from apiserver_fake.strategy import Cause, WriteContext, drop_status
+from apiserver_fake.strategy import WriteContext, drop_status
 from apiserver_fake.validation.fields import Field, Struct, unique
-from apiserver_fake.validation.formats import forbidden, immutable, label, subdomain
+from apiserver_fake.validation.formats import Causes, forbidden, immutable, label, subdomain
 from services.api.kinds.workload import TEMPLATES_MAX
 from services.api.meta import Document
 
@@ -36,20 +36,18 @@ def _create(new: Document, ctx: WriteContext) -> None:
     new["spec"] = {**new["spec"], "podGroupTemplates": templates}
 
 
-def _unchanged(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+def _unchanged(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
     if old is None:
-        return []
+        return
     before, after = old.get("spec") or {}, new["spec"]
-    causes: list[Cause] = []
     if before.get("controllerRef") is not None:
-        causes += immutable("spec.controllerRef", before["controllerRef"], after.get("controllerRef"))
+        yield from immutable("spec.controllerRef", before["controllerRef"], after.get("controllerRef"))
     was, now = ({each.get("name"): each for each in _templates(spec)} for spec in (before, after))
     if list(was) != list(now):
-        causes.append(forbidden(AT, "templates may not be added, removed or reordered"))
-        return causes
+        yield forbidden(AT, "templates may not be added, removed or reordered")
+        return
     for index, name in enumerate(was):
-        causes += unchanged_group(was[name], now[name], f"{AT}[{index}]")
-    return causes
+        yield from unchanged_group(was[name], now[name], f"{AT}[{index}]")
 
 
 STRATEGIES = {

@@ -8,8 +8,8 @@ meant, then that it may still be bound. What the Binding adds besides the node i
 from __future__ import annotations
 
 from apiserver_fake.registry.strategies.pod import transition
-from apiserver_fake.strategy import Cause, Subresource, SubresourceResult, WriteContext
-from apiserver_fake.validation.formats import required, subdomain, unsupported
+from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
+from apiserver_fake.validation.formats import Cause, required, subdomain, unsupported
 from services.api.errors import BadRequest, Conflict, NotFound, invalid
 from services.api.meta import Document
 from services.api.times import parse_time
@@ -54,7 +54,7 @@ def _read(body: Document, name: str) -> tuple[Document, str]:
     else:
         causes += subdomain("target.name", node)
     if causes:
-        raise invalid("Binding", name, [*causes])
+        raise invalid("Binding", name, causes)
     return meta, str(node)
 
 

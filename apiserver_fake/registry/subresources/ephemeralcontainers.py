@@ -5,8 +5,8 @@ It is read and written as the whole pod; only `spec.ephemeralContainers` is take
 
 from __future__ import annotations
 
-from apiserver_fake.strategy import Cause, Subresource, SubresourceResult, WriteContext
-from apiserver_fake.validation.formats import forbidden
+from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
+from apiserver_fake.validation.formats import Cause, forbidden
 from apiserver_fake.validation.pod.spec import POD_SPEC, check
 from services.api.errors import NotFound, invalid
 from services.api.kinds.pod import MIRROR_ANNOTATION
@@ -26,7 +26,7 @@ def _join(stored: Document | None, body: Document, ctx: WriteContext) -> Subreso
     spec = POD_SPEC.complete({**before, "ephemeralContainers": wanted})
     spec = {**before, "ephemeralContainers": spec.get("ephemeralContainers") or []}
     if causes := _check(stored, before, spec):
-        raise invalid("Pod", name, [*causes])
+        raise invalid("Pod", name, causes)
     if spec["ephemeralContainers"] == (before.get("ephemeralContainers") or []):
         return SubresourceResult()
     meta = {**stored["metadata"], "generation": int(stored["metadata"].get("generation") or 0) + 1}

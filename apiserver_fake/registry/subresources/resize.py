@@ -26,7 +26,7 @@ def _resize(stored: Document | None, body: Document, ctx: WriteContext) -> Subre
     if ranges and spec != before:
         spec, _ = limit_ranger.with_default_limits(spec, ranges)
     if causes := check_resize(stored, spec, with_level=ctx.switches.pod_level_resize):
-        raise invalid("Pod", name, [*causes])
+        raise invalid("Pod", name, causes)
     if spec == before:
         return SubresourceResult()
     meta = {**stored["metadata"], "generation": int(stored["metadata"].get("generation") or 0) + 1}

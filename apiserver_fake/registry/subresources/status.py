@@ -20,8 +20,8 @@ def _write(stored: Document | None, body: Document, ctx: WriteContext) -> Subres
     strategy = strategy_for(ctx.request.resource)
     new = dict(body)
     strategy.prepare_status(stored, new, ctx)
-    if causes := strategy.validate_status(stored, new, ctx):
-        raise invalid(stored.get("kind", ""), ctx.request.name, [*causes])
+    if causes := [*strategy.validate_status(stored, new, ctx)]:
+        raise invalid(stored.get("kind", ""), ctx.request.name, causes)
     return SubresourceResult(document=new)
 
 

@@ -15,9 +15,9 @@ import msgspec
 
 from apiserver_fake.registry.strategies.pod import transition
 from apiserver_fake.registry.subresources.binding import conflict
-from apiserver_fake.strategy import Cause, Subresource, SubresourceResult, WriteContext
+from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
+from apiserver_fake.validation.formats import Cause, plain_text, required
 from apiserver_fake.validation.formats import invalid as wrong
-from apiserver_fake.validation.formats import plain_text, required
 from services.api.errors import Forbidden, Invalid, NotFound, TooManyRequests, invalid
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
@@ -137,7 +137,7 @@ def _check_form(body: Document, ctx: WriteContext) -> None:
             text = "must be the hash of uid, bindingGeneration and nodeName"
             causes.append(wrong("requestID", body["requestID"], text))
     if causes:
-        raise invalid("PodUnbind", ctx.request.name, [*causes])
+        raise invalid("PodUnbind", ctx.request.name, causes)
 
 
 def _check_exclude(exclude: Any) -> list[Cause]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from apiserver_fake.strategy import Cause
-from apiserver_fake.validation.formats import forbidden, invalid, qualified_name
+from apiserver_fake.validation.formats import Cause, forbidden, invalid, qualified_name
 from services.api.meta import Document
 
 SIDES = ("podAffinity", "podAntiAffinity")

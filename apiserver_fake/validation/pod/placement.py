@@ -9,6 +9,7 @@ from typing import Any
 
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
+    Causes,
     duplicate,
     forbidden,
     invalid,
@@ -31,54 +32,53 @@ PREFERRED_TERMS = "preferredDuringSchedulingIgnoredDuringExecution"
 EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 
 
-def _operator(each: Document, at: str, report: Report) -> None:
-    operator, value, causes = each.get("operator") or "", each.get("value") or "", report.causes
+def _operator(each: Document, at: str, report: Report) -> Causes:
+    operator, value = each.get("operator") or "", each.get("value") or ""
     if not each.get("key") and operator != "Exists":
         text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-        causes.append(invalid(f"{at}operator", operator, text))
+        yield invalid(f"{at}operator", operator, text)
     if each.get("tolerationSeconds") is not None and (effect := each.get("effect") or "") != "NoExecute":
-        causes.append(invalid(f"{at}effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
+        yield invalid(f"{at}effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
     if operator in ("", "Equal"):
-        causes += label_value(f"{at}operator", value)
+        yield from label_value(f"{at}operator", value)
     elif operator == "Exists":
         if value:
-            causes.append(invalid(f"{at}operator", value, "value must be empty when `operator` is 'Exists'"))
+            yield invalid(f"{at}operator", value, "value must be empty when `operator` is 'Exists'")
     elif operator in ("Gt", "Lt") and report.switches.toleration_comparison:
         if not is_decimal(value):
-            causes.append(invalid(f"{at}value", value, NOT_DECIMAL))
+            yield invalid(f"{at}value", value, NOT_DECIMAL)
     else:
         known = ("Equal", "Exists", "Gt", "Lt") if report.switches.toleration_comparison else ("Equal", "Exists")
-        causes.append(unsupported(f"{at}operator", operator, known))
+        yield unsupported(f"{at}operator", operator, known)
 
 
 TOLERATION = Struct(Field("key", form=qualified_name), _operator, Field("effect", enum=EFFECTS, is_blank_absent=True))
 
 
-def _node_requirement(each: Document, at: str, report: Report) -> None:
-    operator, values, causes = each.get("operator") or "", each.get("values") or [], report.causes
+def _node_requirement(each: Document, at: str, report: Report) -> Causes:
+    operator, values = each.get("operator") or "", each.get("values") or []
     if operator in ("In", "NotIn"):
         if not values:
-            causes.append(required(f"{at}values", "must be specified when `operator` is 'In' or 'NotIn'"))
+            yield required(f"{at}values", "must be specified when `operator` is 'In' or 'NotIn'")
     elif operator in ("Exists", "DoesNotExist"):
         if values:
-            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            causes.append(forbidden(f"{at}values", text))
+            yield forbidden(f"{at}values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
     elif operator in ("Gt", "Lt"):
         if len(values) != 1:
-            causes.append(required(f"{at}values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+            yield required(f"{at}values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
     else:
-        causes.append(invalid(f"{at}operator", operator, "not a valid selector operator"))
+        yield invalid(f"{at}operator", operator, "not a valid selector operator")
 
 
-def _field_requirement(each: Document, at: str, report: Report) -> None:
+def _field_requirement(each: Document, at: str, report: Report) -> Causes:
     key, operator = each.get("key") or "", each.get("operator") or ""
     if key != "metadata.name":
-        report.causes.append(invalid(f"{at}key", key, "not a valid field selector key"))
+        yield invalid(f"{at}key", key, "not a valid field selector key")
     if operator not in ("In", "NotIn"):
-        report.causes.append(invalid(f"{at}operator", operator, "not a valid selector operator"))
+        yield invalid(f"{at}operator", operator, "not a valid selector operator")
     elif len(each.get("values") or []) != 1:
         text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        report.causes.append(required(f"{at}values", text))
+        yield required(f"{at}values", text)
 
 
 NODE_TERM = Struct(
@@ -96,13 +96,13 @@ NODE_SELECTOR_TERMS = Field(
 _WEIGHT = Field("weight", missing=0, minimum=1, maximum=100, text="must be in the range 1-100")
 
 
-def _namespaces(names: list[str], path: str, report: Report) -> None:
+def _namespaces(names: list[str], path: str, report: Report) -> Causes:
     for name in names:
-        report.causes += label(path.removesuffix("s"), name)
+        yield from label(path.removesuffix("s"), name)
 
 
-def _label_keys(term: Document, at: str, report: Report) -> None:
-    report.causes += label_keys.check(term, at[:-1])
+def _label_keys(term: Document, at: str, report: Report) -> Causes:
+    yield from label_keys.check(term, at[:-1])
 
 
 _POD_TERM = Struct(
@@ -133,18 +133,18 @@ AFFINITY = Struct(
 )
 
 
-def _once(each: Document, at: str, report: Report) -> None:
+def _once(each: Document, at: str, report: Report) -> Causes:
     key: Any = (each.get("topologyKey") or "", each.get("whenUnsatisfiable") or "")
     if key in report.seen:
-        report.causes.append(duplicate(f"{at}{{topologyKey, whenUnsatisfiable}}", f"{{{key[0]}, {key[1]}}}"))
+        yield duplicate(f"{at}{{topologyKey, whenUnsatisfiable}}", f"{{{key[0]}, {key[1]}}}")
     report.seen.add(key)
 
 
-def _domains_need_a_hard_constraint(each: Document, at: str, report: Report) -> None:
+def _domains_need_a_hard_constraint(each: Document, at: str, report: Report) -> Causes:
     domains, action = each.get("minDomains"), each.get("whenUnsatisfiable") or ""
     if domains is not None and action != "DoNotSchedule":
         text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-        report.causes.append(invalid(f"{at}minDomains", domains, text))
+        yield invalid(f"{at}minDomains", domains, text)
 
 
 SPREAD = Struct(

@@ -11,7 +11,6 @@ import pytest
 
 from apiserver_fake.authorization.authorizer import admit, authorize
 from apiserver_fake.strategy import (
-    Cause,
     ServerMemory,
     SubresourceResult,
     WriteContext,
@@ -19,6 +18,7 @@ from apiserver_fake.strategy import (
     subresource,
 )
 from apiserver_fake.switches import ApiServerSwitches
+from apiserver_fake.validation.formats import Cause
 from services.api.identity import ADMIN, SCHEDULER, Identity, node_identity
 from services.api.meta import Document
 from services.api.resources import resources
