@@ -20,8 +20,9 @@ from apiserver_fake.strategy import (
 )
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import Cause, forbidden, invalid, metadata, plain_text, unsupported
-from apiserver_fake.validation.pod import defaults, label_keys, pod_level
+from apiserver_fake.validation.pod import defaults, pod_level
 from apiserver_fake.validation.pod.container import without_own_policies
+from apiserver_fake.validation.pod.placement import with_label_keys
 from apiserver_fake.validation.pod.spec import POD_SPEC
 from apiserver_fake.validation.pod.update import check_update
 from services.api.errors import Forbidden
@@ -40,7 +41,7 @@ def _prepare_create(new: Document, ctx: WriteContext) -> None:
     spec = POD_SPEC.complete(new.get("spec") or {})
     spec = defaults.requests_from_limits(spec)
     spec = pod_level.with_requests(defaults.with_resize_policies(_with_default_limits(new, spec, ctx)))
-    spec = label_keys.merged(
+    spec = with_label_keys(
         spec,
         new["metadata"].get("labels") or {},
         spreads=ctx.switches.spread_selector_merge,

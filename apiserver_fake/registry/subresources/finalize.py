@@ -5,7 +5,7 @@ Source: controllers 11.
 
 from __future__ import annotations
 
-from apiserver_fake.registry.strategies.namespace import is_done
+from apiserver_fake.registry.strategies.core import is_done
 from apiserver_fake.strategy import DeleteOptions, Subresource, SubresourceResult, WriteContext
 from services.api.errors import BadRequest, NotFound
 from services.api.meta import Document

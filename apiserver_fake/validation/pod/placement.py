@@ -1,14 +1,18 @@
-"""Rules of what a pod says about where it may go: tolerations, affinity, topology spread.
+"""Rules of what a pod says about where it may go: tolerations, affinity, topology spread, and their label keys.
 
-The texts are upstream's (`pkg/apis/core/validation`).
+`matchLabelKeys` and `mismatchLabelKeys` name labels whose values, as the pod has them, join a label selector. The API
+server writes them into the selector when a pod is created, so that no other component needs to know of them.
+The texts are upstream's (`pkg/apis/core/validation`). Source: KEP-3633 (pod affinity), KEP-3243 (topology spread).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
+    Cause,
     Causes,
     duplicate,
     forbidden,
@@ -20,15 +24,85 @@ from apiserver_fake.validation.formats import (
     required,
     unsupported,
 )
-from apiserver_fake.validation.pod import label_keys
 from services.api.meta import Document
 from services.api.taints import is_decimal
+
+SIDES = ("podAffinity", "podAntiAffinity")
+REQUIRED_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED_TERMS = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def with_label_keys(spec: Document, labels: Mapping[str, str], *, spreads: bool) -> Document:
+    """Return the spec with the keys' values in its selectors; `spreads`: in those of topology spread, too."""
+    completed = dict(spec)
+    affinity = spec.get("affinity") or {}
+    sides = {side: _side_with_keys(affinity[side], labels) for side in SIDES if affinity.get(side)}
+    if sides:
+        completed["affinity"] = {**affinity, **sides}
+    if spreads and spec.get("topologySpreadConstraints"):
+        completed["topologySpreadConstraints"] = [
+            _term_with_keys(each, labels) for each in spec["topologySpreadConstraints"]
+        ]
+    return completed
+
+
+def _side_with_keys(terms: Document, labels: Mapping[str, str]) -> Document:
+    completed = dict(terms)
+    if hard := terms.get(REQUIRED_TERMS):
+        completed[REQUIRED_TERMS] = [_term_with_keys(each, labels) for each in hard]
+    if soft := terms.get(PREFERRED_TERMS):
+        completed[PREFERRED_TERMS] = [
+            {**each, "podAffinityTerm": _term_with_keys(each.get("podAffinityTerm") or {}, labels)} for each in soft
+        ]
+    return completed
+
+
+def _term_with_keys(term: Document, labels: Mapping[str, str]) -> Document:
+    """Return the term with its selector extended; a selector that is missing selects nothing and stays missing."""
+    selector = term.get("labelSelector")
+    more = [
+        {"key": key, "operator": operator, "values": [labels[key]]}
+        for name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+        for key in term.get(name) or ()
+        if key in labels
+    ]
+    if selector is None or not more:
+        return term
+    expressions = [*(selector.get("matchExpressions") or ()), *more]
+    return {**term, "labelSelector": {**selector, "matchExpressions": expressions}}
+
+
+def _label_keys(term: Document, at: str, report: Report) -> Causes:
+    # The selector has the keys' values already: one that it names besides is named twice.
+    match, mismatch = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
+    selector = term.get("labelSelector")
+    yield from _check_keys(match, selector, f"{at}matchLabelKeys")
+    yield from _check_keys(mismatch, selector, f"{at}mismatchLabelKeys")
+    if selector is not None:
+        seen = dict.fromkeys(selector.get("matchLabels") or ())
+        for expression in selector.get("matchExpressions") or ():
+            key = expression.get("key") or ""
+            if key in match and key in seen:
+                place = len(match) - 1 - list(reversed(match)).index(key)
+                yield invalid(f"{at[:-1]}[{place}]", key, "exists in both matchLabelKeys and labelSelector")
+            seen[key] = None
+    for index, key in enumerate(match):
+        if key in mismatch:
+            here = f"{at}matchLabelKeys[{index}]"
+            yield invalid(here, key, "exists in both matchLabelKeys and mismatchLabelKeys")
+
+
+def _check_keys(keys: Sequence[str], selector: Any, at: str) -> list[Cause]:
+    if not keys:
+        return []
+    if selector is None:
+        return [forbidden(at, "must not be specified when labelSelector is not set")]
+    return [cause for index, key in enumerate(keys) for cause in qualified_name(f"{at}[{index}]", key)]
+
 
 TOLERATIONS_MAX, TERMS_MAX = 200, 100
 POLICIES = ("Honor", "Ignore")
 NOT_DECIMAL = "must be a valid decimal integer in canonical form"
-REQUIRED_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED_TERMS = "preferredDuringSchedulingIgnoredDuringExecution"
 EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 
 
@@ -99,10 +173,6 @@ _WEIGHT = Field("weight", missing=0, minimum=1, maximum=100, text="must be in th
 def _namespaces(names: list[str], path: str, report: Report) -> Causes:
     for name in names:
         yield from label(path.removesuffix("s"), name)
-
-
-def _label_keys(term: Document, at: str, report: Report) -> Causes:
-    yield from label_keys.check(term, at[:-1])
 
 
 _POD_TERM = Struct(
