@@ -16,17 +16,20 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, MutableSequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 import msgspec
 
+from apiserver_fake.registry.decode import decode_object
+from apiserver_fake.registry.errors import method_not_allowed, no_such_path
 from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.formats import Causes
 from services.api.errors import BadRequest
 from services.api.identity import Identity
 from services.api.meta import Document
+from services.api.resources import Resource
 from services.api.seams import Random
 from services.api.switches import Switches
 from services.api.times import format_time
@@ -131,12 +134,13 @@ class DeleteOptions:
 
 
 def delete_options(request: Request) -> DeleteOptions:
-    """Return the options in the body of a delete. Raises: BadRequest."""
-    try:
-        body = msgspec.json.decode(request.body) if request.body else {}
-    except msgspec.DecodeError as error:
-        raise BadRequest(f"DeleteOptions: {error}") from None
-    return DeleteOptions.from_document(body if isinstance(body, dict) else {})
+    """Return the options of a delete, preconditions of the call included. Raises: BadRequest."""
+    options = DeleteOptions.from_document(decode_object(request.body, "DeleteOptions") if request.body else {})
+    return replace(
+        options,
+        uid=options.uid or request.uid,
+        resource_version=options.resource_version or request.resource_version,
+    )
 
 
 def delete_now_or_mark(old: Document, ctx: WriteContext, options: DeleteOptions, grace_s: int = 0) -> Document | None:
@@ -184,6 +188,12 @@ def keep_status(old: Document, new: Document, ctx: WriteContext) -> None:
         new["status"] = old["status"]
     else:
         new.pop("status", None)
+
+
+def next_generation(stored: Document) -> Document:
+    """Return the object as one whose spec changes: with metadata of its own and the next generation."""
+    meta = stored["metadata"]
+    return {**stored, "metadata": {**meta, "generation": int(meta.get("generation") or 0) + 1}}
 
 
 def keep_all_but_status(old: Document, new: Document, ctx: WriteContext) -> None:
@@ -237,8 +247,8 @@ class SubresourceResult(msgspec.Struct, frozen=True):
 class Subresource:
     """One subresource verb of one resource (`pods`) or of all (`*`).
 
-    `apply(stored, body, ctx)` runs inside the commit and raises ApiError; `stored` is None when there
-    is no such object, which `apply` answers itself. For `create` and `update`
+    `apply(stored, body, ctx)` runs inside the commit and raises ApiError, as does `check_first`, which is asked before
+    it is known whether there is such an object. For `create` and `update`
     the body is the decoded request; for `patch` it is the patched *read form* (`read`), so that one
     `apply` serves both. `read(stored)` is the document that `get` returns.
     """
@@ -246,8 +256,9 @@ class Subresource:
     resource: str
     name: str
     verbs: tuple[str, ...]
-    apply: Callable[[Document | None, Document, WriteContext], SubresourceResult]
+    apply: Callable[[Document, Document, WriteContext], SubresourceResult]
     read: Callable[[Document], Document] = lambda stored: stored
+    check_first: Callable[[Document | None, Document, WriteContext], None] = lambda stored, body, ctx: None
     admits: bool = False
     """Whether `apply` asks `authorization.admit` itself, about what the caller wanted."""
     is_charged: bool = False
@@ -289,3 +300,13 @@ def subresource(resource: str, name: str) -> Subresource | None:
     """Return the subresource of that resource, or None when the resource has none of that name."""
     table = _subresources()
     return table.get((resource, name)) or table.get(("*", name))
+
+
+def served_subresource(resource: Resource, request: Request) -> Subresource:
+    """Return the subresource that is asked for. Raises: NotFound, MethodNotAllowed."""
+    found = subresource(resource.name, request.subresource)
+    if found is None or request.subresource not in resource.subresources:
+        raise no_such_path()
+    if request.verb not in found.verbs:
+        raise method_not_allowed()
+    return found

@@ -167,16 +167,9 @@ def _check_preconditions(rule: Rule, identity: Identity, request: Request, ctx: 
     if not rule.needs or (rule.unless[0] and ctx.register.flag(rule.unless[0]) == rule.unless[1]):
         return
     options = delete_options(request)
-    missing = [
-        name
-        for name, value in (
-            ("uid", options.uid or request.uid),
-            ("rv", options.resource_version or request.resource_version),
-        )
-        if name in rule.needs and not value
-    ]
-    if missing:
-        names = " and ".join({"uid": "uid", "rv": "resourceVersion"}[name] for name in missing)
+    wanted = (("uid", "uid", options.uid), ("rv", "resourceVersion", options.resource_version))
+    if missing := [field for need, field, value in wanted if need in rule.needs and not value]:
+        names = " and ".join(missing)
         raise Forbidden(
             f'{request.resource} "{request.name}" is forbidden: User "{identity.user}" must name the {names} '
             "it deletes as a precondition",

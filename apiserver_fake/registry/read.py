@@ -19,8 +19,8 @@ from apiserver_fake.registry.errors import check_scope, find_resource, not_found
 from apiserver_fake.storage.records import parse_rv
 from apiserver_fake.storage.selection import Page, Selection
 from apiserver_fake.storage.store import Store
-from apiserver_fake.strategy import subresource
-from services.api.errors import BadRequest, Expired, MethodNotAllowed, NotFound
+from apiserver_fake.strategy import served_subresource
+from services.api.errors import BadRequest, Expired
 from services.api.meta import Document, Key
 from services.api.resources import Resource
 from services.api.seams import Clock
@@ -103,13 +103,8 @@ class Reads:
             raise not_found(resource, request.name)
         if not request.subresource:
             return Response(code=200, rv=record.rv, body=record.body)
-        found = subresource(resource.name, request.subresource)
-        if found is None or request.subresource not in resource.subresources:
-            raise NotFound("the server could not find the requested resource")
-        if "get" not in found.verbs:
-            raise MethodNotAllowed("the server does not allow this method on the requested resource")
         stored = msgspec.json.decode(record.body)
-        form = found.read(stored)
+        form = served_subresource(resource, request).read(stored)
         body = record.body if form is stored else msgspec.json.encode(form)
         return Response(code=200, rv=record.rv, body=body)
 

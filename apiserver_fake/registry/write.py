@@ -32,6 +32,11 @@ from services.api.wire import Request, Response
 NAMESPACES, QUOTAS = "namespaces", "resourcequotas"
 VERSION_REQUIRED = frozenset(("pods", "nodes", "resourceclaims.resource.k8s.io", "leases.coordination.k8s.io"))
 """Kinds whose PUT must name a resourceVersion (S6)."""
+_SERVERS_OWN = (
+    "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
+    "generateName", "selfLink",
+)  # fmt: skip
+"""Metadata that an update does not change."""
 
 
 class Write:
@@ -57,8 +62,8 @@ class Write:
         meta = new["metadata"]
         self._place(meta)
         name = meta.get("name") or ""
-        if request.name and name and name != request.name:
-            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({request.name})")
+        if request.name and name:
+            self._check_name(name)
         namespace = request.namespace
         if resource.namespaced:
             self._check_namespace(staged, namespace, name)
@@ -120,6 +125,11 @@ class Write:
         except msgspec.ValidationError as error:
             raise BadRequest(f"metadata cannot be read: {error}") from None
         return typed
+
+    def _check_name(self, name: str) -> None:
+        wanted = self.request.name
+        if name != wanted:
+            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
 
     def _place(self, meta: Document) -> None:
         request, resource = self.request, self.resource
@@ -205,10 +215,7 @@ class Write:
         """
         new = self._own(changed) if not is_patch else self._own_patched(changed, old)
         meta, before = new["metadata"], old["metadata"]
-        if meta.get("name", before["name"]) != before["name"]:
-            raise BadRequest(
-                f"the name of the object ({meta['name']}) does not match the name on the URL ({before['name']})"
-            )
+        self._check_name(meta.get("name", before["name"]))
         self._place(meta)
         meta["name"] = before["name"]
         version = str(meta.get("resourceVersion") or "")
@@ -217,16 +224,7 @@ class Write:
         if not is_named and self.resource.name in VERSION_REQUIRED:
             text = "Invalid value: 0x0: must be specified for an update"
             self._refuse(stored.name, [Cause("metadata.resourceVersion", "FieldValueInvalid", text)])
-        for field in (
-            "uid",
-            "resourceVersion",
-            "creationTimestamp",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "generation",
-            "generateName",
-            "selfLink",
-        ):
+        for field in _SERVERS_OWN:
             if field in before:
                 meta[field] = before[field]
             else:
@@ -276,9 +274,10 @@ class Write:
         stored = staged.get(resource.name, request.namespace, request.name)
         old = document_of(stored)
         ctx = self.contexts.context(self.identity, request, staged)
+        sub.check_first(old, body, ctx)
+        if stored is None or old is None:
+            raise not_found(resource, request.name)
         if request.verb in ("update", "patch"):
-            if stored is None or old is None:
-                raise not_found(resource, request.name)
             self._check_preconditions(stored, request.uid, request.resource_version)
             if request.verb == "patch":
                 form = sub.read(old)
@@ -289,17 +288,10 @@ class Write:
             meta = body.get("metadata")
             if isinstance(meta, dict):
                 self._check_preconditions(stored, str(meta.get("uid") or ""), str(meta.get("resourceVersion") or ""))
-                if meta.get("name", request.name) != request.name:
-                    raise BadRequest(
-                        f"the name of the object ({meta['name']}) does not match the name on the URL ({request.name})"
-                    )
+                self._check_name(meta.get("name", request.name))
             if sub.name in ("status", "finalize", "resize", "ephemeralcontainers"):
                 body = self._typed_form(body, old)
         result = sub.apply(old, body, ctx)
-        if stored is None or old is None:
-            assert result.document is None, "a subresource cannot create its object"
-            assert result.delete is None, "a subresource cannot delete what is not there"
-            return self._answer(msgspec.json.encode(result.response), staged.rv, ctx, result.code)
         if result.document is not None and not sub.admits:
             admit(self.identity, request, old, result.document, ctx)
         remains, is_gone = result.document, False

@@ -16,7 +16,8 @@ from urllib.parse import unquote
 import msgspec
 from multidict import MultiMapping
 
-from services.api.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
+from apiserver_fake.registry.errors import method_not_allowed, no_such_path
+from services.api.errors import BadRequest, Invalid
 from services.api.meta import Document
 from services.api.resources import Resource, resources
 from services.api.wire import Request, WatchRequest
@@ -134,16 +135,6 @@ class Route:
         )
 
 
-def resource_missing() -> NotFound:
-    """Return the answer for a path below a served group version that leads nowhere."""
-    return NotFound("the server could not find the requested resource")
-
-
-def method_not_allowed() -> MethodNotAllowed:
-    """Return the answer for a verb that a resource does not have."""
-    return MethodNotAllowed("the server does not allow this method on the requested resource")
-
-
 @cache
 def _served() -> dict[tuple[str, str], dict[str, Resource]]:
     found: dict[tuple[str, str], dict[str, Resource]] = {}
@@ -173,18 +164,18 @@ def parse(group: str, version: str, rest: Sequence[str]) -> Route:
     if parts[0] == "namespaces" and len(parts) >= 3 and parts[2] in plurals:
         namespace, parts = parts[1], parts[2:]
         if not namespace or not plurals[parts[0]].namespaced:
-            raise resource_missing()
+            raise no_such_path()
     elif parts[0] == "namespaces" and len(parts) >= 3 and group:
-        raise resource_missing()
+        raise no_such_path()
     resource = plurals.get(parts[0])
     if resource is None or len(parts) > 3 or any(not part for part in parts[1:]):
-        raise resource_missing()
+        raise no_such_path()
     name = parts[1] if len(parts) > 1 else ""
     subresource = parts[2] if len(parts) > 2 else ""
     if name and resource.namespaced and not namespace:
-        raise resource_missing()
+        raise no_such_path()
     if subresource and (subresource not in resource.subresources or is_watch):
-        raise resource_missing()
+        raise no_such_path()
     return Route(resource, namespace, name, subresource, is_watch)
 
 

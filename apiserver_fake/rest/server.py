@@ -18,6 +18,7 @@ import structlog
 import yaml
 from aiohttp import web
 
+from apiserver_fake.registry.errors import method_not_allowed
 from apiserver_fake.rest import (
     apply_request,
     discovery,
@@ -177,7 +178,7 @@ class RestHandler:
 
     def _only(self, request: web.BaseRequest, method: str) -> None:
         if request.method != method:
-            raise paths.method_not_allowed()
+            raise method_not_allowed()
 
     def _only_monitors(self, request: web.BaseRequest, identity: Identity) -> None:
         if MASTERS_GROUP not in identity.groups and identity.user != MONITOR:

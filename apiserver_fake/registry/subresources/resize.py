@@ -10,27 +10,23 @@ from __future__ import annotations
 
 from apiserver_fake.admission import limit_ranger
 from apiserver_fake.admission.resize import check_feasible
-from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
+from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
 from apiserver_fake.validation.pod.resize import check_resize, resized_spec
-from services.api.errors import NotFound, invalid
+from services.api.errors import invalid
 from services.api.meta import Document
 
 
-def _resize(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
-    name = ctx.request.name
-    if stored is None:
-        raise NotFound(f'pods "{name}" not found', details={"name": name, "kind": "pods"})
+def _resize(stored: Document, body: Document, ctx: WriteContext) -> SubresourceResult:
     before, wanted = stored.get("spec") or {}, body.get("spec") or {}
     spec = resized_spec(before, wanted)
     ranges = limit_ranger.ranges_of(ctx, ctx.request.namespace)
     if ranges and spec != before:
         spec, _ = limit_ranger.with_default_limits(spec, ranges)
     if causes := check_resize(stored, spec, with_level=ctx.switches.pod_level_resize):
-        raise invalid("Pod", name, causes)
+        raise invalid("Pod", ctx.request.name, causes)
     if spec == before:
         return SubresourceResult()
-    meta = {**stored["metadata"], "generation": int(stored["metadata"].get("generation") or 0) + 1}
-    resized = {**stored, "metadata": meta, "spec": spec}
+    resized = {**next_generation(stored), "spec": spec}
     if ranges:
         limit_ranger.check_pod(stored, resized, ctx)
     check_feasible(resized, ctx)

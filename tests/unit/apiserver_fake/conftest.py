@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from apiserver_fake.authorization.authorizer import admit, authorize
+from apiserver_fake.registry.errors import not_found
 from apiserver_fake.strategy import (
     ServerMemory,
     SubresourceResult,
@@ -136,8 +137,12 @@ class World:
         assert found is not None
         stored = self.lookup(resource, namespace, name)
         before, asked = copy.deepcopy(stored), copy.deepcopy(body)
+        ctx = self.ctx(identity, call)
         try:
-            result = found.apply(stored, body, self.ctx(identity, call))
+            found.check_first(stored, body, ctx)
+            if stored is None:
+                raise not_found(resources()[resource], name)
+            result = found.apply(stored, body, ctx)
         finally:
             assert (stored, body) == (before, asked), "a subresource changed what it was given"
         if result.document is not None:
