@@ -17,14 +17,14 @@ import msgspec
 import structlog
 
 from apiserver_fake.authentication import Authenticator, TokenFile
-from apiserver_fake.event_log.lines import MUTATING, EventLines
-from apiserver_fake.registry.creation import Limits
-from apiserver_fake.registry.errors import find_resource
+from apiserver_fake.errors import find_resource
+from apiserver_fake.event_log import MUTATING, EventLines
 from apiserver_fake.registry.event_expiry import EventExpiry
 from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
 from apiserver_fake.registry.read import ContinueTokens, NotYet
 from apiserver_fake.registry.registry import Registry
 from apiserver_fake.registry.subresources.unbind import as_unbind, reason_of
+from apiserver_fake.registry.write import Limits
 from apiserver_fake.storage.journal import Journal, Recovered
 from apiserver_fake.storage.records import Cause, Change, record_of
 from apiserver_fake.storage.selection import Selection

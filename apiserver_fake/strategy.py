@@ -22,8 +22,8 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.registry.decode import decode_object
-from apiserver_fake.registry.errors import method_not_allowed, no_such_path
+from apiserver_fake.decode import decode_object
+from apiserver_fake.errors import method_not_allowed, no_such_path
 from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.formats import Causes
 from services.api.errors import BadRequest

@@ -9,7 +9,7 @@ from pathlib import Path
 from apiserver_fake.authentication import TokenFile, read_tokens
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.grpc.server import GrpcServer
-from apiserver_fake.registry.creation import Limits
+from apiserver_fake.registry.write import Limits
 from apiserver_fake.rest import server as rest_server
 from apiserver_fake.rest.server import RestSettings
 from apiserver_fake.server import ApiServer, ServerSettings

@@ -1,25 +1,35 @@
 """May this identity do that? Decided twice: before the body is read, and inside the commit.
 
 `authorize` looks at names, identity and stored objects only (guarantees 8.2, step 4). `admit` runs
-inside the commit on the current object: field masks, and the node rules that need the body. The table
-is in `rules`; what nodes may do is in `node`.
+inside the commit on the current object: field masks, and the node rules that need the body.
+
+The table is guarantees 8.3, deny by default: the roles stand in `roles.yaml` and, for controllers, in their folders.
+Special verbs (bind, unbind, evict, token, impersonate, statehash) are held by those rules alone that name them: `*`
+never includes one. Nodes are in neither, because their rules depend on which pod is bound where (`node`).
 """
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 from apiserver_fake.authorization.field_masks import check_mask
 from apiserver_fake.authorization.node import Listing, admit_node, authorize_node
-from apiserver_fake.authorization.rules import roles
 from apiserver_fake.strategy import Lookup, WriteContext, delete_options
 from services.api.errors import Forbidden
 from services.api.identity import Identity
 from services.api.meta import Document
 from services.api.wire import Request
-from services.runtime.roles import Role, Rule
+from services.runtime.roles import Role, Rule, controller_roles, read_roles
 
+SPECIAL = frozenset(("bind", "unbind", "evict", "token", "impersonate", "statehash", "chaos"))
 _SPECIAL_VERBS = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
+
+
+@cache
+def roles() -> tuple[Role, ...]:
+    """Return every role there is."""
+    return (*read_roles(Path(__file__).with_name("roles.yaml")), *controller_roles())
 
 
 def verb_of(request: Request) -> str:
@@ -31,11 +41,11 @@ def verb_of(request: Request) -> str:
     return _SPECIAL_VERBS.get(request.subresource, "create") if request.verb == "create" else request.verb
 
 
-def authorize(identity: Identity, request: Request, lookup: Lookup, listing: Listing | None = None) -> None:
+def authorize(identity: Identity, request: Request, lookup: Lookup, listing: Listing) -> None:
     """Return when the identity may try that, whatever the body says.
 
-    `lookup(resource, namespace, name)` and `listing(resource, namespace)` show visible state; without
-    a listing a node may read no secret or configmap. Raises: Forbidden, for nodes with one constant text.
+    `lookup(resource, namespace, name)` and `listing(resource, namespace)` show visible state.
+    Raises: Forbidden, for nodes with one constant text.
     """
     if identity.node:
         authorize_node(identity.node, request, lookup, listing)

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.registry.errors import check_scope, find_resource, not_found
+from apiserver_fake.errors import check_scope, find_resource, not_found
 from apiserver_fake.storage.records import parse_rv
 from apiserver_fake.storage.selection import Page, Selection
 from apiserver_fake.storage.store import Store

@@ -13,13 +13,11 @@ from typing import Any
 import msgspec
 
 from apiserver_fake.authorization.authorizer import authorize
+from apiserver_fake.decode import decode, decode_object
+from apiserver_fake.errors import check_scope, find_resource, method_not_allowed
 from apiserver_fake.patch.patch import apply_patch
-from apiserver_fake.registry.creation import Limits
-from apiserver_fake.registry.decode import decode, decode_object
-from apiserver_fake.registry.errors import check_scope, find_resource, method_not_allowed
 from apiserver_fake.registry.read import ContinueTokens, Reads
-from apiserver_fake.registry.write import Write
-from apiserver_fake.registry.write_context import WriteContexts, document_of
+from apiserver_fake.registry.write import Limits, Write, WriteContexts, document_of
 from apiserver_fake.storage.selection import Selection
 from apiserver_fake.storage.store import Staged, Store
 from apiserver_fake.strategy import delete_options, served_subresource
@@ -96,7 +94,7 @@ class Registry:
         Raises: ApiError for what can be refused without looking at the object.
         """
         plan = self._plan(identity, request, traceparent)
-        return _fenced(plan, request.lease_epoch) if request.lease_epoch else plan
+        return fenced(plan, request.lease_epoch) if request.lease_epoch else plan
 
     def _plan(self, identity: Identity, request: Request, traceparent: str) -> Plan:
         resource = find_resource(request.resource)
@@ -134,7 +132,7 @@ class Registry:
         return lambda staged: write.subresource(staged, found, body)
 
 
-def _fenced(plan: Plan, text: str) -> Plan:
+def fenced(plan: Plan, text: str) -> Plan:
     """Return the write, refused when the Lease it was made under has been taken again since.
 
     Leader election is a hint: a leader that was frozen, or whose packets were, does not know that it was replaced. So

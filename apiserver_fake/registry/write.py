@@ -1,33 +1,156 @@
 """One write as it runs inside the commit: preconditions, defaults, admission, validation, what is staged.
 
 Kinds differ by their `Strategy`, verbs by their `Subresource`; preconditions are checked here, against the
-newest state (S7). Source: guarantees 8.2 for the order of work, kubectl-requests 5 and 7 for the answers.
+newest state (S7). A new object gets a name, a uid, and a place within the limits.
+Source: guarantees 8.2 for the order of work, kubectl-requests 5 and 7 for the answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from apiserver_fake.admission.quota import CHARGED_ON_UPDATE, charges
 from apiserver_fake.authorization.authorizer import admit
+from apiserver_fake.errors import MODIFIED_TEXT, conflict, details_of, find_resource, not_found
 from apiserver_fake.patch.patch import apply_patch
-from apiserver_fake.registry.creation import check_capacity, choose_name, new_uid
-from apiserver_fake.registry.errors import MODIFIED_TEXT, conflict, details_of, find_resource, not_found
-from apiserver_fake.registry.write_context import WriteContexts, document_of
 from apiserver_fake.schema.schemas import check_fields, conform
 from apiserver_fake.storage.records import Record, parse_rv
+from apiserver_fake.storage.selection import Selection
 from apiserver_fake.storage.store import Staged
-from apiserver_fake.strategy import DeleteOptions, Strategy, Subresource, WriteContext, strategy_for
+from apiserver_fake.strategy import DeleteOptions, ServerMemory, Strategy, Subresource, WriteContext, strategy_for
+from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.formats import Cause, Causes, forbidden, required
 from services.api.errors import AlreadyExists, BadRequest, Forbidden, NotFound, invalid
 from services.api.identity import Identity
-from services.api.meta import Document, ObjectMeta
+from services.api.meta import Document, Key, ObjectMeta
 from services.api.resources import Resource
+from services.api.seams import Clock, Random
+from services.api.switches import Switches
 from services.api.times import format_time
 from services.api.wire import Request, Response
+
+SELDOM_WRITTEN = frozenset(("priorityclasses.scheduling.k8s.io", "limitranges"))
+"""Kinds of which rules ask for all objects on every creation of another; kept decoded."""
+DOCUMENTS_KEPT = 64
+
+
+class WriteContexts:
+    """What all writes have around them; lives with the server."""
+
+    def __init__(self, *, clock: Clock, random: Random, switches: Switches, limits: Limits) -> None:
+        self._clock, self._random = clock, random
+        self._switches, self._register = switches.of(ApiServerSwitches), switches
+        self.limits = limits
+        self._memory = ServerMemory()
+        self._documents: dict[tuple[str, Key], tuple[Record, Document]] = {}
+
+    def context(self, identity: Identity, request: Request, staged: Staged) -> WriteContext:
+        """Return what rules may look at during one write."""
+
+        def lookup(resource: str, namespace: str, name: str) -> Document | None:
+            return document_of(staged.get(resource, namespace, name))
+
+        def documents(resource: str, namespace: str) -> Iterable[Document]:
+            if namespace and not staged.count_in(resource, namespace):
+                return
+            for record in staged.select(resource, Selection(namespace)):
+                yield self._decoded(record) if resource in SELDOM_WRITTEN else msgspec.json.decode(record.body)
+
+        def labels(resource: str, namespace: str, name: str) -> Mapping[str, str] | None:
+            record = staged.get(resource, namespace, name)
+            return None if record is None else record.labels
+
+        return WriteContext(
+            identity=identity,
+            now_s=self._clock.now(),
+            wall_s=self._clock.wall(),
+            switches=self._switches,
+            register=self._register,
+            random=self._random,
+            request=request,
+            lookup=lookup,
+            list=documents,
+            memory=self._memory,
+            labels=labels,
+        )
+
+    def _decoded(self, record: Record) -> Document:
+        """Return a record's document, the same each time until the object changes; read-only."""
+        known = self._documents.get((record.resource, record.key))
+        if known is None or known[0] is not record:
+            if len(self._documents) >= DOCUMENTS_KEPT:
+                self._documents.clear()
+            known = self._documents[record.resource, record.key] = (record, msgspec.json.decode(record.body))
+        return known[1]
+
+
+def document_of(record: Record | None) -> Document | None:
+    """Return a fresh copy of a record's document."""
+    if record is None:
+        return None
+    document: Document = msgspec.json.decode(record.body)
+    return document
+
+
+GENERATED_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
+GENERATE_TRIES = 8
+GENERATED_BASE_MAX = 58
+OBJECTS_MAX = 200_000
+OBJECTS_PER_NAMESPACE_MAX = 50_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """L-OBJ: how many objects there may be, in all and of one kind in one namespace."""
+
+    objects: int = OBJECTS_MAX
+    per_namespace: int = OBJECTS_PER_NAMESPACE_MAX
+
+
+def choose_name(random: Random, staged: Staged, resource: Resource, namespace: str, prefix: str) -> str:
+    """Return a name that is not taken: the prefix and five random characters.
+
+    Raises: AlreadyExists, marked as worth a retry, after eight collisions.
+    """
+    base = prefix[:GENERATED_BASE_MAX]
+    name = ""
+    for _ in range(GENERATE_TRIES):
+        name = base + "".join(random.choice(GENERATED_CHARACTERS) for _ in range(5))
+        if staged.get(resource.name, namespace, name) is None:
+            return name
+    raise AlreadyExists(
+        f'{resource.name} "{name}" already exists, the server was not able to generate a unique name for the object',
+        details=details_of(resource, name),
+        retry_after_s=1,
+    )
+
+
+def new_uid(random: Random) -> str:
+    """Return a random version 4 uid (S20)."""
+    bits = random.getrandbits(128)
+    bits = bits & ~(0xF << 76) | (4 << 76)
+    bits = bits & ~(0x3 << 62) | (0x2 << 62)
+    text = f"{bits:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def check_capacity(limits: Limits, staged: Staged, resource: Resource, namespace: str, name: str) -> None:
+    """Refuse a creation beyond the number of objects (L-OBJ). Raises: Forbidden `QuotaExceeded`."""
+    for held, most, where in (
+        (staged.count(), limits.objects, "the store"),
+        (staged.count_in(resource.name, namespace), limits.per_namespace, f"namespace {namespace!r}"),
+    ):
+        if held >= most:
+            raise Forbidden(
+                f'{resource.name} "{name}" is forbidden: {where} holds {held}, at most {most} are allowed',
+                reason="QuotaExceeded",
+                details=details_of(resource, name),
+            )
+
 
 NAMESPACES, QUOTAS = "namespaces", "resourcequotas"
 VERSION_REQUIRED = frozenset(("pods", "nodes", "resourceclaims.resource.k8s.io", "leases.coordination.k8s.io"))

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 from multidict import MultiMapping
 
-from apiserver_fake.registry.errors import method_not_allowed, no_such_path
+from apiserver_fake.errors import method_not_allowed, no_such_path
 from services.api.errors import BadRequest, Invalid
 from services.api.meta import Document
 from services.api.resources import Resource, resources

@@ -18,32 +18,34 @@ import structlog
 import yaml
 from aiohttp import web
 
-from apiserver_fake.registry.errors import method_not_allowed
+from apiserver_fake.errors import method_not_allowed
 from apiserver_fake.rest import (
     apply_request,
     discovery,
     media_types,
     openapi,
     paths,
-    pod_log,
+    pod_streams,
     reviews,
-    streams,
     tables,
     watch,
 )
-from apiserver_fake.rest.headers import bearer_of, host_name, is_allowed_host, is_traceparent, warning_header
-from apiserver_fake.rest.media_types import PLAIN, Form
-from apiserver_fake.rest.paths import Parameters, Route
-from apiserver_fake.rest.responses import (
+from apiserver_fake.rest.http import (
     JSON_HEADERS,
+    bearer_of,
     cached_answer,
     decoded,
+    host_name,
+    is_allowed_host,
+    is_traceparent,
     json_answer,
     page_not_found,
     read_body,
     refusal_answer,
-    retry_after,
+    warning_header,
 )
+from apiserver_fake.rest.media_types import PLAIN, Form
+from apiserver_fake.rest.paths import Parameters, Route
 from apiserver_fake.server import ApiServer
 from services.api.errors import (
     ApiError,
@@ -233,15 +235,15 @@ class RestHandler:
             return await self._review(request, identity, review)
         parameters = Parameters(request.rel_url.query)
         api = self._server.api_for(identity)
-        namespace, name, streamed = streams.asked(group, version, rest)
+        namespace, name, streamed = pod_streams.asked(group, version, rest)
         if streamed:
             found = await api.call(Request(verb="get", resource="pods", namespace=namespace, name=name))
-            raise streams.refusal(msgspec.json.decode(found.unwrap().body), streamed, parameters)
+            raise pod_streams.refusal(msgspec.json.decode(found.unwrap().body), streamed, parameters)
         route = paths.parse(group, version, rest)
         verb = paths.verb_of(request.method, route)
         if verb == "get" and route.subresource == "log":
             itself = self._server.api_for(ADMIN)
-            return await pod_log.stream(request, route, parameters, api, itself, self._session)
+            return await pod_streams.stream(request, route, parameters, api, itself, self._session)
         form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
         include = tables.check_include(parameters.text("includeObject"))
         if paths.is_watch(verb, route, parameters):
@@ -311,9 +313,8 @@ class RestHandler:
         headers = dict(JSON_HEADERS)
         body = response.body
         if response.code >= 400:
-            wait = retry_after(response) if response.code in (429, 503, 504) else ""
-            if wait:
-                headers["Retry-After"] = wait
+            if response.code in (429, 503, 504) and (wait_s := response.error().retry_after_s) is not None:
+                headers["Retry-After"] = str(wait_s)
         elif form is not PLAIN and form != PLAIN:
             headers["Content-Type"] = form.content_type
             body = self._converted(msgspec.json.decode(body), route, form, include)

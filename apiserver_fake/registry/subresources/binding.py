@@ -7,7 +7,7 @@ meant, then that it may still be bound. What the Binding adds besides the node i
 
 from __future__ import annotations
 
-from apiserver_fake.registry.errors import MODIFIED_TEXT
+from apiserver_fake.errors import MODIFIED_TEXT
 from apiserver_fake.registry.strategies.pod import transition
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
 from apiserver_fake.validation.formats import Cause, required, subdomain, unsupported

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_fake.registry.errors import MODIFIED_TEXT
+from apiserver_fake.errors import MODIFIED_TEXT
 from apiserver_fake.registry.strategies.pod import transition
 from apiserver_fake.registry.subresources.binding import SUCCESS, conflict
 from apiserver_fake.strategy import DeleteOptions, Subresource, SubresourceResult, WriteContext

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.registry.errors import MODIFIED_TEXT, no_such_path
+from apiserver_fake.errors import MODIFIED_TEXT, no_such_path
 from apiserver_fake.registry.strategies.pod import transition
 from apiserver_fake.registry.subresources.binding import conflict
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from apiserver_fake.authorization.authorizer import admit, authorize
-from apiserver_fake.registry.errors import not_found
+from apiserver_fake.errors import not_found
 from apiserver_fake.strategy import (
     ServerMemory,
     SubresourceResult,

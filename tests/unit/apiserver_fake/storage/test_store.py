@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver_fake.registry.creation import Limits, check_capacity
+from apiserver_fake.registry.write import Limits, check_capacity
 from apiserver_fake.storage.records import Entry, record_of
 from apiserver_fake.storage.selection import Selection
 from apiserver_fake.storage.store import Gap, Key, Store, restore
