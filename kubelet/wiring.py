@@ -88,7 +88,7 @@ class KubeletProcess:
         }
         held = (each.claim for agent in agents for each in agent.kubelet.claims.cached.values())
         found |= claims_in_use(claim.devices for claim in held)
-        found |= pleg_metrics([agent.kubelet.node.pleg for agent in agents], self.host.clock.now())
+        found |= pleg_metrics([agent.kubelet.runtime.pleg for agent in agents], self.host.clock.now())
         found |= manager_metrics([agent.kubelet.managers for agent in agents])
         found["kubelet_pod_in_progress_resizes"] = resizes.pop("in progress")
         if self.host.switches.has_resize_preemption:

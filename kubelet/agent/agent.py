@@ -37,9 +37,7 @@ from kubelet.effects import (
     ReadPod,
     RecordEvent,
     RecordNodeEvent,
-    ReportImages,
     ReportNode,
-    ReportNotReady,
     Save,
     SetTimer,
     SpanStage,
@@ -51,10 +49,15 @@ from kubelet.managers.device_calls import CallPlugin, DevicesChanged
 from kubelet.node.definition import NodeDefinition
 from kubelet.node.health import parse_node_faults
 from kubelet.node.status import NodeReport, node_document
+from kubelet.pod.context import NodeRuntime
 from kubelet.pod.logs import Run, run_of
+from kubelet.pod.status import waiting_reason
 from kubelet.runtime.boots import Boot, boot_id_of
+from kubelet.runtime.images import NodeImages
 from kubelet.runtime.pleg import Pleg
 from kubelet.runtime.records import PodRecord
+from kubelet.runtime.script import StartFaults
+from kubelet.runtime.volumes import NodeVolumes
 from kubelet.view import KubeletPod, WorkerKey, worker_key
 from services.api.errors import ApiError, Conflict, UnknownOutcome
 from services.api.kinds.node import Node
@@ -85,20 +88,21 @@ class Agent:
             port=config.port or max(0, config.health_port),
         )
         number = (config.first + index) if config.nodes else _crc(definition.name)
-        self.kubelet = Kubelet(
-            definition,
-            switches=host.switches,
-            latency=host.latency,
-            policy=host.policy_of(definition),
-            times=host.times,
-            host_ip=config.address,
-            pod_network=f"10.{64 + (number >> 8) % 128}.{number & 255}",
-        )
-        self.kubelet.managers.stopwatch = host.clock.now
         draws = host.latency.for_pod(definition.name, "relist")
-        self.kubelet.node.pleg = Pleg(
-            host.switches.pleg_mode, relist_s=draws.of("relist"), now=host.clock.now(), share=draws.share("phase", 0)
+        runtime = NodeRuntime(
+            definition.name,
+            config.address,
+            host.latency,
+            host.policy_of(definition),
+            host.times,
+            Pleg(host.switches.pleg_mode, draws.of("relist"), host.clock.now(), draws.share("phase", 0)),
+            StartFaults(parse_node_faults(definition.start_faults).all_starts),
+            NodeImages(definition.present_images(), pullers=definition.pullers),
+            NodeVolumes(definition.attachable_volumes),
         )
+        pod_network = f"10.{64 + (number >> 8) % 128}.{number & 255}"
+        self.kubelet = Kubelet(definition, runtime, switches=host.switches, pod_network=pod_network)
+        self.kubelet.managers.stopwatch = host.clock.now
         self.topology: TopologyReporting | None = None
         if TopologyReporting.is_wanted(host, definition):
             self.topology = TopologyReporting(host, self, definition, self.kubelet)
@@ -458,17 +462,13 @@ class Agent:
                 self.spawn(self.calls.read_pod(key, pod))
             case ReadNode():
                 self.spawn(self.calls.read_node(effect))
-            case ReportNode(conditions=conditions):
-                self.report.pressures = conditions
+            case ReportNode():
+                for field in effect.__struct_fields__:
+                    if (value := getattr(effect, field)) is not None:
+                        setattr(self.report, field, value)
                 self.heartbeats.report_soon()
             case PowerOff():
                 self.host.power.cut(self)
-            case ReportNotReady(reasons=reasons):
-                self.report.reasons = reasons
-                self.heartbeats.report_soon()
-            case ReportImages(images=images):
-                self.report.images = images
-                self.heartbeats.report_soon()
             case RecordNodeEvent():
                 self._events().event(
                     kind="Node",
@@ -547,7 +547,7 @@ class Agent:
         found = next((c for c in pod.containers if c.name == container), None)
         if found is None:
             return f'container "{container}" in pod "{name}" is not available'
-        reason = pod.status.waiting_reason(found)
+        reason = waiting_reason(pod, found)
         return run_of(name, found, reason, self.host.clock.now(), self.host.times.offset_s, previous=previous)
 
 

@@ -20,8 +20,8 @@ from kubelet.agent.power import Power
 from kubelet.config import KubeletConfig
 from kubelet.managers.resource_managers import Allocation
 from kubelet.node.definition import NodeDefinition
-from kubelet.pod.context import WallTimes
-from kubelet.pod.restarts import Policy, crashloop_bounds
+from kubelet.pod.context import Policy, WallTimes
+from kubelet.pod.restarts import crashloop_bounds
 from kubelet.runtime.boots import Boot, after_boot, look
 from kubelet.runtime.latency import LatencyModel
 from kubelet.runtime.records import PodRecord

@@ -13,8 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from kubelet.agent.journal import Journal
 from kubelet.runtime.boots import Boot, after_boot
-from kubelet.runtime.checkpoint import lines_of
-from kubelet.runtime.records import PodRecord
+from kubelet.runtime.records import PodRecord, lines_of
 from kubelet.view import WorkerKey
 from services.api.seams import Clock, Disk
 
