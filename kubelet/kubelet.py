@@ -9,7 +9,7 @@ Source: kubelet 3 to 7; kubelet-unbinding 6; kep-1287 6; guarantees N1 to N8.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -32,7 +32,6 @@ from kubelet.effects import (
     StatusChanged,
 )
 from kubelet.eviction.pressure import NodePressure
-from kubelet.managers.device_calls import Answer
 from kubelet.managers.resource_managers import Allocation, Rejection, ResourceManagers
 from kubelet.node import shutdown
 from kubelet.node.definition import NodeDefinition
@@ -621,25 +620,6 @@ class Kubelet:
     def _remove_static(self, pod: KubeletPod, now: float) -> None:
         """End the pod within its own grace period."""
         self._removed(pod, now, float(pod.spec.termination_grace_period_seconds))
-
-    # --- devices of plugins (kubelet 5.5) ---
-
-    def devices_changed(self, changed: Sequence[str], now: float) -> None:
-        """A plugin registered, or some of its devices changed: decide again about pods that wait for some."""
-        assert self.plugins is not None
-        if self.plugins.show_health(now) or changed:
-            self.admission.capacity_came(now)
-
-    def devices_lost(self, now: float) -> None:
-        """A plugin is gone."""
-        assert self.plugins is not None
-        self.plugins.show_health(now)
-
-    def devices_answered(self, number: int, answer: Answer, now: float) -> None:
-        """A plugin answered a call."""
-        assert self.plugins is not None
-        if not self.plugins.answered(number, answer, now):
-            self.admission.devices_answered(number, answer, now)
 
     # --- time and disk ---
 

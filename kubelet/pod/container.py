@@ -15,7 +15,6 @@ import msgspec
 from kubelet.pod.states import CONTAINER_TRANSITIONS, ContainerState, IllegalTransition
 from kubelet.runtime.pleg import AT_ONCE, Pleg
 from kubelet.runtime.probers import ContainerProbes
-from kubelet.runtime.records import LOST_EXIT, ContainerRecord
 from kubelet.runtime.script import CONTAINER_STAGES, Script, StartFaults
 from kubelet.view import RestartRule
 
@@ -334,10 +333,3 @@ class Container:
         if self.stop_at_s is None or exit_at_s < self.stop_at_s:
             self.stop_at_s, self.stop_code = exit_at_s, code
         self._set_due(now)
-
-    def record(self) -> ContainerRecord:
-        """Return what is worth keeping."""
-        is_lost = self.exit_code == LOST_EXIT and self.state not in (_C.RUNNING, _C.RECORDING)
-        if self.ended is not None and (self.state == _C.EXITED or is_lost):
-            return ContainerRecord(self.name, self.started_s, self.restarts, self.exit_code, self.finished_s)
-        return ContainerRecord(self.name, self.started_s, self.restarts)

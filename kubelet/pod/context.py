@@ -18,7 +18,7 @@ from kubelet.pod.states import POD_TRANSITIONS, ContainerState, IllegalTransitio
 from kubelet.runtime.images import NodeImages
 from kubelet.runtime.latency import LatencyModel, PodLatency
 from kubelet.runtime.pleg import AT_ONCE, Pleg
-from kubelet.runtime.records import HeldClaim, PodRecord, lines_of
+from kubelet.runtime.records import LOST_EXIT, ContainerRecord, HeldClaim, PodRecord, lines_of
 from kubelet.runtime.resources import PodResources, resources_of
 from kubelet.runtime.script import StartFaults
 from kubelet.runtime.volumes import NodeVolumes
@@ -171,7 +171,7 @@ class PodContext:
             self.pod.metadata.name,
             self.pod_ip,
             self.started_s,
-            [c.record() for c in self.containers if c.has_run or c.state == ContainerState.RECORDING],
+            [_record_of(c) for c in self.containers if c.has_run or c.state == ContainerState.RECORDING],
             self.allocation,
             self.allocated,
             None if self.actual is self.allocated else self.actual,
@@ -209,3 +209,13 @@ class PodContext:
         since = self.node.times.text(t) if held is None else held.since
         now = self.conditions[kind] = Condition("True", since, reason, message, generation)
         return held != now
+
+
+def _record_of(container: Container) -> ContainerRecord:
+    """Return what of a container is worth keeping."""
+    runs = container.state in (ContainerState.RUNNING, ContainerState.RECORDING)
+    is_lost = container.exit_code == LOST_EXIT and not runs
+    made = ContainerRecord(container.name, container.started_s, container.restarts)
+    if container.ended is not None and (container.state == ContainerState.EXITED or is_lost):
+        made.exit_code, made.finished_s = container.exit_code, container.finished_s
+    return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kubelet.agent.requests import CALL_DEADLINE_S
+from kubelet.timers import CALL_DEADLINE_S
 from services.api.switches import Switches
 from services.scenarios.invariants.view import Commit, View
 from services.telemetry.eventlog import Line
