@@ -15,9 +15,10 @@ from services.api.kinds.pod import Pod
 from services.api.meta import Condition, Document, find_condition
 from services.api.times import format_time
 from services.controllers import shared_conditions as conditions
+from services.controllers import shared_writes as writes
 from services.controllers.job.policy import success_rule_met
 from services.controllers.job.survey import UNCOUNTED_MAX, Survey
-from services.controllers.shared_readiness import seconds_of
+from services.controllers.shared_pods import seconds_of
 
 FAILING, SUCCEEDING = "FailureTarget", "SuccessCriteriaMet"
 _FINAL = {FAILING: "Failed", SUCCEEDING: "Complete"}
@@ -170,26 +171,7 @@ def _report_suspension(job: Job, listed: list[Document], status: Document, wall_
 
 def changes_of_status(job: Job, wanted: Document) -> Document:
     """Return the merge patch that turns the job's status into `wanted`; {} when it reads so."""
-    old = job.status
-    stored = old.uncounted_terminated_pods
-    present: Document = {
-        "active": old.active,
-        "ready": old.ready,
-        "terminating": old.terminating,
-        "succeeded": old.succeeded,
-        "failed": old.failed,
-        "uncountedTerminatedPods": {
-            kind: list(uids) for kind, uids in (("succeeded", stored.succeeded), ("failed", stored.failed)) if uids
-        }
-        if stored is not None
-        else None,
-        "startTime": old.start_time,
-        "completedIndexes": old.completed_indexes,
-        "failedIndexes": old.failed_indexes,
-        "completionTime": old.completion_time,
-        "conditions": conditions.as_documents(old.conditions),
-    }
-    changed = {name: value for name, value in wanted.items() if value != present[name]}
+    changed = writes.differing(job.status, wanted)
     if (uncounted := changed.get("uncountedTerminatedPods")) is not None:
         # A merge patch keeps what it does not name.
         changed["uncountedTerminatedPods"] = {"succeeded": None, "failed": None, **uncounted}

@@ -22,7 +22,7 @@ from services.controllers.job.policy import (
     index_of,
     meaning_of,
 )
-from services.controllers.shared_readiness import is_ready
+from services.controllers.shared_pods import is_ready
 
 UNCOUNTED_MAX = 500
 

@@ -72,14 +72,18 @@ class Zones:
         self._queues: dict[str, dict[str, None]] = {}
         self.is_master_disruption = False
 
-    def update(self, ready_by_zone: Mapping[str, Sequence[bool]], now_s: float) -> str:
-        """Take the zones' nodes into account; return "entered", "left" or "" for master disruption mode."""
+    def update(self, ready_by_zone: Mapping[str, Sequence[bool]], now_s: float) -> bool:
+        """Take the zones' nodes into account; return whether master disruption mode is over with this."""
         states = {zone: state_of(ready) for zone, ready in ready_by_zone.items()}
         is_all_down = bool(states) and all(state is ZoneState.FULL for state in states.values())
         was_all_down = self.is_master_disruption
         self.is_master_disruption = is_all_down
         for zone, state in states.items():
-            rate = 0.0 if is_all_down else _rate(state, len(ready_by_zone[zone]))
+            rate = EVICTION_RATE_PER_S
+            if is_all_down:
+                rate = 0.0
+            elif state is ZoneState.PARTIAL:
+                rate = SECONDARY_RATE_PER_S if len(ready_by_zone[zone]) > LARGE_ZONE_NODES else 0.0
             if zone not in self._buckets:
                 self._buckets[zone] = Bucket(rate, now_s)
                 self._queues[zone] = {}
@@ -90,7 +94,7 @@ class Zones:
         if is_all_down:
             for queue in self._queues.values():
                 queue.clear()
-        return "entered" if is_all_down and not was_all_down else "left" if was_all_down and not is_all_down else ""
+        return was_all_down and not is_all_down
 
     def queue(self, zone: str, node: str) -> None:
         """Let the node wait for its taint."""
@@ -115,9 +119,3 @@ class Zones:
     def state(self, zone: str) -> ZoneState | None:
         """Return the zone's state."""
         return self._states.get(zone)
-
-
-def _rate(state: ZoneState, nodes: int) -> float:
-    if state is ZoneState.PARTIAL:
-        return SECONDARY_RATE_PER_S if nodes > LARGE_ZONE_NODES else 0.0
-    return EVICTION_RATE_PER_S

@@ -10,16 +10,15 @@ from collections.abc import Iterable
 from services.api.kinds.pod import Pod
 from services.api.kinds.statefulset import ROLLING, StatefulSet
 from services.api.meta import Document
-from services.controllers.shared_readiness import available_in_s
+from services.controllers import shared_writes as writes
+from services.controllers.shared_pods import available_in_s
 from services.controllers.statefulset.order import is_running_and_ready, revision_of
-
-RESOURCE = "statefulsets.apps"
 
 
 def status_of(
     stateful_set: StatefulSet, pods: Iterable[Pod], current: str, update: str, collision_count: int, wall_s: float
 ) -> Document:
-    """Return the fields of the status that differ from what is stored; none when nothing does.
+    """Return the status as it should read; nothing when it does.
 
     `current`, `update`: names of revisions. Terminating pods count as replicas, and as ready while they are,
     but not as being of a revision.
@@ -43,16 +42,4 @@ def status_of(
     is_complete = all(wanted[name] == asked for name in ("updatedReplicas", "readyReplicas", "replicas"))
     if is_complete and stateful_set.spec.update_strategy.type == ROLLING:
         wanted |= {"currentReplicas": wanted["updatedReplicas"], "currentRevision": update}
-    old = stateful_set.status
-    stored: Document = {
-        "observedGeneration": old.observed_generation,
-        "replicas": old.replicas,
-        "readyReplicas": old.ready_replicas,
-        "availableReplicas": old.available_replicas,
-        "currentReplicas": old.current_replicas,
-        "updatedReplicas": old.updated_replicas,
-        "currentRevision": old.current_revision,
-        "updateRevision": old.update_revision,
-        "collisionCount": old.collision_count,
-    }
-    return wanted if wanted != stored else {}
+    return wanted if writes.differing(stateful_set.status, wanted) else {}

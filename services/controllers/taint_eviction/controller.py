@@ -15,9 +15,10 @@ from services.api.kinds.pod import Pod, Toleration
 from services.api.meta import Key, find_condition
 from services.api.switches import Switches
 from services.api.taints import NO_EXECUTE, tolerates
-from services.api.times import format_time
-from services.controllers.shared_pods_by_node import PodsByNode
-from services.reconcile.actions import NOTHING, Action, Delete, Patch, Query, RecordEvent, Result, event
+from services.controllers import shared_conditions as conditions
+from services.controllers import shared_writes as writes
+from services.controllers.shared_pods import PodsByNode
+from services.reconcile.actions import NOTHING, Action, Delete, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 REASON = "DeletionByTaintManager"
@@ -59,18 +60,17 @@ class TaintEviction:
         self._placement = PodsByNode()
         self._timers: dict[Key, Timer] = {}
 
-    # --- which keys changes lead to ---
-
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Return the pod if a timer or a tainted node makes it matter."""
         self._placement.note(change)
         key = change.object.metadata.key
         if key in self._timers:
             return [key]
-        new = change.new
+        old, new = change.old, change.new
         if new is None or not new.spec.node_name:
             return []
-        if change.old is not None and _same_to_us(change.old, new):
+        judged = new.metadata.uid, new.spec.node_name, new.spec.tolerations
+        if old is not None and judged == (old.metadata.uid, old.spec.node_name, old.spec.tolerations):
             return []
         return [key] if _no_execute(listers.of(Node).get(Key("", new.spec.node_name))) else []
 
@@ -79,8 +79,6 @@ class TaintEviction:
         if _no_execute(change.old) == _no_execute(change.new):
             return []
         return self._placement.on(change.object.metadata.name)
-
-    # --- the decision ---
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Set, keep, cancel or fire the pod's timer."""
@@ -123,9 +121,7 @@ class TaintEviction:
         return Result((event(pod, EVENT, f"Marking for deletion Pod {pod.metadata.key}"),), due_s - moment.now_s)
 
     def _cancel(self, pod: Pod) -> Result:
-        if self._timers.pop(pod.metadata.key, None) is None:
-            return NOTHING
-        return Result((_cancelled(pod),))
+        return NOTHING if self._timers.pop(pod.metadata.key, None) is None else Result((_cancelled(pod),))
 
     def _fire(self, pod: Pod, moment: Moment) -> Result:
         """Delete the pod after a live look at it, with the condition that Jobs read.
@@ -150,41 +146,16 @@ class TaintEviction:
             self._timers[pod.metadata.key] = replace(timer, is_announced=True)
         target = find_condition(live.status.conditions, "DisruptionTarget")
         if target is None or target.status != "True":
-            condition = {
-                "type": "DisruptionTarget",
-                "status": "True",
-                "reason": REASON,
-                "message": MESSAGE,
-                "lastTransitionTime": format_time(moment.wall_s),
-            }
-            patch = {"status": {"conditions": [condition]}}
+            condition = conditions.new("DisruptionTarget", "True", REASON, MESSAGE, moment.wall_s)
             # Against this very binding: a pod that is unbound after the look is another matter (constraint 6).
-            version = "" if self._is_faithful else live.metadata.resource_version
-            actions.append(
-                Patch(
-                    "pods",
-                    pod.metadata.key,
-                    patch,
-                    subresource="status",
-                    patch_type="strategic",
-                    uid=uid,
-                    resource_version=version,
-                )
-            )
+            patch = writes.conditions("pods", live, condition, on_version=not self._is_faithful)
+            actions.append(replace(patch, uid=uid))
         actions.append(Delete("pods", pod.metadata.key, uid=uid))
         return Result(tuple(actions))
 
 
 def _is_for(timer: Timer, pod: Pod) -> bool:
     return timer.uid == pod.metadata.uid and timer.node == pod.spec.node_name
-
-
-def _same_to_us(old: Pod, new: Pod) -> bool:
-    return (
-        old.metadata.uid == new.metadata.uid
-        and old.spec.node_name == new.spec.node_name
-        and old.spec.tolerations == new.spec.tolerations
-    )
 
 
 def _no_execute(node: Node | None) -> tuple[Taint, ...]:
