@@ -14,9 +14,7 @@ NO_EXECUTE = "NoExecute"
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Whether this toleration matches that taint (core/v1 `ToleratesTaint`)."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
     if toleration.operator in ("", "Equal"):
         return bool(toleration.key) and toleration.value == taint.value

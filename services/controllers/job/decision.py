@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from services.api.job_indexes import format_indexes
-from services.api.kinds.job import Job
+from services.api.kinds.job import Job, format_indexes
 from services.api.kinds.pod import Pod
 from services.api.meta import Condition, Document, find_condition
 from services.api.times import format_time

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from services.api.job_indexes import parse_indexes
-from services.api.kinds.job import TRACKING_FINALIZER, Job
+from services.api.kinds.job import TRACKING_FINALIZER, Job, parse_indexes
 from services.api.kinds.pod import Pod
 from services.controllers.job.policy import (
     Meaning,
