@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from services.api.kinds.pod import Pod
-from services.api.meta import Key, find_condition
+from services.api.meta import Key, condition_status, find_condition
 from services.api.times import parse_time
 from services.reconcile.controller import Change
 
@@ -20,8 +20,7 @@ _PHASE_ORDER = {"Pending": 0, "": 0, "Unknown": 1, "Running": 2}
 
 def is_ready(pod: Pod) -> bool:
     """Whether condition Ready is True."""
-    ready = find_condition(pod.status.conditions, "Ready")
-    return ready is not None and ready.status == "True"
+    return condition_status(pod.status.conditions, "Ready") == "True"
 
 
 def seconds_of(stamp: str | None) -> float:

@@ -180,11 +180,10 @@ def _lasted(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    kind="Job",
+    view=Job,
     group="batch",
     categories=("all",),
     subresources=("status",),
-    view=Job,
     has_spec=True,
     columns=(
         NAME,

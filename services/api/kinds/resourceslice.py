@@ -66,10 +66,9 @@ class ResourceSlice(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="ResourceSlice",
+    view=ResourceSlice,
     group="resource.k8s.io",
     namespaced=False,
-    view=ResourceSlice,
     has_spec=True,
     columns=(
         NAME,

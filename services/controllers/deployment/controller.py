@@ -14,7 +14,6 @@ from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.controllers import shared_conditions as conditions
 from services.controllers.deployment.replica_sets import (
-    as_set,
     clean_up,
     find_new,
     is_scaling,
@@ -27,7 +26,7 @@ from services.controllers.deployment.replica_sets import (
     template_hash,
     without_hash,
 )
-from services.controllers.deployment.rollout import Set, fenceposts, new_size, old_sizes
+from services.controllers.deployment.rollout import fenceposts, new_size, old_sizes, oldest_first
 from services.controllers.deployment.status import look_again_s, note_pause, note_progress, put, report
 from services.controllers.deployment.step import SETS, Step
 from services.controllers.shared_ownership import (
@@ -84,8 +83,7 @@ class Deployments:
             return Result(refresh=(query,))
         can_adopt = is_alive(moment.live.get(query), deployment)
         found = claim(lister.owned_by(deployment.metadata.uid), orphans, deployment, selector, can_adopt=can_adopt)
-        sets = sorted(found.kept, key=lambda s: (s.metadata.creation_timestamp, s.metadata.name))
-        step = self._begin(deployment, document, sets, moment)
+        step = self._begin(deployment, document, oldest_first(found.kept), moment)
         step.actions += changes_of(SETS, found, deployment)
         if not is_ending:
             self._advance(step, listers)
@@ -126,10 +124,9 @@ class Deployments:
         new = step.new
         if new is None:  # just asked for; what to remove is decided when it is there
             return
-        size = new_size(step.replicas, step.surge, as_set(new), [as_set(each) for each in step.sets])
-        if resize(step, new, size):
+        if resize(step, new, new_size(step.replicas, step.surge, new.spec.replicas, step.sets)):
             return
-        sizes = old_sizes(step.replicas, step.unavailable, as_set(new), [as_set(old) for old in step.olds])
+        sizes = old_sizes(step.replicas, step.unavailable, new, step.olds)
         for old in step.olds:
             if old.metadata.name in sizes:
                 resize(step, old, sizes[old.metadata.name])
@@ -139,11 +136,9 @@ class Deployments:
     def _recreate(self, step: Step, listers: Listers) -> None:
         """Old sets to 0; when none of their pods is non-terminal any more, the new set to full size."""
         shrunk = [resize(step, old, 0) for old in step.olds if old.spec.replicas > 0]
-        if any(shrunk):
+        pods = (pod for old in step.olds for pod in listers.of(Pod).owned_by(old.metadata.uid))
+        if any(shrunk) or not all(pod.is_terminal for pod in pods):
             return
-        for old in step.olds:
-            if any(not pod.is_terminal for pod in listers.of(Pod).owned_by(old.metadata.uid)):
-                return
         if self._ensure_new(step, listers) and step.new is not None and not resize(step, step.new, step.replicas):
             clean_up(step)
 
@@ -162,12 +157,12 @@ class Deployments:
             return False
         size = step.replicas
         if deployment.spec.strategy.type == "RollingUpdate":
-            size = new_size(size, step.surge, Set(name, 0), [as_set(each) for each in step.sets])
+            size = new_size(size, step.surge, 0, step.sets)
         step.revision = str(max((revision_of(each) for each in step.sets), default=0) + 1)
         step.actions.append(Create(SETS, new_set(step, name, text, size)))
         step.created_size = size
         if size > 0:
-            step.event("ScalingReplicaSet", f"Scaled up replica set {name} from 0 to {size}")
+            step.note_scaling(name, 0, size)
         sync_deployment_revision(step, step.revision)
         if step.deadline_s is not None:
             conditions.remove(step.conditions, "Progressing")
@@ -178,13 +173,8 @@ class Deployments:
 def controller(switches: Switches) -> Controller:
     """Return the Deployment controller."""
     memory = Deployments()
-    return Controller(
-        name="deployment",
-        reconciles=Deployment,
-        reconcile=memory.reconcile,
-        watches=(Watch(ReplicaSet, memory.set_changed), Watch(Pod, memory.pod_changed)),
-        workers=5,
-    )
+    watches = (Watch(ReplicaSet, memory.set_changed), Watch(Pod, memory.pod_changed))
+    return Controller(name="deployment", reconciles=Deployment, reconcile=memory.reconcile, watches=watches, workers=5)
 
 
 CONTROLLER = Registration("deployment", controller, start_order=2)

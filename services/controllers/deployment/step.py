@@ -52,9 +52,10 @@ class Step:
         """Return the size a set was given in this reconcile, or else has."""
         return self.sizes.get(each.metadata.name, each.spec.replicas)
 
-    def event(self, reason: str, message: str, kind: str = "Normal") -> None:
-        """Append an event about the Deployment."""
-        self.actions.append(event(self.deployment, reason, message, warns=kind == "Warning"))
+    def note_scaling(self, name: str, before: int, after: int) -> None:
+        """Append the Event about a set that is scaled."""
+        text = f"Scaled {'up' if after > before else 'down'} replica set {name} from {before} to {after}"
+        self.actions.append(event(self.deployment, "ScalingReplicaSet", text))
 
 
 def counters_of(step: Step) -> Document:

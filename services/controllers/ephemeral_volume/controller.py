@@ -65,12 +65,8 @@ def _claim_changed(change: Change[PersistentVolumeClaim], listers: Listers) -> l
 
 def controller(switches: Switches) -> Controller:
     """Return the controller; it remembers nothing."""
-    return Controller(
-        name="ephemeral-volume",
-        reconciles=None,
-        reconcile=_reconcile,
-        watches=(Watch(Pod, _pod_changed), Watch(PersistentVolumeClaim, _claim_changed)),
-    )
+    watches = (Watch(Pod, _pod_changed), Watch(PersistentVolumeClaim, _claim_changed))
+    return Controller(name="ephemeral-volume", reconciles=None, reconcile=_reconcile, watches=watches)
 
 
 CONTROLLER = Registration("ephemeral-volume", controller, start_order=17)

@@ -246,13 +246,8 @@ def _elsewhere(resource: str, meta: ObjectMeta, reference: OwnerReference) -> Re
 def controller(switches: Switches) -> Controller:
     """Return the garbage collector with an empty memory."""
     memory = GarbageCollector()
-    return Controller(
-        name="gc",
-        reconciles=AnyObject,
-        reconcile=memory.reconcile,
-        watches=(Watch(AnyObject, memory.changed),),
-        workers=20,
-    )
+    watches = (Watch(AnyObject, memory.changed),)
+    return Controller(name="gc", reconciles=AnyObject, reconcile=memory.reconcile, watches=watches, workers=20)
 
 
 CONTROLLER = Registration("gc", controller, start_order=7)

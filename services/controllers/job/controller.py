@@ -341,13 +341,9 @@ def _tracked(patch: Patch) -> Patch:
 def controller(switches: Switches) -> Controller:
     """Return the Job controller with an empty memory."""
     memory = Jobs(switches)
+    watches = (Watch(Job, memory.job_changed), Watch(Pod, memory.pod_changed))
     return Controller(
-        name="job",
-        reconciles=Job,
-        reconcile=memory.reconcile,
-        watches=(Watch(Job, memory.job_changed), Watch(Pod, memory.pod_changed)),
-        failed=memory.failed,
-        workers=5,
+        name="job", reconciles=Job, reconcile=memory.reconcile, watches=watches, failed=memory.failed, workers=5
     )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from services.api.kinds.job import Job, format_indexes
 from services.api.kinds.pod import Pod
-from services.api.meta import Condition, Document, find_condition
+from services.api.meta import Condition, Document, condition_status, find_condition
 from services.api.times import format_time
 from services.controllers import shared_conditions as conditions
 from services.controllers import shared_writes as writes
@@ -151,14 +151,12 @@ def _uncounted(found: Survey) -> tuple[Document, dict[str, int]]:
 
 def _is_settled(job: Job, found: Survey, outcome: Outcome, uncounted: Document) -> bool:
     """Whether the decision is stored, nothing runs or ends any more, and nothing is left to count."""
-    reported = find_condition(job.status.conditions, outcome.type)
-    is_reported = reported is not None and reported.status == "True"
+    is_reported = condition_status(job.status.conditions, outcome.type) == "True"
     return is_reported and not (found.active or found.terminating or uncounted or found.is_held)
 
 
 def _report_suspension(job: Job, listed: list[Document], status: Document, wall_s: float) -> None:
-    reported = find_condition(job.status.conditions, "Suspended")
-    is_reported = reported is not None and reported.status == "True"
+    is_reported = condition_status(job.status.conditions, "Suspended") == "True"
     if job.spec.suspend:
         status["startTime"] = None
         if not is_reported:

@@ -17,7 +17,7 @@ import msgspec
 from services.api.kinds.lease import Lease
 from services.api.kinds.node import Node, Taint
 from services.api.kinds.pod import Pod
-from services.api.meta import Condition, Document, Key, find_condition
+from services.api.meta import Condition, Document, Key, View, condition_status, find_condition
 from services.api.switches import Switches
 from services.api.taints import NO_EXECUTE, NO_SCHEDULE
 from services.api.times import format_time
@@ -121,14 +121,9 @@ class NodeLifecycle:
         """Note which nodes gave a sign of life since the last look."""
         before, self._health = self._health, {}
         for node in nodes:
-            name = node.metadata.name
-            lease = self._lease(node, listers)
-            ready = find_condition(node.status.conditions, "Ready")
-            renewed = lease.spec.renew_time if lease is not None else None
-            beat = ready.last_heartbeat_time if ready is not None else None
-            health = before.get(name)
-            if health is None:
-                health = _Health(now_s, renewed, beat, node.is_ready)
+            name, ready = node.metadata.name, find_condition(node.status.conditions, "Ready")
+            renewed, beat = _signs(self._lease(node, listers), node)
+            health = before.get(name) or _Health(now_s, renewed, beat, node.is_ready)
             if renewed != health.renew_time and renewed is not None:
                 health.seen_s, health.renew_time = now_s, renewed
             # Our own write of Unknown keeps the heartbeat time, so it is no sign of life.
@@ -155,11 +150,7 @@ class NodeLifecycle:
         found: list[Node] = []
         for node in silent:
             health = self._health[node.metadata.name]
-            lease = leases.get(node.metadata.name)
-            renewed = lease.spec.renew_time if lease is not None else None
-            live = moment.live.get(Query(Node, node.metadata.key))
-            ready = find_condition(live.status.conditions, "Ready") if isinstance(live, Node) else None
-            beat = ready.last_heartbeat_time if ready is not None else None
+            renewed, beat = _signs(leases.get(node.metadata.name), moment.live.get(Query(Node, node.metadata.key)))
             if renewed is not None and renewed != health.renew_time:
                 health.seen_s, health.renew_time = moment.now_s, renewed
             elif beat is not None and beat != health.heartbeat:
@@ -208,8 +199,7 @@ class NodeLifecycle:
             counted = ready_by_zone.setdefault(_zone(node), [])
             if EXCLUDE not in node.metadata.labels:
                 counted.append(node.is_ready)
-        has_left = self._zones.update(ready_by_zone, moment.now_s)
-        if has_left:
+        if self._zones.update(ready_by_zone, moment.now_s):
             # A node is back: the silence of the others was perhaps ours. A fresh grace period for all.
             self._start_over(moment.now_s)
         actions: list[Action] = []
@@ -226,6 +216,12 @@ class NodeLifecycle:
                 self._zones.queue(_zone(node), node.metadata.name)
         due = [known[name] for name in self._zones.due(moment.now_s) if name in known]
         return actions + [_with_no_execute(node, _wanted_no_execute(node), moment.wall_s) for node in due]
+
+
+def _signs(lease: Lease | None, node: View | None) -> tuple[str | None, str | None]:
+    """Return when the lease was renewed, and when the node's status last reported that it is ready or not."""
+    ready = find_condition(node.status.conditions, "Ready") if isinstance(node, Node) else None
+    return lease.spec.renew_time if lease else None, ready.last_heartbeat_time if ready else None
 
 
 def _zone(node: Node) -> str:
@@ -254,22 +250,12 @@ def _declared_unknown(node: Node, wall_s: float) -> Patch:
     return writes.conditions("nodes", node, *unknown, on_version=True)
 
 
-def _ready_status(node: Node) -> str:
-    """Return the status of Ready; Unknown when there is none yet."""
-    ready = find_condition(node.status.conditions, "Ready")
-    return ready.status if ready is not None else ""
-
-
 def _wanted_no_schedule(node: Node) -> tuple[str, ...]:
     """Return the keys of the NoSchedule taints that the node's conditions and spec ask for, sorted."""
-    wanted = [
-        taint
-        for kind, taint in _PRESSURES.items()
-        if (c := find_condition(node.status.conditions, kind)) is not None and c.status == "True"
-    ]
-    status = _ready_status(node)
-    if status != "True":
-        wanted.append(UNREACHABLE if status == "Unknown" else NOT_READY)
+    said = node.status.conditions
+    wanted = [taint for kind, taint in _PRESSURES.items() if condition_status(said, kind) == "True"]
+    if not node.is_ready:
+        wanted.append(UNREACHABLE if condition_status(said, "Ready") == "Unknown" else NOT_READY)
     if node.spec.unschedulable:
         wanted.append(UNSCHEDULABLE)
     return tuple(sorted(wanted))
@@ -291,7 +277,7 @@ def _with_no_schedule(node: Node) -> Result:
 
 def _wanted_no_execute(node: Node) -> str:
     """Return the key of the NoExecute taint the node should have in the end, or ""."""
-    return {"Unknown": UNREACHABLE, "False": NOT_READY}.get(_ready_status(node), "")
+    return {"Unknown": UNREACHABLE, "False": NOT_READY}.get(condition_status(node.status.conditions, "Ready"), "")
 
 
 def _own_no_execute(node: Node) -> tuple[str, ...]:

@@ -73,12 +73,8 @@ def _write(group: PodGroup, finalizers: tuple[str, ...]) -> Result:
 def controller(switches: Switches) -> Controller:
     """Return the controller with an empty memory."""
     memory = PodGroupProtection()
-    return Controller(
-        name="podgroup-protection",
-        reconciles=PodGroup,
-        reconcile=memory.reconcile,
-        watches=(Watch(Pod, memory.pod_changed),),
-    )
+    watches = (Watch(Pod, memory.pod_changed),)
+    return Controller(name="podgroup-protection", reconciles=PodGroup, reconcile=memory.reconcile, watches=watches)
 
 
 CONTROLLER = Registration("podgroup-protection", controller, start_order=11)

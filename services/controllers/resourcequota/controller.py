@@ -130,13 +130,8 @@ def _status(quota: ResourceQuota, moment: Moment) -> Patch | None:
 
 def controller(switches: Switches) -> Controller:
     """Return the quota controller; it remembers nothing."""
-    return Controller(
-        name="resourcequota",
-        reconciles=None,
-        reconcile=reconcile,
-        watches=(Watch(ResourceQuota, quota_changed), Watch(Pod, pod_changed), Watch(AnyObject, object_changed)),
-        period_s=RESYNC_S,
-    )
+    watches = (Watch(ResourceQuota, quota_changed), Watch(Pod, pod_changed), Watch(AnyObject, object_changed))
+    return Controller(name="resourcequota", reconciles=None, reconcile=reconcile, watches=watches, period_s=RESYNC_S)
 
 
 CONTROLLER = Registration("resourcequota", controller, start_order=15)

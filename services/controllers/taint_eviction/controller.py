@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from services.api.kinds.node import Node, Taint
 from services.api.kinds.pod import Pod, Toleration
-from services.api.meta import Key, find_condition
+from services.api.meta import Key, condition_status
 from services.api.switches import Switches
 from services.api.taints import NO_EXECUTE, tolerates
 from services.controllers import shared_conditions as conditions
@@ -144,8 +144,7 @@ class TaintEviction:
         if not timer.is_announced:
             actions.append(event(pod, EVENT, f"Marking for deletion Pod {pod.metadata.key}"))
             self._timers[pod.metadata.key] = replace(timer, is_announced=True)
-        target = find_condition(live.status.conditions, "DisruptionTarget")
-        if target is None or target.status != "True":
+        if condition_status(live.status.conditions, "DisruptionTarget") != "True":
             condition = conditions.new("DisruptionTarget", "True", REASON, MESSAGE, moment.wall_s)
             # Against this very binding: a pod that is unbound after the look is another matter (constraint 6).
             patch = writes.conditions("pods", live, condition, on_version=not self._is_faithful)
@@ -169,13 +168,8 @@ def _cancelled(pod: Pod) -> RecordEvent:
 def controller(switches: Switches) -> Controller:
     """Return the taint eviction controller with an empty memory."""
     memory = TaintEviction(switches)
-    return Controller(
-        name="taint-eviction",
-        reconciles=None,
-        reconcile=memory.reconcile,
-        watches=(Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed)),
-        workers=8,
-    )
+    watches = (Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed))
+    return Controller(name="taint-eviction", reconciles=None, reconcile=memory.reconcile, watches=watches, workers=8)
 
 
 CONTROLLER = Registration("taint-eviction", controller, start_order=9)
