@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from kubelet.managers.resource_managers import NO_ALLOCATION, Allocation, Rejection, ResourceManagers
+from kubelet.managers.allocation import NO_ALLOCATION, Allocation, Rejection
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static
 from services.api.kinds.node import Taint
 from services.api.node_selection import may_go_to

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from kubelet.eviction.signals import Threshold
-from kubelet.managers.resource_managers import Rejection
+from kubelet.managers.allocation import Rejection
 from kubelet.view import KubeletPod, WorkerKey, is_critical
 from services.api.kinds.node import Taint
 from services.api.podresources import Amounts, container_requests, pod_requests, qos_class

@@ -242,7 +242,7 @@ def test_an_ephemeral_volume_waits_for_its_claim_and_takes_no_other_pods(a):
     case = Case(a, BINDING, late())
     assert case.begin(pod) is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     assert case.said == 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-tmp"'
-    case.handle.world.put(claim("p-tmp", owner="somebody"))
+    case.handle.world.put(claim("p-tmp", owner="another"))
     case.begin(pod)
     assert case.said == "PVC default/p-tmp was not created for pod default/p (pod is not owner)"
     case.handle.world.put(claim("p-tmp", owner="p"))
