@@ -54,10 +54,6 @@ class Plan:
     succeeded: list[Pod] = field(default_factory=list)
     again_s: float | None = None
 
-    def wait(self, seconds: float) -> None:
-        """Look again at the latest then."""
-        self.again_s = earliest(self.again_s, seconds)
-
 
 def by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
     """Return the pods by the node each is on or was made for, the one that counts first: bound, then the oldest."""
@@ -121,7 +117,7 @@ def _running(made: Plan, node: str, here: list[Pod], wait_s: Callable[[str], flo
             continue
         if pod.status.phase == "Failed":
             if (left_s := wait_s(node)) > 0:
-                made.wait(left_s)
+                made.again_s = earliest(made.again_s, left_s)
                 continue
             made.failed.append(pod)
             made.deletes.append(pod)
@@ -205,20 +201,12 @@ def _nodes(sight: Sight) -> list[str]:
 
 def _pair(sight: Sight, node: str) -> tuple[Pod | None, Pod | None, bool]:
     """Return the node's (new pod, old pod, whether there are no more), terminating ones left aside."""
-    new: Pod | None = None
-    old: Pod | None = None
-    for pod in sight.pods.get(node, ()):
-        if pod.metadata.deletion_timestamp is not None:
-            continue
-        if sight.is_updated(pod):
-            if new is not None:
-                return None, None, False
-            new = pod
-        else:
-            if old is not None:
-                return None, None, False
-            old = pod
-    return new, old, True
+    staying = [pod for pod in sight.pods.get(node, ()) if pod.metadata.deletion_timestamp is None]
+    new = [pod for pod in staying if sight.is_updated(pod)]
+    old = [pod for pod in staying if pod not in new]
+    if len(new) > 1 or len(old) > 1:
+        return None, None, False
+    return next(iter(new), None), next(iter(old), None), True
 
 
 def _replace(sight: Sight, limit: int) -> Plan:

@@ -7,13 +7,14 @@ Source: controllers 10; upstream `pkg/controller/disruption/disruption.go`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from services.api.kinds.deployment import Deployment
 from services.api.kinds.pod import Pod
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.kinds.statefulset import StatefulSet
-from services.api.meta import Condition, Document, Key, find_condition
+from services.api.meta import Condition, Document, Key, OwnerReference, find_condition
 from services.api.selectors import Selector, from_label_selector
 from services.api.switches import Switches
 from services.api.times import format_time
@@ -31,6 +32,8 @@ DISRUPTED_S = 120.0
 STALE_TARGET_S = 120.0
 """How long DisruptionTarget may stand on a pod that is not deleted."""
 _POD = "pods/"
+
+W = TypeVar("W", StatefulSet, ReplicaSet, Deployment)
 
 
 class SyncError(Exception):
@@ -122,27 +125,27 @@ def _scale(pods: list[Pod], listers: Listers) -> int:
     """Return how many pods the pods' controllers want, each controller counted once."""
     wanted: dict[str, int] = {}
     for pod in pods:
-        reference = pod.metadata.controller
+        reference, namespace = pod.metadata.controller, pod.metadata.namespace
         if reference is None:
             continue  # unmanaged pods have no scale; they count in integers only
+        owner: StatefulSet | ReplicaSet | Deployment | None
         if is_owner(reference, StatefulSet):
-            stateful_set = listers.of(StatefulSet).get(Key(pod.metadata.namespace, reference.name))
-            if stateful_set is not None and stateful_set.metadata.uid == reference.uid:
-                wanted[reference.uid] = stateful_set.spec.replicas
-            continue
-        if not is_owner(reference, ReplicaSet):
+            owner = _named(StatefulSet, reference, namespace, listers)
+        elif is_owner(reference, ReplicaSet):
+            owner = _named(ReplicaSet, reference, namespace, listers)
+            above = owner.metadata.controller if owner is not None else None
+            if above is not None and is_owner(above, Deployment):
+                owner = _named(Deployment, above, namespace, listers) or owner
+        else:
             raise SyncError(f"pod {pod.metadata.key}: its owner {reference.kind} {reference.name} has no scale")
-        replica_set = listers.of(ReplicaSet).get(Key(pod.metadata.namespace, reference.name))
-        if replica_set is None or replica_set.metadata.uid != reference.uid:
-            continue
-        owner = replica_set.metadata.controller
-        if owner is not None and is_owner(owner, Deployment):
-            deployment = listers.of(Deployment).get(Key(pod.metadata.namespace, owner.name))
-            if deployment is not None and deployment.metadata.uid == owner.uid:
-                wanted[owner.uid] = deployment.spec.replicas
-                continue
-        wanted[reference.uid] = replica_set.spec.replicas
+        if owner is not None:
+            wanted[owner.metadata.uid] = owner.spec.replicas
     return sum(wanted.values())
+
+
+def _named(view: type[W], reference: OwnerReference, namespace: str, listers: Listers) -> W | None:
+    found = listers.of(view).get(Key(namespace, reference.name))
+    return found if found is not None and found.metadata.uid == reference.uid else None
 
 
 def _disrupted(

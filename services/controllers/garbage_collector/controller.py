@@ -128,23 +128,19 @@ class GarbageCollector:
                 # A kind we do not serve or may not read, or an owner that cannot exist: never a reason to delete.
                 owners.by_state[State.SOLID].append(reference)
                 continue
-            state = self._state(reference, kind, metadata, listers, moment, owners)
-            if state is not None:
-                owners.by_state[state].append(reference)
+            state = self._state(reference, kind, metadata, listers, moment)
+            if isinstance(state, Query):
+                owners.unread.append(state)
+                continue
+            owners.by_state[state].append(reference)
             if state is State.DANGLING and self._homes.get(reference.uid, metadata.namespace) != metadata.namespace:
                 owners.events.append(_elsewhere(resource, metadata, reference))
         return owners
 
     def _state(
-        self,
-        reference: OwnerReference,
-        kind: Resource,
-        metadata: ObjectMeta,
-        listers: Listers,
-        moment: Moment,
-        owners: _Owners,
-    ) -> State | None:
-        """Return the owner's state, or None after noting that it must be read live."""
+        self, reference: OwnerReference, kind: Resource, metadata: ObjectMeta, listers: Listers, moment: Moment
+    ) -> State | Query:
+        """Return the owner's state, or how it must be read live first."""
         key = Key(metadata.namespace if kind.namespaced else "", reference.name)
         cached = listers.any(kind.name).get(key)
         if cached is not None and cached.metadata.uid == reference.uid:
@@ -153,8 +149,7 @@ class GarbageCollector:
             return State.DANGLING
         query = Query(AnyObject, key, kind.name)
         if query not in moment.live:
-            owners.unread.append(query)
-            return None
+            return query
         live = moment.live[query]
         if isinstance(live, AnyObject) and live.metadata.uid == reference.uid:
             return State.WAITING if is_waiting(live.metadata) else State.SOLID

@@ -51,7 +51,7 @@ class _Backoff:
 
     failures: int = 0
     failed_at_s: float = 0.0
-    seen: dict[str, None] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -206,7 +206,7 @@ class Jobs:
             self._memories.pop(key, None)
             return self._release_foreign(key, None, listers, now_s)
         memory = self._of(key)
-        over = [p for p in listers.of(Pod).owned_by(job.metadata.uid) if p.is_terminal or not p.is_active]
+        over = [pod for pod in listers.of(Pod).owned_by(job.metadata.uid) if not pod.is_active]
         events = self._events(job, memory)
         return [*events, *self._release(over, memory, now_s), *self._release_foreign(key, job, listers, now_s)]
 
@@ -239,13 +239,11 @@ class Jobs:
         self._note_failures(memory.backoff, found, wall_s)
         outcome = outcome_of(job, found, wall_s)
         again_s = deadline_in_s(job, wall_s) if outcome is None else None
-        managed: list[Action | Batch] = []
-        is_managed = False
-        if outcome is not None:
-            managed = deletions(job, found.active)  # with their finalizers, because their ends count
-        elif self.expectations.are_satisfied(job.metadata.key, moment.now_s):
+        # What still runs of a job that is over keeps its finalizers, because its end counts.
+        managed = deletions(job, found.active) if outcome is not None else []
+        is_managed = outcome is None and self.expectations.are_satisfied(job.metadata.key, moment.now_s)
+        if is_managed:
             managed, later_s = self._manage(job, pods, found, memory, listers, moment)
-            is_managed = True
             again_s = earliest(again_s, later_s)
             if is_complete(job, found, len(found.active)):
                 outcome = COMPLETED
@@ -254,16 +252,13 @@ class Jobs:
 
     def _note_failures(self, backoff: _Backoff, found: Survey, wall_s: float) -> None:
         """Count failures since the last success, each end once."""
-        news = [(ended_at_s(p, wall_s), p, m) for p, m in found.ended if p.metadata.uid not in backoff.seen]
-        for at_s, pod, meaning in sorted(news, key=lambda item: item[0]):
+        news = [(ended_at_s(p, wall_s), m) for p, m in found.ended if p.metadata.uid not in backoff.seen]
+        for at_s, meaning in sorted(news, key=lambda item: item[0]):
             if meaning is None:
                 backoff.failures = 0
             else:
                 backoff.failures, backoff.failed_at_s = backoff.failures + 1, at_s
-            backoff.seen[pod.metadata.uid] = None
-        present = {pod.metadata.uid for pod, _ in found.ended}
-        for uid in [uid for uid in backoff.seen if uid not in present]:
-            del backoff.seen[uid]
+        backoff.seen = {pod.metadata.uid for pod, _ in found.ended}
 
     def _delay_s(self, failures: int) -> float:
         return min(BACKOFF_BASE_S * 2.0 ** min(failures - 1, 30), BACKOFF_MAX_S) if failures > 0 else 0.0

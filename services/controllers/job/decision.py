@@ -56,9 +56,8 @@ def _failed_by_indexes(job: Job, found: Survey) -> Outcome | None:
         return None
     most = job.spec.max_failed_indexes
     if most is not None and len(found.failed_indexes) > most:
-        return Outcome(
-            FAILING, "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
-        )
+        message = "Job has exceeded the specified maximal number of failed indexes"
+        return Outcome(FAILING, "MaxFailedIndexesExceeded", message)
     done = len(found.failed_indexes | found.completed)
     if found.failed_indexes and done >= (job.spec.completions or 0):
         return Outcome(FAILING, "FailedIndexes", "Job has failed indexes")

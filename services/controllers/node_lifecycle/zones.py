@@ -41,23 +41,19 @@ class Bucket:
         self._tokens = 1.0
         self._at_s = now_s
 
-    def set_rate(self, rate_per_s: float, now_s: float) -> None:
-        """Refill at another rate from now on."""
-        self._refill(now_s)
-        self._rate_per_s = rate_per_s
-
     def try_take(self, now_s: float) -> bool:
         """Take a token if one is there and the rate is not 0."""
-        self._refill(now_s)
+        self.refill(now_s, self._rate_per_s)
         if self._tokens < 1.0 or self._rate_per_s <= 0:
             return False
         self._tokens -= 1.0
         return True
 
-    def _refill(self, now_s: float) -> None:
+    def refill(self, now_s: float, rate_per_s: float) -> None:
+        """Add what came at the rate so far; from now on tokens come at this one."""
         # A hair is added so that ten seconds at a tenth are one token in floating point too.
         self._tokens = min(1.0, self._tokens + (now_s - self._at_s) * self._rate_per_s + 1e-9)
-        self._at_s = now_s
+        self._at_s, self._rate_per_s = now_s, rate_per_s
 
 
 class Zones:
@@ -87,7 +83,7 @@ class Zones:
             if zone not in self._buckets:
                 self._buckets[zone] = Bucket(rate, now_s)
                 self._queues[zone] = {}
-            self._buckets[zone].set_rate(rate, now_s)
+            self._buckets[zone].refill(now_s, rate)
         for zone in [zone for zone in self._states if zone not in states]:
             del self._buckets[zone], self._queues[zone]
         self._states = states
@@ -115,7 +111,3 @@ class Zones:
                 del queue[node]
                 found.append(node)
         return found
-
-    def state(self, zone: str) -> ZoneState | None:
-        """Return the zone's state."""
-        return self._states.get(zone)

@@ -67,13 +67,9 @@ class ClaimController:
         pod = listers.of(Pod).get(key)
         if pod is None or is_done(pod):
             return NOTHING
-        named = {each.name: each for each in pod.status.resource_claim_statuses}
-        wanted = [
-            each
-            for each in pod.spec.resource_claims
-            if each.resource_claim_template_name and not each.resource_claim_name
-        ]
-        missing = [each for each in wanted if each.name not in named]
+        named = {each.name for each in pod.status.resource_claim_statuses}
+        wanted = (each for each in pod.spec.resource_claims if not each.resource_claim_name)
+        missing = [each for each in wanted if each.resource_claim_template_name and each.name not in named]
         if not missing:
             return Result(tuple(self._reserve(pod, listers)))
         made = {
@@ -89,10 +85,8 @@ class ClaimController:
                 owner = claim.metadata.controller if isinstance(claim, ResourceClaim) else None
                 if isinstance(claim, ResourceClaim) and owner is not None and owner.uid == pod.metadata.uid:
                     made[claim.metadata.annotations.get(POD_CLAIM_NAME, "")] = claim.metadata.name
-        actions: list[Action] = []
-        for each in missing:
-            if each.name not in made:
-                actions.append(self._make(pod, each.name, each.resource_claim_template_name or "", listers))
+        lacking = [(each.name, each.resource_claim_template_name or "") for each in missing if each.name not in made]
+        actions = [self._make(pod, name, template, listers) for name, template in lacking]
         known = [{"name": each.name, "resourceClaimName": made[each.name]} for each in missing if each.name in made]
         if known and not any(isinstance(action, Create) for action in actions):
             patch: Document = {"status": {"resourceClaimStatuses": known}}
@@ -115,13 +109,8 @@ class ClaimController:
         }
         if given.get("labels"):
             metadata["labels"] = given["labels"]
-        document = {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": metadata,
-            "spec": spec.get("spec") or {},
-        }
-        return Create(CLAIMS, document)
+        kind = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+        return Create(CLAIMS, {**kind, "metadata": metadata, "spec": spec.get("spec") or {}})
 
     def _reserve(self, pod: Pod, listers: Listers) -> list[Action]:
         """List a pod that came to its node without a scheduler with those claims of its that have devices."""

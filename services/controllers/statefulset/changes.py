@@ -53,7 +53,8 @@ def is_blocked(stateful_set: StatefulSet, ordinal: int, listers: Listers) -> boo
 
 def changes_of_steps(known: Known, desired: Desired, steps: Steps, listers: Listers) -> list[Action | Batch]:
     """Return the writes of the steps, and those that keep what is there as it should be."""
-    pending = [n for n in known.stateful_set.ordinals if n in known.pods and _is_pending(known.pods[n])]
+    here = [(n, known.pods[n]) for n in known.stateful_set.ordinals if n in known.pods]
+    pending = [n for n, pod in here if pod.status.phase == "Pending" and pod.metadata.deletion_timestamp is None]
     claims = _missing_claims(known, [*pending, *steps.made], listers)
     made: list[Action] = []
     for ordinal in steps.made:
@@ -93,10 +94,6 @@ def _missing_claims(known: Known, ordinals: Iterable[int], listers: Listers) -> 
                 text = f"create Claim {key.name} Pod {pod} in StatefulSet {known.stateful_set.metadata.name} success"
                 found.append(event(known.stateful_set, "SuccessfulCreate", text))
     return found
-
-
-def _is_pending(pod: Pod) -> bool:
-    return pod.status.phase == "Pending" and pod.metadata.deletion_timestamp is None
 
 
 def _delete(pod: Pod) -> Delete:

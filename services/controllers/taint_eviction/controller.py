@@ -41,15 +41,9 @@ def patience_s(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -
 
     Of each taint's tolerations the first that matches is used; of those the shortest counts.
     """
-    shortest: float | None = None
-    for taint in taints:
-        used = next((t for t in tolerations if tolerates(t, taint)), None)
-        if used is None:
-            return 0.0
-        if used.toleration_seconds is not None:
-            seconds = max(0.0, float(used.toleration_seconds))
-            shortest = seconds if shortest is None else min(shortest, seconds)
-    return shortest
+    used = [next((t for t in tolerations if tolerates(t, taint)), None) for taint in taints]
+    seconds = [0 if each is None else each.toleration_seconds for each in used]
+    return min((max(0.0, float(each)) for each in seconds if each is not None), default=None)
 
 
 class TaintEviction:

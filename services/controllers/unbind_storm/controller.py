@@ -108,7 +108,8 @@ class UnbindStorm:
         actions: list[Action] = []
         if counted.is_high() and now >= counted.until_s:
             counted.until_s = now + TAINT_S
-            actions.append(_alarm(node, counted))
+            text = f"{len(counted.unbinds)} of {len(counted.binds)} pods bound here in {WINDOW_S:g} s were unbound"
+            actions.append(event(node, "NodeUnbindRateHigh", text, warns=True))
         elif _is_tainted(node) and not counted.until_s and not is_over:
             counted.until_s = now + TAINT_S  # left by the controller that ran before this one
         is_storm = now < counted.until_s
@@ -133,11 +134,6 @@ class UnbindStorm:
 
 def _is_tainted(node: Node) -> bool:
     return any(taint.key == TAINT for taint in node.spec.taints)
-
-
-def _alarm(node: Node, counted: _Counted) -> RecordEvent:
-    text = f"{len(counted.unbinds)} of {len(counted.binds)} pods bound here in {WINDOW_S:g} s were unbound"
-    return event(node, "NodeUnbindRateHigh", text, warns=True)
 
 
 def _taint(node: Node, is_storm: bool) -> Patch:
