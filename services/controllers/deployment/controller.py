@@ -27,8 +27,7 @@ from services.controllers.deployment.replica_sets import (
     without_hash,
 )
 from services.controllers.deployment.rollout import fenceposts, new_size, old_sizes, oldest_first
-from services.controllers.deployment.status import look_again_s, note_pause, note_progress, put, report
-from services.controllers.deployment.step import SETS, Step
+from services.controllers.deployment.status import SETS, Step, look_again_s, note_pause, note_progress, put, report
 from services.controllers.shared_ownership import (
     Orphans,
     changes_of,

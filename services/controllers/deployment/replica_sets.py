@@ -13,7 +13,7 @@ from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document
 from services.controllers import shared_writes as writes
 from services.controllers.deployment.rollout import MAX, proportional
-from services.controllers.deployment.step import RESOURCE, SETS, Step, counters_of, is_complete
+from services.controllers.deployment.status import RESOURCE, SETS, Step, counters_of, is_complete
 from services.controllers.shared_ownership import controller_reference
 from services.reconcile.actions import Delete
 from services.reconcile.controller import Listers

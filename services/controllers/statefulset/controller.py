@@ -12,17 +12,17 @@ from services.api.kinds.controllerrevision import ControllerRevision
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.kinds.statefulset import PARALLEL, ROLLING, StatefulSet
-from services.api.meta import Key
+from services.api.meta import Document, Key
 from services.api.selectors import Selector
 from services.api.switches import Switches
 from services.controllers import shared_revisions as revisions
 from services.controllers import shared_writes as writes
 from services.controllers.shared_int_or_percent import resolve
 from services.controllers.shared_ownership import Claim, Orphans, changes_of, claim, is_alive, owner_key, selector_of
+from services.controllers.shared_pods import available_in_s
 from services.controllers.statefulset.changes import Known, changes_of_steps, is_blocked
-from services.controllers.statefulset.order import Desired, revision_of, steps_of
+from services.controllers.statefulset.order import Desired, is_running_and_ready, revision_of, steps_of
 from services.controllers.statefulset.pods import CLAIMS, members, ordinal_of, parent_of
-from services.controllers.statefulset.status import status_of
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Query, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
@@ -177,9 +177,30 @@ def _claim_pods(
 
 
 def _reported(known: Known, collision_count: int, wall_s: float) -> list[Action]:
-    current, update = known.current.metadata.name, known.update.metadata.name
-    status = status_of(known.stateful_set, known.pods.values(), current, update, collision_count, wall_s)
-    return [writes.status("statefulsets.apps", known.stateful_set, status)] if status else []
+    """Return the status write if anything differs.
+
+    Terminating pods count as replicas, and as ready while they are, but not as being of a revision.
+    """
+    stateful_set, current, update = known.stateful_set, known.current.metadata.name, known.update.metadata.name
+    pods, min_ready_s = known.pods.values(), stateful_set.spec.min_ready_seconds
+    ready = [pod for pod in pods if is_running_and_ready(pod)]
+    staying = [revision_of(pod) for pod in pods if pod.metadata.deletion_timestamp is None]
+    status: Document = {
+        "observedGeneration": stateful_set.metadata.generation,
+        "replicas": len(pods),
+        "readyReplicas": len(ready),
+        "availableReplicas": sum(available_in_s(pod, min_ready_s, wall_s) == 0 for pod in ready),
+        "currentReplicas": staying.count(current),
+        "updatedReplicas": staying.count(update),
+        "currentRevision": current,
+        "updateRevision": update,
+        "collisionCount": collision_count,
+    }
+    is_complete = {len(pods), len(ready), staying.count(update)} == {stateful_set.spec.replicas}
+    if is_complete and stateful_set.spec.update_strategy.type == ROLLING:
+        status |= {"currentReplicas": status["updatedReplicas"], "currentRevision": update}
+    is_changed = writes.differing(stateful_set.status, status)
+    return [writes.status("statefulsets.apps", stateful_set, status)] if is_changed else []
 
 
 def controller(switches: Switches) -> Controller:
