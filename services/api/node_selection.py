@@ -34,11 +34,9 @@ def accepts(requirement: NodeSelectorRequirement, value: str | None) -> bool:
         case "Gt" | "Lt":
             number = integer_of(value)
             bound = integer_of(requirement.values[0]) if len(requirement.values) == 1 else None
-            if number is None or bound is None:
-                return False
-            return number > bound if requirement.operator == "Gt" else number < bound
-        case _:
-            return False
+            if number is not None and bound is not None:
+                return number > bound if requirement.operator == "Gt" else number < bound
+    return False
 
 
 def is_met(term: NodeSelectorTerm, node_name: str, labels: Mapping[str, str]) -> bool:

@@ -57,13 +57,12 @@ class Bucket:
 
 
 class Zones:
-    """States and queues of all zones; decides which nodes are tainted NoExecute now.
+    """Buckets and queues of all zones; decides which nodes are tainted NoExecute now.
 
     Invariant: while all zones are fully disrupted (`is_master_disruption`), nothing is queued.
     """
 
     def __init__(self) -> None:
-        self._states: dict[str, ZoneState] = {}
         self._buckets: dict[str, Bucket] = {}
         self._queues: dict[str, dict[str, None]] = {}
         self.is_master_disruption = False
@@ -84,9 +83,8 @@ class Zones:
                 self._buckets[zone] = Bucket(rate, now_s)
                 self._queues[zone] = {}
             self._buckets[zone].refill(now_s, rate)
-        for zone in [zone for zone in self._states if zone not in states]:
+        for zone in [zone for zone in self._buckets if zone not in states]:
             del self._buckets[zone], self._queues[zone]
-        self._states = states
         if is_all_down:
             for queue in self._queues.values():
                 queue.clear()

@@ -95,11 +95,9 @@ class TaintEviction:
     def _judge(self, pod: Pod, timer: Timer | None, listers: Listers, moment: Moment) -> Result:
         key = pod.metadata.key
         taints = _no_execute(listers.of(Node).get(Key("", pod.spec.node_name))) if pod.spec.node_name else ()
-        if not taints:
-            if timer is not None and timer.node != pod.spec.node_name:
-                # Faithful: landing on an untainted node does not cancel what another node's taint set.
-                return Result(requeue_after_s=timer.due_s - moment.now_s)
-            return self._cancel(pod)
+        if not taints and timer is not None and timer.node != pod.spec.node_name:
+            # Faithful: landing on an untainted node does not cancel what another node's taint set.
+            return Result(requeue_after_s=timer.due_s - moment.now_s)
         wait_s = patience_s(taints, pod.spec.tolerations)
         if wait_s is None:
             return self._cancel(pod)
