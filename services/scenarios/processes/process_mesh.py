@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kubelet.agent.node_files import path_of
-from kubelet.deviceplugin.emulated.control import command_plugin
+from kubelet.deviceplugin.emulated.serving import command_plugin
 from kubelet.runtime.boots import BOOT_FILE
 from services.api.identity import ADMIN, Identity
 from services.api.kinds.node import Node
