@@ -16,7 +16,7 @@ from kubelet.admission.features import ALL_FEATURES, NodeFeatures
 from kubelet.admission.predicates import Admitted, Ledger, NodeFacts, PreemptionNeeded, admit, asks_for_labels
 from kubelet.admission.sysctls import refusal
 from kubelet.effects import Outbox, ReadNode, SetTimer
-from kubelet.eviction.pressure import NodePressure
+from kubelet.eviction.manager import NodePressure
 from kubelet.managers.allocation import Rejection
 from kubelet.managers.device_calls import Answer
 from kubelet.managers.resource_managers import ResourceManagers

@@ -118,12 +118,7 @@ class UnbindManager:
         self._running[key] = None
         if len(self._running) > RUNNING_MAX:
             del self._running[next(iter(self._running))]
-        unbinds = pod.status.unbind_count
-        for bound in ("0", "1", "2", "4", "8", "+Inf"):
-            if unbinds <= float(bound):
-                self._out.count(f'{UNTIL_RUNNING}_bucket{{le="{bound}"}}')
-        self._out.add(f"{UNTIL_RUNNING}_sum", unbinds)
-        self._out.count(f"{UNTIL_RUNNING}_count")
+        self._out.observe(UNTIL_RUNNING, "", (0, 1, 2, 4, 8), pod.status.unbind_count)
 
     def torn_down(self, pod: KubeletPod, key: WorkerKey, took_s: float) -> None:
         """Say that nothing of the pod is left on the node."""
