@@ -20,9 +20,10 @@ from kubelet.pod.pod import Pod
 from kubelet.pod.states import PodState
 from kubelet.runtime import usage
 from kubelet.view import KubeletPod, WorkerKey, is_critical
+from services.api.kinds.node import Taint
 from services.api.podresources import Amounts, container_requests, pod_requests, qos_class
 from services.api.quantity import format_amount
-from services.api.taints import NO_SCHEDULE, Taint, untolerated
+from services.api.taints import NO_SCHEDULE, untolerated
 
 MONITOR_PERIOD_S = 10.0
 CLEANUP_WAIT_S = 30.0

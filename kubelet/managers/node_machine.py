@@ -19,8 +19,7 @@ from kubelet.managers.options import (
     parse_cpu_options,
     parse_topology_options,
 )
-from services.api.numa.huge_pages import page_size
-from services.api.numa.needs import MEMORY
+from services.api.numa import MEMORY, page_size
 from services.api.podresources import Amounts
 from services.api.quantity import amount, format_amount
 

@@ -17,7 +17,7 @@ from kubelet.managers.memory_manager import MemoryManager, Reusable, reused
 from kubelet.managers.node_machine import MachineDefinition
 from kubelet.managers.topology import Hint, ProviderHints, merge
 from services.api.kinds.pod import Container, Pod
-from services.api.numa.needs import Need, container_need, has_pod_level, pod_need
+from services.api.numa import Need, container_need, has_pod_level, pod_need
 from services.api.podresources import qos_class
 
 TOPOLOGY_ERROR = Rejection("TopologyAffinityError", "Resources cannot be allocated with Topology locality")

@@ -17,8 +17,8 @@ import msgspec
 import structlog
 
 from services.api.errors import ApiError, NotFound, Unavailable, UnknownOutcome
-from services.api.meta import AnyObject, Key, OwnerReference, View
-from services.api.resources import Resource, resource_of_view
+from services.api.meta import AnyObject, Key, OwnerReference, Resource, View
+from services.api.resources import resource_of_view
 from services.api.seams import Seams, Span
 from services.client.client import Client
 from services.client.executor import NOT_PERFORMED, OUTAGE_WAIT_S, Executor, Outcome, Report

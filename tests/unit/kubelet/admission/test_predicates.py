@@ -6,7 +6,7 @@ from kubelet.admission.predicates import Admitted, Ledger, NodeFacts, Preemption
 from kubelet.managers.allocation import NO_ALLOCATION, Rejection
 from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.view import worker_key
-from services.api.taints import Taint
+from services.api.kinds.node import Taint
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def test_only_devices_whose_health_changed_or_that_are_back_are_reported():
     assert manager.listed(GPU, 1, [Device("a"), Device("b", is_healthy=False), Device("c")]) == ["b", "c"]
     assert manager.gone(GPU, 1, 0.0) == ["a", "c"]
     assert not manager.health(GPU, "a")
-    assert manager.health(GPU, "nobody lists this one")
+    assert manager.health(GPU, "an id that no plugin lists")
 
 
 def test_hints_follow_the_numa_nodes_of_free_devices_by_id():
