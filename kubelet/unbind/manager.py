@@ -72,7 +72,9 @@ class UnbindManager:
         self._out.event(pod, "UnbindRequested", f"Unbinding the pod: {reason}", "Normal")
         self._out.span_stage(key, "unbinding", reason)
         if is_asking:
-            self.asking[key] = unbinding.asking_status(pod, reason, message, self._times.text(now))
+            # By this condition a kubelet asks the controller to unbind the pod (`unbind.api=condition`).
+            text, since = message[: unbinding.MESSAGE_MAX], self._times.text(now)
+            self.asking[key] = unbinding.pending_status(pod, REQUESTED, reason, text, since)
         return self.call(key, now)
 
     def pod_updated(self, key: WorkerKey, pod: KubeletPod, now: float) -> UnbindOutcome | None:
@@ -214,12 +216,9 @@ class UnbindManager:
     def _step(self, key: WorkerKey, state: Unbinding, step: unbinding.Step, now: float) -> UnbindOutcome | None:
         match step:
             case unbinding.Call():
-                self._out.log(
-                    "kubelet.unbind_call",
-                    state.pod,
-                    key,
-                    {"reason": state.reason, "try": state.tries, "request_id": unbinding.request_id(key, self._node)},
-                )
+                request_id = unbinding.request_id(key, self._node)
+                data = {"reason": state.reason, "try": state.tries, "request_id": request_id}
+                self._out.log("kubelet.unbind_call", state.pod, key, data)
                 self._out.effects.append(CallUnbind(key, state.pod, state.reason, state.message))
             case unbinding.Wait(until_s=until_s):
                 self._out.effects.append(SetTimer(until_s, "unbind", key))

@@ -88,17 +88,17 @@ def unbind_body(
     return body
 
 
-def asking_status(pod: KubeletPod, reason: str, message: str, since: str) -> Document:
-    """Return the status by which a kubelet asks the controller to unbind the pod (`unbind.api=condition`)."""
+def pending_status(pod: KubeletPod, condition: str, reason: str, message: str, since: str) -> Document:
+    """Return the status of a pod of which nothing runs, with one condition that is True and says why."""
     return {
         "phase": "Pending",
         "observedGeneration": pod.metadata.generation,
         "conditions": [
             {
-                "type": agreed.REQUESTED,
+                "type": condition,
                 "status": "True",
                 "reason": reason,
-                "message": message[:MESSAGE_MAX],
+                "message": message,
                 "lastTransitionTime": since,
             }
         ],
