@@ -47,9 +47,6 @@ def _read(form: type[M], data: bytes) -> M:
         raise RpcError("Internal", f"failed to unmarshal the received message: {error}") from None
 
 
-# --- registration ---
-
-
 def encode_registration(asked: Registration) -> bytes:
     """Return a RegisterRequest."""
     return api.RegisterRequest(
@@ -81,9 +78,6 @@ def encode_options(options: Options) -> bytes:
 def decode_options(data: bytes) -> Options:
     """Return the options of DevicePluginOptions. Raises: RpcError."""
     return _options_of(_read(api.DevicePluginOptions, data))
-
-
-# --- devices ---
 
 
 def encode_devices(devices: Sequence[Device]) -> bytes:

@@ -156,8 +156,6 @@ class ResourceManagers:
             self.memory.release(allocation.memory)
         self.devices.release(allocation.devices)
 
-    # --- inside ---
-
     def _admit(self, pod: Pod) -> Allocation | Rejection:
         # The static policies know containers only: a pod with resources of its own shares (upstream, before KEP-5526).
         is_exclusive = not has_pod_level(pod) and qos_class(pod) == "Guaranteed"

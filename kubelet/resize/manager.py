@@ -130,8 +130,6 @@ class ResizeManager:
         """Whether anything can still be decided for the pod; otherwise it waits no longer."""
         return worker is not None and worker.state in _LIVE and worker.key in self._ledger.entries
 
-    # --- a pass (kep-1287 6) ---
-
     def retry(self, trigger: str, now: float) -> None:
         """Judge every resize that waits, in order; one that does not fit does not hold up the others."""
         self.trigger = trigger
@@ -168,8 +166,6 @@ class ResizeManager:
                     for victim in found.victims:
                         self._evict(victim, found.resource, now)
                 self._status_changed(worker.key, now)
-
-    # --- a decision ---
 
     def decide(
         self, worker: Pod, node: NodeFacts, evicting: frozenset[WorkerKey], trigger: str, now: float

@@ -105,9 +105,6 @@ def pending_status(pod: KubeletPod, condition: str, reason: str, message: str, s
     }
 
 
-# --- what to do next ---
-
-
 class Call(msgspec.Struct, frozen=True):
     """Send the request."""
 

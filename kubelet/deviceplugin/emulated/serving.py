@@ -149,8 +149,6 @@ class PluginServing:
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
-    # --- what it serves ---
-
     async def _command(self, request: bytes) -> bytes:
         try:
             command = msgspec.json.decode(request, type=Command)
