@@ -26,7 +26,7 @@ from kubelet.switches import KubeletSwitches
 from kubelet.unbind import unbinding
 from kubelet.unbind.deferral import Deferral
 from kubelet.unbind.manager import UnbindManager, UnbindOutcome
-from kubelet.unbind.unbinding import HOLD_PERIOD_S, Unbinding
+from kubelet.unbind.unbinding import HOLD_PERIOD_S, FallBack, Next, Unbinding
 from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static
 from services.api.meta import Document
 
@@ -356,20 +356,20 @@ class AdmissionHandler:
             return
         state = outcome.state
         match outcome.step:
-            case unbinding.Confirm():
+            case Next.CONFIRM:
                 self._out.end_span(key, "Terminating")
                 self._statuses.set_final(key, self._pods.get(key.uid, state.pod), {"phase": "Failed"}, now)
-            case unbinding.Resume():
+            case Next.RESUME:
                 # A guard against bugs: nothing was started here, so decide again from the beginning.
                 self._out.count("kubelet_pod_unbind_already_started_total")
                 self._out.end_span(key, "AlreadyStarted")
                 self.decide(self._pods.get(key.uid, state.pod), key, now)
-            case unbinding.Absent() if state.reason in unbinding.OPT_IN_REASONS:
+            case Next.ABSENT if state.reason in unbinding.OPT_IN_REASONS:
                 # Today's kubelet goes on trying to start it.
                 self.decide(self._pods.get(key.uid, state.pod), key, now)
-            case unbinding.Absent():
+            case Next.ABSENT:
                 self._fail(state.pod, key, Rejection(state.reason, state.message), now)
-            case unbinding.FallBack(code=code):
+            case FallBack(code=code):
                 self._fall_back(key, state, code, now)
 
     def _fall_back(self, key: WorkerKey, state: Unbinding, code: str, now: float) -> None:

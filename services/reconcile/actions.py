@@ -7,7 +7,6 @@ gone stale. `resource` is the wire name: `pods`, `replicasets.apps`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import msgspec
 
@@ -24,8 +23,6 @@ class Create:
 
     resource: str
     document: Document
-    expected_by: str = ""
-    """Key (as text) whose expectations this creation was counted in."""
     subresource: str = ""
 
 
@@ -62,7 +59,6 @@ class Delete:
     resource_version: str = ""
     grace_period_s: int | None = None
     propagation: str = ""
-    expected_by: str = ""
 
 
 class Related(msgspec.Struct, frozen=True):
@@ -132,18 +128,10 @@ class Result:
 NOTHING = Result()
 
 
-class Described(Protocol):
-    """A view with metadata."""
-
-    @property
-    def metadata(self) -> ObjectMeta:
-        """Name and uid of what the Event is about."""
-        ...
-
-
-def event(about: Described, reason: str, message: str, *, warns: bool = False) -> RecordEvent:
+def event(about: View, reason: str, message: str, *, warns: bool = False) -> RecordEvent:
     """Return the Event about an object of a registered kind."""
-    kind, meta = resource_of_view(type(about)), about.metadata  # type: ignore[arg-type]  # a view, as it has metadata
+    kind = resource_of_view(type(about))
+    meta: ObjectMeta = about.metadata  # type: ignore[attr-defined]  # as every view of a whole object has it
     severity = "Warning" if warns else "Normal"
     return RecordEvent(kind.kind, kind.api_version, meta.key, meta.uid, reason, message, severity)
 

@@ -196,10 +196,10 @@ class DaemonSets:
         events += [_ended(daemon_set, pod, "Succeeded", "delete") for pod in wanted.succeeded]
         units: list[Action] = []
         for pod in deletes:
-            units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid, expected_by=str(key)))
+            units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid))
             units.append(event(daemon_set, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
         template = pod_template(daemon_set, document, sight.text)
-        made = tuple(Create("pods", for_node(template, node), expected_by=str(key)) for node in creates)
+        made = tuple(Create("pods", for_node(template, node)) for node in creates)
         return [*events, *([Batch(tuple(units))] if units else []), *([Batch(made)] if made else [])]
 
 

@@ -312,7 +312,7 @@ class Jobs:
             index = wanted.indexes[number] if job.spec.is_indexed else None
             last = found.latest_failed.get(index) if index is not None else None
             meant = (last, meaning_of(last, job, counts_rejections=self._counts_rejections)) if last else None
-            creates.append(Create("pods", pod_of(job, document, index, meant), expected_by=str(key)))
+            creates.append(Create("pods", pod_of(job, document, index, meant)))
         self.expectations.expect(key, creations=wanted.count, now_s=moment.now_s)
         return [Batch(tuple(creates))], earliest(REJECTED_AGAIN_S, wanted.again_s)
 
@@ -320,7 +320,7 @@ class Jobs:
         """Delete pods that are too many; released first, they count neither way."""
         units: list[Action] = []
         for pod in victims:
-            units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid, expected_by=str(job.metadata.key)))
+            units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid))
             units.append(event(job, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
         return [*self._release(victims, memory, now_s), Batch(tuple(units))]
 

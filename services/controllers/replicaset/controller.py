@@ -170,7 +170,7 @@ class ReplicaSets:
             if document is None:
                 return [], None
             self.expectations.expect(key, creations=count, now_s=moment.now_s)
-            creates = tuple(Create("pods", document, expected_by=str(key)) for _ in range(count))
+            creates = tuple(Create("pods", document) for _ in range(count))
             return [Batch(creates)], REJECTED_AGAIN_S
         if missing < 0:
             ranks = _siblings_by_node(replica_set, listers)
@@ -179,7 +179,7 @@ class ReplicaSets:
             self.expectations.expect(key, deletions=uids, now_s=moment.now_s)
             units: list[Action] = []
             for pod in victims:
-                units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid, expected_by=str(key)))
+                units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid))
                 units.append(event(replica_set, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
             return [Batch(tuple(units))], None
         return [], None
