@@ -7,6 +7,7 @@ is never asked. The first handler that refuses wins. Source: kubelet 5.1, 5.2; u
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -215,14 +216,14 @@ def _victims(
     pod: KubeletPod, requests: Amounts, ledger: Ledger, evicting: frozenset[WorkerKey]
 ) -> tuple[WorkerKey, ...] | None:
     """Return the fewest lower pods whose leaving is enough, lowest QoS and priority first; None when none do."""
-    used = dict(ledger.used)
+    used = Counter(ledger.used)
 
     def lacking() -> bool:
-        return any(used.get(n, 0) + v > ledger.allocatable.get(n, 0) for n, v in requests.items())
+        return any(used[n] + v > ledger.allocatable.get(n, 0) for n, v in requests.items())
 
     for key in ledger.entries:
         if key in evicting:
-            _subtract(used, ledger.entries[key].requests)
+            used.subtract(ledger.entries[key].requests)
     candidates = [
         (key, entry) for key, entry in ledger.entries.items() if key not in evicting and _yields(entry.pod, pod)
     ]
@@ -231,7 +232,7 @@ def _victims(
     for key, entry in candidates:
         if not lacking():
             break
-        _subtract(used, entry.requests)
+        used.subtract(entry.requests)
         chosen.append(key)
     return None if lacking() else tuple(chosen)
 
@@ -241,8 +242,3 @@ def _yields(pod: KubeletPod, critical: KubeletPod) -> bool:
     if not is_critical(pod):
         return True
     return not is_static(pod) and pod.spec.priority < critical.spec.priority
-
-
-def _subtract(total: Amounts, less: Amounts) -> None:
-    for name, value in less.items():
-        total[name] = total.get(name, 0) - value

@@ -1,7 +1,7 @@
 """The memory manager's static policy: from which NUMA nodes a Guaranteed container has its memory and huge pages. Pure.
 
-A container gets all its kinds of memory from one set of NUMA nodes. A NUMA node that serves containers alone serves no
-container together with others, and a group of NUMA nodes serves containers only as that group.
+The manager gives a container all its kinds of memory from one set of NUMA nodes. A NUMA node that serves containers
+alone serves no container together with others, and a group of NUMA nodes serves containers only as that group.
 Source: kubelet 5.4; KEP-1769; upstream `pkg/kubelet/cm/memorymanager/policy_static.go`.
 """
 

@@ -1,7 +1,7 @@
 """The resource managers of one node behind one interface: topology, devices, CPUs and memory decide together. Pure.
 
-Containers are served one after the other, init containers first; each gets its share inside the NUMA nodes of the
-merged hint: its own (scope container), or one for the whole pod (scope pod). Source: kubelet 5.3 to 5.5.
+The managers serve one container after the other, init containers first; each gets its share inside the NUMA nodes of
+the merged hint: its own (scope container), or one for the whole pod (scope pod). Source: kubelet 5.3 to 5.5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The functions templates may call: Go's own, those of KWOK, and the part of Sprig that Stages use. Pure.
 
-Each takes JSON values and returns one; what it cannot do with them it says as ValueError. `and`, `or` are
-not here: they do not evaluate what they need not. What depends on the object and the node is a `Context`.
+Each takes JSON values and returns one, or raises ValueError. `and` and `or` are not here: a template evaluates no more
+of their arguments than it needs. `Context` has the functions whose answers depend on the object and the node.
 Source: kubernetes-sigs/kwok, `pkg/utils/gotpl/funcs.go`; Go's text/template.
 """
 
