@@ -159,7 +159,8 @@ class Scheduler:
         self._releaser = ClaimReleaser(handle.claims, clients.client)
         self._releases_claims = self._switches.claim_release == "scheduler"
         self._record_writer = RecordWriter(core, clients.client) if self._switches.record == "annotations" else None
-        self.explainer = Explainer(core, clients.pods.lister.get, seams.clock.now, self._record_writer)
+        records = self._record_writer.records if self._record_writer is not None else None
+        self.explainer = Explainer(core, clients.pods.lister.get, seams.clock.now, records)
         self._crash = ""
         self._ready = False
         self._group: asyncio.TaskGroup | None = None
@@ -402,7 +403,7 @@ class Scheduler:
         result = await self._choose(info, now)
         self._attempts.decided(attempt)
         if self._record_writer is not None:
-            self._record_writer.note(info, core.profiles.runner_of(info), result, now)
+            self._record_writer.note(info, core.profiles.of(info), result, now)
         match result:
             case ScheduleResult():
                 await self._assume(attempt, result, group)

@@ -15,8 +15,8 @@ from scheduler.config import SchedulerConfig
 from scheduler.configuration.assembly import MadeProfile
 from scheduler.configuration.default_plugins import default_profile, plugins
 from scheduler.configuration.file import Configured
+from scheduler.cycle.attempt import Decisions
 from scheduler.cycle.clients import Clients
-from scheduler.cycle.decisions import Decisions
 from scheduler.cycle.profiles import Profile, Profiles
 from scheduler.cycle.scheduling_cycle import EXTENDER, Batching, Rotation, SchedulingCycle
 from scheduler.cycle.waiting_pods import WaitingPods

@@ -1,13 +1,16 @@
-"""The binding cycle's shell: wait for permission, prepare, send the Binding, and find out what became of it.
+"""The binding cycle: wait for permission, prepare, send the Binding, and find out what became of it.
 
-What an answer means is decided in `binding_cycle`. Many run at once, each on its own way; none is ever given
-up by a timer (K2). Source: scheduler-queue-and-cycles 4.
+Many run at once, each on its own way; none is ever given up by a timer (K2). What the answer to a bind means, and what
+a live read says about a bind whose answer was lost, is decided by functions.
+Source: scheduler-queue-and-cycles 4; guarantees K1, K2, C6.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
 
 import msgspec
 import structlog
@@ -15,10 +18,10 @@ import structlog
 from scheduler.cache.cache import Assumption
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.attempt import Attempt
-from scheduler.cycle.binding_cycle import BindResult, ExtenderBind, Outcome, read_back, refused
 from scheduler.cycle.clients import Clients
 from scheduler.cycle.core import Core
 from scheduler.cycle.failure_handler import FailureHandler
+from scheduler.cycle.result import ExtenderBind
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import PodBinding, status_patch
 from scheduler.framework.events import ASSIGNED_POD_DELETE
@@ -34,6 +37,51 @@ from services.api.seams import Seams, Span
 from services.client.backoff import Backoff
 
 log = structlog.get_logger()
+
+
+class Outcome(StrEnum):
+    """How a bind ended; the values are those of the event log."""
+
+    OK = "ok"
+    CONFLICT = "conflict"
+    ERROR = "error"
+    UNKNOWN = "unknown"
+
+
+class BindResult(msgspec.Struct, frozen=True):
+    """`resolved_how`: reply, watch or read. `message`: why it failed."""
+
+    outcome: Outcome
+    resolved_how: str = "reply"
+    message: str = ""
+    rv: int | None = None
+
+
+def refused(error: ApiError) -> BindResult:
+    """Return what a definite refusal means."""
+    outcome = Outcome.CONFLICT if error.code == 409 else Outcome.ERROR
+    return BindResult(outcome, message=f'running Bind plugin "DefaultBinder": {error.message}')
+
+
+def read_back(pod: PodInfo, node_name: str, live: Document | None) -> BindResult:
+    """Return what a consistent read says of a bind without answer.
+
+    Bound where we wanted, at the unbind count we knew: it took effect. Anything else is definite too: the
+    read shows that the pod is not ours there now, so its capacity may be freed (K2).
+    """
+    if live is None or live.get("metadata", {}).get("uid") != pod.uid:
+        return BindResult(Outcome.ERROR, "read", "the pod is gone")
+    spec: dict[str, Any] = live.get("spec") or {}
+    found = str(spec.get("nodeName") or "")
+    unbinds = int((live.get("status") or {}).get("unbindCount") or 0)
+    rv = int(live["metadata"].get("resourceVersion") or 0)
+    if found == node_name and unbinds == pod.unbind_count:
+        return BindResult(Outcome.OK, "read", rv=rv)
+    if found:
+        return BindResult(Outcome.CONFLICT, "read", f"the pod is bound to {found}, not to {node_name}")
+    if unbinds > pod.unbind_count:
+        return BindResult(Outcome.CONFLICT, "read", f"the pod was unbound {unbinds} times, not {pod.unbind_count}")
+    return BindResult(Outcome.ERROR, "read", f"the bind to {node_name} took no effect")
 
 
 class Binder:
@@ -138,12 +186,9 @@ class Binder:
                 await extender_bind(call.node_name)
                 result = BindResult(Outcome.OK)
             else:
+                causes, count = (span.traceparent,), call.expected_unbind_count
                 binding = PodBinding(
-                    key=info.key,
-                    uid=info.uid,
-                    node=call.node_name,
-                    causes=(span.traceparent,),
-                    expected_unbind_count=call.expected_unbind_count,
+                    key=info.key, uid=info.uid, node=call.node_name, causes=causes, expected_unbind_count=count
                 )
                 result = BindResult(Outcome.OK, rv=await self._clients.dispatcher.bind(binding))
         except ApiError as error:

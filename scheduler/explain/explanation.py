@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import msgspec
 
 from scheduler.cache.node_info import PodInfo
+from scheduler.cycle.attempt import Decision
 from scheduler.cycle.core import Core
-from scheduler.cycle.decisions import Decision
 from scheduler.explain.simulator_record import SimulatorRecords
 from scheduler.explain.would_fit import Filters, would_fit_if
 from scheduler.queue.scheduling_queue import Pool, QueuedPod
@@ -31,13 +31,6 @@ class HttpRequest(Protocol):
     def params(self) -> dict[str, str]: ...  # noqa: D102
 
 
-class Recorded(Protocol):
-    """Who keeps the record under the simulator's keys."""
-
-    @property
-    def records(self) -> SimulatorRecords: ...  # noqa: D102
-
-
 class Explainer:
     """`pod_of` reads the informer's copy; `now` is monotonic seconds."""
 
@@ -46,12 +39,12 @@ class Explainer:
         core: Core,
         pod_of: Callable[[Key], Pod | None],
         now: Callable[[], float],
-        recording: Recorded | None = None,
+        records: SimulatorRecords | None = None,
     ) -> None:
         self._core = core
         self._pod_of = pod_of
         self._now = now
-        self._record_writer = recording
+        self._records = records
 
     def pod(self, key: Key) -> dict[str, Any] | None:
         """Return the document of `keplab explain pod/NAME`, or None for a pod unknown here."""
@@ -81,8 +74,8 @@ class Explainer:
             )
         found["nominated_node"] = core.queue.nominator.node_of(found["uid"]) or found["nominated_node"]
         found["would_fit_if"] = self._would_fit(queued)
-        if self._record_writer is not None:
-            found["annotations"] = self._record_writer.records.whole(found["uid"])
+        if self._records is not None:
+            found["annotations"] = self._records.whole(found["uid"])
         return found
 
     def _waiting(self, queued: QueuedPod | None, now: float) -> dict[str, Any]:

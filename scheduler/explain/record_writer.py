@@ -1,7 +1,7 @@
 """Writes the decision record onto pods, under kube-scheduler-simulator's annotation keys, if a switch asks for it.
 
 A failed attempt is written at once, a successful one when the watch shows the pod bound: before that it is not
-knows whether the bind succeeds. One write follows the other; only the newest state of a pod is ever written.
+known whether the bind succeeds. One write follows the other; only the newest state of a pod is ever written.
 Source: kubernetes-sigs/kube-scheduler-simulator.
 """
 
@@ -13,9 +13,9 @@ import structlog
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.core import Core
+from scheduler.cycle.profiles import Profile
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.explain.simulator_record import SimulatorRecords, answers_of
-from scheduler.framework.runner import Runner
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Key
 from services.client.client import Client
@@ -33,13 +33,13 @@ class RecordWriter:
         self._work = asyncio.Event()
         self.records = SimulatorRecords()
 
-    def note(self, info: PodInfo, runner: Runner, result: object, now: float) -> None:
+    def note(self, info: PodInfo, profile: Profile, result: object, now: float) -> None:
         """Ask every plugin again about the attempt that just ended; the cache must not have changed since."""
         node = result.node_name if isinstance(result, ScheduleResult) else ""
         post = result.post_filter if isinstance(result, Unschedulable) else None
         nominated = (post.nominated_node or "") if post is not None else ""
         columns = self._core.cache.columns
-        self.records.keep(info.uid, answers_of(runner, info, columns, now, node=node, nominated=nominated))
+        self.records.keep(info.uid, answers_of(profile, info, columns, now, node=node, nominated=nominated))
         if not node:
             self._write(info.key, info.uid)
 

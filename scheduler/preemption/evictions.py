@@ -15,8 +15,8 @@ import structlog
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
+from scheduler.cycle.attempt import Decisions
 from scheduler.cycle.clients import Clients
-from scheduler.cycle.decisions import Decisions
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import SetCondition, clear_nomination, status_patch
 from scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE
