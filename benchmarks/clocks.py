@@ -84,6 +84,10 @@ class Clocks:
         return took_s / calls
 
 
+def _always(name: str) -> Callable[[Any], str]:
+    return lambda _: name
+
+
 @contextmanager
 def clocking(clocks: Clocks, plugins: Iterable[type], parts: Iterable[tuple[type, str]]) -> Iterator[None]:
     """Have every extension point of the plugin classes, and every public method of the parts, clocked meanwhile."""
@@ -101,7 +105,7 @@ def clocking(clocks: Clocks, plugins: Iterable[type], parts: Iterable[tuple[type
                 wrap(cls, name, attrgetter("name"), point)
         for cls, part in parts:
             for name in [n for n in vars(cls) if not n.startswith("_")]:
-                wrap(cls, name, lambda _, part=part: part, "")
+                wrap(cls, name, _always(part), "")
         yield
     finally:
         for cls, name, method in reversed(before):
