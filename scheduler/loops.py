@@ -28,8 +28,7 @@ from scheduler.cycle.held_changes import HeldChanges
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, clear_nomination
-from scheduler.dra.deallocator import ClaimReleaser
-from scheduler.dra.unbound_claims import release_unbound
+from scheduler.dra.claim_writer import ClaimReleaser, release_unbound
 from scheduler.event_handlers import ClearNomination, Crash, Effect, EventHandlers, ResizeEnded, Unbound
 from scheduler.explain.explanation import Explainer
 from scheduler.explain.record_writer import RecordWriter

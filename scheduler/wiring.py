@@ -28,7 +28,7 @@ from scheduler.extenders.transport import ExtenderTransport
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
 from scheduler.framework.points import POINTS, serves
 from scheduler.framework.runner import Runner
-from scheduler.framework.world import ListedWorld, followed
+from scheduler.framework.world import World, followed
 from scheduler.handle import Handle
 from scheduler.loops import Scheduler, SchedulerCore
 from scheduler.metrics import SchedulerMetrics
@@ -95,7 +95,7 @@ def build(
         switches=switches,
         cache=cache,
         nominator=nominator,
-        world=ListedWorld({view: each.lister for view, each in others.items()}),
+        world=World({view: each.lister for view, each in others.items()}),
         exclusions=exclusions,
         random=random,
         wall=clock.wall,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kubelet.effects import Outbox, RecordNodeEvent, ReportNode, SetTimer
 from kubelet.eviction.manager import MONITOR_PERIOD_S, PodUse, Pressure, Victim, container_use
 from kubelet.eviction.signals import Eviction, thresholds
-from kubelet.managers.resource_managers import Rejection
+from kubelet.managers.allocation import Rejection
 from kubelet.pod.actuation import MEMORY_ANNOTATION, memory_used
 from kubelet.pod.pod import Pod
 from kubelet.pod.states import PodState
@@ -65,7 +65,7 @@ class NodePressure:
         look = self._pressure.look(now, own, [_use(w, now) for w in here])
         self.wants_images_gone = look.is_of_images
         if look.has_turned:
-            self._out.effects.append(ReportNode(self._pressure.conditions))
+            self._out.effects.append(ReportNode(pressures=self._pressure.conditions))
         if look.reclaims:
             self._out.effects.append(
                 RecordNodeEvent("EvictionThresholdMet", f"Attempting to reclaim {look.reclaims}", "Warning")

@@ -221,6 +221,4 @@ def _skip(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
     return Hint.SKIP
 
 
-PLUGIN = PluginEntry(
-    NAME, DefaultPreemption, args=DefaultPreemptionArgs, default_args=lambda switches: DefaultPreemptionArgs()
-)
+PLUGIN = PluginEntry(NAME, DefaultPreemption, args=DefaultPreemptionArgs)

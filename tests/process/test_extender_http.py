@@ -150,7 +150,7 @@ extenders:
   filterVerb: filter
   nodeCacheCapable: true
 """)
-        scenario = tmp_path / "story.txt"
+        scenario = tmp_path / "scenario.txt"
         scenario.write_text("""# Extended
 limit 60s
 scheduler-config scheduler.yaml

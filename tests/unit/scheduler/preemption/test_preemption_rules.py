@@ -21,6 +21,7 @@ from scheduler.preemption.candidates import (
 from scheduler.preemption.eligibility import GUARDED, refusal
 from scheduler.preemption.progress import RunningPreemptions
 from scheduler.preemption.units import Units, by_importance, group_unit, pod_unit
+from services.api.kinds.node import Taint
 from services.api.kinds.pod import Affinity, PodAffinity, PodAffinityTerm
 from services.api.kinds.poddisruptionbudget import (
     PodDisruptionBudget,
@@ -28,7 +29,6 @@ from services.api.kinds.poddisruptionbudget import (
     PodDisruptionBudgetStatus,
 )
 from services.api.meta import Condition, LabelSelector, ObjectMeta
-from services.api.taints import Taint
 
 
 class Attempt:
