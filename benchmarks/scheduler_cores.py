@@ -73,8 +73,6 @@ class Algorithm:
         """Return the core's time in seconds."""
         return self._clock() + self._skipped_s
 
-    # -- the world's doings -------------------------------------------------------------------------------
-
     def add_node(self, node: NewObject) -> Node:
         """Show a new node."""
         view = self._decode_node(node.body)
@@ -133,8 +131,6 @@ class Algorithm:
         queue = self.core.queue
         while (queued := queue.pop(self.now())) is not None:
             self._attempt(queued, self.now())
-
-    # -- cycles -------------------------------------------------------------------------------------------
 
     def run_until(self, is_done: Callable[[], bool], what: Callable[[], str]) -> None:
         """Schedule pods until that is so. Raises: TooSlow."""

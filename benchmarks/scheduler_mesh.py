@@ -184,8 +184,6 @@ class Load:
         except AlreadyExists:
             return
 
-    # -- what goes on meanwhile ----------------------------------------------------------------------------
-
     async def _churn(self, op: Churn) -> None:
         last: list[Request] = []
         for number in itertools.count():

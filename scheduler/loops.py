@@ -147,13 +147,14 @@ class Scheduler:
             core,
             clients,
             self._recorder,
+            self._attempts,
             self._failures,
             self._evictions,
             self._permit_and_bind,
             handle,
             core.group_cycle,
         )
-        self._resizes = ResizeLoop(seams, core, clients, self._recorder, self._evictions, resizes)
+        self._resizes = ResizeLoop(self._attempts, clients, self._recorder, self._evictions, resizes)
         self._claims = handle.claims
         self._releaser = ClaimReleaser(handle.claims, clients.client)
         self._releases_claims = self._switches.claim_release == "scheduler"

@@ -86,18 +86,18 @@ class Attempt:
     took_s: float = 0.0
 
 
+@dataclass
 class Attempts:
     """Begins attempts, and keeps for `keplab explain` and for metrics what they decided."""
 
-    def __init__(self, seams: Seams, decisions: Decisions, metrics: SchedulerMetrics) -> None:
-        self._seams = seams
-        self._decisions = decisions
-        self._metrics = metrics
+    seams: Seams
+    decisions: Decisions
+    metrics: SchedulerMetrics
 
     def begin(self, queued: QueuedPod, now: float, name: str = "schedule pod", parent: str = "") -> Attempt:
         """Start the span, linked to what made the pod due; without a `parent` that is its parent, too."""
         cause, key = queued.traceparent, queued.key
-        span = self._seams.tracer.start(
+        span = self.seams.tracer.start(
             name,
             parent=parent or cause,
             links=(cause,) if cause else (),
@@ -110,14 +110,14 @@ class Attempts:
 
     def decided(self, attempt: Attempt) -> None:
         """Note how long the deciding took."""
-        attempt.took_s = self._seams.clock.now() - attempt.now
+        attempt.took_s = self.seams.clock.now() - attempt.now
 
     def count(self, attempt: Attempt, outcome: str) -> None:
         """Count the attempt by its outcome."""
         scheduler_name = attempt.queued.info.spec.scheduler_name
-        self._metrics.attempted(outcome, attempt.took_s, scheduler_name)
+        self.metrics.attempted(outcome, attempt.took_s, scheduler_name)
 
     def keep(self, attempt: Attempt, outcome: str, **decision: Any) -> None:
         """Keep the decision as the pod's last."""
         queued = attempt.queued
-        self._decisions.keep(queued.key, Decision(queued.uid, queued.attempts, attempt.now, outcome, **decision))
+        self.decisions.keep(queued.key, Decision(queued.uid, queued.attempts, attempt.now, outcome, **decision))

@@ -8,6 +8,7 @@ Source: kubernetes-sigs/kube-scheduler-simulator.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -23,22 +24,22 @@ from services.client.client import Client
 log = structlog.get_logger()
 
 
+@dataclass
 class RecordWriter:
     """`records` keeps everything; what waits to be written is a pod's key and uid."""
 
-    def __init__(self, core: Core, client: Client) -> None:
-        self._core = core
-        self._client = client
-        self._due: dict[str, Key] = {}
-        self._work = asyncio.Event()
-        self.records = SimulatorRecords()
+    core: Core
+    client: Client
+    _due: dict[str, Key] = field(default_factory=dict)
+    _work: asyncio.Event = field(default_factory=asyncio.Event)
+    records: SimulatorRecords = field(default_factory=SimulatorRecords)
 
     def note(self, info: PodInfo, profile: Profile, result: object, now: float) -> None:
         """Ask every plugin again about the attempt that just ended; the cache must not have changed since."""
         node = result.node_name if isinstance(result, ScheduleResult) else ""
         post = result.post_filter if isinstance(result, Unschedulable) else None
         nominated = (post.nominated_node or "") if post is not None else ""
-        columns = self._core.cache.columns
+        columns = self.core.cache.columns
         self.records.keep(info.uid, answers_of(profile, info, columns, now, node=node, nominated=nominated))
         if not node:
             self._write(info.key, info.uid)
@@ -60,7 +61,7 @@ class RecordWriter:
                 key = self._due.pop(uid)
                 patch = {"metadata": {"annotations": self.records.fitting(uid)}}
                 try:
-                    await self._client.patch_rv("pods", key, patch, uid=uid)
+                    await self.client.patch_rv("pods", key, patch, uid=uid)
                 except (ApiError, UnknownOutcome) as error:
                     log.info("record.dropped", pod=str(key), reason=str(error))
             await self._work.wait()

@@ -7,6 +7,7 @@ that no plugin has; `wake_ups` says what wakes them. Source: kep-5836 5.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from scheduler.cache.cache import Cache
@@ -44,35 +45,29 @@ class EventWatch(Protocol):
         """Note how long it took to find out whom an event may help."""
 
 
+@dataclass
 class DeferredPods:
     """Follows all pods that wait for a resize, by node. `is_ours`: whether this scheduler has the pod's profile.
 
     `watch` gets how long the handler takes where metrics have resizes apart from new pods.
     """
 
-    def __init__(
-        self,
-        cache: Cache,
-        queue: SchedulingQueue,
-        cycle: ResizeCycle,
-        rules: ResizeRules,
-        is_ours: IsOurs,
-        watch: EventWatch | None = None,
-    ) -> None:
-        self.cycle = cycle
-        self.rules = rules
-        self.wake_ups = WakeUps(queue, rules, self._enqueue)
-        self._cache = cache
-        self._queue = queue
-        self._is_ours = is_ours
-        self._watch = watch if rules.has_own_labels else None
-        self._writes = rules.conditions == "resize_unschedulable_g1" or rules.double_preemption == "nnn"
+    cache: Cache
+    queue: SchedulingQueue
+    cycle: ResizeCycle
+    rules: ResizeRules
+    is_ours: IsOurs
+    watch: EventWatch | None = None
+
+    def __post_init__(self) -> None:
+        self.wake_ups = WakeUps(self.queue, self.rules, self._enqueue)
+        if not self.rules.has_own_labels:
+            self.watch = None
+        self._writes = self.rules.conditions == "resize_unschedulable_g1" or self.rules.double_preemption == "nnn"
 
     def pending(self) -> dict[str, int]:
         """Return how many deferred pods are in which pool; `waiting`: those that left the queue because they fit."""
         return self.wake_ups.pools()
-
-    # -- pods ------------------------------------------------------------------------------------------
 
     def size(self, before: PodInfo, after: PodInfo) -> None:
         """Count a pod whose resize is superseded with the larger request until it is resolved, if that is asked."""
@@ -94,12 +89,12 @@ class DeferredPods:
             return []
         return [
             state.pod
-            for state in self._cache.pods.values()
+            for state in self.cache.pods.values()
             if _has_leftovers(state.pod.pod) and self._is_over(state.pod)
         ]
 
     def _is_over(self, pod: PodInfo) -> bool:
-        return not waits(pod.pod) and pod.pod.is_active and self._is_ours(pod)
+        return not waits(pod.pod) and pod.pod.is_active and self.is_ours(pod)
 
     def follow(
         self, node: str, before: PodInfo | None, after: PodInfo | None, now: float, traceparent: str = ""
@@ -121,7 +116,7 @@ class DeferredPods:
         self, node: str, before: PodInfo | None, after: PodInfo | None, now: float, traceparent: str = ""
     ) -> None:
         """Queue the pod itself, or drop it when it stops waiting."""
-        began = self._watch.now() if self._watch is not None else 0.0
+        began = self.watch.now() if self.watch is not None else 0.0
         known = self.wake_ups.by_node.get(node)
         if after is not None and self._takes(after):
             self._request(node, after, now, traceparent)
@@ -129,8 +124,8 @@ class DeferredPods:
             self._leave(node, before)
         else:
             return
-        if self._watch is not None:
-            self._watch.event(ADDED_BETA.label, self._watch.now() - began)
+        if self.watch is not None:
+            self.watch.event(ADDED_BETA.label, self.watch.now() - began)
 
     def follow_others(self, node: str, before: PodInfo | None, after: PodInfo | None, now: float) -> None:
         """Wake the other deferred pods of the node by the change, after the cache."""
@@ -142,7 +137,7 @@ class DeferredPods:
         self.wake_ups.node(before, after, now)
 
     def _takes(self, pod: PodInfo) -> bool:
-        if not waits(pod.pod) or not self._is_ours(pod):
+        if not waits(pod.pod) or not self.is_ours(pod):
             return False
         return not (self.rules.heeds_kubelet and is_disabled_by_kubelet(pod.pod))
 
@@ -155,7 +150,7 @@ class DeferredPods:
             pods[pod.uid] = Deferred(pod.key, Waits.TURN, desired_amounts)
             self._add(pod, now, traceparent)
             return
-        queued = self._queue.get(pod.key)
+        queued = self.queue.get(pod.key)
         if queued is not None and queued.uid == pod.uid:
             queued.info.pod = pod.pod
         before, known.desired_amounts = known.desired_amounts, desired_amounts
@@ -169,7 +164,7 @@ class DeferredPods:
 
     def _enqueue(self, uid: str, now: float) -> None:
         """Queue a pod again that had left the queue and still waits."""
-        state = self._cache.pods.get(uid)
+        state = self.cache.pods.get(uid)
         if state is not None:
             self.wake_ups.by_node[state.node_name][uid].waits_for = Waits.TURN
             self._add(state.pod, now, "")
@@ -178,9 +173,9 @@ class DeferredPods:
         # A form of its own: attempts and back-off begin at zero, whatever placing the pod once took.
         queued = PodInfo(pod.pod)
         queued.priority = self.cycle.priority_of(pod)
-        self._queue.add(queued, now, traceparent=traceparent, event=ADDED_BETA if self.rules.has_own_labels else ADDED)
+        self.queue.add(queued, now, traceparent=traceparent, event=ADDED_BETA if self.rules.has_own_labels else ADDED)
         # Its capacity is counted already, whatever its status says of a nomination.
-        self._queue.nominator.remove(pod.uid)
+        self.queue.nominator.remove(pod.uid)
 
     def _leave(self, node: str, pod: PodInfo) -> None:
         pods = self.wake_ups.by_node[node]
@@ -189,18 +184,16 @@ class DeferredPods:
             del self.wake_ups.by_node[node]
         self.cycle.forget(pod.uid)
         self.wake_ups.forget(pod.uid)
-        queued = self._queue.get(known.key)
+        queued = self.queue.get(known.key)
         if queued is not None and queued.uid == pod.uid:
-            self._queue.delete(known.key)
-
-    # -- attempts --------------------------------------------------------------------------------------
+            self.queue.delete(known.key)
 
     def settle(self, queued: QueuedPod, outcome: ResizeOutcome | None, now: float) -> None:
         """Put the pod of an attempt where its outcome says; None: it waits no more."""
         uid = queued.uid
         known = self.wake_ups.by_node.get(outcome.node, {}).get(uid) if outcome is not None else None
         if outcome is None or known is None or outcome.waits_for is Waits.NOTHING:
-            self._queue.bound(queued)
+            self.queue.bound(queued)
             if known is not None:
                 known.waits_for = Waits.NOTHING
             return
@@ -211,7 +204,7 @@ class DeferredPods:
         elif outcome.waits_for is Waits.PLUGIN:
             rejectors = (NAME, outcome.plugin)  # which has named the events that may change its mind
         pending = (outcome.plugin,) if outcome.is_pending else ()
-        self._queue.add_unschedulable(queued, now, rejectors=rejectors, pending=pending)
+        self.queue.add_unschedulable(queued, now, rejectors=rejectors, pending=pending)
         self.wake_ups.put_back(uid, known, now)
 
 

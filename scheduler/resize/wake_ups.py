@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.cache.node_info import PodInfo
@@ -51,15 +51,15 @@ class Deferred:
     desired_amounts: Amounts
 
 
+@dataclass
 class WakeUps:
     """The deferred pods by node. `enqueue(pod's uid, now)` brings back one that had left the queue."""
 
-    def __init__(self, queue: SchedulingQueue, rules: ResizeRules, enqueue: Callable[[str, float], None]) -> None:
-        self.by_node: dict[str, dict[str, Deferred]] = {}
-        self._queue = queue
-        self._rules = rules
-        self._enqueue = enqueue
-        self._due: OrderedDict[str, tuple[float, Deferred]] = OrderedDict()
+    queue: SchedulingQueue
+    rules: ResizeRules
+    enqueue: Callable[[str, float], None]
+    by_node: dict[str, dict[str, Deferred]] = field(default_factory=dict)
+    _due: OrderedDict[str, tuple[float, Deferred]] = field(default_factory=OrderedDict)
 
     def own_request(self, known: Deferred, before: Amounts, desired_amounts: Amounts, now: float) -> bool:
         """Look again at a queued pod that requests something else, if that may change the answer; say whether.
@@ -67,12 +67,10 @@ class WakeUps:
         It may if it is less of anything, or any change of one that was parked.
         """
         is_less = any(desired_amounts.get(name, 0) < before.get(name, 0) for name in RESIZABLE)
-        if known.waits_for is Waits.CAPACITY and not is_less and self._rules.generation != "G2":
+        if known.waits_for is Waits.CAPACITY and not is_less and self.rules.generation != "G2":
             return False
         self._wake(known, OWN_REQUEST, now)
         return True
-
-    # -- other pods --------------------------------------------------------------------------------------
 
     def neighbour(self, node: str, before: PodInfo | None, after: PodInfo | None, now: float) -> None:
         """A pod of the node was added, changed or went."""
@@ -89,36 +87,34 @@ class WakeUps:
             if any(new.get(name, 0) > old.get(name, 0) for name in new):
                 self._grew(node, after, now)
                 return
-        if self._rules.counts_allocated and before is not None and allocated(before) != allocated(after):
+        if self.rules.counts_allocated and before is not None and allocated(before) != allocated(after):
             # It counts as before, but who was found to fit beside what it had may not fit beside what it was given.
             self._look_again(node, after, now)
-        elif self._rules.wakes_on_any_event:
+        elif self.rules.wakes_on_any_event:
             self._wake_all(node, POD_CHANGED, now, (Waits.CAPACITY, Waits.KUBELET), own)
 
     def _look_again(self, node: str, pod: PodInfo, now: float) -> None:
         """Wake those who were found to fit, whether they were parked or left the queue."""
         self._wake_all(node, POD_GREW, now, (Waits.KUBELET,), pod.uid)
         for uid, known in list(self.by_node.get(node, {}).items()):
-            if uid != pod.uid and known.waits_for is Waits.NOTHING and self._queue.get(known.key) is None:
-                self._enqueue(uid, now)
+            if uid != pod.uid and known.waits_for is Waits.NOTHING and self.queue.get(known.key) is None:
+                self.enqueue(uid, now)
 
     def _grew(self, node: str, pod: PodInfo, now: float) -> None:
         """Another pod asks for more, or got it: the capacity for those that were found to fit may be gone."""
-        how = self._rules.parked_wakeup
+        how = self.rules.parked_wakeup
         if how == "fit_scaleup_hint":
             self._wake_all(node, POD_GREW, now, (Waits.KUBELET,), pod.uid)
             return
-        if how != "handler_add_or_activate" or self._rules.retry_period_s:
+        if how != "handler_add_or_activate" or self.rules.retry_period_s:
             return
         for uid, known in list(self.by_node.get(node, {}).items()):
             if uid == pod.uid:
                 continue
-            if self._queue.get(known.key) is not None:
-                self._queue.activate([known.key], now)
+            if self.queue.get(known.key) is not None:
+                self.queue.activate([known.key], now)
             else:
-                self._enqueue(uid, now)
-
-    # -- nodes -------------------------------------------------------------------------------------------
+                self.enqueue(uid, now)
 
     def node(self, before: Node | None, after: Node, now: float) -> None:
         """A node was added or changed."""
@@ -128,18 +124,16 @@ class WakeUps:
         if before is None:
             self._wake_all(name, NODE_ADDED, now, (Waits.CAPACITY, Waits.POLICY, Waits.KUBELET))
             return
-        if self._rules.reads_field and opts_out(before) and not opts_out(after):
+        if self.rules.reads_field and opts_out(before) and not opts_out(after):
             self._wake_all(name, POLICY_ENDED, now, (Waits.POLICY, Waits.KUBELET))
         if _has_grown(before, after):
             self._wake_all(name, NODE_GREW, now, (Waits.CAPACITY,))
-        elif self._rules.wakes_on_any_event:
+        elif self.rules.wakes_on_any_event:
             self._wake_all(name, NODE_CHANGED, now, (Waits.CAPACITY, Waits.KUBELET))
-
-    # -- the clock ---------------------------------------------------------------------------------------
 
     def put_back(self, uid: str, known: Deferred, now: float) -> None:
         """An attempt is over, and the pod waits on: from now until its period is over, where only the clock wakes."""
-        period_s = self._rules.retry_period_s
+        period_s = self.rules.retry_period_s
         if period_s:
             self._due[uid] = (now + period_s, known)
             self._due.move_to_end(uid)
@@ -161,31 +155,29 @@ class WakeUps:
         """Return when `flush` has something to do, if nothing else happens; None when never."""
         return next(iter(self._due.values()))[0] if self._due else None
 
-    # ----------------------------------------------------------------------------------------------------
-
     def _wake_all(self, node: str, event: ClusterEvent, now: float, who: tuple[Waits, ...], but: str = "") -> None:
         """Wake those of a node that wait for one of these things; with `any_event` those of every node."""
-        if self._rules.retry_period_s:
+        if self.rules.retry_period_s:
             return
-        if self._rules.wakes_on_any_event:
+        if self.rules.wakes_on_any_event:
             found = [(uid, each) for pods in self.by_node.values() for uid, each in pods.items()]
             who = (*who, Waits.CAPACITY, Waits.PLUGIN, Waits.KUBELET)
         else:
             found = list(self.by_node.get(node, {}).items())
         for uid, known in found:
             # A pod that is being tried just now has not seen this either.
-            if uid != but and (known.waits_for in who or self._queue.is_in_flight(uid)):
+            if uid != but and (known.waits_for in who or self.queue.is_in_flight(uid)):
                 self._wake(known, event, now)
 
     def _wake(self, known: Deferred, event: ClusterEvent, now: float) -> None:
-        self._queue.wake(known.key, event, now)
+        self.queue.wake(known.key, event, now)
 
     def pools(self) -> dict[str, int]:
         """Return how many deferred pods are in which pool; `waiting`: those that left the queue because they fit."""
         found: dict[str, int] = {}
         for pods in self.by_node.values():
             for each in pods.values():
-                queued = self._queue.get(each.key)
+                queued = self.queue.get(each.key)
                 pool = str(queued.pool) if queued is not None and queued.pool is not Pool.NONE else "waiting"
                 found[pool] = found.get(pool, 0) + 1
         return found
