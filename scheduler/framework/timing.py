@@ -19,11 +19,13 @@ STATUSES: Final = {code: code.name.title().replace("_", "") for code in Code}
 
 
 class Watch(Protocol):
-    """Where the times go. `now`: monotonic seconds."""
+    """Where the times of plugins, points, hints and events go. `now`: monotonic seconds."""
 
     def now(self) -> float: ...  # noqa: D102
     def plugin(self, plugin: str, point: str, status: str, took_s: float) -> None: ...  # noqa: D102
     def point(self, point: str, status: str, profile: str, took_s: float) -> None: ...  # noqa: D102
+    def hint(self, plugin: str, event: str, hint: str, took_s: float) -> None: ...  # noqa: D102
+    def event(self, event: str, took_s: float) -> None: ...  # noqa: D102
 
 
 class Turns:

@@ -23,16 +23,16 @@ class Backoff:
     max_s: float
     is_in_windows: bool
 
-    def duration(self, count: int) -> float:
-        """Return the seconds after the count-th failure: 1, 2, 4, 8, 10, 10."""
-        if count == 0:
-            return 0.0
-        return float(min(self.max_s, self.initial_s * 2.0 ** min(count - 1, 62)))
+    def duration(self, queued: QueuedPod) -> float:
+        """Return the seconds after the pod's last failure: 1, 2, 4, 8, 10, 10; 0 for a pod that never failed."""
+        count = queued.consecutive_errors or queued.unschedulable_count
+        most_s = self.max_s if queued.backoff_max_s is None else queued.backoff_max_s
+        return float(min(most_s, self.initial_s * 2.0 ** min(count - 1, 62))) if count else 0.0
 
     def expiration(self, queued: QueuedPod) -> float:
         """Return when the pod's back-off ends, 0 for none; computed once for each failure."""
         if queued.backoff_expiration is None:
-            duration = self.duration(queued.consecutive_errors or queued.unschedulable_count)
+            duration = self.duration(queued)
             expiration = queued.timestamp + duration
             if self.is_in_windows:
                 expiration = math.floor(expiration)

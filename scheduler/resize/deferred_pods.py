@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo, most
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent
 from scheduler.framework.status import Code, Status
+from scheduler.framework.timing import Watch
 from scheduler.preemption.eligibility import IN_PROGRESS
 from scheduler.preemption.progress import RunningPreemptions
 from scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
@@ -36,15 +37,6 @@ PreEnqueue = Callable[[PodInfo, str], Status]
 IsOurs = Callable[[PodInfo], bool]
 
 
-class EventWatch(Protocol):
-    """Observes how long events take."""
-
-    now: Callable[[], float]
-
-    def event(self, event: str, took_s: float) -> None:
-        """Note how long it took to find out whom an event may help."""
-
-
 @dataclass
 class DeferredPods:
     """Follows all pods that wait for a resize, by node. `is_ours`: whether this scheduler has the pod's profile.
@@ -57,7 +49,7 @@ class DeferredPods:
     cycle: ResizeCycle
     rules: ResizeRules
     is_ours: IsOurs
-    watch: EventWatch | None = None
+    watch: Watch | None = None
 
     def __post_init__(self) -> None:
         self.wake_ups = WakeUps(self.queue, self.rules, self._enqueue)
