@@ -350,7 +350,7 @@ class Scheduler:
             now = clock.now()
             core.queue.flush(now)
             if core.resizes is not None:
-                core.resizes.wake_ups.flush(now)
+                core.resizes.flush(now)
             expiry = core.exclusions.next_expiry()
             if expiry is not None and expiry <= now:
                 core.handlers.expire_exclusions(now)
@@ -370,7 +370,7 @@ class Scheduler:
         """Return when something happened or is due."""
         self._wake.clear()
         core = self._core
-        clock = core.resizes.wake_ups.next_deadline() if core.resizes is not None else None
+        clock = core.resizes.next_deadline() if core.resizes is not None else None
         due = [d for d in (core.queue.next_deadline(now), core.exclusions.next_expiry(), clock) if d is not None]
         try:
             async with asyncio.timeout(max(min(due) - now, 0.0) if due else None):

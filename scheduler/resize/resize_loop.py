@@ -21,7 +21,6 @@ from scheduler.queue.queued_pod import QueuedPod
 from scheduler.recorder import SchedulerRecorder
 from scheduler.resize.deferral import CONDITION
 from scheduler.resize.deferred_pods import DeferredPods
-from scheduler.resize.metrics import by_queue
 from scheduler.resize.outcome import ResizeOutcome
 from services.api.quantity import format_amount
 from services.api.seams import Span
@@ -188,7 +187,7 @@ class Reading(NamedTuple):
 
 METRICS: Final[Metrics[Reading]] = Metrics(
     gauge("scheduler_pending_resize_pods", "Deferred resizes that wait.",
-          lambda read: dict(sorted(by_queue(read.resizes.pending()).items())), "queue"),
+          lambda read: dict(sorted(read.resizes.pending().items())), "queue"),
     counter("scheduler_resize_preemption_attempts_total", "Preemption attempts.",
             lambda read: read.resizes.cycle.attempts),
     histogram("scheduler_resize_preemption_victims", "Victims of an attempt.", lambda read: read.loop._victims),
