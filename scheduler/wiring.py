@@ -13,8 +13,8 @@ from scheduler.cache.nominator import Nominator
 from scheduler.cache.pod_group_membership import PodGroups
 from scheduler.config import SchedulerConfig
 from scheduler.configuration.assembly import MadeProfile
-from scheduler.configuration.default_plugins import default_profile, plugins
 from scheduler.configuration.file import Configured
+from scheduler.configuration.plugins import default_profile, plugins
 from scheduler.cycle.clients import Clients
 from scheduler.cycle.decisions import Decisions
 from scheduler.cycle.profiles import Profile, Profiles
@@ -29,7 +29,7 @@ from scheduler.event_handlers import EventHandlers
 from scheduler.extenders.extended_cycle import Extenders
 from scheduler.extenders.transport import ExtenderTransport
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
-from scheduler.framework.points import POINTS, serves
+from scheduler.framework.plugin import POINTS, serves
 from scheduler.framework.runner import Runner
 from scheduler.framework.world import World, followed
 from scheduler.handle import Handle

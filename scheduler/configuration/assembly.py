@@ -14,11 +14,10 @@ import msgspec
 from scheduler.configuration.document import KubeSchedulerConfiguration, PluginConfig, PluginRef, Profile, as_json
 from scheduler.configuration.merge import lineup, merged, names, unknown
 from scheduler.configuration.parser import ConfigurationError, decode
-from scheduler.configuration.problems import invalid
+from scheduler.configuration.validation import invalid
 from scheduler.configuration.validation import problems as problems_of
 from scheduler.entry import PluginEntry
-from scheduler.framework.plugin import FilterPlugin
-from scheduler.framework.points import POINTS, serves
+from scheduler.framework.plugin import POINTS, FilterPlugin, serves
 from scheduler.framework.runner import Enabled
 from scheduler.handle import Handle
 

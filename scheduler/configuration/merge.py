@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.configuration.document import PluginRef, Plugins, PluginSet
-from scheduler.configuration.problems import duplicate, invalid
+from scheduler.configuration.validation import duplicate, invalid
 
 ALL: Final = "*"
 MULTI_POINT: Final = "multiPoint"

@@ -20,17 +20,20 @@ from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
 from scheduler.framework.nominated_pods import BlockedRows, NominatedPodFilter
 from scheduler.framework.plugin import (
+    REJECTING,
     BindCall,
     EnqueueExtensions,
     FilterPlugin,
+    PlacementFeasiblePlugin,
+    PlacementProgress,
     PostFilterResult,
     PreFilterExtensions,
     PreFilterResult,
+    RelevancePlugin,
     ScoreExtensions,
     ScorePlugin,
+    serves,
 )
-from scheduler.framework.points import REJECTING, serves
-from scheduler.framework.proposed import PlacementFeasiblePlugin, PlacementProgress, RelevancePlugin
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
 from scheduler.framework.templates import Asked, Remembered, Templates
 from scheduler.framework.timing import PluginTimes

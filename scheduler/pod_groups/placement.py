@@ -11,7 +11,7 @@ from scheduler.cache.nominator import Nominator
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import CycleError
-from scheduler.framework.proposed import PlacementProgress
+from scheduler.framework.plugin import PlacementProgress
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status, failed, unschedulable
 from scheduler.queue.queued_pod import QueuedPod

@@ -18,8 +18,7 @@ from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.plugin import PostFilterResult
-from scheduler.framework.proposed import RelevancePlugin, ResizeInterestedPlugin
+from scheduler.framework.plugin import PostFilterResult, RelevancePlugin, ResizeInterestedPlugin
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status
 

@@ -1,7 +1,6 @@
 """Filter and Score: put a pod near pods it wants, and away from pods it, or they, do not want.
 
-Required terms refuse, preferred ones weigh; existing pods' terms count in both. What it is made of, in
-`scheduler.plugins.inter_pod_affinity.plugin`.
+Required terms refuse, preferred ones weigh; existing pods' terms count in both.
 
 Source: scheduler-queue-and-cycles 6 and 12.4; KEP-2249 (namespace selector), KEP-3633 (match label keys).
 """
@@ -22,8 +21,9 @@ from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Re
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
-from scheduler.plugins.inter_pod_affinity.hand_count import Census, HandCount
 from scheduler.plugins.inter_pod_affinity.terms import (
+    Census,
+    HandCount,
     has_no_terms,
     means,
     means_all,

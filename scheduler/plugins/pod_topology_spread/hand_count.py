@@ -12,8 +12,7 @@ from functools import cached_property
 
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.node_selection import matches_required
-from scheduler.plugins.pod_topology_spread.areas import REPELLING
-from scheduler.plugins.pod_topology_spread.constraints import Constraint
+from scheduler.plugins.pod_topology_spread.constraints import REPELLING, Constraint
 from services.api.kinds.node import Node
 from services.api.taints import untolerated
 

@@ -11,7 +11,7 @@ import pytest
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
-from scheduler.configuration.default_plugins import default_profile, plugins
+from scheduler.configuration.plugins import default_profile, plugins
 from scheduler.cycle.profiles import Profile, Profiles
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.scheduling_cycle import SchedulingCycle
