@@ -20,11 +20,8 @@ from scheduler.cycle.decisions import Decisions
 from scheduler.cycle.profiles import Profile, Profiles
 from scheduler.cycle.scheduling_cycle import EXTENDER, Batching, Rotation, SchedulingCycle
 from scheduler.cycle.waiting_pods import WaitingPods
-from scheduler.dispatcher.call_queue import CallQueue
-from scheduler.dispatcher.calls import RELEVANCES
 from scheduler.dispatcher.dispatch import Dispatcher
-from scheduler.dispatcher.limited_client import LimitedClient
-from scheduler.dispatcher.limits import Limits, Sharing
+from scheduler.dispatcher.limited_client import LimitedClient, Limits, Sharing
 from scheduler.event_handlers import EventHandlers
 from scheduler.extenders.extended_cycle import Extenders
 from scheduler.extenders.transport import ExtenderTransport
@@ -115,13 +112,7 @@ def build(
         nodes=nodes,
         others=others,
         recorder=Recorder(client, clock, random, component=config.scheduler_name),
-        dispatcher=Dispatcher(
-            client,
-            seams,
-            CallQueue(RELEVANCES),
-            is_asynchronous=calls.is_on,
-            parallelism=calls.parallelism,
-        ),
+        dispatcher=Dispatcher(client, seams, is_asynchronous=calls.is_on, parallelism=calls.parallelism),
         elector=config.elector(seams, LEASE),
     )
     extenders = _extenders(configured, cache, pods, nodes, to_extenders)

@@ -18,7 +18,7 @@ from kubelet.agent.manager_state import is_readable, restored
 from kubelet.agent.node_files import NodeFiles
 from kubelet.agent.power import Power
 from kubelet.config import KubeletConfig
-from kubelet.managers.resource_managers import Allocation
+from kubelet.managers.allocation import Allocation
 from kubelet.node.definition import NodeDefinition
 from kubelet.pod.context import WallTimes
 from kubelet.pod.restarts import Policy, crashloop_bounds

@@ -16,12 +16,11 @@ from kubelet.agent.stage_calls import Outcome, Target, perform
 from kubelet.effects import Operation, PlayStage, StageEvent
 from kubelet.kubelet import Kubelet
 from kubelet.node.status import NodeReport
-from kubelet.stages.choice import Draws
-from kubelet.stages.lifecycle import Life
+from kubelet.stages.lifecycle import Draws, Life
 from kubelet.stages.manager import FAILED, StageManager
 from kubelet.stages.operations import operations
 from kubelet.stages.template_functions import Context
-from kubelet.stages.template_tree import TemplateError
+from kubelet.stages.templates import TemplateError
 from kubelet.view import KubeletPod
 from services.api.errors import ApiError, NotFound, UnknownOutcome
 from services.api.meta import Document, Key

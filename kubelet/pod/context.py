@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from kubelet.effects import Effect, RecordEvent, Save, SpanStage
-from kubelet.managers.resource_managers import Allocation
+from kubelet.managers.allocation import Allocation
 from kubelet.pod.container import Container
 from kubelet.pod.states import POD_TRANSITIONS, ContainerState, IllegalTransition, PodState
 from kubelet.runtime.checkpoint import lines_of

@@ -13,7 +13,7 @@ Source: kubelet 1, 3.2 to 3.4; guarantees N2, N3.
 from __future__ import annotations
 
 from kubelet.effects import Effect, PodEnded, PodStarted, PodStopped, StatusChanged
-from kubelet.managers.resource_managers import Allocation
+from kubelet.managers.allocation import Allocation
 from kubelet.pod.claims import Claims
 from kubelet.pod.container import EPHEMERAL, INIT, MAIN, SIDECAR, Container, Ended
 from kubelet.pod.context import Condition, PodContext, Termination, WallTimes

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from kubelet.managers.resource_managers import NO_ALLOCATION, Allocation
+from kubelet.managers.allocation import NO_ALLOCATION, Allocation
 from kubelet.runtime.claim_record import HeldClaim
 from kubelet.runtime.line_file import Lines, Reading, Where, newest
 from kubelet.runtime.records import PodRecord, encode_record

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kubelet.managers.resource_managers import NO_ALLOCATION, Allocation
+from kubelet.managers.allocation import NO_ALLOCATION, Allocation
 from kubelet.runtime.claim_record import HeldClaim
 from kubelet.runtime.line_file import Reading, newest
 from kubelet.runtime.resources import NO_RESOURCES, PodResources

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.node_info import AMOUNT_MAX, ANY_IP, HostPort, NodeInfo, PodInfo
-from services.api.kinds.node import ContainerImage, Node
-from services.api.taints import Taint
+from services.api.kinds.node import ContainerImage, Node, Taint
 
 
 @dataclass(slots=True)

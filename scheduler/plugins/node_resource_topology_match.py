@@ -23,7 +23,7 @@ from scheduler.framework.status import SKIP, SUCCESS, Status, unschedulable
 from scheduler.handle import Handle
 from services.api.kinds.noderesourcetopology import COUNTED_PODS, POLICY, SCOPE, NodeResourceTopology
 from services.api.kinds.pod import Pod
-from services.api.numa.needs import Need, container_need, has_pod_level, is_memory, pod_need
+from services.api.numa import Need, container_need, has_pod_level, is_memory, pod_need
 from services.api.podresources import Amounts, qos_class
 from services.api.quantity import amount
 from services.reconcile.controller import Change

@@ -14,8 +14,8 @@ from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable
 from scheduler.framework.vectorized import Refusal
-from services.api.kinds.node import Node
-from services.api.taints import NO_SCHEDULE, Taint, tolerates
+from services.api.kinds.node import Node, Taint
+from services.api.taints import NO_SCHEDULE, tolerates
 
 REASON = "node(s) were unschedulable"
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)

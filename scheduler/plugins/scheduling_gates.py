@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.dispatcher.conditions import GATED_MESSAGE
+from scheduler.dispatcher.calls import GATED_MESSAGE
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.events import UNSCHEDULED_POD, Action, ClusterEvent, Registration
 from scheduler.framework.status import SUCCESS, Status, unresolvable

@@ -19,8 +19,9 @@ from scheduler.framework.runner import default_normalize
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable
 from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
-from services.api.kinds.node import Node
-from services.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration, tolerates, untolerated
+from services.api.kinds.node import Node, Taint
+from services.api.kinds.pod import Toleration
+from services.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, tolerates, untolerated
 
 HARD: Final = (NO_SCHEDULE, NO_EXECUTE)
 COMPARISONS: Final = ("Gt", "Lt")

@@ -26,9 +26,9 @@ from scheduler.volumes.finder import Found
 from scheduler.volumes.reach import reaches
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.kinds.node import Node
-from services.api.kinds.persistentvolume import BOUND_BY_CONTROLLER, ObjectReference, PersistentVolume
+from services.api.kinds.persistentvolume import BOUND_BY_CONTROLLER, PersistentVolume
 from services.api.kinds.persistentvolumeclaim import SELECTED_NODE, PersistentVolumeClaim
-from services.api.meta import Key
+from services.api.meta import Key, ObjectReference
 from services.reconcile.controller import Change
 
 

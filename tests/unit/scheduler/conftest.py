@@ -22,11 +22,10 @@ from scheduler.framework.world import FixedWorld
 from scheduler.handle import Handle
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.scheduling_queue import SchedulingQueue
-from services.api.kinds.node import Node, NodeInfo, NodeSpec, NodeStatus
+from services.api.kinds.node import Node, NodeInfo, NodeSpec, NodeStatus, Taint
 from services.api.kinds.pod import Container, ContainerPort, Pod, PodSpec, PodStatus, ResourceRequirements, UnbindRecord
 from services.api.meta import ObjectMeta, View
 from services.api.switches import Switches
-from services.api.taints import Taint
 
 
 class Worlds:

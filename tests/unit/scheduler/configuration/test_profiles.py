@@ -358,7 +358,7 @@ def test_two_profiles_share_the_nodes_and_judge_by_their_own_rules(a):
         chosen[queued.info.spec.scheduler_name] = core.profiles.of(queued.info).cycle.schedule(queued.info, 0.0)
 
     assert ("lead", "goldmine") == (chosen["plain"].node_name, chosen["gold"].node_name)
-    core.handlers.on_pod(None, a.pod("stranger", scheduler_name="nobody"), 0.0)
+    core.handlers.on_pod(None, a.pod("stranger", scheduler_name="absent"), 0.0)
     assert core.queue.pop(0.0) is None
 
 

@@ -11,6 +11,7 @@ from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.runner import Enabled
 from scheduler.framework.status import Code, Status
 from scheduler.plugins.node_resources_fit import ResourceArgs, StrategyArgs
+from services.api.kinds.node import Taint
 from services.api.kinds.pod import (
     Affinity,
     Container,
@@ -23,7 +24,6 @@ from services.api.kinds.pod import (
     ResourceRequirements,
 )
 from services.api.switches import Switches
-from services.api.taints import Taint
 from tests.unit.scheduler.conftest import new_handle, plugin_of
 
 GPU = Taint(key="dedicated", value="gpu", effect="NoSchedule")

@@ -18,7 +18,7 @@ from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import Code
 from scheduler.plugins.image_locality import tagged
 from services.api.kinds.namespace import Namespace
-from services.api.kinds.node import ContainerImage, Node, NodeSpec, NodeStatus
+from services.api.kinds.node import ContainerImage, Node, NodeSpec, NodeStatus, Taint
 from services.api.kinds.pod import (
     Affinity,
     Container,
@@ -26,12 +26,12 @@ from services.api.kinds.pod import (
     PodAffinity,
     PodAffinityTerm,
     PodSpec,
+    Toleration,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
 from services.api.kinds.service import Service, ServiceSpec
 from services.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
-from services.api.taints import Taint, Toleration
 from tests.unit.scheduler.conftest import new_handle, plugin_of
 
 HOST = "kubernetes.io/hostname"

@@ -13,12 +13,13 @@ from scheduler.framework.status import SKIP, Code
 from scheduler.plugins.inter_pod_affinity.plugin import PLUGIN as INTER_POD_AFFINITY
 from scheduler.plugins.pod_topology_spread.plugin import PLUGIN as POD_TOPOLOGY_SPREAD
 from services.api.kinds.namespace import Namespace
-from services.api.kinds.node import ContainerImage
+from services.api.kinds.node import ContainerImage, Taint
 from services.api.kinds.pod import (
     Affinity,
     Container,
     PodAffinity,
     PodAffinityTerm,
+    Toleration,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
@@ -26,7 +27,6 @@ from services.api.kinds.replicaset import ReplicaSet, ReplicaSetSpec
 from services.api.kinds.service import Service, ServiceSpec
 from services.api.kinds.statefulset import StatefulSet, StatefulSetSpec
 from services.api.meta import LabelSelector, ObjectMeta, OwnerReference
-from services.api.taints import Taint, Toleration
 from tests.unit.scheduler.conftest import plugin_of
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"

@@ -5,7 +5,8 @@ from random import Random
 import msgspec
 import pytest
 
-from kubelet.managers.resource_managers import Allocation, ResourceManagers
+from kubelet.managers.allocation import Allocation
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.node.definition import NodeDefinition
 from kubelet.node.topology_report import topology_document
 from scheduler.cache.node_info import NodeInfo, PodInfo

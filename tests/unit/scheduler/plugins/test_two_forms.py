@@ -24,7 +24,7 @@ from scheduler.handle import Handle
 from scheduler.plugins.node_resources_balanced_allocation import ResourceSpec
 from scheduler.plugins.node_resources_fit import RatioArgs, ResourceArgs, StrategyArgs
 from scheduler.queue.exclusions import Exclusions
-from services.api.kinds.node import Node, NodeSpec, NodeStatus
+from services.api.kinds.node import Node, NodeSpec, NodeStatus, Taint
 from services.api.kinds.pod import (
     Affinity,
     Container,
@@ -38,11 +38,11 @@ from services.api.kinds.pod import (
     PodStatus,
     PreferredSchedulingTerm,
     ResourceRequirements,
+    Toleration,
     UnbindRecord,
 )
 from services.api.meta import ObjectMeta
 from services.api.switches import Switches
-from services.api.taints import Taint, Toleration
 from tests.unit.scheduler.conftest import new_handle, plugin_of
 
 NAMES = st.sampled_from([f"n{i}" for i in range(6)])
