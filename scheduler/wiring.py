@@ -23,8 +23,7 @@ from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.dispatch import Dispatcher
 from scheduler.dispatcher.limited_client import LimitedClient, Limits, Sharing
 from scheduler.event_handlers import EventHandlers
-from scheduler.extenders.extended_cycle import Extenders
-from scheduler.extenders.transport import ExtenderTransport
+from scheduler.extenders.extended_cycle import Extenders, ExtenderTransport
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
 from scheduler.framework.plugin import POINTS, serves
 from scheduler.framework.runner import Runner

@@ -112,8 +112,6 @@ class Cache:
         self._order: NDArray[np.intp] = np.zeros(0, np.intp)
         self._order_version = -1
 
-    # -- nodes ---------------------------------------------------------------------------------------
-
     def set_node(self, node: Node) -> None:
         """Take in a new or changed node. Quantities that do not parse count as zero."""
         name = node.metadata.name
@@ -153,8 +151,6 @@ class Cache:
             self._order = np.array([slots[name] for name in self._tree.order()], np.intp)
             self._order_version = self._tree.version
         return self._order
-
-    # -- pods ----------------------------------------------------------------------------------------
 
     def node_of(self, uid: str) -> str:
         """Return the node the pod is counted on, or ""."""

@@ -321,9 +321,6 @@ def _of_percentage(path: str, value: int | None) -> Iterator[str]:
         yield invalid(path, value, "not in valid range [0-100]")
 
 
-# -- profiles ------------------------------------------------------------------------------------------------
-
-
 def _of_profiles(configuration: KubeSchedulerConfiguration) -> Iterator[str]:
     first_at: dict[str, int] = {}
     for index, profile in enumerate(configuration.profiles):
@@ -382,9 +379,6 @@ def _of_queue_sort(profiles: tuple[Profile, ...]) -> Iterator[str]:
             if given.name == name and given.args != args:
                 at = f"profiles[{index}].pluginConfig.args"
                 yield invalid(at, given.args, "queueSort must be the same for all profiles")
-
-
-# -- extenders -----------------------------------------------------------------------------------------------
 
 
 def _of_extenders(extenders: tuple[Extender, ...]) -> Iterator[str]:

@@ -54,8 +54,6 @@ class ClaimLedger:
     _counted: dict[str, tuple[DeviceId, ...]] = field(default_factory=dict)
     _in_use: dict[DeviceId, int] = field(default_factory=dict)
 
-    # -- what is so
-
     @property
     def in_use(self) -> Container[DeviceId]:
         """The devices that some claim has or is about to get."""
@@ -71,8 +69,6 @@ class ClaimLedger:
         if written is None or known is None or known.metadata.uid != written.metadata.uid:
             return known
         return written if written.metadata.rv > known.metadata.rv else known
-
-    # -- what changes it
 
     def on_change(self, change: Change[ResourceClaim]) -> None:
         """Follow the informer; the same change twice does no harm."""

@@ -80,8 +80,6 @@ class DefaultPreemption:
         """Ask these filters about nodes changed in thought."""
         self._filters = filters
 
-    # -- PreEnqueue ------------------------------------------------------------------------------------
-
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Hold the pod back while its victims are being evicted."""
         if not self._switches.is_async:
@@ -102,8 +100,6 @@ class DefaultPreemption:
         if not self._switches.is_async:
             return ()
         return (Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _skip),)
-
-    # -- PostFilter ------------------------------------------------------------------------------------
 
     def post_filter(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> PostFilterResult:
         """Return the node to wait for and whom to evict there, or why preemption does not help."""

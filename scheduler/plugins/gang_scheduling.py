@@ -42,8 +42,6 @@ class GangScheduling:
         switches = handle.switches.of(GangSwitches)
         self._generation, self._timeout_s = switches.generation, switches.permit_timeout_s
 
-    # -- PreEnqueue ------------------------------------------------------------------------------------
-
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Hold members back until their group exists and, of a gang, enough members do."""
         key = group_of(pod.pod)
@@ -69,8 +67,6 @@ class GangScheduling:
             Registration(ClusterEvent(POD_GROUP, Action.UPDATE_OTHER), _asks_for_fewer),
         )
 
-    # -- PlacementFeasible -----------------------------------------------------------------------------
-
     def placement_feasible(self, group: PodGroup, progress: PlacementProgress) -> Status:
         """Say, after each member, whether enough are placed: yes, not yet (Wait), or never."""
         wanted, scheduled, left = group.spec.min_count, progress.scheduled, progress.remaining
@@ -82,8 +78,6 @@ class GangScheduling:
             return unschedulable(f"minCount ({wanted}) cannot be satisfied: {scheduled} scheduled, {left} remaining")
         text = f"minCount ({wanted}) is not yet satisfied: {scheduled} scheduled, {left} remaining"
         return Status(Code.WAIT, (text,))
-
-    # -- Permit ----------------------------------------------------------------------------------------
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, float]:
         """Let the member wait until enough of its gang have a node; the member that completes it allows all."""

@@ -77,8 +77,6 @@ class InterPodAffinity:
         self._world = handle.world
         self._scoring = f"{self.name}.score"
 
-    # -- filter --------------------------------------------------------------------------------------
-
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
         """Skip pods without required terms that no existing pod keeps away."""
         index = self._cache.index
@@ -155,8 +153,6 @@ class InterPodAffinity:
             Refusal(HOSTILE_REASON, left & ~unwanted),
         ]
 
-    # -- score ---------------------------------------------------------------------------------------
-
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
         """Add up, by label and value, what each term is worth; skip when no term means any pod."""
         index, own = self._cache.index, pod.terms
@@ -200,8 +196,6 @@ class InterPodAffinity:
             return 0
         scores: Scores = np.trunc(100.0 * ((raw - low) / (high - low)))
         return scores
-
-    # -- events --------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[Registration]:
         """Pods or nodes come, go or change labels, or namespaces do; upstream forgets those, and nodes that go."""

@@ -76,8 +76,6 @@ class PodTopologySpread:
         self._areas = Areas()
         self._scoring = f"{self.name}.score"
 
-    # -- filter --------------------------------------------------------------------------------------
-
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
         """Skip pods without hard constraints."""
         constraints = self._constraints.of(pod, HARD)
@@ -137,8 +135,6 @@ class PodTopologySpread:
             left &= ~skewed
         return [Refusal(REASON, uneven), Refusal(MISSING_LABEL, lacking, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
 
-    # -- score ---------------------------------------------------------------------------------------
-
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
         """Skip pods without soft constraints; for others count the pods in their domains."""
         constraints = self._constraints.of(pod, SOFT)
@@ -159,8 +155,6 @@ class PodTopologySpread:
     def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
         """The emptiest gets the most."""
         return ranked(state.data[self._scoring], feasible)
-
-    # -- events --------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[Registration]:
         """Pods that count come, go or change labels; domains do; or the pod itself learns to tolerate."""
