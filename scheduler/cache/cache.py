@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import Columns
-from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.node_info import NodeInfo, PodInfo, count
 from scheduler.cache.pod_index import PodIndex
 from services.api.kinds.node import Node
 from services.api.meta import Key
@@ -227,7 +227,7 @@ class Cache:
             info = self.nodes[node_name] = NodeInfo(node_name)
         info.add(pod)
         for claim in pod.claims:
-            self.claim_users[claim] = self.claim_users.get(claim, 0) + 1
+            count(self.claim_users, claim, 1)
         self.columns.pods_changed(info, pod, 1)
         if info.slot >= 0:
             self.index.add(pod, info.slot)
@@ -237,11 +237,7 @@ class Cache:
         pod = info.remove(uid)
         assert pod is not None, f"pod {uid} is not on {node_name}"
         for claim in pod.claims:
-            users = self.claim_users[claim] - 1
-            if users:
-                self.claim_users[claim] = users
-            else:
-                del self.claim_users[claim]
+            count(self.claim_users, claim, -1)
         self.columns.pods_changed(info, pod, -1)
         if info.slot >= 0:
             self.index.remove(pod, info.slot)

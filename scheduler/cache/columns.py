@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.cache.node_info import AMOUNT_MAX, ANY_IP, HostPort, NodeInfo, PodInfo
+from scheduler.cache.node_info import AMOUNT_MAX, ANY_IP, HostPort, NodeInfo, PodInfo, count
 from services.api.kinds.node import ContainerImage, Node, Taint
 
 
@@ -328,9 +328,7 @@ class Columns:
         ip, protocol, number = port
         rows = self._port_users.setdefault((protocol, number), {})
         addresses = rows.setdefault(row, {})
-        addresses[ip] = addresses.get(ip, 0) + change
-        if not addresses[ip]:
-            del addresses[ip]
+        count(addresses, ip, change)
         if not addresses:
             del rows[row]
 

@@ -386,10 +386,7 @@ class Runner:
         rejection = found.prepared.rejection
         if rejection is not None:
             diagnosis.pre_filter_message = rejection.message
-            _blame(diagnosis, rejection.plugin, rejection.code)
-            diagnosis.count(rejection.plugin, rejection.message, columns.count)
-            if rejection.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                diagnosis.unresolvable = columns.valid.copy()
+            diagnosis.refuse(rejection.plugin, (rejection.message,), rejection.code, columns.valid)
             return diagnosis
         alive = columns.valid.copy()
         named_by = found.prepared.named_by
@@ -417,42 +414,23 @@ class Runner:
                 alive &= passed
         for status, rows in found.blocked.rejections.items() if found.blocked is not None else ():
             # What is still alive would fit but for the pods nominated there.
-            self._blame_nodes(diagnosis, status, rows & alive)
+            diagnosis.refuse(status.plugin, status.reasons, status.code, rows & alive)
         return diagnosis
-
-    def _blame_nodes(self, diagnosis: Diagnosis, status: Status, rows: Mask) -> None:
-        nodes = int(np.count_nonzero(rows))
-        if not nodes:
-            return
-        for reason in status.reasons:
-            diagnosis.count(status.plugin, reason, nodes)
-        _blame(diagnosis, status.plugin, status.code)
-        if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-            diagnosis.unresolvable |= rows
-
-    def _blame_node(self, diagnosis: Diagnosis, status: Status, row: int) -> None:
-        for reason in status.reasons:
-            diagnosis.count(status.plugin, reason, 1)
-        _blame(diagnosis, status.plugin, status.code)
-        if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-            diagnosis.unresolvable[row] = True
 
     def _explain(
         self, diagnosis: Diagnosis, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, refused: Mask
     ) -> None:
         if plugin.name in self._forms.vector_filters:
             for refusal in plugin.explain_all(state, pod, columns, refused):
-                nodes = int(np.count_nonzero(refusal.mask))
-                if nodes:
-                    diagnosis.count(plugin.name, refusal.reason, nodes)
-                    _blame(diagnosis, plugin.name, refusal.code)
-                    if refusal.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                        diagnosis.unresolvable |= refusal.mask
+                diagnosis.refuse(plugin.name, (refusal.reason,), refusal.code, refusal.mask)
             return
+        said: dict[Status, Mask] = {}
         for row in np.flatnonzero(refused):
             node = columns.nodes[row]
             assert node is not None
-            self._blame_node(diagnosis, _of(plugin.filter(state, pod, node), plugin), int(row))
+            said.setdefault(plugin.filter(state, pod, node), columns.full(False))[row] = True
+        for status, rows in said.items():
+            diagnosis.refuse(plugin.name, status.reasons, status.code, rows)
 
     # -- PreScore and Score --------------------------------------------------------------------------------
 
@@ -602,10 +580,6 @@ class Runner:
 
 def _of(status: Status, plugin: Any) -> Status:
     return Status(status.code, status.reasons, plugin.name)
-
-
-def _blame(diagnosis: Diagnosis, plugin: str, code: Code) -> None:
-    (diagnosis.pending if code is Code.PENDING else diagnosis.rejectors).add(plugin)
 
 
 def default_normalize(raw: Scores | int, feasible: Mask, *, reverse: bool) -> Scores | int:

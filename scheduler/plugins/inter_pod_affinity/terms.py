@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from scheduler.cache.node_info import NodeInfo, PodInfo, PodTerm, PodTerms
+from scheduler.cache.node_info import NodeInfo, PodInfo, PodTerm, PodTerms, count
 from scheduler.cache.pod_index import Clause, Question
 from scheduler.framework.world import World
 from services.api.kinds.namespace import Namespace
@@ -106,14 +106,8 @@ class Neighbours:
 
 
 def _count(counts: Counts, key: str, labels: Mapping[str, str], by: int) -> None:
-    if key not in labels:
-        return
-    pair = (key, labels[key])
-    there = counts.get(pair, 0) + by
-    if there:
-        counts[pair] = there
-    else:
-        counts.pop(pair, None)
+    if key in labels:
+        count(counts, (key, labels[key]), by)
 
 
 class Census:
