@@ -25,7 +25,6 @@ from scheduler.dispatcher.limited_client import LimitedClient, Limits, Sharing
 from scheduler.event_handlers import EventHandlers
 from scheduler.extenders.extended_cycle import Extenders, ExtenderTransport
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
-from scheduler.framework.plugin import POINTS, serves
 from scheduler.framework.runner import Runner
 from scheduler.framework.world import World, followed
 from scheduler.handle import Handle
@@ -186,9 +185,7 @@ def core_of(
         )
     out_of_tree: dict[str, OutOfTreePlugins] = {}
     if rules is not None:
-        out_of_tree = {
-            p.name: OutOfTreePlugins(p.runner, p.points, plugins(), rules.outside_plugins) for p in profiles.all()
-        }
+        out_of_tree = {p.name: OutOfTreePlugins(p.runner, plugins(), rules.outside_plugins) for p in profiles.all()}
     queue = make_queue(
         nominator=handle.nominator,
         sort_key=profiles.sort_key,
@@ -240,8 +237,7 @@ def core_of(
 def _profile(
     handle: Handle, made: MadeProfile, percentage: int, rotation: Rotation, *, asks_relevance: bool
 ) -> Profile:
-    points = made.points or {p: [e.name for e in made.plugins if serves(e.plugin, p)] for p in POINTS}
-    runner = Runner(made.plugins, points, asks_relevance=asks_relevance)
+    runner = Runner(made.plugins, made.points, asks_relevance=asks_relevance)
     batching = None
     own = handle.switches.of(SchedulerSwitches)
     if own.has_batching:
@@ -261,4 +257,4 @@ def _profile(
         rotation=rotation,
         batching=batching,
     )
-    return Profile(made.name, runner, cycle, points)
+    return Profile(made.name, runner, cycle)

@@ -82,7 +82,7 @@ def default_profile(handle: Handle) -> list[Enabled]:
     """Return the default plugins, in order, made for this scheduler."""
     known = plugins()
     return [
-        Enabled(known[name].make(known[name].default_args(handle.switches), handle), weight)
+        Enabled(known[name].make(known[name].defaults(handle.switches), handle), weight)
         for name, weight in defaults(handle.switches)
     ]
 

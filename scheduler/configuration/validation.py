@@ -1,7 +1,7 @@
 """What a well-formed KubeSchedulerConfiguration must also be, by upstream's rules and in upstream's words.
 
 Everything wrong is found at once, in the order of the file, and worded as upstream's `field.Error`: `path: Kind: value:
-detail`. What can only be judged when the plugins are known (do they exist, do they serve that point) is in `merge`.
+detail`. What can only be judged when the plugins are known (do they exist, do they serve that point) is in `assembly`.
 
 The rules for plugins' arguments read these as they stand in the file: the types are the plugin's business (its `Args`
 class), so whatever has the wrong one is passed over here. Fields left out have upstream's defaults, which are valid.

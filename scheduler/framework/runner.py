@@ -20,6 +20,7 @@ from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
 from scheduler.framework.nominated_pods import BlockedRows, NominatedPodFilter
 from scheduler.framework.plugin import (
+    POINTS,
     REJECTING,
     BindCall,
     EnqueueExtensions,
@@ -123,13 +124,12 @@ class Runner:
     ) -> None:
         plugins = [e.plugin for e in profile]
         by_name = {e.name: e for e in profile}
-        self._points = points
+        self.points = points or {p: [e.name for e in profile if serves(e.plugin, p)] for p in POINTS}
+        """Which plugins run where, names in their order, by extension point."""
         self._choosy: list[Any] = [p for p in plugins if asks_relevance and isinstance(p, RelevancePlugin)]
 
         def at(point: str) -> list[Enabled]:
-            if points is not None:
-                return [by_name[name] for name in points[point]]
-            return [e for e in profile if serves(e.plugin, point)]
+            return [by_name[name] for name in self.points[point]]
 
         def asked(enabled: Sequence[Enabled]) -> list[Any]:
             return [observer.plugin(e.plugin) if observer is not None else e.plugin for e in enabled]
@@ -187,13 +187,13 @@ class Runner:
 
     def observed(self, observer: PluginTimes) -> Runner:
         """Return the runner with the same plugins and the same memory whose calls the observer times."""
-        return Runner(self.profile, self._points, asks_relevance=bool(self._choosy), observer=observer, twin=self)
+        return Runner(self.profile, self.points, asks_relevance=bool(self._choosy), observer=observer, twin=self)
 
     def only(self, is_kept: Callable[[Any], bool], *, asks_relevance: bool = False) -> Runner:
         """Return a runner of some of the plugins, at the points where they run here."""
         kept = [e for e in self.profile if is_kept(e.plugin)]
         names = {e.name for e in kept}
-        points = self._points and {p: [name for name in at if name in names] for p, at in self._points.items()}
+        points = {p: [name for name in at if name in names] for p, at in self.points.items()}
         return Runner(kept, points, asks_relevance=asks_relevance, is_part=True)
 
     def _concerned(self, plugins: list[Any], state: CycleState) -> list[Any]:

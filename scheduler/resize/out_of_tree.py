@@ -9,7 +9,7 @@ Source: kep-5836 6.1.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -31,11 +31,11 @@ _CYCLE_POINTS: Final = ("preFilter", "filter", "postFilter", "reserve", "permit"
 class OutOfTreePlugins:
     """A profile's out-of-tree plugins: a runner of their gates, which always hold, and one of those a draft asks.
 
-    `points`: who runs where in the profile. `own`: the names of kube-scheduler's own plugins.
+    `own`: the names of kube-scheduler's own plugins.
     """
 
-    def __init__(self, runner: Runner, points: Mapping[str, Sequence[str]], own: Container[str], mode: str) -> None:
-        known, post_filters = runner.plugins_by_name, points["postFilter"]
+    def __init__(self, runner: Runner, own: Container[str], mode: str) -> None:
+        known, points, post_filters = runner.plugins_by_name, runner.points, runner.points["postFilter"]
         served = {name for point in _CYCLE_POINTS for name in points[point] if name not in own}
         by_mode: dict[str, set[str]] = {
             OPT_IN: set(),

@@ -177,7 +177,7 @@ class World:
             args = (
                 msgspec.convert(entry["args"], plugin.args)
                 if "args" in entry
-                else plugin.default_args(self.handle.switches)
+                else plugin.defaults(self.handle.switches)
             )
             found.append(Enabled(plugin.make(args, self.handle), entry.get("weight", weights.get(entry["name"], 1))))
         return found

@@ -108,7 +108,7 @@ def new_handle(switches: Switches | None = None, *objects: View) -> Handle:
 def plugin_of(name: str, handle: Handle | None = None, **args: Any) -> Any:
     """The plugin of that name, with its defaults but for these arguments."""
     entry, handle = plugins()[name], handle or new_handle()
-    return entry.make(entry.args(**args) if args else entry.default_args(handle.switches), handle)
+    return entry.make(entry.args(**args) if args else entry.defaults(handle.switches), handle)
 
 
 class Cluster:

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.configuration.assembly import make_profiles
+from scheduler.configuration.assembly import lineup, make_profiles, merged
 from scheduler.configuration.document import PluginRef, Plugins, PluginSet, from_json
 from scheduler.configuration.file import Configured
-from scheduler.configuration.merge import lineup, merged
 from scheduler.configuration.parser import ConfigurationError, completed, read
 from scheduler.configuration.plugins import DEFAULT, plugins
 from scheduler.entry import Args, PluginEntry
