@@ -32,7 +32,7 @@ from scheduler.framework.events import (
     ClusterEvent,
 )
 from scheduler.queue.exclusions import Exclusions
-from scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
+from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.resize.accounting import Accounting
 from scheduler.resize.deferred_pods import DeferredPods
 from services.api.kinds.node import Node
@@ -284,11 +284,8 @@ class EventHandlers:
 
     def _free_nomination(self, pod: PodInfo, node: str, now: float) -> None:
         """A nomination ended: pods of at most that priority may use the capacity, and the pod may be tried anew."""
-
-        def is_lesser(queued: QueuedPod) -> bool:
-            return queued.info.priority <= pod.priority
-
-        self.queue.move_all(ASSIGNED_POD_DELETE, _as_bound(pod.pod, node), None, now, only=is_lesser)
+        freed = _as_bound(pod.pod, node)
+        self.queue.move_all(ASSIGNED_POD_DELETE, freed, None, now, only=lambda each: each.info.priority <= pod.priority)
 
     def _is_ours(self, info: PodInfo) -> bool:
         return info.spec.scheduler_name in self.profiles

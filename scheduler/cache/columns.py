@@ -127,8 +127,9 @@ class Columns:
         row = info.slot
         is_new = row < 0
         if is_new:
-            row = self._new_row()
-            info.slot = row
+            if not self._free:
+                self._grow(max(GROWTH_MIN, self.capacity // 16))
+            row = info.slot = self._free.pop()
             self.layout += 1
             self.nodes[row] = info
             self.slots[info.name] = row
@@ -259,11 +260,6 @@ class Columns:
         if len(self.log) > LOG_MAX:
             self.log.clear()
             self.epoch += 1
-
-    def _new_row(self) -> int:
-        if not self._free:
-            self._grow(max(GROWTH_MIN, self.capacity // 16))
-        return self._free.pop()
 
     def _grow(self, by: int) -> None:
         self.epoch += 1

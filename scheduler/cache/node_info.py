@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -450,13 +450,3 @@ def count(counts: dict[K, int], key: K, by: int) -> None:
         counts[key] = there
     else:
         counts.pop(key, None)
-
-
-def freeze(value: Any) -> Hashable:
-    """Return a hashable twin of a view, dict or tuple, equal when the originals are."""
-    if isinstance(value, dict):
-        return tuple(sorted((k, freeze(v)) for k, v in value.items()))
-    if isinstance(value, tuple | list):
-        return tuple(freeze(v) for v in value)
-    result: Hashable = value
-    return result

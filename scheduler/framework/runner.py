@@ -233,7 +233,25 @@ class Runner:
         found = Feasible(mask, remembered, False, prepared)
         if prepared.node_names is not None:
             mask = mask & columns.mask_of(prepared.node_names)
-        return self._filter_rest(state, pod, columns, nominator, found, mask)
+        for other in self._other_filters:
+            if other.name in state.skip_filter:
+                continue
+            state.alive = mask
+            passed = self._forms.passed(state, pod, columns, other, mask)
+            found.refusals.append((other, passed))
+            if passed is not None:
+                mask = mask & passed
+        if nominator is not None and len(nominator):
+            is_local = self.has_only_row_filters(state)
+            asked = remembered.mask if is_local else mask
+            blocked = found.blocked = self._nominated_filter.of(
+                state, pod, columns, nominator, asked, is_local=is_local
+            )
+            if blocked:
+                mask = mask & blocked.free
+        found.is_narrowed = mask is not remembered.mask
+        found.mask = mask
+        return found
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Prepared:
         """Run PreFilter; which plugins skip their Filter is noted in the state."""
@@ -271,37 +289,6 @@ class Runner:
         state.skip_filter.update(irrelevant)
         state.skip_score.update(irrelevant)
         return SUCCESS
-
-    def _filter_rest(
-        self,
-        state: CycleState,
-        pod: PodInfo,
-        columns: Columns,
-        nominator: Nominator | None,
-        found: Feasible,
-        mask: Mask,
-    ) -> Feasible:
-        remembered = found.remembered
-        assert remembered is not None
-        for other in self._other_filters:
-            if other.name in state.skip_filter:
-                continue
-            state.alive = mask
-            passed = self._forms.passed(state, pod, columns, other, mask)
-            found.refusals.append((other, passed))
-            if passed is not None:
-                mask = mask & passed
-        if nominator is not None and len(nominator):
-            is_local = self.has_only_row_filters(state)
-            asked = remembered.mask if is_local else mask
-            blocked = found.blocked = self._nominated_filter.of(
-                state, pod, columns, nominator, asked, is_local=is_local
-            )
-            if blocked:
-                mask = mask & blocked.free
-        found.is_narrowed = mask is not remembered.mask
-        found.mask = mask
-        return found
 
     def filter_beside(self, state: CycleState, pod: PodInfo, node: NodeInfo, nominated: Sequence[PodInfo]) -> Status:
         """Return the first rejection of one node, both with the pods nominated there and without them, or success.

@@ -27,8 +27,14 @@ from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Re
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
-from scheduler.plugins.pod_topology_spread.constraints import Areas, Constraint, Constraints
-from scheduler.plugins.pod_topology_spread.hand_count import Census, HandCount, has_keys
+from scheduler.plugins.pod_topology_spread.constraints import (
+    Areas,
+    Census,
+    Constraint,
+    Constraints,
+    HandCount,
+    has_keys,
+)
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod, TopologySpreadConstraint
 
