@@ -28,7 +28,7 @@ from services.api.times import parse_time
 from services.api.wire import Api, Request
 from services.client.rpc import RpcTransport
 from services.runtime.supervisor import MeshOptions, Supervisor
-from services.scenarios.measures.quantile import quantile
+from services.scenarios.measures import quantile
 
 HOST: Final = "kubelet/h0"
 NODE_LEASES: Final = "kube-node-lease"

@@ -21,7 +21,7 @@ from services.api.meta import View
 from services.api.wire import Api, Request, WatchRequest
 from services.client.rpc import RpcTransport
 from services.runtime.supervisor import MeshOptions, Supervisor
-from services.scenarios.measures.quantile import quantile
+from services.scenarios.measures import quantile
 
 IN_FLIGHT = 256
 LIMIT_S = 300.0

@@ -14,7 +14,7 @@ from benchmarks.procfs import rss_mib
 from services.api.wire import Api, Request
 from services.client.rpc import RpcTransport
 from services.runtime.supervisor import MeshOptions, Supervisor
-from services.scenarios.measures.quantile import quantile
+from services.scenarios.measures import quantile
 
 
 @dataclass

@@ -18,7 +18,6 @@ from services.api.wire import Api
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.runtime.components import Schedulers, component_of
 from services.runtime.supervisor import block_sizes
-from services.telemetry.eventlog import Line
 
 
 class NotPossible(ValueError):
@@ -91,10 +90,6 @@ class Mesh(Protocol):
     @property
     def clock(self) -> Clock:
         """Return the clock that the scenario's times are counted with."""
-        ...
-
-    def lines(self) -> Sequence[Line]:
-        """Return the event log so far, merged. Raises: runlog.Incomplete."""
         ...
 
     async def start(self) -> None:

@@ -28,6 +28,7 @@ from services.explore.picture import svg_diagram
 from services.explore.recorder import Found, Trial
 from services.explore.replay import ReplayError, overtaken_by, read_replay, write_replay
 from services.explore.search import Report, Task, explore, record, replayed
+from services.runtime.config import MeshError
 from services.scenarios.run import load_scenario
 from services.scenarios.script.scenario import ScriptError, parse_duration
 
@@ -111,7 +112,7 @@ def command(
         report = _explore(task, quiet=output == "json")
     except (ScriptError, EventError) as error:
         fail(str(error))
-    except RuntimeError as error:
+    except MeshError as error:
         fail(f"the scenario cannot run: {error}", EXIT_NOT_STARTED)
     for number, found in enumerate(report.found):
         if save is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -66,17 +65,6 @@ class Tail:
         ready, self._held = self._held[:split], self._held[split:]
         return ready
 
-    def everything(self) -> list[Line]:
-        """Return all lines from the beginning, whatever was polled. Raises: Incomplete."""
-        return read_files(self._folder.glob("*.jsonl"))
-
 
 def _order(line: Line) -> tuple[int, str, str, int]:
     return line.mono_ns, line.comp, line.inc, line.seq
-
-
-def read_files(paths: Iterable[Path]) -> list[Line]:
-    """Return the lines of all files merged. Raises: Incomplete naming file and line."""
-    merged = [line for path in sorted(paths) for line in _File(path).read()]
-    merged.sort(key=_order)
-    return merged

@@ -24,6 +24,7 @@ from services.client.informer import Informer
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.client.rpc import RpcTransport
 from services.runtime.components import component_of
+from services.runtime.config import MeshError
 from services.runtime.machine import disk_error
 from services.runtime.real import RealClock, seeded_random, write_atomically
 from services.runtime.supervisor import MeshOptions, Supervisor
@@ -95,6 +96,11 @@ class ProcessMesh:
             raise ValueError(f"no process {component!r}; there are: {', '.join(self.components())}")
         return component
 
+    def _host(self, node: str) -> str:
+        if node not in self._host_of:
+            raise ValueError(f"no node {node!r}; there are: {', '.join(self._host_of)}")
+        return self._host_of[node]
+
     async def start(self) -> None:
         """Start all processes and wait until every node is Ready; after an error or Ctrl-C nothing is left."""
         try:
@@ -122,7 +128,7 @@ class ProcessMesh:
                     changed.clear()
                     await changed.wait()
         except TimeoutError:
-            raise RuntimeError(f"not all nodes are Ready after {NODES_READY_LIMIT_S:g} s") from None
+            raise MeshError(f"not all nodes are Ready after {NODES_READY_LIMIT_S:g} s") from None
         finally:
             watching.cancel()
 
@@ -199,9 +205,7 @@ class ProcessMesh:
         faults.check_component(component)
         kind, _, node = component.partition("/")
         if kind == "node":
-            if node not in self._host_of:
-                raise ValueError(f"no node {node!r}; there are: {', '.join(self._host_of)}")
-            name = f"kubelet/{self._host_of[node]}"
+            name = f"kubelet/{self._host(node)}"
         else:
             name, node = self._name(component), ""
         if name == "apiserver":
@@ -229,18 +233,12 @@ class ProcessMesh:
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
         """Put a file into the directory of the node's process. Raises: ValueError."""
-        if node not in self._host_of:
-            raise ValueError(f"no node {node!r}; there are: {', '.join(self._host_of)}")
-        path = self.data_dir / "kubelet" / self._host_of[node] / path_of(node, name)
+        path = self.data_dir / "kubelet" / self._host(node) / path_of(node, name)
         if data is None:
             path.unlink(missing_ok=True)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, data)
-
-    def lines(self) -> Sequence[Line]:
-        """Return every line of every file so far, merged."""
-        return self._tail.everything()
 
     async def _audit(self) -> None:
         while True:

@@ -55,7 +55,7 @@ class Cluster:
         self.life = Lifetime("apiserver", self.incarnation)
         config = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None, state_hash=True)
         server_component = build(config, self.seams("apiserver", self.life))
-        self.network.open(server_component.server, self.life)
+        self.network.open(server_component.server.api_for, self.life)
         self.task = asyncio.create_task(server_component.run())
         self.life.adopt(self.task)
         while not server_component.is_ready:

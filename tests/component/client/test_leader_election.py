@@ -46,7 +46,7 @@ class Cluster:
         )  # fmt: skip
         config = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None)
         server_component = build(config, seams)
-        self.network.open(server_component.server, life)
+        self.network.open(server_component.server.api_for, life)
         task = group.create_task(server_component.run())
         await server_component.server.wait_until_ready()
         self.admin = self.client("admin", ADMIN)

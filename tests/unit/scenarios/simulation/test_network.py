@@ -39,7 +39,7 @@ class Echo:
 def run_simulated(scenario):
     async def main():
         network, echo = Network(random.Random(1)), Echo()
-        network.open(echo, Lifetime("apiserver", 1))
+        network.open(echo.api_for, Lifetime("apiserver", 1))
         life = Lifetime("client", 1)
         await scenario(network, echo, SimApi(SimTransport(network, life), ADMIN), life)
 
