@@ -48,8 +48,8 @@ class _Duration(click.ParamType[float]):
     "explore",
     epilog="""\b
 Examples:
-  keplab explore experiments/races/freed-room.txt --around list
-  keplab explore experiments/races/freed-room.txt --around ev=sched.bind_call,obj=p --budget 200
+  keplab explore experiments/races/freed-capacity.txt --around list
+  keplab explore experiments/races/freed-capacity.txt --around ev=sched.bind_call,obj=p --budget 200
   keplab explore FILE --around kubelet.stop,n=1 --window 2s --seeds 5 --save race.json --svg race.svg
   keplab explore --replay race.json""",
 )
