@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from kubelet.node.definition import NodeDefinition
@@ -15,10 +16,11 @@ from services.api.switches import Switches, Value
 from services.runtime import simloop
 from services.scenarios.invariants import Auditor
 from services.scenarios.measures.history import Measures
-from services.scenarios.mesh import MeshPlan, identity_named
+from services.scenarios.mesh import Mesh, MeshPlan, identity_named
+from services.scenarios.observer import Observer
 from services.scenarios.processes.process_mesh import ProcessMesh
 from services.scenarios.result import RunResult
-from services.scenarios.runner import Disturb, Progress, ScenarioRun, run_scenario
+from services.scenarios.runner import Progress, ScenarioRun, run_scenario
 from services.scenarios.script.nodes import node_definition
 from services.scenarios.script.scenario import Scenario, ScriptError, parse_scenario
 from services.scenarios.script.verbs import VERBS, check
@@ -100,7 +102,7 @@ def simulate(
     overrides: Mapping[str, Value] | None = None,
     traced: bool = False,
     progress: Progress | None = None,
-    disturb: Callable[[Auditor], Disturb] | None = None,
+    disturb: Callable[[Auditor, Mesh, Observer, asyncio.Event], Awaitable[None]] | None = None,
     patience: float = 1.0,
     afterwards: Callable[[SimMesh], None] | None = None,
     traffic: Traffic | None = None,
@@ -121,8 +123,8 @@ def simulate(
         mesh = SimMesh(plan, recorder=auditor, traffic=traffic)
         for take in filter(None, (auditor.take, measures.take, on_line)):
             mesh.on_line(take)
-        disturb_run = disturb(auditor) if disturb is not None else None
-        run = await run_scenario(scenario, mesh, progress=progress, disturb=disturb_run, patience=patience)
+        disturbance = partial(disturb, auditor) if disturb is not None else None
+        run = await run_scenario(scenario, mesh, progress=progress, disturb=disturbance, patience=patience)
         if afterwards is not None:
             afterwards(mesh)
         return mesh, run
