@@ -153,7 +153,7 @@ def record(trial: Trial, *, keep: bool = True) -> Recording:
     """Run it once and keep what was said. Raises: ScriptError when the scenario asks for what cannot be."""
     recorder, scenario = Recorder(trial.schedule, keep=keep), load_scenario(trial.scenario)
     overrides = Switches.parse(trial.switches).chosen
-    result = simulate(scenario, seed=trial.seed, overrides=overrides, traffic=recorder, on_line=recorder.take)
+    result = simulate(scenario, seed=trial.seed, overrides=overrides, traffic=recorder.carry, on_line=recorder.take)
     if result.is_mistake:
         raise ScriptError(result.error)
     return Recording(trial, result, breaks_of(result, scenario), recorder.deliveries, recorder.held, recorder.lines)

@@ -98,7 +98,7 @@ def COMMAND(  # noqa: N802
             if processes:
                 result = run_as_processes(scenario, seed=seed, overrides=overrides, progress=show, engine=engine)
             else:
-                traffic = Recorder(saved.schedule) if saved.schedule else None
+                traffic = Recorder(saved.schedule).carry if saved.schedule else None
                 result = simulate(scenario, seed=saved.seed, overrides=overrides, progress=show, traffic=traffic)
         code = max(code, EXIT_USAGE if result.is_mistake else EXIT_OK if result.passed else EXIT_FAILED)
         documents.append(result.document())

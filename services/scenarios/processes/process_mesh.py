@@ -32,8 +32,7 @@ from services.runtime.unix_sockets import UnixSockets
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, NotPossible, Site
 from services.scenarios.processes.event_files import Tail
-from services.scenarios.processes.machine_faults import FaultFiles
-from services.scenarios.processes.orphaned_requests import OrphanedRequests
+from services.scenarios.processes.machine_faults import FaultFiles, deliver_late_requests
 from services.telemetry.eventlog import FileEventLog, Line, NullEventLog, new_incarnation
 
 POLL_S = 0.5
@@ -108,7 +107,7 @@ class ProcessMesh:
             incarnation = new_incarnation(seeded_random(None))
             self._chaos = FileEventLog(self.data_dir / "events", "chaos", self.clock, incarnation)
             self._auditing = asyncio.create_task(self._audit())
-            self._delivering = asyncio.create_task(OrphanedRequests(self.data_dir / "run", self.api).run())
+            self._delivering = asyncio.create_task(deliver_late_requests(self.data_dir / "run", self.api))
             await self._wait_until_nodes_ready()
         except BaseException:
             await asyncio.shield(asyncio.ensure_future(self.stop()))

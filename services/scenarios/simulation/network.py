@@ -23,7 +23,7 @@ from services.api.seams import Random
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 from services.client.client import ATTEMPT_MAX_S
 from services.client.gate import Gate, GatedApi, Gates, ObservedApi
-from services.client.link_faults import LinkFaults, sort_of
+from services.client.link_faults import HEALTHY, LinkFaults, sort_of
 from services.scenarios.simulation.lifetime import Lifetime
 from services.scenarios.simulation.traffic import ArrivalRecorder, Carried, Traffic
 
@@ -40,28 +40,11 @@ WATCH_BATCHES_MAX = 4096
 
 @dataclass
 class LinkProfile:
-    """How one link behaves. Seconds; chances are 0 to 1 a message.
-
-    `loss`: a request (or its reply) vanishes and its caller learns nothing until the deadline.
-    `duplicate`: the request arrives twice, the copy up to some seconds later. `slow_s` is added to every
-    message, more or less; `watch_delay_s` to watch events alone. `drop`: sorts of requests that never arrive.
-    """
+    """How one link behaves; latencies in seconds."""
 
     latency_min_s: float = 0.0002
     latency_max_s: float = 0.0008
-    loss: float = 0.0
-    duplicate: float = 0.0
-    slow_s: float = 0.0
-    watch_delay_s: float = 0.0
-    requests_cut: bool = False
-    replies_cut: bool = False
-    drop: tuple[str, ...] = ()
-
-    def set(self, faults: LinkFaults) -> None:
-        """Have these faults and no others."""
-        self.requests_cut, self.replies_cut = faults.cuts_requests, faults.cuts_replies
-        self.slow_s, self.watch_delay_s = faults.slow_s, faults.watch_delay_s
-        self.loss, self.duplicate, self.drop = faults.loss, faults.duplicate, faults.drop
+    faults: LinkFaults = HEALTHY
 
 
 Answer = asyncio.Future["Response | str"]
@@ -123,8 +106,7 @@ class Network:
 
     def latency(self, link: LinkProfile) -> float:
         """Return how long the next message of that link takes, in seconds."""
-        latency_s = self.random.uniform(link.latency_min_s, link.latency_max_s)
-        return latency_s + link.slow_s * self.random.uniform(0.5, 1.5) if link.slow_s else latency_s
+        return self.random.uniform(link.latency_min_s, link.latency_max_s) + link.faults.delay_s(self.random)
 
     def delay(self, stream: _Stream, transport: SimTransport, way: str, what: Carried) -> float:
         """Return in how many seconds a message sent now arrives, after all before it on that stream."""
@@ -137,26 +119,26 @@ class Network:
         now = asyncio.get_running_loop().time()
         due_s = stream.arrival(now, latency_s)
         if self.traffic is not None:
-            due_s = stream.last_arrival = self.traffic.carry(component, way, what, now, due_s)
+            due_s = stream.last_arrival = self.traffic(component, way, what, now, due_s)
         return due_s
 
     def is_swallowed(self, transport: SimTransport) -> bool:
         """Whether a request sent now never arrives."""
         link = self.profile(transport.life.component)
-        return link.requests_cut or self._is_lost(link)
+        return link.faults.cuts_requests or self._is_lost(link)
 
     def _is_lost(self, link: LinkProfile) -> bool:
-        return link.loss > 0 and self.random.random() < link.loss
+        return link.faults.loss > 0 and self.random.random() < link.faults.loss
 
     def send(self, transport: SimTransport, identity: Identity, request: Request, answer: Answer) -> None:
         """Put a request on its way. It is on the wire now: it arrives even if its sender dies."""
         link = self.profile(transport.life.component)
-        if self.is_swallowed(transport) or (link.drop and sort_of(request) in link.drop):
+        if self.is_swallowed(transport) or (link.faults.drop and sort_of(request) in link.faults.drop):
             return
         loop = asyncio.get_running_loop()
         delay_s = self.delay(transport.up, transport, "request", request)
         loop.call_later(delay_s, self._arrive, transport, identity, request, answer, context=self.context)
-        if link.duplicate and self.random.random() < link.duplicate:
+        if link.faults.duplicate and self.random.random() < link.faults.duplicate:
             late_s = self.latency(link) + self.random.uniform(0.0, DUPLICATE_LATE_MAX_S) * self.random.random()
             loop.call_later(late_s, self._arrive, transport, identity, request, None, context=self.context)
 
@@ -182,7 +164,7 @@ class Network:
         if answer is None:
             return
         link = self.profile(transport.life.component)
-        if link.replies_cut or self._is_lost(link):
+        if link.faults.cuts_replies or self._is_lost(link):
             self._answers.pop(answer, None)
             return
         loop = asyncio.get_running_loop()
@@ -365,7 +347,7 @@ class _WatchPipe:
     def _send(self, item: list[WatchEvent] | ApiError | None) -> None:
         component = self._transport.life.component
         link = self._network.profile(component)
-        delay_s = self._network.latency(link) + link.watch_delay_s
+        delay_s = self._network.latency(link) + link.faults.watch_delay_s
         arrival = self._network.arrival(self._stream, component, "watch", item, delay_s)
         self._queue.append((arrival, item))
         self._loop.call_at(arrival, self._wake, context=self._network.context)
@@ -386,7 +368,7 @@ class _WatchPipe:
             now = loop.time()
             if self._gone.done():
                 raise UnknownOutcome("connection reset")
-            is_cut = self._network.profile(self._transport.life.component).replies_cut
+            is_cut = self._network.profile(self._transport.life.component).faults.cuts_replies
             if not self._queue or self._queue[0][0] > now or is_cut:
                 if now >= self._received_s + WATCH_SILENCE_S:
                     raise UnknownOutcome(f"watch silent for {WATCH_SILENCE_S:g} s")

@@ -393,7 +393,7 @@ class SimMesh:
             self._host(node).gates.of(node).set(faults)
         else:
             name = self._process(component).name
-            self._network.profile(name).set(faults)
+            self._network.profile(name).faults = faults
         self._report(f"link/{name}", faults.data())
 
     def _report(self, target: str, what: Mapping[str, object]) -> None:
