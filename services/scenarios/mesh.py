@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
 from services.api.identity import ADMIN, SCHEDULER, Identity, controller_identity, node_identity
@@ -74,14 +75,9 @@ class MeshPlan:
 
     def deal(self) -> dict[str, list[dict[str, object]]]:
         """Return nodes by host name, dealt in blocks as equal as can be: h0 gets the first."""
-        if not self.nodes:
-            return {}
-        sizes = block_sizes(len(self.nodes), self.hosts)
-        starts = [sum(sizes[:i]) for i in range(len(sizes))]
-        return {
-            f"h{i}": list(self.nodes[start : start + size])
-            for i, (start, size) in enumerate(zip(starts, sizes, strict=True))
-        }
+        rest = iter(self.nodes)
+        sizes = block_sizes(len(self.nodes), self.hosts) if self.nodes else []
+        return {f"h{i}": list(islice(rest, size)) for i, size in enumerate(sizes)}
 
 
 class Mesh(Protocol):
@@ -154,14 +150,10 @@ class Mesh(Protocol):
 
 def identity_named(text: str) -> Identity:
     """Return the identity a scenario means: `node:n1`, `scheduler`, `admin`, `controller:gc`, or a user name."""
-    if text in ("admin", "system:mesh-admin"):
+    if text in ("admin", ADMIN.user):
         return ADMIN
-    if text in ("scheduler", "system:kube-scheduler"):
+    if text in ("scheduler", SCHEDULER.user):
         return SCHEDULER
-    for prefix in ("node:", "system:node:"):
-        if text.startswith(prefix):
-            return node_identity(text[len(prefix) :])
-    for prefix in ("controller:", "system:controller:"):
-        if text.startswith(prefix):
-            return controller_identity(text[len(prefix) :])
-    return Identity(text)
+    kind, _, name = text.removeprefix("system:").partition(":")
+    named = {"node": node_identity, "controller": controller_identity}.get(kind)
+    return named(name) if named is not None and name else Identity(text)
