@@ -58,11 +58,8 @@ def sweep(
 
 def failures(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Return the runs that failed, each with the command that repeats it."""
-    return [
-        {"scenario": o.scenario, "seed": o.seed, "problem": o.problem, "command": o.command}
-        for o in outcomes
-        if o.problem
-    ]
+    failed = [outcome for outcome in outcomes if outcome.problem]
+    return [{"scenario": o.scenario, "seed": o.seed, "problem": o.problem, "command": o.command} for o in failed]
 
 
 def show(outcomes: Sequence[Outcome], what: str) -> None:

@@ -62,9 +62,8 @@ class MeshPlan:
 
     def switches_of(self, component: str) -> Switches:
         """Return the switches as one process has them."""
-        own = [
-            word for name, words in self.own_switches if name in (component, component_of(component)) for word in words
-        ]
+        names = (component, component_of(component))
+        own = [word for name, words in self.own_switches if name in names for word in words]
         return Switches.parse([*self.switches.assignments, *own]) if own else self.switches
 
     def components(self) -> list[str]:

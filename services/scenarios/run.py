@@ -88,9 +88,8 @@ def plan_of(
     )
     for name, words in made.own_switches:
         if name not in (known := made.components()):
-            raise ScriptError(
-                f"{scenario.path}: set {name}: no process or component is called so; want {', '.join(known)}"
-            )
+            what = f"no process or component is called so; want {', '.join(known)}"
+            raise ScriptError(f"{scenario.path}: set {name}: {what}")
         Switches.parse(words)
     return made
 

@@ -62,9 +62,8 @@ def crashed(job: Job, error: Exception) -> Outcome:
 
 def outcome_of(job: Job, result: RunResult, problem: str, fault_count: int = 0) -> Outcome:
     """Return the outcome of a job that ran to its end."""
-    return Outcome(
-        job.scenario, job.seed, job.command, result.digest, problem, result.wall_s, result.virtual_s, fault_count
-    )
+    took_s = (result.wall_s, result.virtual_s)
+    return Outcome(job.scenario, job.seed, job.command, result.digest, problem, *took_s, fault_count)
 
 
 def problem_of(result: RunResult) -> str:

@@ -62,9 +62,8 @@ def mesh(nodes: int, pods: int, engine: str, assignments: tuple[str, ...], outpu
         return EXIT_OK
     click.echo(f"{result.pods_per_s:,.0f} pods/s created → Running; {result.cpu_us_per_pod:,.0f} µs of CPU a pod")
     click.echo(f"created → Running  p50 {result.p50_ms:,.0f} ms, p99 {result.p99_ms:,.0f} ms")
-    click.echo(
-        f"created → bound    p50 {result.create_to_bound_p50_ms:,.0f} ms, p99 {result.create_to_bound_p99_ms:,.0f} ms"
-    )
+    p50_ms, p99_ms = result.create_to_bound_p50_ms, result.create_to_bound_p99_ms
+    click.echo(f"created → bound    p50 {p50_ms:,.0f} ms, p99 {p99_ms:,.0f} ms")
     print_table(
         ("PROCESS", "CPU µs/POD", "MiB AT REST", "MiB AFTER"),
         [
@@ -99,11 +98,8 @@ def kubelet(nodes: int, pods: int, rate: int, span: float, assignments: tuple[st
     click.echo(f"{nodes:,} nodes registered after {result.registered_s:g} s, usable after {result.nodes_s:g} s")
     click.echo(f"{pods:,} pods created → Running in {result.rush_s:g} s")
     click.echo(f"at {rate} a second  p50 {result.rate_p50_ms:,.0f} ms, p99 {result.rate_p99_ms:,.0f} ms")
-    cores = sum(result.loaded_cpu.values())
-    click.echo(
-        f"at rest with {result.loaded_pods:,} pods  {cores:.2f} cores in all, no Lease older than "
-        f"{result.heartbeat_age_s:.1f} s"
-    )
+    cores, age = sum(result.loaded_cpu.values()), f"no Lease older than {result.heartbeat_age_s:.1f} s"
+    click.echo(f"at rest with {result.loaded_pods:,} pods  {cores:.2f} cores in all, {age}")
     print_table(
         ("PROCESS", "AT REST", "WITH PODS", f"AT {rate}/s", "µs/POD IN THE RUSH", "MiB AT REST", "MiB AFTER"),
         [

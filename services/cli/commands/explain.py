@@ -166,11 +166,8 @@ def _named(change: dict[str, Any]) -> str:
 def _show_nodes(found: dict[str, Any]) -> None:
     if found["rejected"]:
         click.echo(f"\n{found['evaluated']} nodes were looked at; refused by:")
-        rows = [
-            (plugin, reason, nodes)
-            for plugin, reasons in found["rejected"].items()
-            for reason, nodes in sorted(reasons.items())
-        ]
+        by_plugin = found["rejected"].items()
+        rows = [(plugin, *counted) for plugin, reasons in by_plugin for counted in sorted(reasons.items())]
         print_table(("plugin", "reason", "nodes"), rows, texts=2)
     if found["final"]:
         best = sorted(found["final"], key=lambda n: (-found["final"][n], n))[:BEST_NODES]

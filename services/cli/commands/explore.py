@@ -239,10 +239,7 @@ def _replay(file: Path | None, path: Path, svg: Path | None, output: str) -> int
         print_json({"scenario": saved.scenario, "same_digest": is_same, **_found_document(found)})
     else:
         _show_found(found)
-        digest = found.run.result.digest[:16]
-        console.print(
-            f"\nthe same run again, digest {digest}"
-            if is_same
-            else f"\nanother run: digest {digest}, not {saved.digest[:16]}"
-        )
+        digest, known = found.run.result.digest[:16], saved.digest[:16]
+        again = f"the same run again, digest {digest}" if is_same else f"another run: digest {digest}, not {known}"
+        console.print(f"\n{again}")
     return EXIT_FAILED if found.broke.broke else EXIT_OK

@@ -175,9 +175,9 @@ def _show(result: RunResult, title: str) -> None:
         console.print(f"  {result.error}", style="red" if console.is_terminal else None, markup=False)
     for failure in result.failures[:10]:
         console.print(f"  process: {failure}", markup=False)
-    speed = (
-        f", {result.virtual_s / result.wall_s:.3g} × real time" if result.mode == "simulated" and result.wall_s else ""
-    )
+    speed = ""
+    if result.mode == "simulated" and result.wall_s:
+        speed = f", {result.virtual_s / result.wall_s:.3g} × real time"
     console.print(
         f"  {result.mode}, seed {result.seed}, {result.virtual_s:.1f} s told in {result.wall_s:.1f} s{speed}, "
         f"{result.lines} event lines, digest {result.digest[:16]}",

@@ -27,8 +27,6 @@ def COMMAND(folder: Path, output: str) -> None:  # noqa: N802
     with refusing(ScriptError):
         scenarios = [load_scenario(path) for path in sorted(folder.rglob("*.txt"))]
     if output == "json":
-        print_json(
-            [{"file": s.path, "title": s.title, "about": s.about, "switches": list(s.switches)} for s in scenarios]
-        )
+        print_json([{"file": s.path, "title": s.title, "about": s.about, "switches": s.switches} for s in scenarios])
         return
     print_table(["file", "scenario"], [(s.path, s.title) for s in scenarios])

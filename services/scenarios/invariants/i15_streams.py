@@ -57,13 +57,11 @@ class StreamsAreTrue(Check):
         """Begin to judge a stream; return its number for `received` and `closed`."""
         self.why_not = ""
         self._number += 1
-        chain = (
-            component, incarnation, user, request.resource, request.namespace, request.field_selector,
-            request.label_selector,
-        )  # fmt: skip
+        selected = (request.namespace, request.field_selector, request.label_selector)
+        chain = (component, incarnation, user, request.resource, *selected)
         kind = self.view.kind_of(request.resource)
         who = f"{component} as {user} on {request.resource}"
-        matches = matcher(request.namespace, request.field_selector, request.label_selector)
+        matches = matcher(*selected)
         start: int | None = None
         if not request.send_initial_events:
             start = int(request.resource_version) if request.resource_version.isdigit() else 0
@@ -147,8 +145,6 @@ class StreamsAreTrue(Check):
                 return stream.complete(sent.start_rv) + stream.mark(rv, ends_initial=False)
             return stream.mark(rv, ends_initial=ends_initial)
         wrong = stream.complete(sent.start_rv) if not stream.has_begun and rv > sent.start_rv else []
-        obj = line.obj or {}
-        return wrong + stream.event(
-            str(line.data.get("type", "")), obj.get("ns", ""), obj.get("name", ""), rv,
-            str(line.data.get("content_sha256", "")),
-        )  # fmt: skip
+        obj, sha256 = line.obj or {}, str(line.data.get("content_sha256", ""))
+        kind = str(line.data.get("type", ""))
+        return wrong + stream.event(kind, obj.get("ns", ""), obj.get("name", ""), rv, sha256)

@@ -60,9 +60,8 @@ class Stream:
         if (stored.namespace, stored.name) != (namespace, name):
             wrong.append(f"W8: {namespace}/{name} at {rv}, where {stored.namespace}/{stored.name} is stored")
         elif wanted != kind:
-            wrong.append(
-                f"{'W9' if wanted else 'W7'}: {namespace}/{name} at {rv} came as {kind}, not {wanted or 'at all'}"
-            )
+            came = f"{namespace}/{name} at {rv} came as {kind}, not {wanted or 'at all'}"
+            wrong.append(f"{'W9' if wanted else 'W7'}: {came}")
         elif sha256 and stored.sha256 and sha256 != stored.sha256:
             wrong.append(f"W8: {namespace}/{name} at {rv} came as {sha256[:12]}, {stored.sha256[:12]} is stored")
         return wrong
@@ -121,10 +120,8 @@ class Stream:
         while index < len(changes) and changes[index].rv <= rv:
             change = changes[index]
             if change.seen_by(self._matches):
-                stored = change.content
-                wrong.append(
-                    f"{rule}: {what} came after {self.last}, without {stored.namespace}/{stored.name} at {change.rv}"
-                )
+                missed = f"{change.content.namespace}/{change.content.name} at {change.rv}"
+                wrong.append(f"{rule}: {what} came after {self.last}, without {missed}")
             index += 1
         self._position = index + table.dropped
         return wrong

@@ -77,13 +77,11 @@ class History:
 
     def observe(self, change: Change[Pod], now_s: float) -> None:
         """Take one change of a pod, seen at `now_s`."""
-        pod = change.object
-        record = self.pods.get(pod.metadata.uid)
+        pod, meta = change.object, change.object.metadata
+        record = self.pods.get(meta.uid)
         if record is None:
-            record = PodHistory(
-                pod.metadata.uid, pod.metadata.name, self._role(pod), pod.metadata.controller is not None, now_s
-            )
-            self.pods[pod.metadata.uid] = record
+            record = PodHistory(meta.uid, meta.name, self._role(pod), meta.controller is not None, now_s)
+            self.pods[meta.uid] = record
         if change.new is None:
             record.gone_s = now_s
             return
@@ -209,11 +207,9 @@ class Measures:
         begun_s = min((p.created_s for p in pods), default=0.0)
         first_running = min((at_s for at_s, _ in starts), default=None)
         total = writes.since(started_s + begun_s)
+        until_s = [min(t for t in (p.bound_s, p.gone_s, duration_s) if t is not None) for p in pods]
         misreported = [
-            results.misreported_s(
-                p.uid, p.reported, started_s, min(t for t in (p.bound_s, p.gone_s, duration_s) if t is not None)
-            )
-            for p in pods
+            results.misreported_s(p.uid, p.reported, started_s, end_s) for p, end_s in zip(pods, until_s, strict=True)
         ]
         disturbed = (p.running_s is not None and p.failed_s is not None for p in history.pods.values())
         return {

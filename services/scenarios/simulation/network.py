@@ -254,9 +254,8 @@ class _Wire:
         deadline_s = request.deadline_s or REQUEST_DEADLINE_S
         loop = asyncio.get_running_loop()
         answer: Answer = loop.create_future()
-        timer = loop.call_later(
-            deadline_s, _settle, answer, f"no answer to {request.verb} {request.resource} within {deadline_s:g} s"
-        )
+        late = f"no answer to {request.verb} {request.resource} within {deadline_s:g} s"
+        timer = loop.call_later(deadline_s, _settle, answer, late)
         self._network.send(self._transport, self._identity, request, answer)
         try:
             response = await answer

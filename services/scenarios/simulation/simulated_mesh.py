@@ -121,9 +121,8 @@ class SimMesh:
         def switches(name: str) -> tuple[str, ...]:
             return self.plan.switches_of(name).assignments
 
-        api = ApiServerConfig(
-            name="apiserver", engine="memory", grpc_port=None, rest_port=None, set=switches("apiserver")
-        )
+        own = switches("apiserver")
+        api = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None, set=own)
         if self.plan.window_s is not None:
             api = replace(api, window_s=self.plan.window_s, window_changes=0)
         self._add("apiserver", partial(build_apiserver, api), Identity("system:apiserver"))

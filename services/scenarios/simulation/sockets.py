@@ -38,9 +38,8 @@ class MachineSockets:
         served = self.files.get(path)
         if served is None or served.is_over:
             why = "connect: connection refused" if served is not None else "connect: no such file or directory"
-            raise RpcError(
-                "Unavailable", f'connection error: desc = "transport: Error while dialing: dial unix {path}: {why}"'
-            )
+            failed = f"transport: Error while dialing: dial unix {path}: {why}"
+            raise RpcError("Unavailable", f'connection error: desc = "{failed}"')
         return served
 
 
