@@ -23,7 +23,7 @@ from services.explore.schedules import Moment, Plan, Schedule, landmarks, share
 from services.explore.shrinker import shrink
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import ScriptError
-from services.scenarios.workers import runs_of
+from services.scenarios.sweep import runs_of
 
 MOMENTS_MAX = 8
 """More moments than this share a budget badly; the first ones are looked at."""

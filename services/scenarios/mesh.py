@@ -85,66 +85,51 @@ class Mesh(Protocol):
     @property
     def clock(self) -> Clock:
         """Return the clock that the scenario's times are counted with."""
-        ...
 
     async def start(self) -> None:
         """Return when every process is ready and every node is registered and Ready."""
-        ...
 
     async def stop(self) -> None:
         """Stop everything that was started."""
-        ...
 
     def api(self, identity: Identity) -> Api:
         """Return the server as that identity reaches it, over a link without faults."""
-        ...
 
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
         """SIGKILL, once the site is reached; it comes back after `down_s`, or when its supervisor restarts it."""
-        ...
 
     async def pause(self, component: str, duration_s: float, site: Site | None = None) -> None:
         """SIGSTOP, once the site is reached, and SIGCONT after the duration."""
-        ...
 
     async def reboot(self, component: str, down_s: float) -> None:
         """The machine of a kubelet host crashes: nothing runs on its nodes until it is back, with a new boot id."""
-        ...
 
     async def corrupt(self, component: str, how: str, what: str) -> None:
         """End a kubelet host and damage what its machine keeps, before it is back (`corruption`)."""
-        ...
 
     def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:
         """Set the faults of a component's link; without any, heal it.
 
         `node/<name>` is the way of that node alone, whatever host it shares with others.
         """
-        ...
 
     def set_clock(self, component: str, offset_s: float) -> None:
         """Have the component's wall clock be off by so much from now on; seconds are counted as before."""
-        ...
 
     def set_disk(self, component: str, error: str, slow_s: float) -> None:
         """Have every sync of the component's disk fail (`ENOSPC`, `EIO`) or take so much longer; "" and 0 heal it."""
-        ...
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
         """Have the node find this file (`kubelet/agent/node_files.py`) from now on; None: not find it any more."""
-        ...
 
     def exit_codes(self, component: str) -> Sequence[int]:
         """Return how each life of a component ended that ended by itself, oldest first."""
-        ...
 
     async def command_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
         """Have an emulated device plugin act (`kubelet/deviceplugin/emulated/plugin.py`). Raises: ValueError."""
-        ...
 
     def components(self) -> Sequence[str]:
         """Return the names of all components, sorted."""
-        ...
 
 
 def identity_named(text: str) -> Identity:

@@ -7,6 +7,7 @@ creation, because generated names mean nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -57,7 +58,7 @@ class PodHistory:
 
 @dataclass(frozen=True)
 class Sample:
-    """How many pods were in each phase at one moment; `pending_bound` are Pending with a node."""
+    """How many pods were in each phase at one moment; `failed_total`: how many ever failed."""
 
     at_s: float
     pending: int
@@ -122,18 +123,11 @@ class History:
         if record.phase == "Failed" and record.failed_s is None:
             record.failed_s, record.reason = now_s, pod.status.reason
 
-    def sample(self, now_s: float) -> Sample:
+    def sample(self, now_s: float) -> None:
         """Count phases now and remember the count."""
-        living = [p for p in self.pods.values() if p.gone_s is None]
-        made = Sample(
-            now_s,
-            sum(p.phase == "Pending" for p in living),
-            sum(p.phase == "Running" for p in living),
-            sum(p.phase == "Failed" for p in living),
-            sum(p.failed_s is not None for p in self.pods.values()),
-        )
-        self.samples.append(made)
-        return made
+        phases = Counter(p.phase for p in self.pods.values() if p.gone_s is None)
+        failed_total = sum(p.failed_s is not None for p in self.pods.values())
+        self.samples.append(Sample(now_s, phases["Pending"], phases["Running"], phases["Failed"], failed_total))
 
 
 class Writes:

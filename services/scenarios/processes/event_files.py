@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from pathlib import Path
 
 import msgspec
@@ -58,10 +59,9 @@ class Tail:
         for path in sorted(self._folder.glob("*.jsonl")):
             self._held += self._files.setdefault(path, _File(path)).read()
         self._held.sort(key=_order)
-        if before_ns is None:
-            ready, self._held = self._held, []
-            return ready
-        split = next((i for i, line in enumerate(self._held) if line.mono_ns >= before_ns), len(self._held))
+        split = len(self._held)
+        if before_ns is not None:
+            split = bisect_left(self._held, before_ns, key=lambda line: line.mono_ns)
         ready, self._held = self._held[:split], self._held[split:]
         return ready
 

@@ -209,6 +209,8 @@ class SimMesh:
             for process in waiting:
                 if process.keeper is not None and process.keeper.done() and (error := process.keeper.exception()):
                     await self.stop()
+                    if not isinstance(error, StartError):
+                        raise error
                     switches = self.plan.switches_of(process.name).assignments
                     why = f" (with {', '.join(switches)})" if switches else ""
                     raise MeshError(f"{process.name} cannot start: {error}{why}")

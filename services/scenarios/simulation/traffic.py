@@ -25,16 +25,12 @@ class ArrivalRecorder(Protocol):
 
     def opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
         """A component opened a watch; return the number to call it by."""
-        ...
 
     def received(self, number: int, batch: list[WatchEvent]) -> None:
         """A batch is about to be handed to the component."""
-        ...
 
     def closed(self, number: int) -> None:
         """The watch is over, for whatever reason."""
-        ...
 
     def answered(self, request: Request, response: Response) -> None:
         """An answer is about to be handed to the component."""
-        ...
