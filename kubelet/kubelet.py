@@ -32,7 +32,8 @@ from kubelet.effects import (
     StatusChanged,
 )
 from kubelet.eviction.pressure import NodePressure
-from kubelet.managers.resource_managers import Allocation, Rejection, ResourceManagers
+from kubelet.managers.allocation import Allocation, Rejection
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.node import shutdown
 from kubelet.node.definition import NodeDefinition
 from kubelet.node.life import TIMERS, NodeLife

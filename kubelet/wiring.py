@@ -13,7 +13,7 @@ from kubelet.agent.log_server import ContainerLogs
 from kubelet.config import KubeletConfig
 from kubelet.deviceplugin.report import pod_resources
 from kubelet.dra.times import claims_in_use
-from kubelet.managers.metrics import manager_metrics
+from kubelet.managers.resource_managers import manager_metrics
 from kubelet.node.policies import settled
 from kubelet.pod.context import RESIZE_IN_PROGRESS, RESIZE_PENDING
 from kubelet.pod.logs import Run

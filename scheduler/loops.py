@@ -27,10 +27,8 @@ from scheduler.cycle.gate_reports import GateReports
 from scheduler.cycle.held_changes import HeldChanges
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.waiting_pods import WaitingPods
-from scheduler.dispatcher.calls import clear_nomination
-from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
-from scheduler.dra.deallocator import ClaimReleaser
-from scheduler.dra.unbound_claims import release_unbound
+from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, clear_nomination
+from scheduler.dra.claim_writer import ClaimReleaser, release_unbound
 from scheduler.event_handlers import ClearNomination, Crash, Effect, EventHandlers, ResizeEnded, Unbound
 from scheduler.explain.explanation import Explainer
 from scheduler.explain.record_writer import RecordWriter

@@ -20,18 +20,15 @@ from scheduler.cycle.decisions import Decisions
 from scheduler.cycle.profiles import Profile, Profiles
 from scheduler.cycle.scheduling_cycle import EXTENDER, Batching, Rotation, SchedulingCycle
 from scheduler.cycle.waiting_pods import WaitingPods
-from scheduler.dispatcher.call_queue import CallQueue
-from scheduler.dispatcher.calls import RELEVANCES
 from scheduler.dispatcher.dispatch import Dispatcher
-from scheduler.dispatcher.limited_client import LimitedClient
-from scheduler.dispatcher.limits import Limits, Sharing
+from scheduler.dispatcher.limited_client import LimitedClient, Limits, Sharing
 from scheduler.event_handlers import EventHandlers
 from scheduler.extenders.extended_cycle import Extenders
 from scheduler.extenders.transport import ExtenderTransport
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
 from scheduler.framework.points import POINTS, serves
 from scheduler.framework.runner import Runner
-from scheduler.framework.world import ListedWorld, followed
+from scheduler.framework.world import World, followed
 from scheduler.handle import Handle
 from scheduler.loops import Scheduler, SchedulerCore
 from scheduler.metrics import SchedulerMetrics
@@ -98,7 +95,7 @@ def build(
         switches=switches,
         cache=cache,
         nominator=nominator,
-        world=ListedWorld({view: each.lister for view, each in others.items()}),
+        world=World({view: each.lister for view, each in others.items()}),
         exclusions=exclusions,
         random=random,
         wall=clock.wall,
@@ -115,13 +112,7 @@ def build(
         nodes=nodes,
         others=others,
         recorder=Recorder(client, clock, random, component=config.scheduler_name),
-        dispatcher=Dispatcher(
-            client,
-            seams,
-            CallQueue(RELEVANCES),
-            is_asynchronous=calls.is_on,
-            parallelism=calls.parallelism,
-        ),
+        dispatcher=Dispatcher(client, seams, is_asynchronous=calls.is_on, parallelism=calls.parallelism),
         elector=config.elector(seams, LEASE),
     )
     extenders = _extenders(configured, cache, pods, nodes, to_extenders)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from apiserver_fake.registry.errors import details_of
 from apiserver_fake.storage.store import Staged
 from services.api.errors import AlreadyExists, Forbidden
-from services.api.resources import Resource
+from services.api.meta import Resource
 from services.api.seams import Random
 
 GENERATED_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"

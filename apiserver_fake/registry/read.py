@@ -16,8 +16,7 @@ from apiserver_fake.storage.selection import Page, Selection
 from apiserver_fake.storage.store import Store
 from apiserver_fake.strategy import subresource
 from services.api.errors import BadRequest, Expired, MethodNotAllowed, NotFound
-from services.api.meta import Document
-from services.api.resources import Resource
+from services.api.meta import Document, Resource
 from services.api.seams import Clock
 from services.api.wire import Request, Response
 

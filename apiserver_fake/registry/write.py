@@ -24,8 +24,7 @@ from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, Strategy, Subresource, WriteContext, strategy_for
 from services.api.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound, invalid
 from services.api.identity import Identity
-from services.api.meta import Document, ObjectMeta
-from services.api.resources import Resource
+from services.api.meta import Document, ObjectMeta, Resource
 from services.api.times import format_time
 from services.api.wire import Request, Response
 

@@ -16,8 +16,8 @@ from urllib.parse import unquote
 import msgspec
 
 from services.api.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
-from services.api.meta import Document
-from services.api.resources import Resource, resources
+from services.api.meta import Document, Resource
+from services.api.resources import resources
 from services.api.wire import Request, WatchRequest
 
 WATCH_TIMEOUT_MAX_S = 1800.0

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from services.api.meta import Document, Key
-from services.api.resources import Resource
+from services.api.meta import Document, Key, Resource
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 

@@ -8,7 +8,7 @@ import msgspec
 
 from apiserver_fake.storage.records import Change, Entry, Record, record_of
 from apiserver_fake.storage.store import Store
-from services.api.resources import Resource
+from services.api.meta import Resource
 
 
 class Gap(Exception):

@@ -7,8 +7,7 @@ import msgspec
 from apiserver_fake.storage.records import ADDED, DELETED, MODIFIED, Change, Record
 from apiserver_fake.storage.selection import Selection
 from services.api.errors import ApiError
-from services.api.meta import Document
-from services.api.resources import Resource
+from services.api.meta import Document, Resource
 from services.api.wire import WatchEvent
 
 

@@ -18,7 +18,7 @@ from apiserver_fake.storage.store import Store
 from apiserver_fake.storage.watch_events import bookmark, error_event, event_of, transition, transition_type
 from services.api.errors import BadRequest, Expired, TooManyRequests
 from services.api.identity import Identity
-from services.api.resources import Resource
+from services.api.meta import Resource
 from services.api.seams import Clock, Random
 from services.api.wire import WatchEvent, WatchRequest
 

@@ -14,10 +14,9 @@ import msgspec
 
 from kubelet.admission.predicates import Admitted, PreemptionNeeded
 from kubelet.effects import Outbox
+from kubelet.managers.allocation import Rejection, devices_unexpected
 from kubelet.managers.device_calls import Allocate, Answer, Call, CallPlugin, Failed, Given, Preference, Share
-from kubelet.managers.device_manager import DeviceManager
-from kubelet.managers.endpoints import DeviceEndpoints
-from kubelet.managers.resource_managers import Rejection, ResourceManagers, unexpected
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.view import WorkerKey
 
 
@@ -65,14 +64,10 @@ Step = Again | Granted | Refused | Nothing
 class DeviceAdmission:
     """Invariant: at most one pod waits for a plugin, and exactly one call is under way for it."""
 
-    def __init__(self, managers: ResourceManagers, endpoints: DeviceEndpoints, out: Outbox) -> None:
-        self._managers, self._endpoints, self._out = managers, endpoints, out
+    def __init__(self, managers: ResourceManagers, out: Outbox) -> None:
+        self._managers, self._devices, self._out = managers, managers.devices, out
         self._waiting: _Waiting | None = None
         self._numbers = 0
-
-    @property
-    def _devices(self) -> DeviceManager:
-        return self._managers.devices
 
     @property
     def is_busy(self) -> bool:
@@ -112,7 +107,7 @@ class DeviceAdmission:
     def send(self, call: Call) -> int:
         """Have a call made; return its number."""
         self._numbers += 1
-        self._out.effects.append(CallPlugin(self._numbers, self._endpoints.serving(call.resource), call))
+        self._out.effects.append(CallPlugin(self._numbers, self._devices.serving(call.resource), call))
         return self._numbers
 
     def forget(self, key: WorkerKey) -> None:
@@ -138,7 +133,7 @@ class DeviceAdmission:
         assert waiting.admitted is not None
         if not isinstance(answer, Given):
             self._managers.release(waiting.admitted.allocation)
-            return Refused(waiting.key, unexpected(_why(answer)))
+            return Refused(waiting.key, devices_unexpected(_why(answer)))
         shares = waiting.admitted.allocation.devices
         done = [*waiting.done, msgspec.structs.replace(shares[len(waiting.done)], given=answer)]
         if self._left(shares[len(done) :]):

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from kubelet.managers.resource_managers import Rejection
+from kubelet.managers.allocation import Rejection
 from kubelet.view import AppArmorProfile, KubeletPod
 
 GATES: Final = ("AppArmor", "PodLevelResources", "SupplementalGroupsPolicy")

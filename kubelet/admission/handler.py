@@ -17,8 +17,9 @@ from kubelet.admission.predicates import Admitted, Ledger, NodeFacts, Preemption
 from kubelet.admission.sysctls import refusal
 from kubelet.effects import Outbox, ReadNode, SetTimer
 from kubelet.eviction.pressure import NodePressure
+from kubelet.managers.allocation import Rejection
 from kubelet.managers.device_calls import Answer
-from kubelet.managers.resource_managers import Rejection, ResourceManagers
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.pod.context import WallTimes
 from kubelet.pod.table import PodTable
 from kubelet.status.manager import StatusManager

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from kubelet.managers.resource_managers import NO_ALLOCATION, Allocation, Rejection, ResourceManagers
+from kubelet.managers.allocation import NO_ALLOCATION, Allocation, Rejection
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static
+from services.api.kinds.node import Taint
 from services.api.node_selection import may_go_to
 from services.api.podresources import Amounts, pod_requests, qos_class
 from services.api.quantity import amount
-from services.api.taints import NO_EXECUTE, Taint, untolerated
+from services.api.taints import NO_EXECUTE, untolerated
 
 _QOS_RANK = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
 _FIRST = ("pods", "cpu", "memory", "ephemeral-storage")

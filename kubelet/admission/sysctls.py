@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubelet.managers.resource_managers import Rejection
+from kubelet.managers.allocation import Rejection
 from kubelet.view import KubeletPod
 
 REASON: Final = "SysctlForbidden"

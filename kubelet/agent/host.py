@@ -14,7 +14,7 @@ from kubelet.agent.manager_state import is_readable, restored
 from kubelet.agent.node_files import NodeFiles
 from kubelet.agent.power import Power, Tenant
 from kubelet.config import KubeletConfig
-from kubelet.managers.resource_managers import Allocation
+from kubelet.managers.allocation import Allocation
 from kubelet.node.definition import NodeDefinition
 from kubelet.pod.context import Policy, WallTimes
 from kubelet.pod.restarts import crashloop_bounds

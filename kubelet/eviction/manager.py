@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from kubelet.eviction.signals import Threshold
-from kubelet.managers.resource_managers import Rejection
+from kubelet.managers.allocation import Rejection
 from kubelet.view import KubeletPod, WorkerKey, is_critical
+from services.api.kinds.node import Taint
 from services.api.podresources import Amounts, container_requests, pod_requests, qos_class
 from services.api.quantity import format_amount
-from services.api.taints import NO_SCHEDULE, Taint, untolerated
+from services.api.taints import NO_SCHEDULE, untolerated
 
 MONITOR_PERIOD_S = 10.0
 CLEANUP_WAIT_S = 30.0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kubelet.effects import Outbox, RecordNodeEvent, ReportNode, SetTimer
 from kubelet.eviction.manager import MONITOR_PERIOD_S, PodUse, Pressure, Victim, container_use
 from kubelet.eviction.signals import Eviction, thresholds
-from kubelet.managers.resource_managers import Rejection
+from kubelet.managers.allocation import Rejection
 from kubelet.pod.actuation import MEMORY_ANNOTATION, memory_used
 from kubelet.pod.pod import Pod
 from kubelet.pod.states import PodState

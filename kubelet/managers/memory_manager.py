@@ -9,18 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
-
+from kubelet.managers.allocation import Block
 from kubelet.managers.topology import Hint, bits, masks
 from services.api.podresources import Amounts
-
-
-class Block(msgspec.Struct, frozen=True, array_like=True):
-    """Bytes of one kind, for one container, from a group of NUMA nodes together."""
-
-    numas: tuple[int, ...]
-    kind: str
-    size: int
 
 
 class Reusable:

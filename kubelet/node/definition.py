@@ -17,8 +17,8 @@ from kubelet.node.image_gc import ImagePolicy
 from kubelet.node.shutdown import Period, plain_periods
 from kubelet.runtime.usage import NODE_RESOURCES, parse_curves
 from kubelet.static_pods.manifests import ManifestError, read_manifest
+from services.api.kinds.node import Taint
 from services.api.quantity import amount, format_amount
-from services.api.taints import Taint
 
 RESERVABLE = ("cpu", "memory", "ephemeral-storage")
 _EVICTED = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}

@@ -11,7 +11,7 @@ from typing import Final
 from kubelet.admission.predicates import Ledger
 from kubelet.effects import NODE_KEY, Outbox, PowerOff, RecordNodeEvent, ReportNode, SetTimer
 from kubelet.eviction.pressure import NodePressure
-from kubelet.managers.resource_managers import Rejection
+from kubelet.managers.allocation import Rejection
 from kubelet.node import shutdown
 from kubelet.node.definition import NodeDefinition
 from kubelet.node.health import NodeFaults, NodeHealth, parse_node_faults

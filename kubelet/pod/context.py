@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from kubelet.effects import Effect, RecordEvent, Save, SpanStage
-from kubelet.managers.resource_managers import Allocation
+from kubelet.managers.allocation import Allocation
 from kubelet.pod.container import Container
 from kubelet.pod.states import POD_TRANSITIONS, ContainerState, IllegalTransition, PodState
 from kubelet.runtime.images import NodeImages

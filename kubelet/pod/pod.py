@@ -13,17 +13,18 @@ Source: kubelet 1, 3.2 to 3.4; guarantees N2, N3.
 from __future__ import annotations
 
 from kubelet.effects import Effect, PodEnded, PodStarted, PodStopped, StatusChanged
-from kubelet.managers.resource_managers import Allocation
+from kubelet.managers.allocation import Allocation
 from kubelet.pod import images, lifecycle, restarts, status
 from kubelet.pod.container import EPHEMERAL, INIT, MAIN, SIDECAR, Container, Ended
 from kubelet.pod.context import Condition, NodeRuntime, PodContext, Termination
 from kubelet.pod.resize import Resize
 from kubelet.pod.startup import Startup
 from kubelet.pod.states import ContainerState, PodState
+from kubelet.runtime.behavior import script_of
 from kubelet.runtime.probers import probes_of
 from kubelet.runtime.records import LOST_EXIT, HeldClaim, PodRecord
 from kubelet.runtime.resources import overlaid
-from kubelet.runtime.script import StartFaults, script_of
+from kubelet.runtime.script import StartFaults
 from kubelet.status.versions import TAKEN_BACK
 from kubelet.timers import EARLY_S
 from kubelet.view import KubeletContainer, KubeletPod, WorkerKey

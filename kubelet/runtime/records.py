@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from kubelet.managers.resource_managers import NO_ALLOCATION, Allocation
+from kubelet.managers.allocation import NO_ALLOCATION, Allocation
 from kubelet.runtime.line_file import Lines, Where
 from kubelet.runtime.resources import NO_RESOURCES, PodResources, is_same
 from kubelet.view import WorkerKey

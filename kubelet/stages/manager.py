@@ -12,12 +12,11 @@ import msgspec
 
 from kubelet.effects import Operation, Outbox, PlayStage, SetTimer, StagePatch
 from kubelet.pod.context import WallTimes
-from kubelet.stages.choice import Draws
-from kubelet.stages.lifecycle import Life
+from kubelet.stages.lifecycle import Draws, Life
 from kubelet.stages.operations import operations
 from kubelet.stages.stage import Stage
 from kubelet.stages.template_functions import Context
-from kubelet.stages.template_tree import TemplateError
+from kubelet.stages.templates import TemplateError
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, Key
 
@@ -67,7 +66,7 @@ class StageManager:
 
     def begin(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
         """Move this pod from now on."""
-        # By name, not uid: the luck of a pod is the same in every run of a story.
+        # By name, not uid: the luck of a pod is the same in every run of a scenario.
         meta = pod.metadata
         draws = Draws(self._seed, f"Pod/{meta.namespace}/{meta.name}")
         self.pods[key] = StagedPod(pod, Life(self._stages, draws), pod.status.pod_ip or self._new_ip(pod))

@@ -31,7 +31,7 @@ from scheduler.recorder import SchedulerRecorder
 from services.api.errors import ApiError, NotFound, UnknownOutcome
 from services.api.meta import Document
 from services.api.seams import Seams, Span
-from services.client.backoff import Backoff
+from services.client.client import Backoff
 
 log = structlog.get_logger()
 

@@ -10,8 +10,7 @@ from typing import Final
 
 from scheduler.cycle.attempt import Attempt
 from scheduler.cycle.clients import Clients
-from scheduler.dispatcher.calls import SetCondition, status_patch
-from scheduler.dispatcher.conditions import NOTE_MAX, SCHEDULER_ERROR, UNSCHEDULABLE
+from scheduler.dispatcher.calls import NOTE_MAX, SCHEDULER_ERROR, UNSCHEDULABLE, SetCondition, status_patch
 from scheduler.framework.status import Status
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.recorder import SchedulerRecorder

@@ -8,14 +8,14 @@ answer: a failed attempt holds up the scheduling loop until its patch is written
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 import structlog
 
-from scheduler.dispatcher.call_queue import Added, CallQueue, Ending, Finished, Started
-from scheduler.dispatcher.calls import POD_STATUS_PATCH, PodBinding, StatusPatch
+from scheduler.dispatcher.call_queue import CallQueue, Ending, Endings, Recorded
+from scheduler.dispatcher.calls import POD_STATUS_PATCH, ApiCall, PodBinding, StatusPatch
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.seams import Seams
@@ -25,10 +25,8 @@ from services.telemetry.metrics import Histogram, Metrics, counter, gauge, histo
 
 STATUS_DEADLINE_S: Final = 10.0
 """A status that could not be written is written again after the next failed attempt; the loop may be waiting for it."""
-log = structlog.get_logger()
-
-
 SLI_BOUNDS: Final = tuple(0.01 * 2**i for i in range(20))
+log = structlog.get_logger()
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -45,26 +43,16 @@ class Dispatcher:
     `on_event`: called with a status patch that carries an event when it is really sent.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        seams: Seams,
-        queue: CallQueue,
-        *,
-        is_asynchronous: bool,
-        parallelism: int = 0,
-        on_event: Callable[[StatusPatch], None] = lambda call: None,
-    ) -> None:
-        self.is_asynchronous = is_asynchronous
-        self.on_event = on_event
+    def __init__(self, client: Client, seams: Seams, *, is_asynchronous: bool, parallelism: int) -> None:
+        self.on_event: Callable[[StatusPatch], None] = lambda call: None
+        self._is_asynchronous = is_asynchronous
         self._client = client
         self._seams = seams
-        self._queue = queue
+        self._queue = CallQueue()
         self._parallelism = parallelism
         self._running = 0
         self._waiters: dict[int, asyncio.Future[Outcome]] = {}
         self._wake = asyncio.Event()
-        self._counts: dict[tuple[str, ...], float] = {}
         self._seconds: dict[tuple[str, ...], Histogram] = {}
 
     # -- requests ----------------------------------------------------------------------------------------
@@ -74,7 +62,7 @@ class Dispatcher:
 
         False: it could not be written, although the pod may be there.
         """
-        if self.is_asynchronous:
+        if self._is_asynchronous:
             self.later(call)
             return True
         if call.is_noop:
@@ -84,7 +72,7 @@ class Dispatcher:
 
     def later(self, call: StatusPatch, *, delay_s: float = 0.0) -> None:
         """Have the patch made in `delay_s` seconds at the earliest; never waits."""
-        self._settle(self._queue.add(call, self._seams.clock.now(), delay_s=delay_s).finished)
+        self._settle(self._queue.add(call, self._seams.clock.now(), delay_s=delay_s)[1])
         self._wake.set()
 
     async def bind(self, call: PodBinding) -> int:
@@ -92,10 +80,15 @@ class Dispatcher:
 
         Raises: ApiError for a refusal; UnknownOutcome when there is no answer, or when another call took its place.
         """
-        if not self.is_asynchronous:
+        if not self._is_asynchronous:
             # Nothing else can be under way for the pod, and the binding cycle's span is the call's own.
             return await self._bind(call, call.causes[0] if call.causes else "")
-        outcome = await self._wait_for(call)
+        waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        call_id, ended = self._queue.add(call, self._seams.clock.now())
+        self._waiters[call_id] = waiter
+        self._settle(ended)
+        self._wake.set()
+        outcome = await waiter
         if outcome.error is not None:
             raise outcome.error
         if outcome.ending is not Ending.DONE:
@@ -138,21 +131,17 @@ class Dispatcher:
         except TimeoutError:
             return
 
-    async def _run(self, started: Started) -> None:
+    async def _run(self, started: Recorded) -> None:
         try:
             outcome = await self._make(started.call)
         finally:
             self._running -= 1
-        waiter = self._waiters.pop(started.call_id, None)
-        if waiter is not None and not waiter.done():
-            waiter.set_result(outcome)
-        ended = self._queue.finalize(
-            started, self._seams.clock.now(), is_done=outcome.ending is Ending.DONE, rv=outcome.rv
-        )
-        self._settle(ended)
+        self._resolve(started.call_id, outcome)
+        is_done = outcome.ending is Ending.DONE
+        self._settle(self._queue.finalize(started, self._seams.clock.now(), is_done=is_done, rv=outcome.rv))
         self._wake.set()
 
-    async def _make(self, call: StatusPatch | PodBinding) -> Outcome:
+    async def _make(self, call: ApiCall) -> Outcome:
         """Make the call now, whatever else is under way, in a span of its own below the decision that asked for it."""
         clock = self._seams.clock
         began = clock.now()
@@ -178,7 +167,10 @@ class Dispatcher:
             span.end(str(error))
             if isinstance(call, StatusPatch):  # repeated by the pod's next attempt, or rejection in other words
                 log.info("pod.status_dropped", pod=str(key), reason=str(error))
-        self._count(call.call_type, outcome, clock.now() - began)
+        labels = (call.call_type, "success" if outcome.ending is Ending.DONE else "error")
+        if labels not in self._seconds:
+            self._seconds[labels] = Histogram(SLI_BOUNDS)
+        self._seconds[labels].observe(clock.now() - began)
         return outcome
 
     async def _bind(self, call: PodBinding, traceparent: str) -> int:
@@ -210,29 +202,15 @@ class Dispatcher:
         )
         return (await self._client.call(request)).unwrap().rv
 
-    async def _wait_for(self, call: PodBinding) -> Outcome:
-        added: Added = self._queue.add(call, self._seams.clock.now())
-        waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiters[added.call_id] = waiter
-        self._settle(added.finished)
-        self._wake.set()
-        return await waiter
-
-    def _settle(self, finished: Iterable[Finished]) -> None:
+    def _settle(self, ended: Endings) -> None:
         """Resolve the futures of callers that wait."""
-        for each in finished:
-            waiter = self._waiters.pop(each.call_id, None)
-            if waiter is not None and not waiter.done():
-                waiter.set_result(Outcome(each.ending))
+        for call_id, ending in ended.items():
+            self._resolve(call_id, Outcome(ending))
 
-    # -- counting ----------------------------------------------------------------------------------------
-
-    def _count(self, call_type: str, outcome: Outcome, took_s: float) -> None:
-        labels = (call_type, "success" if outcome.ending is Ending.DONE else "error")
-        self._counts[labels] = self._counts.get(labels, 0) + 1
-        if labels not in self._seconds:
-            self._seconds[labels] = Histogram(SLI_BOUNDS)
-        self._seconds[labels].observe(took_s)
+    def _resolve(self, call_id: int, outcome: Outcome) -> None:
+        waiter = self._waiters.pop(call_id, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(outcome)
 
     def metrics(self) -> dict[str, float]:
         """Return counters, durations and the gauge of waiting calls under upstream's names."""
@@ -241,7 +219,8 @@ class Dispatcher:
 
 METRICS: Final[Metrics[Dispatcher]] = Metrics(
     gauge("scheduler_pending_async_api_calls", "Calls that wait.", lambda own: own._queue.pending, "call_type"),
-    counter("scheduler_async_api_call_execution_total", "Calls made.", lambda own: own._counts, "call_type", "result"),
+    counter("scheduler_async_api_call_execution_total", "Calls made.",
+            lambda own: {labels: seconds.count for labels, seconds in own._seconds.items()}, "call_type", "result"),
     histogram("scheduler_async_api_call_execution_duration_seconds", "Time a call took.", lambda own: own._seconds,
               "call_type", "result"),
 )  # fmt: skip

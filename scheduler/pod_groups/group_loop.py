@@ -16,21 +16,21 @@ from scheduler.cycle.clients import Clients
 from scheduler.cycle.core import Core
 from scheduler.cycle.failure_handler import FAILED, FailureHandler
 from scheduler.cycle.result import ScheduleResult
-from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
+from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, SetCondition
 from scheduler.handle import Handle
 from scheduler.metrics import PDB_VIOLATIONS
-from scheduler.pod_groups.cycle import GroupCycle, GroupResult, Rejected
+from scheduler.pod_groups.cycle import GroupCycle, GroupResult, Outcome
 from scheduler.pod_groups.entity import GroupInfo
-from scheduler.pod_groups.placement import Placed
+from scheduler.pod_groups.placement import Placed, Rejected
 from scheduler.pod_groups.queue import GroupedQueue
-from scheduler.pod_groups.status import Outcome, disruption_condition, scheduling_condition
 from scheduler.pod_groups.status_writer import GroupStatusWriter
-from scheduler.pod_groups.units import GroupUnits
+from scheduler.preemption.eligibility import BY_SCHEDULER
 from scheduler.preemption.evictions import Evictions
 from scheduler.preemption.progress import Eviction
+from scheduler.preemption.units import Units
 from scheduler.queue.queued_pod import QueuedPod
 from scheduler.recorder import SchedulerRecorder
-from services.api.kinds.podgroup import PodGroup
+from services.api.kinds.podgroup import DISRUPTION_TARGET, PodGroup
 from services.api.seams import Seams, Span
 from services.telemetry.metrics import Counts, Histogram, Metrics, counter, histogram
 
@@ -67,8 +67,8 @@ class GroupLoop:
         self._evictions = evictions
         self._bind = bind
         self._cycle = cycle
-        self._group_units = GroupUnits(handle.groups, handle.cache, handle.world)
-        self._writer = GroupStatusWriter(clients.client)
+        self._group_units = Units(handle.groups, handle.cache, handle.world)
+        self._writer = GroupStatusWriter(clients.client, seams.clock)
         self._profile = core.profiles.names[0]
         self._counts = Counts()
         self._attempt_seconds: dict[Outcome, Histogram] = {}
@@ -151,9 +151,7 @@ class GroupLoop:
     def _write_status(self, info: GroupInfo, result: GroupResult, span: Span, tasks: asyncio.TaskGroup) -> None:
         """Write the group's condition, unless it says so already."""
         found: PodGroup | None = self._clients.others[PodGroup].lister.get(info.group)
-        condition = None
-        if found is not None:
-            condition = scheduling_condition(found, result.outcome, result.message, self._seams.clock.wall())
+        condition = result.condition(found) if found is not None else None
         if found is not None and condition is not None:
             self._writer.submit(found, condition, span.traceparent, tasks)
 
@@ -169,9 +167,8 @@ class GroupLoop:
         groups = {g.metadata.key: g for v in eviction.pending if (g := self._group_units.group_of(v)) is not None}
         for found in groups.values():
             if found.spec.is_disrupted_as_a_whole:
-                condition = disruption_condition(found, text, self._seams.clock.wall())
-                if condition is not None:
-                    self._writer.submit(found, condition, span.traceparent, tasks)
+                condition = SetCondition(BY_SCHEDULER, text, DISRUPTION_TARGET, "True", found.metadata.generation)
+                self._writer.submit(found, condition, span.traceparent, tasks)
 
     # -- metrics ---------------------------------------------------------------------------------------
 

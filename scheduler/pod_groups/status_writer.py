@@ -10,10 +10,12 @@ from typing import Final
 
 import structlog
 
+from scheduler.dispatcher.calls import SetCondition
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.kinds.podgroup import PodGroup
-from services.api.meta import Document
+from services.api.meta import Document, find_condition
 from services.api.resources import resource_of_view
+from services.api.seams import Clock
 from services.client.client import Client
 
 RESOURCE: Final = resource_of_view(PodGroup).name
@@ -23,17 +25,20 @@ log = structlog.get_logger()
 class GroupStatusWriter:
     """By group uid. `submit` never blocks."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
+        self._clock = clock
         self._desired: dict[str, dict[str, Document]] = {}
         self._sending: set[str] = set()
-        self.written_total = 0
-        self.failed_total = 0
 
-    def submit(self, group: PodGroup, condition: Document, traceparent: str, tasks: asyncio.TaskGroup) -> None:
-        """Ask for one condition; an unsent earlier word on it is forgotten."""
-        uid = group.metadata.uid
-        self._desired.setdefault(uid, {})[condition["type"]] = condition
+    def submit(self, group: PodGroup, condition: SetCondition, traceparent: str, tasks: asyncio.TaskGroup) -> None:
+        """Ask for one condition, unless the group says so already; an unsent earlier word on it is forgotten."""
+        old = find_condition(group.status.conditions, condition.type)
+        if not condition.changes(old):
+            return
+        uid, entry = group.metadata.uid, condition.entry(old, self._clock.wall())
+        entry["lastTransitionTime"] = entry.pop("lastTransitionTime")  # comes last in a group's status
+        self._desired.setdefault(uid, {})[condition.type] = entry
         if uid not in self._sending:
             self._sending.add(uid)
             tasks.create_task(self._send(group, traceparent))
@@ -53,9 +58,7 @@ class GroupStatusWriter:
                         uid=uid,
                         traceparent=traceparent,
                     )
-                    self.written_total += 1
                 except (ApiError, UnknownOutcome) as error:
-                    self.failed_total += 1
                     log.info("podgroup.status_dropped", group=str(group.metadata.key), reason=str(error))
         finally:
             self._sending.discard(uid)

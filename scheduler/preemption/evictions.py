@@ -18,10 +18,10 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.clients import Clients
 from scheduler.cycle.decisions import Decisions
 from scheduler.cycle.waiting_pods import WaitingPods
-from scheduler.dispatcher.calls import clear_nomination
+from scheduler.dispatcher.calls import SetCondition, clear_nomination, status_patch
 from scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE
 from scheduler.metrics import GOROUTINES, RESIZE, SchedulerMetrics
-from scheduler.preemption.disruption_target import disruption_patch
+from scheduler.preemption.eligibility import BY_SCHEDULER, DISRUPTION_TARGET
 from scheduler.preemption.progress import Eviction, RunningPreemptions
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.recorder import SchedulerRecorder
@@ -297,7 +297,8 @@ class Evictions:
         client, preemptor = self._clients.client, eviction.preemptor
         who = preemptor.pods[0].spec.scheduler_name
         text = f"{who}: preempting to accommodate a higher priority {'pod group' if preemptor.is_group else 'pod'}"
-        patch = disruption_patch(live, text, self._seams.clock.wall())
+        marked = SetCondition(BY_SCHEDULER, text, DISRUPTION_TARGET, "True", live.metadata.generation)
+        patch = status_patch(live, marked).document(self._seams.clock.wall())
         try:
             if patch is not None:
                 await client.patch_rv(

@@ -16,8 +16,15 @@ from typing import Final
 import msgspec
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.dispatcher.calls import ClearCondition, SetCondition, StatusPatch, status_patch
-from scheduler.dispatcher.conditions import NOT_READY, POD_SCHEDULED, SCHEDULING_GATED
+from scheduler.dispatcher.calls import (
+    NOT_READY,
+    POD_SCHEDULED,
+    SCHEDULING_GATED,
+    ClearCondition,
+    SetCondition,
+    StatusPatch,
+    status_patch,
+)
 from scheduler.framework.status import Status
 from scheduler.queue.queued_pod import QueuedPod
 from services.api.kinds.pod import Pod

@@ -17,7 +17,7 @@ from scheduler.preemption.eligibility import IN_PROGRESS
 from scheduler.preemption.progress import RunningPreemptions
 from scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 from scheduler.resize.cycle import ResizeCycle
-from scheduler.resize.deferral import CONDITION, desired, is_deferred, is_disabled_by_kubelet, waits
+from scheduler.resize.deferral import CONDITION, is_deferred, is_disabled_by_kubelet, waits
 from scheduler.resize.out_of_tree import OutOfTreePlugins
 from scheduler.resize.outcome import NAME, PREEMPTION, ResizeOutcome, Waits
 from scheduler.resize.rules import ResizeRules
@@ -25,7 +25,7 @@ from scheduler.resize.wake_ups import Deferred, WakeUps
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import find_condition
-from services.api.podresources import Amounts
+from services.api.podresources import Amounts, pod_requests
 
 ADDED: Final = ClusterEvent(ASSIGNED_POD, Action.ADD, "UnscheduledPodAdd")
 ADDED_BETA: Final = ClusterEvent(ASSIGNED_POD, Action.ADD, "AssignedPodResize")
@@ -241,6 +241,6 @@ def _has_leftovers(pod: Pod) -> bool:
 
 def _desired_of(pod: PodInfo) -> Amounts:
     try:
-        return desired(pod.pod)
+        return pod_requests(pod.pod)
     except ValueError:
         return {}

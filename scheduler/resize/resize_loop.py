@@ -14,8 +14,7 @@ from scheduler.cycle.attempt import Attempt, Attempts
 from scheduler.cycle.clients import Clients
 from scheduler.cycle.core import Core
 from scheduler.cycle.failure_handler import FAILED
-from scheduler.dispatcher.calls import ClearCondition, ConditionChange, SetCondition, status_patch
-from scheduler.dispatcher.conditions import NOTE_MAX
+from scheduler.dispatcher.calls import NOTE_MAX, ClearCondition, ConditionChange, SetCondition, status_patch
 from scheduler.metrics import PDB_VIOLATIONS, RESIZE
 from scheduler.preemption.evictions import Evictions
 from scheduler.queue.queued_pod import QueuedPod

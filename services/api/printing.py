@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from services.api.meta import Document
-from services.api.resources import Column
+from services.api.meta import NONE, Column, Document
 from services.api.times import parse_time
 
-NONE = "<none>"
+
+def cells(columns: Sequence[Column], document: Document, now_wall_s: float) -> list[Any]:
+    """Return one object's row in the table of `kubectl get`."""
+    return [_cell(column, document, now_wall_s) for column in columns]
+
+
+def _cell(column: Column, document: Document, now_wall_s: float) -> Any:
+    if not isinstance(column.source, str):
+        return column.source(document, now_wall_s)
+    value: Any = document
+    for name in column.source.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    if value is None or value == "":
+        return column.default
+    if column.is_age:
+        return duration(now_wall_s - parse_time(value))
+    return value if column.show is None else column.show(value)
 
 
 def duration(seconds: float) -> str:
@@ -42,14 +57,6 @@ def duration(seconds: float) -> str:
     return f"{years}y"
 
 
-def age(document: Document, now_wall_s: float, field: str = "creationTimestamp") -> str:
-    """Return how long ago the object was created, or `<unknown>`."""
-    stamp = document.get("metadata", {}).get(field)
-    if not stamp:
-        return "<unknown>"
-    return duration(now_wall_s - parse_time(stamp))
-
-
 def labels_text(labels: dict[str, str]) -> str:
     """Return `a=b,c=d`, or `<none>`."""
     return joined([f"{k}={v}" for k, v in sorted(labels.items())])
@@ -72,5 +79,24 @@ def ready_of(document: Document, now_wall_s: float) -> str:
     return f"{document.get('status', {}).get('readyReplicas', 0)}/{document.get('spec', {}).get('replicas', 1)}"
 
 
-NAME = Column("Name", "metadata.name", format="name")
-AGE = Column("Age", age)
+def _containers(field: str) -> Callable[[list[Document]], str]:
+    return lambda containers: ",".join(each.get(field, "") for each in containers)
+
+
+def _selector(selector: Document) -> str:
+    parts = [f"{k}={v}" for k, v in sorted(selector.get("matchLabels", {}).items())]
+    for term in selector.get("matchExpressions", ()):
+        op, values = term.get("operator", ""), ",".join(term.get("values", ()))
+        parts.append(
+            {"Exists": term["key"], "DoesNotExist": "!" + term["key"]}.get(op, f"{term['key']} {op.lower()} ({values})")
+        )
+    return joined(parts)
+
+
+_CONTAINERS = "spec.template.spec.containers"
+TEMPLATE_COLUMNS = (
+    Column("Containers", _CONTAINERS, priority=1, show=_containers("name")),
+    Column("Images", _CONTAINERS, priority=1, show=_containers("image")),
+    Column("Selector", "spec.selector", priority=1, default=NONE, show=_selector),
+)
+"""The wide columns of any workload."""

@@ -14,8 +14,7 @@ from services.api.kinds.pod import Container, Pod, PodAffinity
 from services.api.kinds.resourcequota import ResourceQuota, ScopedResourceSelectorRequirement
 from services.api.kinds.service import Service
 from services.api.meta import View
-from services.api.podlimits import limits_in_use
-from services.api.podresources import Amounts, amounts, as_in_use, pod_requests, qos_class
+from services.api.podresources import Amounts, amounts, as_in_use, limits_in_use, pod_requests, qos_class
 from services.api.quantity import amount, format_amount
 from services.api.times import parse_time
 

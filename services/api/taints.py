@@ -4,30 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.api.meta import View
+from services.api.kinds.node import Taint
+from services.api.kinds.pod import Toleration
 
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
 NO_EXECUTE = "NoExecute"
-
-
-class Taint(View, frozen=True):
-    """What a node repels. `effect`: NoSchedule, PreferNoSchedule or NoExecute."""
-
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-    time_added: str | None = None
-
-
-class Toleration(View, frozen=True):
-    """What a pod puts up with. An empty key with Exists tolerates everything; an empty effect, any effect."""
-
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
-    toleration_seconds: int | None = None
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:

@@ -18,10 +18,8 @@ import msgspec
 
 from services.api.seams import Clock, Random
 from services.api.seams import Span as SpanProtocol
-from services.telemetry.attributes import SPAN_NAMES
 from services.telemetry.metrics import Metrics, counter
-from services.telemetry.propagation import Context, parse, render
-from services.telemetry.spans import Attribute, FinishedSpan, SpanEvent
+from services.telemetry.spans import SPAN_NAMES, Attribute, Context, FinishedSpan, SpanEvent, parse_traceparent
 
 QUEUE_MAX = 2048
 BATCH_MAX = 512
@@ -142,7 +140,7 @@ class RecordedSpan:
     @property
     def traceparent(self) -> str:
         """What names this span on a wire."""
-        return render(self._context)
+        return self._context.traceparent
 
     @property
     def trace_id(self) -> str:
@@ -218,7 +216,7 @@ class Tracer:
             return UnsampledSpan(parent) if parent else _ROOT_UNSAMPLED
         if self._is_parent_based and len(parent) == 55 and parent.endswith("-00"):
             return UnsampledSpan(parent)
-        above = parse(parent) if parent else None
+        above = parse_traceparent(parent) if parent else None
         if above is None:
             if self._bound == 0:
                 return _ROOT_UNSAMPLED

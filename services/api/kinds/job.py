@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from services.api.kinds.replicaset import TEMPLATE_COLUMNS
-from services.api.meta import Condition, Document, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, duration
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, Condition, Document, LabelSelector, ObjectMeta, Resource, View
+from services.api.printing import TEMPLATE_COLUMNS, duration
 from services.api.times import parse_time
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
@@ -152,8 +150,6 @@ def _lasted(document: Document, now: float) -> str:
 
 RESOURCE = Resource(
     kind="Job",
-    plural="jobs",
-    singular="job",
     group="batch",
     categories=("all",),
     subresources=("status",),

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-from services.api.meta import Condition, Document, ObjectMeta, View, find_condition
-from services.api.printing import AGE, NAME, NONE, joined
-from services.api.resources import Cell, Column, Resource
-from services.api.taints import Taint
+from services.api.meta import (
+    AGE,
+    NAME,
+    NONE,
+    Cell,
+    Column,
+    Condition,
+    Document,
+    ObjectMeta,
+    Resource,
+    View,
+    find_condition,
+)
+from services.api.printing import joined
+
+
+class Taint(View, frozen=True):
+    """What a node repels. `effect`: NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
 
 
 class NodePodPreemptionPolicy(View, frozen=True):
@@ -86,8 +105,6 @@ def _address(kind: str) -> Cell:
 
 RESOURCE = Resource(
     kind="Node",
-    plural="nodes",
-    singular="node",
     namespaced=False,
     short_names=("no",),
     subresources=("status",),

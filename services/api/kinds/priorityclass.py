@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from services.api.meta import ObjectMeta, View
-from services.api.printing import AGE, NAME
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
 
 
 class PriorityClass(View, frozen=True):
@@ -20,7 +18,6 @@ class PriorityClass(View, frozen=True):
 RESOURCE = Resource(
     kind="PriorityClass",
     plural="priorityclasses",
-    singular="priorityclass",
     group="scheduling.k8s.io",
     namespaced=False,
     short_names=("pc",),

@@ -7,9 +7,7 @@ from typing import Any
 import msgspec
 
 from services.api.kinds.pod import NodeSelector
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, Document, ObjectMeta, Resource, View
 
 SLICES = "resourceslices.resource.k8s.io"
 
@@ -88,8 +86,6 @@ def _spec_field(*path: str) -> Any:
 
 RESOURCE = Resource(
     kind="ResourceSlice",
-    plural="resourceslices",
-    singular="resourceslice",
     group="resource.k8s.io",
     namespaced=False,
     view=ResourceSlice,

@@ -13,8 +13,8 @@ from enum import Enum
 
 import msgspec
 
-from services.api.meta import AnyObject, Document, Key, ObjectMeta, OwnerReference
-from services.api.resources import Resource, resource_of_kind, resources
+from services.api.meta import AnyObject, Document, Key, ObjectMeta, OwnerReference, Resource
+from services.api.resources import resource_of_kind, resources
 from services.api.switches import Switches
 from services.reconcile.actions import NOTHING, Action, Delete, Patch, Query, RecordEvent, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
@@ -240,11 +240,7 @@ def _waiting_owner_keys(metadata: ObjectMeta, listers: Listers) -> list[Key]:
 def _patch(resource: str, metadata: ObjectMeta, change: Document) -> Patch:
     # Lists are replaced whole, so only on the version they were read from.
     return Patch(
-        resource,
-        metadata.key,
-        {"metadata": change},
-        uid=metadata.uid,
-        resource_version=metadata.resource_version,
+        resource, metadata.key, {"metadata": change}, uid=metadata.uid, resource_version=metadata.resource_version
     )
 
 
@@ -254,11 +250,7 @@ def _without_finalizer(resource: str, metadata: ObjectMeta, finalizer: str) -> P
 
 def _delete(resource: str, metadata: ObjectMeta, policy: str) -> Delete:
     return Delete(
-        resource,
-        metadata.key,
-        uid=metadata.uid,
-        resource_version=metadata.resource_version,
-        propagation=policy,
+        resource, metadata.key, uid=metadata.uid, resource_version=metadata.resource_version, propagation=policy
     )
 
 

@@ -36,18 +36,7 @@ from services.controllers.shared_ownership import (
     owner_key,
     selector_of,
 )
-from services.reconcile.actions import (
-    NOTHING,
-    Action,
-    Batch,
-    Create,
-    Delete,
-    Patch,
-    Query,
-    Result,
-    earliest,
-    event,
-)
+from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result, earliest, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.reconcile.expectations import Expectations
 

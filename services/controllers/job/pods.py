@@ -6,13 +6,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from services.api.kinds.job import (
-    COMPLETION_INDEX,
-    INDEX_FAILURES,
-    INDEX_IGNORED_FAILURES,
-    TRACKING_FINALIZER,
-    Job,
-)
+from services.api.kinds.job import COMPLETION_INDEX, INDEX_FAILURES, INDEX_IGNORED_FAILURES, TRACKING_FINALIZER, Job
 from services.api.kinds.pod import Pod
 from services.api.meta import Document
 from services.controllers.job.decision import succeeded_of

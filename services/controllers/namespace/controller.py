@@ -154,11 +154,7 @@ def controller(switches: Switches) -> Controller:
     """Return the namespace controller with an empty memory."""
     memory = Namespaces()
     return Controller(
-        name="namespace",
-        reconciles=Namespace,
-        reconcile=memory.reconcile,
-        failed=memory.failed,
-        workers=10,
+        name="namespace", reconciles=Namespace, reconcile=memory.reconcile, failed=memory.failed, workers=10
     )
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import msgspec
 
 from services.api.kinds.lease import Lease
-from services.api.kinds.node import Node
+from services.api.kinds.node import Node, Taint
 from services.api.kinds.pod import Pod
 from services.api.meta import Condition, Document, Key, find_condition
 from services.api.switches import Switches
-from services.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint
+from services.api.taints import NO_EXECUTE, NO_SCHEDULE
 from services.api.times import format_time
 from services.controllers.node_lifecycle.zones import Zones
 from services.controllers.shared_pods_by_node import PodsByNode

@@ -132,13 +132,7 @@ def _is_out_of_service(pod: Pod, listers: Listers) -> bool:
 def controller(switches: Switches) -> Controller:
     """Return the pod garbage collector with an empty memory."""
     memory = PodGC(switches)
-    return Controller(
-        name="podgc",
-        reconciles=None,
-        reconcile=memory.reconcile,
-        reads=(Pod, Node),
-        period_s=PERIOD_S,
-    )
+    return Controller(name="podgc", reconciles=None, reconcile=memory.reconcile, reads=(Pod, Node), period_s=PERIOD_S)
 
 
 CONTROLLER = Registration("podgc", controller, start_order=10)

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from services.api import quotas
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourcequota import ResourceQuota
-from services.api.meta import AnyObject, Document, Key, View
+from services.api.meta import AnyObject, Document, Key, Resource, View
 from services.api.podresources import Amounts
-from services.api.resources import Resource, resource_of_kind, resources
+from services.api.resources import resource_of_kind, resources
 from services.api.switches import Switches
 from services.reconcile.actions import NOTHING, Patch, Query, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
@@ -144,11 +144,7 @@ def controller(switches: Switches) -> Controller:
         name="resourcequota",
         reconciles=None,
         reconcile=reconcile,
-        watches=(
-            Watch(ResourceQuota, quota_changed),
-            Watch(Pod, pod_changed),
-            Watch(AnyObject, object_changed),
-        ),
+        watches=(Watch(ResourceQuota, quota_changed), Watch(Pod, pod_changed), Watch(AnyObject, object_changed)),
         period_s=RESYNC_S,
     )
 

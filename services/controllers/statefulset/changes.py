@@ -116,11 +116,7 @@ def _ended(stateful_set: StatefulSet, pod: Pod) -> list[Action]:
         f"StatefulSet {stateful_set.metadata.key} is recreating {'failed' if has_failed else 'terminated'} Pod {name}"
     )
     reason = "RecreatingFailedPod" if has_failed else "RecreatingTerminatedPod"
-    return [
-        _delete(pod),
-        event(stateful_set, reason, text, warns=has_failed),
-        _pod_event(stateful_set, "Delete", name),
-    ]
+    return [_delete(pod), event(stateful_set, reason, text, warns=has_failed), _pod_event(stateful_set, "Delete", name)]
 
 
 def _pod_event(stateful_set: StatefulSet, verb: str, pod: str) -> RecordEvent:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from services.api.kinds.node import Node
-from services.api.kinds.pod import Pod
+from services.api.kinds.node import Node, Taint
+from services.api.kinds.pod import Pod, Toleration
 from services.api.meta import Key, find_condition
 from services.api.switches import Switches
-from services.api.taints import NO_EXECUTE, Taint, Toleration, tolerates
+from services.api.taints import NO_EXECUTE, tolerates
 from services.api.times import format_time
 from services.controllers.shared_pods_by_node import PodsByNode
 from services.reconcile.actions import NOTHING, Action, Delete, Patch, Query, RecordEvent, Result, event

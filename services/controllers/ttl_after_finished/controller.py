@@ -47,11 +47,7 @@ def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
 
 def controller(switches: Switches) -> Controller:
     """Return the controller; it remembers nothing."""
-    return Controller(
-        name="ttl-after-finished",
-        reconciles=Job,
-        reconcile=reconcile,
-    )
+    return Controller(name="ttl-after-finished", reconciles=Job, reconcile=reconcile)
 
 
 CONTROLLER = Registration("ttl-after-finished", controller, start_order=6)

@@ -13,11 +13,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from services.api.kinds.node import Node
+from services.api.kinds.node import Node, Taint
 from services.api.kinds.pod import Pod
 from services.api.meta import Key
 from services.api.switches import Switches
-from services.api.taints import NO_SCHEDULE, Taint
+from services.api.taints import NO_SCHEDULE
 from services.reconcile.actions import NOTHING, Action, Patch, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 

@@ -13,14 +13,7 @@ from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.meta import Key, ObjectMeta
 from services.api.switches import Switches
-from services.controllers.shared_volume_keys import (
-    CLAIM,
-    CLAIMS,
-    VOLUME,
-    VOLUMES,
-    claim_key,
-    volume_key,
-)
+from services.controllers.shared_volume_keys import CLAIM, CLAIMS, VOLUME, VOLUMES, claim_key, volume_key
 from services.reconcile.actions import NOTHING, Patch, Query, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 

@@ -405,7 +405,7 @@ def test_kubelet_17_a_kubelet_may_not_write_the_status_of_a_pod_on_another_node(
                 node_identity(node), verb="patch", resource="pods", namespace="default", name=name,
                 subresource="status", patch_type="strategic", body=encode({"metadata": {"uid": uid}, "status": status}),
             )
-            for node, name in (("n2", "p"), ("n2", "nobody"))
+            for node, name in (("n2", "p"), ("n2", "absent"))
         ]  # fmt: skip
         return [(a.code, a.error().message) for a in answers], before, await w.pod("p")
 

@@ -6,6 +6,7 @@ import pytest
 from services.api.kinds.controllerrevision import RESOURCE, ControllerRevision
 from services.api.kinds.deployment import Deployment
 from services.api.meta import ObjectMeta
+from services.api.printing import cells
 from services.controllers import shared_revisions as revisions
 from services.reconcile.actions import Create, Patch
 
@@ -115,6 +116,6 @@ def test_kubectl_shows_whose_revision_it_is():
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "w", "controller": True}
     document = {"metadata": {"name": "web-1", "ownerReferences": [owner]}, "revision": 2}
 
-    assert RESOURCE.cells(document, 0.0)[:3] == ["web-1", "statefulset.apps/web", 2]
-    assert RESOURCE.cells({"metadata": {"name": "web-1"}}, 0.0)[1] == "<none>"
+    assert cells(RESOURCE.columns, document, 0.0)[:3] == ["web-1", "statefulset.apps/web", 2]
+    assert cells(RESOURCE.columns, {"metadata": {"name": "web-1"}}, 0.0)[1] == "<none>"
     assert msgspec.convert(document, ControllerRevision).revision == 2

@@ -11,7 +11,7 @@ import pytest
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
-from scheduler.configuration.default_plugins import default_profile
+from scheduler.configuration.default_plugins import default_profile, plugins
 from scheduler.cycle.profiles import Profile, Profiles
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.scheduling_cycle import SchedulingCycle
@@ -22,11 +22,10 @@ from scheduler.framework.world import FixedWorld
 from scheduler.handle import Handle
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.scheduling_queue import SchedulingQueue
-from services.api.kinds.node import Node, NodeInfo, NodeSpec, NodeStatus
+from services.api.kinds.node import Node, NodeInfo, NodeSpec, NodeStatus, Taint
 from services.api.kinds.pod import Container, ContainerPort, Pod, PodSpec, PodStatus, ResourceRequirements, UnbindRecord
 from services.api.meta import ObjectMeta, View
 from services.api.switches import Switches
-from services.api.taints import Taint
 
 
 class Worlds:
@@ -104,6 +103,12 @@ def new_handle(switches: Switches | None = None, *objects: View) -> Handle:
         random=random.Random(7),
         wall=lambda: 1_767_225_600.0,
     )
+
+
+def plugin_of(name: str, handle: Handle | None = None, **args: Any) -> Any:
+    """The plugin of that name, with its defaults but for these arguments."""
+    entry, handle = plugins()[name], handle or new_handle()
+    return entry.make(entry.args(**args) if args else entry.default_args(handle.switches), handle)
 
 
 class Cluster:

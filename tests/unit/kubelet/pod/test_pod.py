@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kubelet.effects import PodEnded, PodStarted, PodStopped, RecordEvent, Save, StatusChanged
-from kubelet.managers.resource_managers import NO_ALLOCATION
+from kubelet.managers.allocation import NO_ALLOCATION
 from kubelet.pod import status
 from kubelet.pod.context import NodeRuntime, Policy, WallTimes
 from kubelet.pod.pod import Pod

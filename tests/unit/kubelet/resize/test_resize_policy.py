@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubelet.effects import Outbox
-from kubelet.managers.resource_managers import NO_ALLOCATION
+from kubelet.managers.allocation import NO_ALLOCATION
 from kubelet.pod.context import Condition, PodContext, WallTimes
 from kubelet.resize.metrics import DeferredTimes, by_priority, priority_bucket
 from kubelet.resize.policy import ResizePolicy, deferred_of

@@ -5,7 +5,7 @@ import pytest
 
 from kubelet.admission.predicates import Ledger, NodeFacts
 from kubelet.effects import Outbox, RecordEvent, ResizeAttempted, Save
-from kubelet.managers.resource_managers import NO_ALLOCATION
+from kubelet.managers.allocation import NO_ALLOCATION
 from kubelet.pod.context import RESIZE_IN_PROGRESS, RESIZE_PENDING, WallTimes
 from kubelet.pod.pod import Pod
 from kubelet.pod.start_times import StartTimes
