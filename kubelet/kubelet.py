@@ -475,7 +475,7 @@ class Kubelet:
 
     def _rejected(self, pod: Pod, effect: PodRejected, now: float) -> None:
         """The pod was admitted and cannot have what it needs: it is rejected after all."""
-        self.out.count(f'kubelet_admission_rejections_total{{reason="{effect.reason}"}}')
+        self.out.counts.add("kubelet_admission_rejections_total", effect.reason)
         self.out.event(pod.pod, effect.reason, effect.message, "Warning")
         self._reject_running(pod, effect.reason, effect.message, now)
 
@@ -544,7 +544,7 @@ class Kubelet:
         staged = self.stages.pods.get(victim) if pod is None and self.stages is not None else None
         if pod is None and staged is None:
             return
-        self.out.count(f'kubelet_preemptions{{preemption_signal="{resource}"}}')
+        self.out.counts.add("kubelet_preemptions", resource)
         message = "Preempted in order to admit critical pod"
         if pod is not None:
             self.out.event(pod.pod, "Preempting", message, "Warning")
@@ -596,7 +596,7 @@ class Kubelet:
         if (victim := self.pressure.look(self.table.pods, now)) is not None:
             pod = self.table.pods[victim.key]
             self.out.event(pod.pod, "Evicted", victim.message, "Warning")
-            self.out.count(f'kubelet_evictions{{eviction_signal="{victim.signal}"}}')
+            self.out.counts.add("kubelet_evictions", victim.signal)
             self._end(pod, now, "evicted", "Evicted", victim.message, victim.grace_s)
         if self.pressure.wants_images_gone:
             self.node.reclaim_images(now)

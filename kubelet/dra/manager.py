@@ -14,7 +14,6 @@ from typing import Final
 import msgspec
 
 from kubelet.dra.driver import Driver
-from kubelet.dra.times import ClaimTimes
 from kubelet.effects import CallDrivers, Outbox, PrepareClaims, PublishSlices, ReadClaims, SetTimer, UnprepareClaims
 from kubelet.pod.pod import Pod
 from kubelet.pod.table import PodTable
@@ -31,7 +30,37 @@ RECONCILE_S: Final = 60.0
 WIPE_DELAY_S: Final = 30.0
 """How long the slices of a dead driver are kept."""
 NODE_KEY: Final = WorkerKey("", 0)
+OPERATION: Final = "dra_operations_duration_seconds"
+CALL: Final = "dra_grpc_operations_duration_seconds"
+"""Upstream's names, which begin without `kubelet_`; a method is named by its whole path (`pkg/kubelet/metrics`)."""
+_PATH: Final = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/"
+_OPERATIONS: Final = {"prepare": "PrepareResources", "unprepare": "UnprepareResources"}
 _CALLS: Final = {"prepare": "NodePrepareResources", "unprepare": "NodeUnprepareResources"}
+
+
+class ClaimTimes:
+    """Invariant: `_begun_s` has the pods whose claims are being prepared or unprepared, by what is being done."""
+
+    def __init__(self, out: Outbox) -> None:
+        self._out = out
+        self._begun_s: dict[tuple[WorkerKey, str], float] = {}
+
+    def begin(self, key: WorkerKey, what: str, now: float) -> None:
+        """All of the pod's claims are to be prepared, or unprepared; said twice it counts from the first time."""
+        self._begun_s.setdefault((key, what), now)
+
+    def end(self, key: WorkerKey, what: str, error: str, now: float) -> None:
+        """They are, or why not."""
+        took_s = now - self._begun_s.pop((key, what), now)
+        self._out.observe(OPERATION, took_s, str(bool(error)).lower(), _OPERATIONS[what])
+
+    def forget(self, key: WorkerKey) -> None:
+        """The pod left before its claims were prepared."""
+        self._begun_s.pop((key, "prepare"), None)
+
+    def called(self, driver: str, method: str, code: str, took_s: float) -> None:
+        """A driver answered a call with this status code, or did not."""
+        self._out.observe(CALL, took_s, driver, code, _PATH + method)
 
 
 class Cached(msgspec.Struct):

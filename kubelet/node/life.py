@@ -158,7 +158,7 @@ class NodeLife:
     def _delete_images(self, found: Collected, now: float) -> None:
         for image, why in found.images:
             self._images.delete(image, now)
-            self._out.count(f'kubelet_image_garbage_collected_total{{reason="{why}"}}')
+            self._out.counts.add("kubelet_image_garbage_collected_total", why)
 
     # --- shutdown ---
 
