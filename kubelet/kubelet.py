@@ -624,10 +624,6 @@ class Kubelet:
 
     # --- time and disk ---
 
-    def saved(self, key: WorkerKey, seq: int, now: float) -> None:
-        """A record is durable."""
-        self.table.saved(key, seq, now)
-
     def due(self, what: str, key: WorkerKey, now: float) -> None:
         """A timer fired."""
         match what:

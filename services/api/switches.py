@@ -430,9 +430,14 @@ class Switches(Mapping[str, Value]):
         """The `NAME=VALUE` texts of what was set, sorted."""
         return tuple(f"{name}={_text(self._values[name])}" for name in self._set)
 
+    @property
+    def chosen(self) -> dict[str, Value]:
+        """The values of what was set."""
+        return {name: self._values[name] for name in self._set}
+
     def replace(self, other: Mapping[str, Value]) -> Switches:
         """Return these switches with some set otherwise."""
-        return Switches({**{n: self._values[n] for n in self._set}, **other})
+        return Switches({**self.chosen, **other})
 
 
 def _text(value: Value) -> str:

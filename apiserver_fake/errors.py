@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.api.errors import BadRequest, Conflict, NotFound
+from services.api.errors import BadRequest, Conflict, MethodNotAllowed, NotFound
 from services.api.meta import Resource
 from services.api.resources import resources
 from services.api.wire import Request
@@ -16,8 +16,18 @@ def find_resource(name: str) -> Resource:
     """Return the served resource of that wire name. Raises: NotFound."""
     found = resources().get(name)
     if found is None:
-        raise NotFound("the server could not find the requested resource")
+        raise no_such_path()
     return found
+
+
+def no_such_path() -> NotFound:
+    """Return the answer to what leads nowhere."""
+    return NotFound("the server could not find the requested resource")
+
+
+def method_not_allowed() -> MethodNotAllowed:
+    """Return the answer for a verb that a resource does not have."""
+    return MethodNotAllowed("the server does not allow this method on the requested resource")
 
 
 def not_found(resource: Resource, name: str) -> NotFound:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apiserver_fake.storage.continue_tokens import ContinueTokens, Cursor
+from apiserver_fake.registry.read import ContinueTokens, Cursor
 from services.api.errors import BadRequest
 from services.api.meta import Key
 from services.api.wire import Request
