@@ -97,14 +97,14 @@ class DeletePod(Effect, frozen=True):
 
 
 class CreateMirror(Effect, frozen=True):
-    """Create the object that shows a static pod and report with `statics.mirrors.answered`."""
+    """Create the object that shows a static pod and report with `static_pods.answered`."""
 
     name: Key
     document: Document
 
 
 class DeleteMirror(Effect, frozen=True):
-    """Delete exactly this mirror, at once, and report with `statics.mirrors.answered`."""
+    """Delete exactly this mirror, at once, and report with `static_pods.answered`."""
 
     pod: KubeletPod
 

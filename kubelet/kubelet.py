@@ -639,7 +639,7 @@ class Kubelet:
             case _ if what in TIMERS:
                 self.node.due(what, now)
             case "mirrors":
-                self.static_pods.mirrors.due(now)
+                self.static_pods.due(now)
             case "delete":
                 self.statuses.delete_again(key)
             case "devices":
@@ -671,7 +671,7 @@ class Kubelet:
     def shown(self, key: WorkerKey) -> KubeletPod | None:
         """Return the object that shows this pod: itself, of a static pod its mirror; None while there is none."""
         pod = self.pods.get(key.uid)
-        return pod if pod is None or key.generation or not is_static(pod) else self.static_pods.mirrors.shown(pod)
+        return pod if pod is None or key.generation or not is_static(pod) else self.static_pods.shown(pod)
 
     def acknowledged(self, key: WorkerKey, now: float) -> None:
         """The API server has the pod's newest status."""

@@ -99,7 +99,7 @@ class Agent(NodeShell):
         self.pods: Informer[KubeletPod] | None = None
         self._postponed: list[Callable[[float], None]] = []
         self._unrecorded: list[RecordEvent] = []
-        self.calls = PodCalls(self, kubelet.statuses, kubelet.admission, kubelet.static_pods.mirrors)
+        self.calls = PodCalls(self, kubelet.statuses, kubelet.admission, kubelet.static_pods)
         self.claims = ClaimCalls(self, kubelet.claims)
         self.heartbeats = Heartbeats(self)
         self.stages = StagePlayer(self, kubelet.out) if host.stages else None

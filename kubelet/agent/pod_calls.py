@@ -14,7 +14,7 @@ import structlog
 from kubelet.admission.handler import AdmissionHandler
 from kubelet.agent.node import NodeShell
 from kubelet.effects import CallUnbind, CreateMirror, DeleteMirror, DeletePod
-from kubelet.static_pods.mirrors import Mirrors
+from kubelet.static_pods.manager import StaticPodManager
 from kubelet.status.manager import StatusManager
 from kubelet.status.versions import Write
 from kubelet.timers import CALL_DEADLINE_S
@@ -34,8 +34,10 @@ _POD = msgspec.json.Decoder(KubeletPod)
 class PodCalls:
     """The calls of one node. Invariant: serial status writing is one task at most (kubelet 4)."""
 
-    def __init__(self, node: NodeShell, statuses: StatusManager, admission: AdmissionHandler, mirrors: Mirrors) -> None:
-        self._node, self._statuses, self._admission, self._mirrors = node, statuses, admission, mirrors
+    def __init__(
+        self, node: NodeShell, statuses: StatusManager, admission: AdmissionHandler, static_pods: StaticPodManager
+    ) -> None:
+        self._node, self._statuses, self._admission, self._static_pods = node, statuses, admission, static_pods
         self._is_writing = False
         self._spelling = spelling(node.host.seams.switches)
         self._qps = node.host.config.status_qps
@@ -180,7 +182,7 @@ class PodCalls:
         self._mirror_answered(meta.key, code)
 
     def _mirror_answered(self, name: Key, code: int) -> None:
-        self._mirrors.answered(name, code, self._node.now())
+        self._static_pods.answered(name, code, self._node.now())
         self._node.drain()
 
 
