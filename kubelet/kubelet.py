@@ -540,27 +540,25 @@ class Kubelet:
 
     def _preempt(self, victim: WorkerKey, resource: str, now: float) -> None:
         """End a pod so that a critical one fits, which lacks this resource."""
-        pod = self.table.pods.get(victim)
-        staged = self.stages.pods.get(victim) if pod is None and self.stages is not None else None
-        if pod is None and staged is None:
+        staged = self.stages.pods.get(victim) if self.stages is not None else None
+        if (held := self.table.pods.get(victim) or staged) is None:
             return
         self.out.counts.add("kubelet_preemptions", resource)
         message = "Preempted in order to admit critical pod"
-        if pod is not None:
-            self.out.event(pod.pod, "Preempting", message, "Warning")
-            grace_s = float(pod.pod.spec.termination_grace_period_seconds)
-            self._end(pod, now, "preempted", "Preempting", message, grace_s)
-        elif staged is not None:
-            self.out.event(staged.pod, "Preempting", message, "Warning")
-            self._end_staged(victim, "Preempting", message, now)
+        self.out.event(held.pod, "Preempting", message, "Warning")
+        grace_s = float(held.pod.spec.termination_grace_period_seconds)
+        self._end_by_key(victim, now, "preempted", "Preempting", message, grace_s)
 
     def _preempt_for_resize(self, victim: WorkerKey, resource: str, now: float) -> None:
         """End a pod so that the resize of a critical one fits, unless the Node's owners forbid that (KEP-5836)."""
         if not self.resize_policy.forbids:
             self._preempt(victim, resource, now)
 
-    def _end_staged(self, victim: WorkerKey, reason: str, message: str, now: float) -> None:
-        """End a pod that stages move: nothing of it has to be stopped first."""
+    def _end_by_key(self, victim: WorkerKey, now: float, cause: str, reason: str, message: str, grace_s: float) -> None:
+        """End a pod, or one that stages move: nothing of that has to be stopped first."""
+        if (machine := self.table.pods.get(victim)) is not None:
+            self._end(machine, now, cause, reason, message, grace_s)
+            return
         pod = self.stages.forget(victim) if self.stages is not None else None
         if pod is None:
             return
@@ -585,11 +583,7 @@ class Kubelet:
             self.admission.capacity_came(now)  # who waits is refused now
 
     def _end_for_shutdown(self, key: WorkerKey, grace_s: float, now: float) -> None:
-        """End a pod because the node shuts down."""
-        if (pod := self.table.pods.get(key)) is None:
-            self._end_staged(key, shutdown.REASON, shutdown.MESSAGE, now)
-        else:
-            self._end(pod, now, "shutdown", shutdown.REASON, shutdown.MESSAGE, grace_s)
+        self._end_by_key(key, now, "shutdown", shutdown.REASON, shutdown.MESSAGE, grace_s)
 
     def _relieve_pressure(self, now: float) -> None:
         """Look at what the node has left, and evict the pod that has to leave, if any (kubelet 7)."""

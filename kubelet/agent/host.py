@@ -152,8 +152,6 @@ class Host:
         for agent in self.agents:
             agent.disk_changed(has_error=self.journal.has_error)
 
-    # --- time ---
-
     def set_timer(self, at_s: float, agent: Tenant, what: str, key: WorkerKey = NO_KEY) -> None:
         """Call `agent.fire(what, key)` at that time."""
         if self.timers.set(at_s, (agent, what, key)):

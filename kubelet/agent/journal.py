@@ -57,8 +57,6 @@ class Journal:
         self.syncs = 0
         self.useless_lines = 0
 
-    # --- what is known ---
-
     def load(self) -> dict[Where, PodRecord]:
         """Return what is known of the pods of every node; what was decided about pods that run is known again."""
         runtime = replay(self._runtime.lines(), self._nodes)
@@ -97,8 +95,6 @@ class Journal:
         runtime = replay((line for where, line in self._runtime.live.items() if where[0] == node), self._nodes)
         decided = (line for where, line in self._checkpoint.live.items() if where[0] == node)
         return joined(runtime.found, read_checkpoints(decided, self._nodes).found)[0]
-
-    # --- what becomes known ---
 
     def put(self, lines: Lines, saved: Callable[[], None] | None = None) -> None:
         """Make what is known of a pod durable soon, and say so."""

@@ -44,8 +44,6 @@ class PodCalls:
         self._tokens, self._tokens_at_s = 2 * self._qps, 0.0
         self.status_writes = self.status_failures = 0
 
-    # --- statuses ---
-
     def write_statuses(self) -> None:
         """Write what the machine has to say, unless that is being done already."""
         if self._node.api is None:
@@ -99,8 +97,6 @@ class PodCalls:
             self.status_failures += 1
         self._statuses.status_written(write, code, reason, self._node.now())
         self._node.drain()
-
-    # --- one pod ---
 
     async def unbind(self, call: CallUnbind) -> None:
         """Have the pod unbound from its node, in the name of the kubelet's current session."""
@@ -157,8 +153,6 @@ class PodCalls:
             log.warning("pod.delete_failed", node=node.name, pod=name.name, reason=str(error))
         self._statuses.delete_answered(wanted.key, code, node.now())
         node.drain()
-
-    # --- mirrors of static pods ---
 
     async def create_mirror(self, wanted: CreateMirror) -> None:
         """Create the mirror; whatever comes of it is reported."""

@@ -50,8 +50,6 @@ class StaticPodManager:
         """What was called for last, by name: the uid of a mirror to delete, or of a static pod to show."""
         self._retry_at_s: dict[Key, float] = {}
 
-    # --- manifests become pods ---
-
     def files_changed(self, files: Mapping[str, bytes], wall_s: float, now: float) -> dict[str, str]:
         """Take all manifests as they are now; return what is wrong with which."""
         gone, new, wrong = self.manifests.read(files, wall_s)
@@ -101,8 +99,6 @@ class StaticPodManager:
             self._reconcile(name)
         if self._undecided:
             self._look()
-
-    # --- mirrors show pods ---
 
     def mirror_changed(self, old: KubeletPod | None, new: KubeletPod | None, now: float) -> None:
         """Take one change of the watch."""

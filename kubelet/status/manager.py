@@ -126,8 +126,6 @@ class StatusManager:
         """Whether the API server has everything said of the pod."""
         return self.versions.last_acked(key) is not None
 
-    # --- deletions ---
-
     def maybe_delete(self, key: WorkerKey) -> None:
         """Confirm a deletion once the terminal phase is in the API and nothing runs (kubelet 3.4)."""
         pod = self._pods.pods.get(key.uid)
