@@ -94,7 +94,15 @@ class Kubelet:
         self.ledger = Ledger(definition.allocatable())
         self.managers = ResourceManagers(definition)
         versions = StatusVersions(is_immediate=switches.writes_at_once)
-        self.statuses = StatusManager(self, versions, self.out)
+        self.statuses = StatusManager(
+            self.pods,
+            versions,
+            self.out,
+            render=self.render,
+            shown=self.shown,
+            is_over=self.is_over,
+            acknowledged=self.acknowledged,
+        )
         self.start_times = StartTimes(self.out, times)
         self.table = PodTable(self.name, versions, self.start_times, self.out)
         self.pressure = NodePressure(
@@ -144,7 +152,9 @@ class Kubelet:
             self.pressure,
             self.out,
             set_admission=self._set_admission,
-            end_pod=self._end_for_shutdown,
+            end_pod=lambda key, grace_s, now: self._end_by_key(
+                key, now, "shutdown", shutdown.REASON, shutdown.MESSAGE, grace_s
+            ),
         )
         self.static_pods = StaticPodManager(
             definition.name,
@@ -216,16 +226,12 @@ class Kubelet:
 
     def _settle_adds(self, now: float) -> None:
         adds, self._adds = self._adds, {}
-        order = sorted(
-            adds.values(),
-            key=lambda a: (
-                worker_key(a[0]) not in self.records,
-                a[0].metadata.creation_timestamp,
-                a[0].metadata.namespace,
-                a[0].metadata.name,
-            ),
-        )
-        for pod, traceparent in order:
+
+        def by_age(added: tuple[KubeletPod, str]) -> tuple[bool, str, str, str]:
+            meta = added[0].metadata
+            return worker_key(added[0]) not in self.records, meta.creation_timestamp, meta.namespace, meta.name
+
+        for pod, traceparent in sorted(adds.values(), key=by_age):
             self._added(pod, traceparent, now)
 
     def sources_ready(self, now: float) -> None:
@@ -258,24 +264,19 @@ class Kubelet:
         if record is None and self.stages is not None and self.stages.took(pod):
             self._adopt_staged(self.stages, pod, key, now)
             return
-        if pod.is_terminal:
-            if record is not None and record.is_finished:
+        if record is not None and not (pod.is_terminal and record.is_finished):
+            self._adopt(pod, key, record, traceparent, now)
+        elif pod.is_terminal:
+            if record is not None:
                 self._forget_record(record, key, now)
-            elif record is not None:
-                self._adopt(pod, key, record, traceparent, now)
-                return
             if pod.metadata.deletion_timestamp is not None:
                 self.statuses.delete(key, pod)
-            return
-        if record is not None:
-            self._adopt(pod, key, record, traceparent, now)
-            return
-        if pod.metadata.deletion_timestamp is not None:
+        elif pod.metadata.deletion_timestamp is not None:
             # Deleted before anything of it ran here: Failed, then gone (kubelet 3.4).
             self.statuses.set_final(key, pod, {"phase": "Failed"}, now)
-            return
-        self.out.start_span(key, pod, traceparent)
-        self.admission.decide(pod, key, now)
+        else:
+            self.out.start_span(key, pod, traceparent)
+            self.admission.decide(pod, key, now)
 
     def _without_containers(self, pod: KubeletPod, key: WorkerKey, record: PodRecord) -> PodRecord | None:
         """Nothing of a pod runs to which something was allocated: return what it goes on with, None to start anew.
@@ -582,9 +583,6 @@ class Kubelet:
         if is_new:
             self.admission.capacity_came(now)  # who waits is refused now
 
-    def _end_for_shutdown(self, key: WorkerKey, grace_s: float, now: float) -> None:
-        self._end_by_key(key, now, "shutdown", shutdown.REASON, shutdown.MESSAGE, grace_s)
-
     def _relieve_pressure(self, now: float) -> None:
         """Look at what the node has left, and evict the pod that has to leave, if any (kubelet 7)."""
         if (victim := self.pressure.look(self.table.pods, now)) is not None:
@@ -711,10 +709,7 @@ def _matters(known: KubeletPod, new: KubeletPod) -> bool:
     """Whether a change is more than the echo of our own status."""
     if known.metadata.generation != new.metadata.generation:
         return True
-    if known.metadata.annotations is not new.metadata.annotations and known.metadata.annotations != (
-        new.metadata.annotations
-    ):
+    before, after = known.metadata.annotations, new.metadata.annotations
+    if before is not after and before != after:
         return True
-    if not new.spec.readiness_gates:
-        return False
-    return known.status.conditions != new.status.conditions
+    return bool(new.spec.readiness_gates) and known.status.conditions != new.status.conditions

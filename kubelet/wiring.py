@@ -13,7 +13,7 @@ from kubelet.agent.log_server import ContainerLogs
 from kubelet.config import KubeletConfig
 from kubelet.deviceplugin.report import pod_resources
 from kubelet.metrics import METRICS, HostState
-from kubelet.node.policies import settled
+from kubelet.node.definition import settled
 from kubelet.pod.logs import Run
 from services.api.seams import Seams
 from services.runtime.config import EXIT_USAGE, StartError

@@ -476,7 +476,8 @@ class Agent(NodeShell):
 
     def run_of(self, namespace: str, name: str, container: str, *, previous: bool) -> Run | str | None:
         """Return the run whose log is meant, or why there is none, or None when the pod is not here."""
-        pod = self.kubelet.table.find(namespace, name)
+        pods = self.kubelet.table.pods.values()
+        pod = next((each for each in pods if each.pod.metadata.key == Key(namespace, name)), None)
         if pod is None:
             return None
         found = next((c for c in pod.containers if c.name == container), None)

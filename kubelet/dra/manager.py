@@ -260,9 +260,9 @@ class ClaimManager:
     def _log(self, event: str, driver: Driver, job: Job, claim: HeldClaim) -> None:
         devices = [f"{driver.name}/{device}" for device in claim.devices[driver.name]]
         data = {"claim": claim.uid, "name": claim.name, "devices": devices}
-        self._out.log(
-            event, self._table.pod_of(job.key) or self._pods.get(job.key.uid), job.key, data, Key(claim.namespace, "")
-        )
+        machine = self._table.pods.get(job.key)
+        pod = machine.pod if machine is not None else self._pods.get(job.key.uid)
+        self._out.log(event, pod, job.key, data, Key(claim.namespace, ""))
 
     def _done(self, job: Job, error: str, now: float) -> None:
         for uid in [uid for uid, key in self._busy.items() if key == job.key]:

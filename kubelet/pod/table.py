@@ -15,7 +15,7 @@ from kubelet.pod.start_times import StartTimes
 from kubelet.pod.states import PodState
 from kubelet.runtime.records import PodRecord, lines_of
 from kubelet.status.versions import StatusVersions
-from kubelet.view import KubeletPod, WorkerKey
+from kubelet.view import WorkerKey
 from services.api.meta import Key
 
 E = TypeVar("E")
@@ -169,13 +169,3 @@ class PodTable:
         """Have what is on disk of a pod erased."""
         gone = PodRecord(self._node, key.uid, key.generation, is_gone=True)
         self._out.effects.append(Save(key, 0, lines_of(gone)))
-
-    def find(self, namespace: str, name: str) -> Pod | None:
-        """Return a pod by its name."""
-        found = (p for p in self.pods.values() if p.pod.metadata.name == name and p.pod.metadata.namespace == namespace)
-        return next(found, None)
-
-    def pod_of(self, key: WorkerKey) -> KubeletPod | None:
-        """Return a pod as it was last seen."""
-        pod = self.pods.get(key)
-        return pod.pod if pod is not None else None
