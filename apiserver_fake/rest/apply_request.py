@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from apiserver_fake.decode import json_object
 from apiserver_fake.patch.apply import plan
 from services.api.errors import BadRequest
 from services.api.meta import Document
@@ -14,16 +15,6 @@ from services.api.wire import Api, Request, Response
 
 TRIES_MAX = 5
 """How often an apply starts over because another client wrote in between."""
-
-
-def _config(body: bytes) -> Document:
-    try:
-        decoded = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise BadRequest(f"error decoding YAML: {error}") from error
-    if not isinstance(decoded, dict):
-        raise BadRequest("an apply patch must be an object")
-    return decoded
 
 
 def _named(config: Document, request: Request) -> Document:
@@ -54,7 +45,8 @@ async def perform(api: Api, request: Request, *, is_forced: bool, wall_s: float)
 
     Raises: Conflict, BadRequest; other refusals come back as the response.
     """
-    config = _named(_config(request.body), request)
+    config = json_object(request.body, "error decoding YAML", "an apply patch must be an object")
+    config = _named(config, request)
     wanted_version = str((config["metadata"]).get("resourceVersion") or "")
     response = Response(code=409)
     for _ in range(TRIES_MAX):

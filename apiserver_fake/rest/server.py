@@ -18,6 +18,7 @@ import structlog
 import yaml
 from aiohttp import web
 
+from apiserver_fake.decode import json_object
 from apiserver_fake.errors import method_not_allowed
 from apiserver_fake.rest import (
     apply_request,
@@ -34,7 +35,6 @@ from apiserver_fake.rest.http import (
     JSON_HEADERS,
     bearer_of,
     cached_answer,
-    decoded,
     host_name,
     is_allowed_host,
     is_traceparent,
@@ -55,6 +55,7 @@ from services.api.errors import (
 )
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity
 from services.api.meta import Document
+from services.api.resources import Resource
 from services.api.seams import Clock, Span, Tracer
 from services.api.wire import Api, Request, Response
 from services.telemetry.metrics import render
@@ -337,16 +338,15 @@ class RestHandler:
             return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
         return msgspec.json.encode(document)
 
-    async def _review(
-        self, request: web.BaseRequest, identity: Identity, review: discovery.Review
-    ) -> web.StreamResponse:
+    async def _review(self, request: web.BaseRequest, identity: Identity, review: Resource) -> web.StreamResponse:
         self._only(request, "POST")
         if identity.user == ANONYMOUS.user:
             raise Forbidden(f'{review.plural}.{review.group} is forbidden: User "{identity.user}" cannot create it')
         body = await read_body(request)
         question: Document = {}
         if review.kind != "SelfSubjectReview" and body:
-            question = decoded(media_types.json_of(body, request.headers.get("Content-Type", "")))
+            sent = media_types.json_of(body, request.headers.get("Content-Type", ""))
+            question = json_object(sent, "the body is not JSON", "the body is not an object")
         answer = reviews.answer(review, question, identity, self._server.authorize)
         return json_answer(msgspec.json.encode(answer), status=201)
 

@@ -20,7 +20,7 @@ from apiserver_fake.strategy import (
 )
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import Cause, forbidden, invalid, metadata, plain_text, unsupported
-from apiserver_fake.validation.pod import defaults, pod_level
+from apiserver_fake.validation.pod import defaults
 from apiserver_fake.validation.pod.container import without_own_policies
 from apiserver_fake.validation.pod.placement import with_label_keys
 from apiserver_fake.validation.pod.spec import POD_SPEC
@@ -40,7 +40,7 @@ _RANK = {"": 0, "Pending": 0, "Unknown": 0, "Running": 1, "Succeeded": 2, "Faile
 def _prepare_create(new: Document, ctx: WriteContext) -> None:
     spec = POD_SPEC.complete(new.get("spec") or {})
     spec = defaults.requests_from_limits(spec)
-    spec = pod_level.with_requests(defaults.with_resize_policies(_with_default_limits(new, spec, ctx)))
+    spec = defaults.with_pod_level_requests(defaults.with_resize_policies(_with_default_limits(new, spec, ctx)))
     spec = with_label_keys(
         spec,
         new["metadata"].get("labels") or {},
@@ -115,7 +115,7 @@ def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
     before = old.get("spec") or {}
     if new.get("spec") is not before:
         spec = defaults.requests_from_limits(POD_SPEC.complete(new.get("spec") or {}))
-        spec = pod_level.with_requests(defaults.with_resize_policies(spec))
+        spec = defaults.with_pod_level_requests(defaults.with_resize_policies(spec))
         for name in (*_ADMITTED, "enableServiceLinks"):
             if name not in spec and name in before:
                 spec[name] = before[name]

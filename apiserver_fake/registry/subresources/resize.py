@@ -18,7 +18,7 @@ import msgspec
 
 from apiserver_fake.admission import limit_ranger
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
-from apiserver_fake.validation.pod.resize import check_resize, resized_spec
+from apiserver_fake.validation.pod.update import check_resize, resized_spec
 from services.api.errors import Forbidden, invalid
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod

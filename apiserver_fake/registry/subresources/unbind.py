@@ -7,11 +7,8 @@ Fourteen checks in the order of kubelet-unbinding 4.3, all on the current object
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any
-
-import msgspec
 
 from apiserver_fake.errors import MODIFIED_TEXT, no_such_path
 from apiserver_fake.registry.strategies.pod import transition
@@ -22,56 +19,24 @@ from apiserver_fake.validation.formats import invalid as wrong
 from services.api.errors import Forbidden, Invalid, TooManyRequests, invalid
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
-from services.api.switches import Switches
 from services.api.times import format_time
 from services.api.unbind import (
     BLOCKED,
-    REASONS,
     REQUESTED,
     UNBINDER,
     UNSUPPORTED_REASONS,
     counted_unbinds,
     has_start_fence,
+    may_be_sent,
     nodes_may,
     request_id,
-    spelling,
     unbinder_may,
 )
-from services.api.wire import Request
 
 HISTORY_MAX, MESSAGE_KEPT_MAX, MESSAGE_MAX = 8, 256, 1024
 CAPABILITY, CAPABLE = "emulation/unbind", "v1"
 SCHEDULER_NAMES = "emulation/scheduler-names"
 """Annotations of a scheduler's lease: that it can take pods back, and the comma-separated profiles it runs."""
-
-_OUT_OF = re.compile(r"OutOf[A-Za-z0-9./_-]{1,253}")
-
-
-def as_unbind(request: Request, switches: Switches) -> Request:
-    """Return an unbind as `create` on `unbind`, however it is spelled; every other request as it is.
-
-    `unbind.api=binding_delete` spells it DELETE of the binding. One name for one operation: authorization, audit and
-    checks know no second. Raises: NotFound for a spelling that is not the chosen one.
-    """
-    spelled = (request.verb, request.subresource)
-    if request.resource != "pods" or spelled not in (("create", "unbind"), ("delete", "binding")):
-        return request
-    if spelled != spelling(switches):
-        raise no_such_path()
-    return msgspec.structs.replace(request, verb="create", subresource="unbind")
-
-
-class _Reason(msgspec.Struct):
-    reason: str = ""
-
-
-def reason_of(body: bytes) -> str:
-    """Return the reason in the body of an unbind, "other" for one that no caller may give: a metric's label."""
-    try:
-        reason = msgspec.json.decode(body, type=_Reason).reason
-    except msgspec.MsgspecError:
-        return "other"
-    return reason if reason in REASONS or _OUT_OF.fullmatch(reason) else "other"
 
 
 def _check_first(stored: Document | None, body: Document, ctx: WriteContext) -> None:
@@ -129,7 +94,7 @@ def _check_form(body: Document, ctx: WriteContext) -> None:
         causes += plain_text("message", message)
     causes += _check_exclude(body.get("exclude"))
     if not causes:
-        if body["reason"] not in REASONS and not _OUT_OF.fullmatch(body["reason"]):
+        if not may_be_sent(body["reason"]):
             causes.append(wrong("reason", body["reason"], "not a reason for which a pod may be unbound"))
         if body["requestID"] != request_id(str(uid), int(body["bindingGeneration"]), body["nodeName"]):
             text = "must be the hash of uid, bindingGeneration and nodeName"
