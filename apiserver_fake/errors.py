@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.api.errors import BadRequest, Conflict, MethodNotAllowed, NotFound
+from services.api.errors import BadRequest, Conflict, Forbidden, MethodNotAllowed, NotFound
 from services.api.resources import Resource, resources
 from services.api.wire import Request
 
@@ -38,6 +38,13 @@ def details_of(resource: Resource, name: str) -> dict[str, Any]:
     """Return the details of a Status about an object."""
     group = {"group": resource.group} if resource.group else {}
     return {"name": name, **group, "kind": resource.plural}
+
+
+def forbidden(resource: str, name: str, why: str, *, reason: str = "") -> Forbidden:
+    """Return Kubernetes' 403 for an object of that resource."""
+    plural, _, group = resource.partition(".")
+    details = {"name": name, **({"group": group} if group else {}), "kind": plural}
+    return Forbidden(f'{resource} "{name}" is forbidden: {why}', details=details, reason=reason)
 
 
 def conflict(resource: Resource, name: str, why: str) -> Conflict:

@@ -58,7 +58,7 @@ class ApiServerComponent:
                     tracer=self._seams.tracer,
                     settings=RestSettings(config.rest_allowed_hosts),
                 )
-                servers.push_async_callback(rest.cleanup)
+                servers.push_async_callback(rest.aclose)
             except OSError as error:
                 why = error.strerror or str(error)
                 raise StartError(

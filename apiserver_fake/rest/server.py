@@ -9,6 +9,7 @@ plain functions of its neighbours.
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -377,21 +378,6 @@ class _SilenceSweep:
             self._timer.cancel()
 
 
-class RestRunner:
-    """A listening REST server; `cleanup` ends it and everything it started."""
-
-    def __init__(self, runner: web.ServerRunner, session: aiohttp.ClientSession, sweep: _SilenceSweep) -> None:
-        self._runner = runner
-        self._session = session
-        self._sweep = sweep
-
-    async def cleanup(self) -> None:
-        """Stop accepting, give running requests a moment, close connections."""
-        self._sweep.stop()
-        await self._runner.cleanup()
-        await self._session.close()
-
-
 async def serve(
     server: ApiServer,
     host: str,
@@ -400,13 +386,16 @@ async def serve(
     clock: Clock,
     tracer: Tracer,
     settings: RestSettings | None = None,
-) -> tuple[RestRunner, int]:
-    """Listen on `host:port` (0: any free one) and return the runner and the port.
+) -> tuple[AsyncExitStack, int]:
+    """Listen on `host:port` (0: any free one) and return what ends it and everything it started, and the port.
+
+    Ending stops accepting, gives running requests a moment, and closes connections.
 
     Raises: OSError when the address cannot be had.
     """
     chosen = settings or RestSettings()
-    session = aiohttp.ClientSession(auto_decompress=True)
+    running = AsyncExitStack()
+    session = await running.enter_async_context(aiohttp.ClientSession(auto_decompress=True))
     handler = RestHandler(server, clock=clock, tracer=tracer, session=session, settings=chosen, host=host)
     listener = web.Server(
         handler.handle,
@@ -418,14 +407,14 @@ async def serve(
         max_field_size=REQUEST_LINE_BYTES_MAX,
     )
     runner = web.ServerRunner(listener, shutdown_timeout=SHUTDOWN_S)
+    running.push_async_callback(runner.cleanup)
     sweep = _SilenceSweep(listener, handler, clock, chosen.first_request_max_s)
+    running.callback(sweep.stop)
     try:
         await runner.setup()
-        site = web.TCPSite(runner, host, port, backlog=1024)
-        await site.start()
+        await web.TCPSite(runner, host, port, backlog=1024).start()
     except OSError:
-        await runner.cleanup()
-        await session.close()
+        await running.aclose()
         raise
     sweep.start()
-    return RestRunner(runner, session, sweep), runner.addresses[0][1]
+    return running, runner.addresses[0][1]

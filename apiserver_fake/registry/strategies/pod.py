@@ -10,7 +10,7 @@ import contextlib
 from typing import Any
 
 from apiserver_fake.admission import limit_ranger
-from apiserver_fake.admission.priority import resolve_priority
+from apiserver_fake.admission.priority import set_priority
 from apiserver_fake.strategy import (
     DeleteOptions,
     Strategy,
@@ -25,7 +25,6 @@ from apiserver_fake.validation.pod.container import without_own_policies
 from apiserver_fake.validation.pod.placement import with_label_keys
 from apiserver_fake.validation.pod.spec import POD_SPEC
 from apiserver_fake.validation.pod.update import check_update
-from services.api.errors import Forbidden
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
 from services.api.times import format_time
@@ -55,7 +54,7 @@ def _prepare_create(new: Document, ctx: WriteContext) -> None:
         spec.pop("schedulingGroup", None)
     if not ctx.switches.container_restart_rules:
         spec = without_own_policies(spec)
-    _set_priority(new, spec, ctx)
+    set_priority(new, spec, ctx, "pods", "pod spec")
     new["spec"] = spec
     status: Document = {"phase": "Pending"}
     with contextlib.suppress(ValueError):  # a malformed quantity: `validate` names the field
@@ -87,24 +86,6 @@ def _with_default_limits(new: Document, spec: Document, ctx: WriteContext) -> Do
 
 def _is_mirror(pod: Document) -> bool:
     return MIRROR_ANNOTATION in (pod["metadata"].get("annotations") or {})
-
-
-def _set_priority(new: Document, spec: Document, ctx: WriteContext) -> None:
-    """Resolve the priority class into a number (admission plugin Priority)."""
-    value, policy = resolve_priority(spec, ctx, lambda why: _refused(new, why), "pod spec")
-    wanted = spec.get("preemptionPolicy")
-    if wanted is not None and wanted != policy:
-        raise _refused(
-            new,
-            f"the string value of PreemptionPolicy ({wanted}) must not be provided in pod spec; "
-            f"priority admission controller computed {policy} from the given PriorityClass name",
-        )
-    spec["priority"], spec["preemptionPolicy"] = value, policy
-
-
-def _refused(pod: Document, why: str) -> Forbidden:
-    name = pod["metadata"].get("name") or pod["metadata"].get("generateName") or ""
-    return Forbidden(f'pods "{name}" is forbidden: {why}', details={"name": name, "kind": "pods"})
 
 
 _ADMITTED = ("priority", "preemptionPolicy", "priorityClassName", "serviceAccountName", "serviceAccount")

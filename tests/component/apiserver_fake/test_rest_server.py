@@ -117,7 +117,7 @@ async def a_rest_server(api, *, token="secret", **settings):
         try:
             yield client
         finally:
-            await runner.cleanup()
+            await runner.aclose()
 
 
 def run(scenario):
