@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.api.errors import BadRequest, Conflict, Forbidden, MethodNotAllowed, NotFound
+from services.api.errors import BadRequest, Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound
 from services.api.resources import Resource, resources
 from services.api.wire import Request
 
@@ -62,3 +62,28 @@ def check_scope(resource: Resource, request: Request) -> None:
         raise BadRequest(f"{resource.plural} are not namespaced: namespace {request.namespace!r} does not apply")
     if not request.name and request.verb in ("get", "update", "patch", "delete"):
         raise BadRequest(f"{request.verb} {resource.plural}: a name is required")
+
+
+def unprocessable(detail: str) -> Invalid:
+    """Return the 422 of a patch that cannot be applied, whose cause is that detail."""
+    return Invalid(
+        "the server rejected our request due to an error in our request",
+        details={"causes": [{"reason": "FieldValueInvalid", "field": "patch", "message": detail}]},
+    )
+
+
+def type_name(value: Any) -> str:
+    """Return what JSON calls the value, with its article."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+        case str():
+            return "a string"
+        case _:
+            return "a number"

@@ -23,7 +23,6 @@ from services.api.meta import Document
 from services.api.wire import Request
 from services.runtime.roles import Role, Rule, controller_roles, read_roles
 
-SPECIAL = frozenset(("bind", "unbind", "evict", "token", "impersonate", "statehash", "chaos"))
 _SPECIAL_VERBS = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
 
 

@@ -21,8 +21,8 @@ from aiohttp import web
 
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import method_not_allowed
+from apiserver_fake.patch.apply import perform
 from apiserver_fake.rest import (
-    apply_request,
     discovery,
     media_types,
     openapi,
@@ -308,7 +308,7 @@ class RestHandler:
             if not parameters.text("fieldManager"):
                 message = "Required value: is required for apply patch"
                 raise paths.invalid_option("PatchOptions", "fieldManager", "FieldValueRequired", message)
-            return await apply_request.perform(api, call, is_forced=parameters.flag("force"), wall_s=self._clock.wall())
+            return await perform(api, call, is_forced=parameters.flag("force"), wall_s=self._clock.wall())
         return await api.call(call)
 
     def _answer(self, response: Response, route: Route, form: Form, include: str) -> web.Response:
