@@ -286,23 +286,9 @@ def _json_type(value: Any) -> str:
     return names.get(type(value), f"number {value!r}"[:40])
 
 
-def unknown_fields(api_version: str, kind: str, document: Document, old: Document | None = None) -> list[str]:
-    """Return the paths of members that the kind's type does not have, in document order.
-
-    Paths that `old` has as well are not reported again: stored unknown fields survive and must not
-    make the next strict write fail.
-    """
-    shape = shape_of(api_version, kind)
-    found: list[str] = []
-    _collect(shape, document, old, "", found)
-    return found
-
-
 def _collect(shape: Shape, value: Any, old: Any, path: str, found: list[str]) -> None:
     if isinstance(value, dict):
-        if shape.fields is None:
-            return
-        if value is old:
+        if shape.fields is None or value is old:
             return
         before = old if isinstance(old, dict) else {}
         for name, member in value.items():
@@ -320,17 +306,20 @@ def _collect(shape: Shape, value: Any, old: Any, path: str, found: list[str]) ->
 
 
 def check_fields(api_version: str, kind: str, document: Document, mode: str, old: Document | None = None) -> list[str]:
-    """Apply `fieldValidation` and return the warnings to send.
+    """Apply `fieldValidation` to members that the kind's type does not have; return the warnings to send.
 
-    Ignore and "" say nothing; Warn names each unknown field; Strict refuses. In every mode that
-    does not refuse, unknown fields are kept (decision 0006).
+    Ignore and "" say nothing; Warn names each unknown field, in document order; Strict refuses. In every mode that
+    does not refuse, unknown fields are kept (decision 0006). Those that `old` has as well are not reported again:
+    stored unknown fields survive and must not make the next strict write fail.
     Raises: BadRequest with upstream's text for Strict and for a mode that does not exist.
     """
     if mode in ("", "Ignore"):
         return []
     if mode not in ("Warn", "Strict"):
         raise BadRequest(f'fieldValidation: Unsupported value: "{mode}": supported values: "Ignore", "Strict", "Warn"')
-    found = [f'unknown field "{path}"' for path in unknown_fields(api_version, kind, document, old)]
+    paths: list[str] = []
+    _collect(shape_of(api_version, kind), document, old, "", paths)
+    found = [f'unknown field "{path}"' for path in paths]
     if found and mode == "Strict":
         version = api_version.rpartition("/")[2]
         raise BadRequest(

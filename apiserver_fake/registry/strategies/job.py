@@ -167,16 +167,8 @@ def _managed_by(manager: str, path: str, report: Report) -> Causes:
             yield invalid(path, manager, "must be a domain-prefixed path (such as acme.io/foo)")
 
 
-def _backoff_limit(spec: Mapping[str, Any]) -> int:
-    return 6 if spec.get("backoffLimitPerIndex") is None else NO_LIMIT
-
-
-def _completions(spec: Mapping[str, Any]) -> int | None:
-    return 1 if spec.get("parallelism") is None and spec.get("completions") is None else None
-
-
-def _replacement_policy(spec: Mapping[str, Any]) -> str:
-    return "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
+def _completions(job: Mapping[str, Any]) -> int | None:
+    return 1 if job.get("parallelism") is None and job.get("completions") is None else None
 
 
 def _open_scope(spec: Document, at: str, report: Report) -> Causes:
@@ -198,13 +190,15 @@ SPEC = Struct(
     Field("parallelism", default=1, minimum=0),
     Field("completions", default=_completions, minimum=0),
     Field("activeDeadlineSeconds", minimum=0),
-    Field("backoffLimit", default=_backoff_limit, minimum=0),
+    Field("backoffLimit", default=lambda job: 6 if job.get("backoffLimitPerIndex") is None else NO_LIMIT, minimum=0),
     Field("ttlSecondsAfterFinished", minimum=0),
     Field("backoffLimitPerIndex", minimum=0),
     Field("maxFailedIndexes", minimum=0),
     Field("completionMode", default="NonIndexed", enum=("NonIndexed", "Indexed")),
     Field("suspend", default=False),
-    Field("podReplacementPolicy", default=_replacement_policy),
+    Field(
+        "podReplacementPolicy", default=lambda job: "Failed" if job.get("podFailurePolicy") else "TerminatingOrFailed"
+    ),
     _check_modes,
     _check_template,
     Field("template", required=True, struct=Struct(Field("spec", default={}, struct=POD_SPEC))),

@@ -7,7 +7,6 @@ The three binding fields of the status, and `spec.nodeName` after creation, are 
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
 from apiserver_fake.admission import limit_ranger
 from apiserver_fake.admission.priority import set_priority
@@ -209,17 +208,12 @@ def _before_delete(old: Document, ctx: WriteContext, options: DeleteOptions) -> 
 
 def transition(conditions: list[Document], condition: Document, wall_s: float) -> list[Document]:
     """Return the conditions with one set; the transition time moves only when its status changes."""
-    result: list[Document] = []
-    before: Any = None
-    for each in conditions:
-        if each.get("type") == condition["type"]:
-            before = each
-        else:
-            result.append(each)
-    moved = format_time(wall_s)
+    kind, moved = condition["type"], format_time(wall_s)
+    before = {each.get("type"): each for each in conditions}.get(kind)
     if before is not None and before.get("status") == condition["status"]:
         moved = before.get("lastTransitionTime") or moved
-    return [*result, {**condition, "lastTransitionTime": moved}]
+    others = [each for each in conditions if each.get("type") != kind]
+    return [*others, {**condition, "lastTransitionTime": moved}]
 
 
 STRATEGIES = {

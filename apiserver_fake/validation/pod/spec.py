@@ -110,11 +110,6 @@ def _open_scope(spec: Document, at: str, report: Report) -> Causes:
     return ()
 
 
-def _some_container(spec: Document, at: str, report: Report) -> Causes:
-    if not spec.get("containers"):
-        yield required(f"{at}containers")
-
-
 def _agree_with_pod_level(spec: Document, at: str, report: Report) -> Causes:
     # Quantities must be valid for that.
     if len(report.causes) == report.scope.causes_before and spec.get("resources"):
@@ -138,7 +133,7 @@ def _on_host(port: Document) -> Document:
 POD_SPEC = Struct(
     _open_scope,
     Field("volumes", items=_VOLUME),
-    _some_container,
+    Field("containers", required=True, missing=[]),
     Field("initContainers", most=CONTAINERS_MAX, items=CONTAINER),
     Field("containers", most=CONTAINERS_MAX, items=CONTAINER),
     Field("ephemeralContainers", most=CONTAINERS_MAX, items=EPHEMERAL_CONTAINER),
