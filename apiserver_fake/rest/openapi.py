@@ -1,6 +1,7 @@
 """OpenAPI v3: one index and one document a group version, made from the register, `schemas.json` and the kinds' tables.
 
-Types and descriptions are upstream's schemas; defaults, enums and bounds come from the tables that check writes.
+Types and descriptions are upstream's schemas; what is required, defaults, enums and bounds come from the tables that
+check writes.
 
 kubectl asks two things of it: does PATCH of this kind take `fieldValidation` (then it leaves validation to
 the server), and what do the fields mean (`explain`, client-side strategic merge). A kind without a
@@ -98,6 +99,8 @@ def _constrain(components: dict[str, Document], name: str, table: Struct, seen: 
         if inner is not None and target:
             _constrain(components, target.removeprefix(_PREFIX), inner, seen)
     components[name] = {**components[name], "properties": properties}
+    if needed := {field.name for field in table.fields if field.required and field.name in properties}:
+        components[name]["required"] = sorted(needed.union(components[name].get("required", ())))
 
 
 def document(group: str, version: str) -> Document:

@@ -146,8 +146,7 @@ def _served() -> dict[tuple[str, str], dict[str, Resource]]:
 
 def split(raw_path: str) -> list[str]:
     """Return the decoded segments of a raw path; a trailing slash is ignored."""
-    parts = raw_path.strip("/").split("/")
-    return [unquote(part) if "%" in part else part for part in parts]
+    return [unquote(part) if "%" in part else part for part in raw_path.strip("/").split("/")]
 
 
 def parse(group: str, version: str, rest: Sequence[str]) -> Route:

@@ -114,8 +114,7 @@ class RestHandler:
         self.active[request.protocol] = None
         try:
             self._check_web(request)
-            identity = self._identity(request)
-            return await self._dispatch(request, identity)
+            return await self._dispatch(request, self._identity(request))
         except ApiError as error:
             return refusal_answer(error)
         except UnknownOutcome as error:

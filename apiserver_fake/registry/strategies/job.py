@@ -156,8 +156,7 @@ def _check_success_policy(policy: Document, path: str, report: Report) -> Causes
             yield from not_negative(f"{here}.succeededCount", count)
             if count > most:
                 what = "the number of indexes in the specified succeededIndexes field" if text else "completions"
-                text_ = f"must be less than or equal to {most} ({what})"
-                yield invalid(f"{here}.succeededCount", count, text_)
+                yield invalid(f"{here}.succeededCount", count, f"must be less than or equal to {most} ({what})")
 
 
 def _managed_by(manager: str, path: str, report: Report) -> Causes:
