@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from apiserver_fake.decode import json_object
-from apiserver_fake.schema import schemas
+from apiserver_fake.schema.schemas import ANYTHING, Shape, shape_of
 from services.api.errors import BadRequest, Conflict
 from services.api.meta import Document
 from services.api.resources import resources
@@ -36,46 +36,15 @@ _UNOWNED = frozenset(
         ("f:metadata", "f:generateName"),
     )
 )  # fmt: skip
-_PREFIX = "#/components/schemas/"
 _MISSING = object()
 
 
-def _resolved(schema: Document) -> Document:
-    """Return the schema with its reference followed; what stands beside the reference wins."""
-    for _ in range(8):
-        target = schema.get("$ref") or next((s["$ref"] for s in schema.get("allOf", ()) if "$ref" in s), None)
-        if target is None:
-            return schema
-        beside = {name: value for name, value in schema.items() if name not in ("$ref", "allOf")}
-        schema = {**schemas.schemas().get(str(target).removeprefix(_PREFIX), {}), **beside}
-    return schema
-
-
-def root_schema(api_version: str, kind: str) -> Document:
-    """Return the schema of a kind; {} when there is none."""
-    component = schemas.component_of(api_version, kind)
-    return _resolved(schemas.schemas().get(component, {})) if component else {}
-
-
-def _member_schema(schema: Document, name: str) -> Document:
-    found = schema.get("properties", {}).get(name)
-    if found is None:
-        extra = schema.get("additionalProperties")
-        found = extra if isinstance(extra, dict) else {}
-    return _resolved(found)
-
-
-def _item_step(schema: Document, item: Any) -> str:
+def _item_step(shape: Shape, item: Any) -> str:
     """Return the path step of a list item, or "" when the list is taken whole."""
-    match schema.get("x-kubernetes-list-type"):
+    match shape.list_type:
         case "map" if isinstance(item, dict):
-            defaults = _resolved(schema.get("items", {})).get("properties", {})
-            key: Document = {}
-            for name in schema.get("x-kubernetes-list-map-keys", ()):
-                value = item.get(name, defaults.get(name, {}).get("default", _MISSING))
-                if value is not _MISSING:
-                    key[name] = value
-            return f"k:{_text(dict(sorted(key.items())))}" if key else ""
+            key = {name: item[name] for name in sorted(shape.map_keys) if name in item}
+            return f"k:{_text(key)}" if key else ""
         case "set" if not isinstance(item, dict | list):
             return f"v:{_text(item)}"
         case _:
@@ -86,25 +55,25 @@ def _text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _steps(schema: Document, value: Any) -> list[tuple[str, Any, Document]] | None:
-    """Return `(step, child, child's schema)` of a value that merges piece by piece; None when it is taken whole."""
+def _steps(shape: Shape, value: Any) -> list[tuple[str, Any, Shape]] | None:
+    """Return `(step, child, child's shape)` of a value that merges piece by piece; None when it is taken whole."""
     if isinstance(value, dict):
-        if not value or schema.get("x-kubernetes-map-type") == "atomic":
+        if not value or shape.is_atomic:
             return None
-        return [(f"f:{name}", child, _member_schema(schema, name)) for name, child in value.items()]
+        return [(f"f:{name}", child, shape.member(name)) for name, child in value.items()]
     if isinstance(value, list) and value:
-        items = _resolved(schema.get("items", {}))
-        steps = [_item_step(schema, item) for item in value]
+        items = shape.items or ANYTHING
+        steps = [_item_step(shape, item) for item in value]
         if all(steps):
             return [(step, item, items) for step, item in zip(steps, value, strict=True)]
     return None
 
 
-def owned_paths(config: Document, schema: Document) -> dict[Path, Any]:
+def owned_paths(config: Document, shape: Shape) -> dict[Path, Any]:
     """Return every leaf that a configuration names, with its value. Raises: BadRequest for a repeated list key."""
     found: dict[Path, Any] = {}
 
-    def walk(path: Path, value: Any, of: Document) -> None:
+    def walk(path: Path, value: Any, of: Shape) -> None:
         if path in _UNOWNED:
             return
         steps = _steps(of, value)
@@ -112,16 +81,16 @@ def owned_paths(config: Document, schema: Document) -> dict[Path, Any]:
             found[path] = value
             return
         seen: set[str] = set()
-        for step, child, child_schema in steps:
+        for step, child, child_shape in steps:
             if step in seen:
                 raise BadRequest(f".{'.'.join(path)}: two items have the key {step[2:]}")
             seen.add(step)
             if step.startswith("k:"):
                 found[(*path, step, ".")] = child
-            walk((*path, step), child, child_schema)
+            walk((*path, step), child, child_shape)
 
     for name, value in config.items():
-        walk((f"f:{name}",), value, _member_schema(schema, name))
+        walk((f"f:{name}",), value, shape.member(name))
     return found
 
 
@@ -148,44 +117,44 @@ def paths_of(fields: Document) -> list[Path]:
     return [path for path in walk((), fields) if path]
 
 
-def _merged(live: Any, wanted: Any, schema: Document) -> Any:
+def _merged(live: Any, wanted: Any, shape: Shape) -> Any:
     """Return `live` with everything that `wanted` names."""
-    steps = _steps(schema, wanted)
+    steps = _steps(shape, wanted)
     if steps is None:
         return live if wanted == {} and isinstance(live, dict) else wanted
     if isinstance(wanted, dict):
         base = dict(live) if isinstance(live, dict) else {}
-        for step, child, child_schema in steps:
+        for step, child, child_shape in steps:
             name = step[2:]
-            base[name] = _merged(base.get(name, _MISSING), child, child_schema)
+            base[name] = _merged(base.get(name, _MISSING), child, child_shape)
         return base
     items = list(live) if isinstance(live, list) else []
-    places = {_item_step(schema, item): index for index, item in enumerate(items)}
-    for step, child, child_schema in steps:
+    places = {_item_step(shape, item): index for index, item in enumerate(items)}
+    for step, child, child_shape in steps:
         if step in places:
-            items[places[step]] = _merged(items[places[step]], child, child_schema)
+            items[places[step]] = _merged(items[places[step]], child, child_shape)
         else:
-            items.append(_merged(_MISSING, child, child_schema))
+            items.append(_merged(_MISSING, child, child_shape))
     return items
 
 
-def _without(value: Any, path: Path, schema: Document) -> Any:
+def _without(value: Any, path: Path, shape: Shape) -> Any:
     """Return the value without what stands at the path; containers that become empty go too."""
     step, rest = path[0], path[1:]
     if isinstance(value, dict) and step.startswith("f:"):
         name = step[2:]
         if name not in value:
             return value
-        left = _MISSING if not rest else _without(value[name], rest, _member_schema(schema, name))
+        left = _MISSING if not rest else _without(value[name], rest, shape.member(name))
         others = {key: child for key, child in value.items() if key != name}
         if left is _MISSING or (rest and left in ({}, [])):
             return others
         return {**others, name: left} if name not in others else others
     if isinstance(value, list):
-        items = _resolved(schema.get("items", {}))
+        items = shape.items or ANYTHING
         kept: list[Any] = []
         for item in value:
-            if _item_step(schema, item) != step:
+            if _item_step(shape, item) != step:
                 kept.append(item)
             elif rest and rest != (".",):
                 kept.append(_without(item, rest, items))
@@ -193,21 +162,21 @@ def _without(value: Any, path: Path, schema: Document) -> Any:
     return value
 
 
-def _value_at(document: Any, path: Path, schema: Document) -> Any:
+def _value_at(document: Any, path: Path, shape: Shape) -> Any:
     for step in path:
         if step == ".":
             return document
         if step.startswith("f:"):
             if not isinstance(document, dict) or step[2:] not in document:
                 return _MISSING
-            document, schema = document[step[2:]], _member_schema(schema, step[2:])
+            document, shape = document[step[2:]], shape.member(step[2:])
         else:
             if not isinstance(document, list):
                 return _MISSING
-            found = [item for item in document if _item_step(schema, item) == step]
+            found = [item for item in document if _item_step(shape, item) == step]
             if not found:
                 return _MISSING
-            document, schema = found[0], _resolved(schema.get("items", {}))
+            document, shape = found[0], shape.items or ANYTHING
     return document
 
 
@@ -240,13 +209,13 @@ def plan(
     Raises: Conflict naming every field that another manager applied with another value, unless forced.
     """
     api_version, kind = str(config.get("apiVersion", "")), str(config.get("kind", ""))
-    schema = root_schema(api_version, kind)
+    shape = shape_of(api_version, kind)
     meta_in = config.get("metadata") or {}
     if not isinstance(meta_in, dict):
         raise BadRequest("metadata: want an object")
     if meta_in.get("managedFields"):
         raise BadRequest("metadata.managedFields must be nil")
-    wanted = owned_paths(config, schema)
+    wanted = owned_paths(config, shape)
     entry: Document = {
         "manager": manager,
         "operation": "Apply",
@@ -273,7 +242,7 @@ def plan(
         else:
             others.append(found)
     body = {name: value for name, value in config.items() if name not in ("apiVersion", "kind")}
-    merged = _merged(live, body, schema)
+    merged = _merged(live, body, shape)
     conflicts: list[tuple[str, Path]] = []
     kept: list[Document] = []
     for found in others:
@@ -281,7 +250,7 @@ def plan(
         taken = [
             path
             for path in paths
-            if path in wanted and path[-1] != "." and _value_at(live, path, schema) != _value_at(merged, path, schema)
+            if path in wanted and path[-1] != "." and _value_at(live, path, shape) != _value_at(merged, path, shape)
         ]
         conflicts += [(f'"{found.get("manager")}" using {found.get("apiVersion")}', path) for path in taken]
         left = [path for path in paths if path not in taken]
@@ -294,8 +263,8 @@ def plan(
     # Deepest first, so that an item's members go before the item.
     for path in sorted(paths_of(previous.get("fieldsV1") or {}), key=lambda p: (-len(p), p)):
         if path not in wanted and path not in still_owned:
-            new = _without(new, path, schema)
-    new = _merged(new, body, schema)
+            new = _without(new, path, shape)
+    new = _merged(new, body, shape)
     if previous and previous.get("fieldsV1") == entry["fieldsV1"] and new == live and not conflicts:
         return None
     new["metadata"] = {**new["metadata"], "managedFields": [*(k for k in kept if k.get("fieldsV1")), entry]}

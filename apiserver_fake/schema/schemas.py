@@ -29,7 +29,8 @@ class Shape:
     `type`: object, array, string, integer, number, boolean, quantity, int-or-string, time, or "" for any.
     `fields`: the known members of an object, None where any name is legal; `values`: what those hold.
     `items`: what a list holds. `merge_key`: lists of objects merge by this member. `is_merged`: the list
-    merges at all. `is_replaced`: the object is taken whole.
+    merges at all. `is_replaced`: the object is taken whole. For server-side apply: `list_type` is map or set where a
+    list merges, `map_keys` tell the items of a map apart, and what `is_atomic` is taken whole.
     """
 
     type: str = ""
@@ -39,6 +40,13 @@ class Shape:
     merge_key: str = ""
     is_merged: bool = False
     is_replaced: bool = False
+    list_type: str = ""
+    map_keys: tuple[str, ...] = ()
+    is_atomic: bool = False
+
+    def member(self, name: str) -> Shape:
+        """Return the shape of an object's member; anything where nothing is known of it."""
+        return (self.fields or {}).get(name) or self.values or ANYTHING
 
 
 ANYTHING = Shape()
@@ -86,6 +94,7 @@ def _component(name: str) -> Shape:
 def _fill(shape: Shape, schema: dict[str, Any]) -> None:
     form = str(schema.get("format", ""))
     shape.type = {"date-time": "time", "quantity": form, "int-or-string": form}.get(form, str(schema.get("type", "")))
+    shape.is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
     if "properties" in schema:
         shape.fields = {name: _member(each) for name, each in schema["properties"].items()}
     elif isinstance(schema.get("additionalProperties"), dict):
@@ -103,6 +112,8 @@ def _member(schema: dict[str, Any]) -> Shape:
             items=_member(schema.get("items", {})),
             merge_key=str(schema.get("x-kubernetes-patch-merge-key", "")),
             is_merged="merge" in strategy.split(","),
+            list_type=str(schema.get("x-kubernetes-list-type", "")),
+            map_keys=tuple(schema.get("x-kubernetes-list-map-keys", ())),
         )
     shape = Shape()
     _fill(shape, schema)
