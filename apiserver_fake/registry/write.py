@@ -153,10 +153,8 @@ def check_capacity(limits: Limits, staged: Staged, resource: Resource, namespace
 NAMESPACES, QUOTAS = "namespaces", "resourcequotas"
 VERSION_REQUIRED = frozenset(("pods", "nodes", "resourceclaims.resource.k8s.io", "leases.coordination.k8s.io"))
 """Kinds whose PUT must name a resourceVersion (S6)."""
-_SERVERS_OWN = (
-    "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
-    "generateName", "selfLink",
-)  # fmt: skip
+_DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
+_KEPT = ("uid", "resourceVersion", "creationTimestamp", *_DELETION, "generation", "generateName", "selfLink")
 """Metadata that an update does not change."""
 
 
@@ -197,7 +195,7 @@ class Write:
             raise AlreadyExists(f'{resource.name} "{name}" already exists', details=details_of(resource, name))
         check_capacity(self.contexts.limits, staged, resource, namespace, name)
         ctx.warnings.extend(check_fields(resource.api_version, resource.kind, new, request.field_validation))
-        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "selfLink", "generation"):
+        for field in (*_DELETION, "resourceVersion", "selfLink", "generation"):
             meta.pop(field, None)
         meta["uid"] = new_uid(ctx.random)
         meta["creationTimestamp"] = format_time(ctx.wall_s)
@@ -347,7 +345,7 @@ class Write:
         if not is_named and self.resource.name in VERSION_REQUIRED:
             text = "Invalid value: 0x0: must be specified for an update"
             self._refuse(stored.name, [Cause("metadata.resourceVersion", "FieldValueInvalid", text)])
-        for field in _SERVERS_OWN:
+        for field in _KEPT:
             if field in before:
                 meta[field] = before[field]
             else:

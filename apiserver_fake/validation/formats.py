@@ -176,7 +176,7 @@ def quantity(path: str, resource: str, text: str) -> list[Cause]:
 def metadata(document: Document, name_rule: Any = subdomain) -> Causes:
     """Check what every object has: name, labels, annotations, finalizers and owner references (V4, V7).
 
-    `name_rule(path, name)` is the kind's own. Run by every strategy through `kind_rules`.
+    `name_rule(path, name)` is the kind's own. Run by every strategy.
     """
     meta = document["metadata"]
     if name := meta.get("name"):

@@ -14,8 +14,7 @@ import re
 from collections.abc import Mapping
 
 from apiserver_fake.errors import forbidden as refused
-from apiserver_fake.registry.declared import Rules, declared
-from apiserver_fake.strategy import DeleteOptions, WriteContext, keep_all_but_status, keep_status
+from apiserver_fake.strategy import DeleteOptions, Rules, WriteContext, declared, keep_all_but_status, keep_status
 from apiserver_fake.validation.fields import Field, Report, Struct, not_repeated, quantities, unique
 from apiserver_fake.validation.formats import (
     Cause,

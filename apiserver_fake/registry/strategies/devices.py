@@ -15,8 +15,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import WriteContext, keep_all_but_status
+from apiserver_fake.strategy import WriteContext, declared, keep_all_but_status
 from apiserver_fake.validation.fields import Check, Field, Report, Struct, amount_of, not_repeated, unique
 from apiserver_fake.validation.formats import (
     Cause,

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
-from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import WriteContext
+from apiserver_fake.strategy import WriteContext, declared
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
     Causes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver_fake.admission.limit_ranger import LIMIT_RANGES
-from apiserver_fake.registry.declared import declared
+from apiserver_fake.strategy import declared
 from apiserver_fake.validation.fields import Field, Report, Struct, unique
 from apiserver_fake.validation.formats import Cause, Causes, forbidden, invalid, qualified_name, quantity, required
 from services.api.kinds.limitrange import CLAIM, CONTAINER, POD

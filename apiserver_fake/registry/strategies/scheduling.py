@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from apiserver_fake.admission.priority import PRIORITY_CLASSES, SYSTEM_CLASSES, set_priority
 from apiserver_fake.errors import forbidden as refused
-from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import WriteContext, drop_status
+from apiserver_fake.strategy import WriteContext, declared, drop_status
 from apiserver_fake.validation.fields import Check, Field, Report, Struct, one_of, unique
 from apiserver_fake.validation.formats import Causes, forbidden, immutable, label, subdomain, unsupported
 from apiserver_fake.validation.pod.spec import PREEMPTION_POLICIES
