@@ -149,34 +149,19 @@ def _check_version(stored: Document, body: Document, ctx: WriteContext) -> None:
         raise _refused(stored, "Conflict", MODIFIED_TEXT)
 
 
-def _check_node(stored: Document, body: Document, ctx: WriteContext) -> None:
-    """Check 5: it is still bound there."""
-    bound = (stored.get("spec") or {}).get("nodeName") or ""
+def _check_binding(stored: Document, body: Document, ctx: WriteContext) -> None:
+    """Checks 5 to 8: it is bound there by this binding, not being deleted, and pending: the phase never goes back."""
+    status, bound = stored.get("status") or {}, (stored.get("spec") or {}).get("nodeName") or ""
     if not bound:
         raise _refused(stored, "NotBound", "the pod is not bound to a node")
     if bound != body["nodeName"]:
         raise _refused(stored, "BoundElsewhere", f"the pod is not bound to node {body['nodeName']}")
-
-
-def _check_generation(stored: Document, body: Document, ctx: WriteContext) -> None:
-    """Check 6: it is this binding, and not a later one to the same node."""
-    current = (stored.get("status") or {}).get("bindingGeneration") or 0
-    if body["bindingGeneration"] != current:
-        raise _refused(
-            stored, "StaleBinding", f"binding generation {body['bindingGeneration']} is not the current one, {current}"
-        )
-
-
-def _check_not_terminating(stored: Document, body: Document, ctx: WriteContext) -> None:
-    """Check 7: it is not being deleted."""
+    if body["bindingGeneration"] != (current := status.get("bindingGeneration") or 0):
+        why = f"binding generation {body['bindingGeneration']} is not the current one, {current}"
+        raise _refused(stored, "StaleBinding", why)
     if stored["metadata"].get("deletionTimestamp"):
         raise _refused(stored, "Terminating", "the pod is being deleted")
-
-
-def _check_pending(stored: Document, body: Document, ctx: WriteContext) -> None:
-    """Check 8: the phase never goes back, so only a pending pod can be unbound."""
-    phase = (stored.get("status") or {}).get("phase") or "Pending"
-    if phase != "Pending":
+    if (phase := status.get("phase") or "Pending") != "Pending":
         raise _unprocessable(stored, "PhaseNotPending", f"the pod's phase is {phase}")
 
 
@@ -301,10 +286,7 @@ def _is_live(lease: Document, ctx: WriteContext) -> bool:
 
 _CHECKS: tuple[Callable[[Document, Document, WriteContext], None], ...] = (
     _check_version,  # 4
-    _check_node,  # 5
-    _check_generation,  # 6
-    _check_not_terminating,  # 7
-    _check_pending,  # 8
+    _check_binding,  # 5 to 8
     _check_not_started,  # 9
     _check_not_exempt,  # 10
     _check_gang,  # 10
