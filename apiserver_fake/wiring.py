@@ -46,8 +46,8 @@ class ApiServerComponent:
         config = self._config
         if config.grpc_port is not None:
             grpc = GrpcServer(self.server, self._seams.clock)
-            servers.push_async_callback(grpc.close)
             self.grpc_port = await grpc.open(config.grpc_host, config.grpc_port)
+            servers.push_async_callback(grpc.close)
         if config.rest_port is not None:
             try:
                 rest, self.rest_port = await rest_server.serve(
