@@ -25,7 +25,7 @@ from kubelet.switches import KubeletSwitches
 from kubelet.timers import Timers
 from kubelet.view import WorkerKey
 from services.api.seams import Seams
-from services.api.unbind import has_start_fence
+from services.api.unbind import UnbindSwitches
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 
 TICK_S = 5.0
@@ -46,7 +46,7 @@ class Host:
         self.policy = Policy(
             crashloop_initial_s=initial_s,
             crashloop_max_s=max_s,
-            start_fence=has_start_fence(seams.switches),
+            start_fence=seams.switches.of(UnbindSwitches).has_start_fence,
         )
         seed = config.seed if config.seed is not None else self.random.getrandbits(32)
         self.stages = config.read_stages()

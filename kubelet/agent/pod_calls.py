@@ -22,7 +22,7 @@ from kubelet.unbind.unbinding import unbind_body
 from kubelet.view import KubeletPod
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Key
-from services.api.unbind import spelling
+from services.api.unbind import UnbindSwitches
 from services.api.wire import Request, Response, encode
 from services.client.client import delete_request
 
@@ -37,7 +37,7 @@ class PodCalls:
     def __init__(self, node: NodeShell, statuses: StatusManager, admission: AdmissionHandler, mirrors: Mirrors) -> None:
         self._node, self._statuses, self._admission, self._mirrors = node, statuses, admission, mirrors
         self._is_writing = False
-        self._spelling = spelling(node.host.seams.switches)
+        self._spelling = node.host.seams.switches.of(UnbindSwitches).spelling
         self._qps = node.host.config.status_qps
         self._tokens, self._tokens_at_s = 2 * self._qps, 0.0
         self.status_writes = self.status_failures = 0

@@ -24,19 +24,7 @@ from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
 from services.api.switches import Switches
 from services.api.times import format_time
-from services.api.unbind import (
-    BLOCKED,
-    REASONS,
-    REQUESTED,
-    UNBINDER,
-    UNSUPPORTED_REASONS,
-    counted_unbinds,
-    has_start_fence,
-    nodes_may,
-    request_id,
-    spelling,
-    unbinder_may,
-)
+from services.api.unbind import BLOCKED, REASONS, REQUESTED, UNBINDER, UNSUPPORTED_REASONS, UnbindSwitches, request_id
 from services.api.wire import Request
 
 HISTORY_MAX, MESSAGE_KEPT_MAX, MESSAGE_MAX = 8, 256, 1024
@@ -56,7 +44,7 @@ def as_unbind(request: Request, switches: Switches) -> Request:
     spelled = (request.verb, request.subresource)
     if request.resource != "pods" or spelled not in (("create", "unbind"), ("delete", "binding")):
         return request
-    if spelled != spelling(switches):
+    if spelled != switches.of(UnbindSwitches).spelling:
         raise no_such_path()
     return msgspec.structs.replace(request, verb="create", subresource="unbind")
 
@@ -99,12 +87,12 @@ def _check_caller(stored: Document | None, body: Document, ctx: WriteContext) ->
     """Check 1: the pod is bound to the calling node, or this is a retry of that node's own unbind."""
     node = ctx.identity.node
     if node:
-        if body.get("nodeName") == node and stored is not None and nodes_may(ctx.register):
+        if body.get("nodeName") == node and stored is not None and ctx.register.of(UnbindSwitches).nodes_may:
             entry = _entry(stored, body.get("requestID"))
             if (stored.get("spec") or {}).get("nodeName") == node or (entry and entry.get("nodeName") == node):
                 return
         raise Forbidden(f'node "{node}" can only unbind pods with spec.nodeName set to itself')
-    if ctx.identity.user == UNBINDER.user and unbinder_may(ctx.register):
+    if ctx.identity.user == UNBINDER.user and ctx.register.of(UnbindSwitches).unbinder_may:
         return
     raise Forbidden(f'pods "{ctx.request.name}" is forbidden: User "{ctx.identity.user}" cannot unbind pods')
 
@@ -228,7 +216,7 @@ def _check_not_started(stored: Document, body: Document, ctx: WriteContext) -> N
                 or (container.get("restartCount") or 0) > 0
             ):
                 raise _refused(stored, "AlreadyStarted", f"container {container.get('name')} has started")
-    if has_start_fence(ctx.register) and status.get("startTime"):
+    if ctx.register.of(UnbindSwitches).has_start_fence and status.get("startTime"):
         raise _refused(stored, "AlreadyStarted", "the kubelet announced the start of the pod")
 
 
@@ -266,7 +254,7 @@ def _check_limit(stored: Document, body: Document, ctx: WriteContext) -> None:
     status = stored.get("status") or {}
     count, most = status.get("unbindCount") or 0, ctx.switches.unbind_max_attempts
     times = [entry.get("time") for entry in status.get("unbindHistory") or ()]
-    if counted_unbinds(count, times, ctx.wall_s, ctx.register) >= most:
+    if ctx.register.of(UnbindSwitches).counted(count, times, ctx.wall_s) >= most:
         raise _unprocessable(stored, "LimitReached", f"the pod was unbound {count} times, at most {most} are allowed")
 
 
