@@ -152,7 +152,7 @@ class Case:
 
     def __init__(self, a: Any, entry: Any, *objects: Any, args: Any = None, **switches: Any) -> None:
         self.handle = new_handle(Switches(switches), *objects)
-        self.plugin = entry.make(args or entry.default_args(self.handle.switches), self.handle)
+        self.plugin = entry.make(args or entry.defaults(self.handle.switches), self.handle)
         self.cache: Cache = self.handle.cache
         self.a = a
         for name, zone in (("n1", "a"), ("n2", "b"), ("n3", "")):
