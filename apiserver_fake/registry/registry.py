@@ -27,7 +27,7 @@ from services.api.meta import Document
 from services.api.seams import Clock, Random
 from services.api.selectors import Term
 from services.api.switches import Switches
-from services.api.unbind import spelling
+from services.api.unbind import UnbindSwitches
 from services.api.wire import STALE_LEASE_EPOCH, LeaseEpoch, Request, Response, WatchRequest
 
 LEASES = "leases.coordination.k8s.io"
@@ -142,7 +142,7 @@ def as_unbind(request: Request, switches: Switches) -> Request:
     spelled = (request.verb, request.subresource)
     if request.resource != "pods" or spelled not in (("create", "unbind"), ("delete", "binding")):
         return request
-    if spelled != spelling(switches):
+    if spelled != switches.of(UnbindSwitches).spelling:
         raise no_such_path()
     return msgspec.structs.replace(request, verb="create", subresource="unbind")
 

@@ -24,7 +24,7 @@ from kubelet.switches import KubeletSwitches
 from kubelet.timers import Timers
 from kubelet.view import WorkerKey
 from services.api.seams import Seams
-from services.api.unbind import has_start_fence
+from services.api.unbind import UnbindSwitches
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 
 TICK_S = 5.0
@@ -41,7 +41,7 @@ class Host:
         self.clock, self.random = seams.clock, seams.random
         self.switches = seams.switches.of(KubeletSwitches)
         self.times = WallTimes(self.clock.wall() - self.clock.now())
-        self._start_fence = has_start_fence(seams.switches)
+        self._start_fence = seams.switches.of(UnbindSwitches).has_start_fence
         seed = config.seed if config.seed is not None else self.random.getrandbits(32)
         self.stages = config.read_stages()
         self.latency: LatencyModel = config.latency_model(seed)

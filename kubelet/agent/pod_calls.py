@@ -22,7 +22,7 @@ from kubelet.unbind.unbinding import unbind_body
 from kubelet.view import KubeletPod
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Key
-from services.api.unbind import spelling
+from services.api.unbind import UnbindSwitches
 from services.api.wire import Request, Response, encode
 from services.client.client import delete_request
 
@@ -39,7 +39,7 @@ class PodCalls:
     ) -> None:
         self._node, self._statuses, self._admission, self._static_pods = node, statuses, admission, static_pods
         self._is_writing = False
-        self._spelling = spelling(node.host.seams.switches)
+        self._spelling = node.host.seams.switches.of(UnbindSwitches).spelling
         self._qps = node.host.config.status_qps
         self._tokens, self._tokens_at_s = 2 * self._qps, 0.0
         self.status_writes = self.status_failures = 0

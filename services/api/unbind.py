@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
 from services.api.identity import Identity
-from services.api.switches import Switches
+from services.api.switches import switch
 from services.api.times import parse_time
 
 UNBINDER: Final = Identity("system:pod-unbinder")
@@ -44,9 +45,51 @@ def may_be_sent(reason: str) -> bool:
     return reason in REASONS or _OUT_OF.fullmatch(reason) is not None
 
 
-def spelling(switches: Switches) -> tuple[str, str]:
-    """Return verb and subresource by which a kubelet unbinds a pod (4.2); the body is the same."""
-    return ("delete", "binding") if switches.choice("unbind.api") == "binding_delete" else ("create", "unbind")
+@dataclass(frozen=True)
+class UnbindSwitches:
+    """In which form a pod is unbound, who may do it, and how often: the view of the switches that all sides share."""
+
+    api: str = switch("unbind.api")
+    callers: str = switch("authz.unbind_callers")
+    start_fence: bool = switch("kubelet.start_fence")
+    attempt_decay: bool = switch("unbind.attempt_decay")
+
+    @property
+    def spelling(self) -> tuple[str, str]:
+        """Verb and subresource by which a kubelet unbinds a pod (4.2); the body is the same."""
+        return ("delete", "binding") if self.api == "binding_delete" else ("create", "unbind")
+
+    @property
+    def unbinder_may(self) -> bool:
+        """Whether the central controller may unbind: by its switch, or because no other form is there."""
+        return self.callers != "kubelet" or self.api == "condition"
+
+    @property
+    def nodes_may(self) -> bool:
+        """Whether kubelets may unbind their own pods themselves."""
+        return self.callers != "controller" and self.api != "condition"
+
+    @property
+    def has_start_fence(self) -> bool:
+        """Whether the first container waits for an acknowledged `startTime`, after which the pod is not unbound.
+
+        Where others than the pod's own kubelet may unbind, nothing else keeps a pod from running twice (4.4).
+        """
+        return self.start_fence or self.unbinder_may
+
+    def counted(self, count: int, times: Sequence[str | None], wall_s: float) -> int:
+        """Return how many of a pod's unbinds count against `unbind.max_attempts`.
+
+        `times`: when they were, newest first, as far as the history goes. With `unbind.attempt_decay` one is forgiven
+        for every ten minutes without another. `unbindCount` itself never falls: it numbers the bindings (I3).
+        """
+        if not self.attempt_decay:
+            return count
+        counted, last_s = count - len(times), 0.0
+        for text in reversed(times):
+            at_s = parse_time(text) if text else last_s
+            counted, last_s = _decayed(counted, at_s - last_s) + 1, at_s
+        return _decayed(counted, wall_s - last_s)
 
 
 def request_id(uid: str, generation: int, node: str) -> str:
@@ -54,41 +97,8 @@ def request_id(uid: str, generation: int, node: str) -> str:
     return hashlib.sha256(b"\0".join((uid.encode(), str(generation).encode(), node.encode()))).hexdigest()[:32]
 
 
-def counted_unbinds(count: int, times: Sequence[str | None], wall_s: float, switches: Switches) -> int:
-    """Return how many of a pod's unbinds count against `unbind.max_attempts`.
-
-    `times`: when they were, newest first, as far as the history goes. With `unbind.attempt_decay` one is forgiven for
-    every ten minutes without another. `unbindCount` itself never falls: it numbers the bindings (I3).
-    """
-    if not switches.flag("unbind.attempt_decay"):
-        return count
-    counted, last_s = count - len(times), 0.0
-    for text in reversed(times):
-        at_s = parse_time(text) if text else last_s
-        counted, last_s = _decayed(counted, at_s - last_s) + 1, at_s
-    return _decayed(counted, wall_s - last_s)
-
-
 def _decayed(counted: int, seconds: float) -> int:
     return max(0, counted - max(0, int(seconds / DECAY_S)))
-
-
-def unbinder_may(switches: Switches) -> bool:
-    """Whether the central controller may unbind: by its switch, or because no other form is there."""
-    return switches.choice("authz.unbind_callers") != "kubelet" or switches.choice("unbind.api") == "condition"
-
-
-def nodes_may(switches: Switches) -> bool:
-    """Whether kubelets may unbind their own pods themselves."""
-    return switches.choice("authz.unbind_callers") != "controller" and switches.choice("unbind.api") != "condition"
-
-
-def has_start_fence(switches: Switches) -> bool:
-    """Whether the first container waits for an acknowledged `startTime`, after which the pod is not unbound.
-
-    Where others than the pod's own kubelet may unbind, nothing else keeps a pod from running twice (4.4).
-    """
-    return switches.flag("kubelet.start_fence") or unbinder_may(switches)
 
 
 def is_reason(pattern: str) -> bool:

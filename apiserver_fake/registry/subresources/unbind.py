@@ -25,12 +25,9 @@ from services.api.unbind import (
     REQUESTED,
     UNBINDER,
     UNSUPPORTED_REASONS,
-    counted_unbinds,
-    has_start_fence,
+    UnbindSwitches,
     may_be_sent,
-    nodes_may,
     request_id,
-    unbinder_may,
 )
 
 HISTORY_MAX, MESSAGE_KEPT_MAX, MESSAGE_MAX = 8, 256, 1024
@@ -64,12 +61,12 @@ def _check_caller(stored: Document | None, body: Document, ctx: WriteContext) ->
     """Check 1: the pod is bound to the calling node, or this is a retry of that node's own unbind."""
     node = ctx.identity.node
     if node:
-        if body.get("nodeName") == node and stored is not None and nodes_may(ctx.register):
+        if body.get("nodeName") == node and stored is not None and ctx.register.of(UnbindSwitches).nodes_may:
             entry = _entry(stored, body.get("requestID"))
             if (stored.get("spec") or {}).get("nodeName") == node or (entry and entry.get("nodeName") == node):
                 return
         raise Forbidden(f'node "{node}" can only unbind pods with spec.nodeName set to itself')
-    if ctx.identity.user == UNBINDER.user and unbinder_may(ctx.register):
+    if ctx.identity.user == UNBINDER.user and ctx.register.of(UnbindSwitches).unbinder_may:
         return
     raise Forbidden(f'pods "{ctx.request.name}" is forbidden: User "{ctx.identity.user}" cannot unbind pods')
 
@@ -178,7 +175,7 @@ def _check_not_started(stored: Document, body: Document, ctx: WriteContext) -> N
                 or (container.get("restartCount") or 0) > 0
             ):
                 raise _refused(stored, "AlreadyStarted", f"container {container.get('name')} has started")
-    if has_start_fence(ctx.register) and status.get("startTime"):
+    if ctx.register.of(UnbindSwitches).has_start_fence and status.get("startTime"):
         raise _refused(stored, "AlreadyStarted", "the kubelet announced the start of the pod")
 
 
@@ -216,7 +213,7 @@ def _check_limit(stored: Document, body: Document, ctx: WriteContext) -> None:
     status = stored.get("status") or {}
     count, most = status.get("unbindCount") or 0, ctx.switches.unbind_max_attempts
     times = [entry.get("time") for entry in status.get("unbindHistory") or ()]
-    if counted_unbinds(count, times, ctx.wall_s, ctx.register) >= most:
+    if ctx.register.of(UnbindSwitches).counted(count, times, ctx.wall_s) >= most:
         raise _unprocessable(stored, "LimitReached", f"the pod was unbound {count} times, at most {most} are allowed")
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from services.api.kinds.pod import MIRROR_ANNOTATION, Pod
 from services.api.meta import Condition, Document, Key, find_condition
 from services.api.switches import Switches
-from services.api.unbind import REQUESTED, UNBINDER, counted_unbinds, request_id
+from services.api.unbind import REQUESTED, UNBINDER, UnbindSwitches, request_id
 from services.controllers import shared_conditions as conditions
 from services.controllers import shared_writes as writes
 from services.reconcile.actions import NOTHING, Create, Result
@@ -26,7 +26,7 @@ class PodUnbind:
     """The reconcile of one pod; nothing is remembered between two."""
 
     def __init__(self, switches: Switches) -> None:
-        self._switches = switches
+        self._unbinding = switches.of(UnbindSwitches)
         self._max_attempts = switches.integer("unbind.max_attempts")
         self._takes_preset = switches.choice("unbind.user_bound") == "allow"
         self._names_version = switches.choice("unbind.fence") == "resourceVersion"
@@ -54,7 +54,7 @@ class PodUnbind:
         if pod.status.binding_generation == 0 and not self._takes_preset:
             return "Exempt"
         times = [entry.time for entry in pod.status.unbind_history]
-        counted = counted_unbinds(pod.status.unbind_count, times, wall_s, self._switches)
+        counted = self._unbinding.counted(pod.status.unbind_count, times, wall_s)
         return "LimitReached" if counted >= self._max_attempts else ""
 
 

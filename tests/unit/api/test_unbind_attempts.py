@@ -4,9 +4,9 @@ import pytest
 
 from services.api.switches import Switches
 from services.api.times import format_time
-from services.api.unbind import counted_unbinds, spelling
+from services.api.unbind import UnbindSwitches
 
-DECAYS = Switches({"unbind.attempt_decay": True})
+DECAYS = UnbindSwitches(attempt_decay=True)
 
 
 @pytest.mark.parametrize(
@@ -25,10 +25,10 @@ def test_kubelet_unbinding_9_one_attempt_is_forgiven_for_every_ten_minutes_witho
     now = 1_800_000_000.0
     times = [format_time(now - 60 * minutes) for minutes in minutes_ago]
 
-    assert counted_unbinds(count, times, now, DECAYS) == counted
-    assert counted_unbinds(count, times, now, Switches()) == count
+    assert DECAYS.counted(count, times, now) == counted
+    assert UnbindSwitches().counted(count, times, now) == count
 
 
 def test_kubelet_unbinding_4_2_each_form_has_one_spelling():
-    assert spelling(Switches({"unbind.api": "binding_delete"})) == ("delete", "binding")
-    assert spelling(Switches()) == spelling(Switches({"unbind.api": "condition"})) == ("create", "unbind")
+    assert Switches({"unbind.api": "binding_delete"}).of(UnbindSwitches).spelling == ("delete", "binding")
+    assert UnbindSwitches().spelling == UnbindSwitches(api="condition").spelling == ("create", "unbind")
