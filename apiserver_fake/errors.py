@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from services.api.errors import BadRequest, Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound
-from services.api.resources import Resource, resources
+from services.api.meta import Resource
+from services.api.resources import resources
 from services.api.wire import Request
 
 MODIFIED_TEXT = "the object has been modified; please apply your changes to the latest version and try again"

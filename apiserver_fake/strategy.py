@@ -30,8 +30,7 @@ from apiserver_fake.validation.fields import Form, Report, Struct
 from apiserver_fake.validation.formats import Cause, Causes, metadata, subdomain
 from services.api.errors import BadRequest
 from services.api.identity import Identity
-from services.api.meta import Document
-from services.api.resources import Resource
+from services.api.meta import Document, Resource
 from services.api.seams import Random
 from services.api.switches import Switches
 from services.api.times import format_time

@@ -9,7 +9,7 @@ Source: kubelet 3 to 7; kubelet-unbinding 6; kep-1287 6; guarantees N1 to N8.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -31,24 +31,22 @@ from kubelet.effects import (
     StartFailed,
     StatusChanged,
 )
-from kubelet.eviction.pressure import NodePressure
-from kubelet.managers.device_calls import Answer
-from kubelet.managers.resource_managers import Allocation, Rejection, ResourceManagers
+from kubelet.eviction.manager import NodePressure
+from kubelet.managers.allocation import Allocation, Rejection
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.node import shutdown
 from kubelet.node.definition import NodeDefinition
 from kubelet.node.life import TIMERS, NodeLife
 from kubelet.node.status import node_labels
-from kubelet.pod.context import WallTimes
+from kubelet.pod import status
+from kubelet.pod.context import NodeRuntime
 from kubelet.pod.pod import REMOVED_GRACE_S, Pod, has_run
-from kubelet.pod.restarts import Policy
 from kubelet.pod.start_times import StartTimes
 from kubelet.pod.states import PodState
 from kubelet.pod.table import PodTable
-from kubelet.resize.allocation import NodeRules
+from kubelet.resize.allocation import LIMITED_SWAP, NodeRules
 from kubelet.resize.manager import ResizeManager
 from kubelet.resize.policy import LOOK_S, ResizePolicy, deferred_of
-from kubelet.resize.swap import LIMITED
-from kubelet.runtime.latency import LatencyModel
 from kubelet.runtime.records import LOST_EXIT, PodRecord
 from kubelet.runtime.resources import is_same, overlaid, resources_of
 from kubelet.runtime.usage import NODE_RESOURCES, parse_curves
@@ -78,17 +76,13 @@ class Kubelet:
     def __init__(
         self,
         definition: NodeDefinition,
+        runtime: NodeRuntime,
         *,
         switches: KubeletSwitches,
-        latency: LatencyModel,
-        policy: Policy,
-        times: WallTimes,
-        host_ip: str = "127.0.0.1",
-        pod_network: str = "10.64.0",
+        pod_network: str,
     ) -> None:
-        self.name = definition.name
-        self.definition, self.switches = definition, switches
-        self.host_ip, self.pod_network = host_ip, pod_network
+        self.name, times = definition.name, runtime.times
+        self.runtime, self.switches, self._pod_network = runtime, switches, pod_network
         self.pods: dict[str, KubeletPod] = {}
         """The pods of this node as the API server, or a manifest, shows them, by uid."""
         self.records: dict[WorkerKey, PodRecord] = {}
@@ -99,7 +93,15 @@ class Kubelet:
         self.ledger = Ledger(definition.allocatable())
         self.managers = ResourceManagers(definition)
         versions = StatusVersions(is_immediate=switches.writes_at_once)
-        self.statuses = StatusManager(self, versions, self.out)
+        self.statuses = StatusManager(
+            self.pods,
+            versions,
+            self.out,
+            render=self.render,
+            shown=self.shown,
+            is_over=self.is_over,
+            acknowledged=self.acknowledged,
+        )
         self.start_times = StartTimes(self.out, times)
         self.table = PodTable(self.name, versions, self.start_times, self.out)
         self.pressure = NodePressure(
@@ -132,7 +134,7 @@ class Kubelet:
             NodeRules(
                 has_static_cpus=definition.has_static_cpus,
                 has_static_memory=definition.memory_policy == "Static",
-                has_swap=definition.swap_behavior == LIMITED,
+                has_swap=definition.swap_behavior == LIMITED_SWAP,
                 evicts=switches.evicts_for_resizes,
             ),
             self.table,
@@ -143,12 +145,15 @@ class Kubelet:
         )
         self.node = NodeLife(
             definition,
-            self.admission,
+            runtime,
             self.ledger,
             self.table,
             self.pressure,
             self.out,
-            end_pod=self._end_for_shutdown,
+            set_admission=self._set_admission,
+            end_pod=lambda key, grace_s, now: self._end_by_key(
+                key, now, "shutdown", shutdown.REASON, shutdown.MESSAGE, grace_s
+            ),
         )
         self.static_pods = StaticPodManager(
             definition.name,
@@ -178,7 +183,6 @@ class Kubelet:
             self.admission.devices = self.plugins.admission
         self.stages: StageManager | None = None
         """Of nodes whose pods stages may move; the shell sets it."""
-        self._latency, self._policy, self._times = latency, policy, times
         self._adds: dict[str, tuple[KubeletPod, str]] = {}
         self._unbinding: dict[WorkerKey, tuple[Rejection, float]] = {}
         """Why pods are torn down to be unbound, and since when."""
@@ -221,16 +225,12 @@ class Kubelet:
 
     def _settle_adds(self, now: float) -> None:
         adds, self._adds = self._adds, {}
-        order = sorted(
-            adds.values(),
-            key=lambda a: (
-                worker_key(a[0]) not in self.records,
-                a[0].metadata.creation_timestamp,
-                a[0].metadata.namespace,
-                a[0].metadata.name,
-            ),
-        )
-        for pod, traceparent in order:
+
+        def by_age(added: tuple[KubeletPod, str]) -> tuple[bool, str, str, str]:
+            meta = added[0].metadata
+            return worker_key(added[0]) not in self.records, meta.creation_timestamp, meta.namespace, meta.name
+
+        for pod, traceparent in sorted(adds.values(), key=by_age):
             self._added(pod, traceparent, now)
 
     def sources_ready(self, now: float) -> None:
@@ -263,24 +263,19 @@ class Kubelet:
         if record is None and self.stages is not None and self.stages.took(pod):
             self._adopt_staged(self.stages, pod, key, now)
             return
-        if pod.is_terminal:
-            if record is not None and record.is_finished:
+        if record is not None and not (pod.is_terminal and record.is_finished):
+            self._adopt(pod, key, record, traceparent, now)
+        elif pod.is_terminal:
+            if record is not None:
                 self._forget_record(record, key, now)
-            elif record is not None:
-                self._adopt(pod, key, record, traceparent, now)
-                return
             if pod.metadata.deletion_timestamp is not None:
                 self.statuses.delete(key, pod)
-            return
-        if record is not None:
-            self._adopt(pod, key, record, traceparent, now)
-            return
-        if pod.metadata.deletion_timestamp is not None:
+        elif pod.metadata.deletion_timestamp is not None:
             # Deleted before anything of it ran here: Failed, then gone (kubelet 3.4).
             self.statuses.set_final(key, pod, {"phase": "Failed"}, now)
-            return
-        self.out.start_span(key, pod, traceparent)
-        self.admission.decide(pod, key, now)
+        else:
+            self.out.start_span(key, pod, traceparent)
+            self.admission.decide(pod, key, now)
 
     def _without_containers(self, pod: KubeletPod, key: WorkerKey, record: PodRecord) -> PodRecord | None:
         """Nothing of a pod runs to which something was allocated: return what it goes on with, None to start anew.
@@ -375,18 +370,10 @@ class Kubelet:
         made = Pod(
             pod,
             key,
-            node=self.name,
-            host_ip=self.host_ip,
+            self.runtime,
             pod_ip=self.new_ip(pod),
             allocation=allocation,
-            latency=self._latency.for_pod(self.name, key.uid),
-            policy=self._policy,
-            times=self._times,
             now=now,
-            node_faults=self.node.faults,
-            images=self.node.images,
-            pleg=self.node.pleg,
-            volumes=self.node.volumes,
         )
         if self.plugins is not None:
             self.plugins.pod_added(made)
@@ -395,7 +382,7 @@ class Kubelet:
     def new_ip(self, pod: KubeletPod) -> str:
         """Return an address for a pod of this node; the node's own when the pod shares its network."""
         self._last_ip = self._last_ip % 65000 + 1
-        return self.host_ip if pod.spec.host_network else f"{self.pod_network}.{self._last_ip % 254 + 1}"
+        return self.runtime.host_ip if pod.spec.host_network else f"{self._pod_network}.{self._last_ip % 254 + 1}"
 
     def _adopt(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, traceparent: str, now: float) -> None:
         """Take over what a previous kubelet started; its allocation is not asked for again."""
@@ -488,7 +475,7 @@ class Kubelet:
 
     def _rejected(self, pod: Pod, effect: PodRejected, now: float) -> None:
         """The pod was admitted and cannot have what it needs: it is rejected after all."""
-        self.out.count(f'kubelet_admission_rejections_total{{reason="{effect.reason}"}}')
+        self.out.counts.add("kubelet_admission_rejections_total", effect.reason)
         self.out.event(pod.pod, effect.reason, effect.message, "Warning")
         self._reject_running(pod, effect.reason, effect.message, now)
 
@@ -497,7 +484,7 @@ class Kubelet:
         key = pod.key
         self._release(key)
         self.table.ended(pod)
-        self.node.volumes.release(key)
+        self.runtime.volumes.release(key)
         self.resizes.forget(key, now)
         is_removed = key in self.table.gone or pod.pod.metadata.deletion_timestamp is not None
         unbinding = self._unbinding.pop(key, None)
@@ -553,27 +540,25 @@ class Kubelet:
 
     def _preempt(self, victim: WorkerKey, resource: str, now: float) -> None:
         """End a pod so that a critical one fits, which lacks this resource."""
-        pod = self.table.pods.get(victim)
-        staged = self.stages.pods.get(victim) if pod is None and self.stages is not None else None
-        if pod is None and staged is None:
+        staged = self.stages.pods.get(victim) if self.stages is not None else None
+        if (held := self.table.pods.get(victim) or staged) is None:
             return
-        self.out.count(f'kubelet_preemptions{{preemption_signal="{resource}"}}')
+        self.out.counts.add("kubelet_preemptions", resource)
         message = "Preempted in order to admit critical pod"
-        if pod is not None:
-            self.out.event(pod.pod, "Preempting", message, "Warning")
-            grace_s = float(pod.pod.spec.termination_grace_period_seconds)
-            self._end(pod, now, "preempted", "Preempting", message, grace_s)
-        elif staged is not None:
-            self.out.event(staged.pod, "Preempting", message, "Warning")
-            self._end_staged(victim, "Preempting", message, now)
+        self.out.event(held.pod, "Preempting", message, "Warning")
+        grace_s = float(held.pod.spec.termination_grace_period_seconds)
+        self._end_by_key(victim, now, "preempted", "Preempting", message, grace_s)
 
     def _preempt_for_resize(self, victim: WorkerKey, resource: str, now: float) -> None:
         """End a pod so that the resize of a critical one fits, unless the Node's owners forbid that (KEP-5836)."""
         if not self.resize_policy.forbids:
             self._preempt(victim, resource, now)
 
-    def _end_staged(self, victim: WorkerKey, reason: str, message: str, now: float) -> None:
-        """End a pod that stages move: nothing of it has to be stopped first."""
+    def _end_by_key(self, victim: WorkerKey, now: float, cause: str, reason: str, message: str, grace_s: float) -> None:
+        """End a pod, or one that stages move: nothing of that has to be stopped first."""
+        if (machine := self.table.pods.get(victim)) is not None:
+            self._end(machine, now, cause, reason, message, grace_s)
+            return
         pod = self.stages.forget(victim) if self.stages is not None else None
         if pod is None:
             return
@@ -582,26 +567,27 @@ class Kubelet:
             "status": "True",
             "reason": "TerminationByKubelet",
             "message": message,
-            "lastTransitionTime": self._times.text(now),
+            "lastTransitionTime": self.runtime.times.text(now),
         }
-        status = {"phase": "Failed", "reason": reason, "message": message, "conditions": [disruption]}
-        self.statuses.set_final(victim, pod, status, now)
+        final = {"phase": "Failed", "reason": reason, "message": message, "conditions": [disruption]}
+        self.statuses.set_final(victim, pod, final, now)
         self._release(victim)
         self._offer_capacity("pod_terminated", now)
 
-    def _end_for_shutdown(self, key: WorkerKey, grace_s: float, now: float) -> None:
-        """End a pod because the node shuts down."""
-        if (pod := self.table.pods.get(key)) is None:
-            self._end_staged(key, shutdown.REASON, shutdown.MESSAGE, now)
-        else:
-            self._end(pod, now, "shutdown", shutdown.REASON, shutdown.MESSAGE, grace_s)
+    def _set_admission(self, refused: Rejection | None, is_held: bool, now: float) -> None:
+        """Admit no pod any more, or hold new ones back, because of the node."""
+        is_new = refused is not None and self.admission.refused is None
+        self.admission.refused = refused
+        self.admission.hold_back(is_held, now)
+        if is_new:
+            self.admission.capacity_came(now)  # who waits is refused now
 
     def _relieve_pressure(self, now: float) -> None:
         """Look at what the node has left, and evict the pod that has to leave, if any (kubelet 7)."""
         if (victim := self.pressure.look(self.table.pods, now)) is not None:
             pod = self.table.pods[victim.key]
             self.out.event(pod.pod, "Evicted", victim.message, "Warning")
-            self.out.count(f'kubelet_evictions{{eviction_signal="{victim.signal}"}}')
+            self.out.counts.add("kubelet_evictions", victim.signal)
             self._end(pod, now, "evicted", "Evicted", victim.message, victim.grace_s)
         if self.pressure.wants_images_gone:
             self.node.reclaim_images(now)
@@ -627,30 +613,7 @@ class Kubelet:
         """End the pod within its own grace period."""
         self._removed(pod, now, float(pod.spec.termination_grace_period_seconds))
 
-    # --- devices of plugins (kubelet 5.5) ---
-
-    def devices_changed(self, changed: Sequence[str], now: float) -> None:
-        """A plugin registered, or some of its devices changed: decide again about pods that wait for some."""
-        assert self.plugins is not None
-        if self.plugins.show_health(now) or changed:
-            self.admission.capacity_came(now)
-
-    def devices_lost(self, now: float) -> None:
-        """A plugin is gone."""
-        assert self.plugins is not None
-        self.plugins.show_health(now)
-
-    def devices_answered(self, number: int, answer: Answer, now: float) -> None:
-        """A plugin answered a call."""
-        assert self.plugins is not None
-        if not self.plugins.answered(number, answer, now):
-            self.admission.devices_answered(number, answer, now)
-
     # --- time and disk ---
-
-    def saved(self, key: WorkerKey, seq: int, now: float) -> None:
-        """A record is durable."""
-        self.table.saved(key, seq, now)
 
     def due(self, what: str, key: WorkerKey, now: float) -> None:
         """A timer fired."""
@@ -667,7 +630,7 @@ class Kubelet:
             case _ if what in TIMERS:
                 self.node.due(what, now)
             case "mirrors":
-                self.static_pods.mirrors.due(now)
+                self.static_pods.due(now)
             case "delete":
                 self.statuses.delete_again(key)
             case "devices":
@@ -688,7 +651,7 @@ class Kubelet:
         """Return the status of a pod as this kubelet sees it."""
         pod = self.table.pods.get(key)
         if pod is not None:
-            return self.resize_policy.add_condition(pod, pod.render())
+            return self.resize_policy.add_condition(pod, status.render(pod))
         return self.statuses.final_statuses.get(key) or self.admission.rendered(key)
 
     def is_over(self, key: WorkerKey) -> bool:
@@ -699,7 +662,7 @@ class Kubelet:
     def shown(self, key: WorkerKey) -> KubeletPod | None:
         """Return the object that shows this pod: itself, of a static pod its mirror; None while there is none."""
         pod = self.pods.get(key.uid)
-        return pod if pod is None or key.generation or not is_static(pod) else self.static_pods.mirrors.shown(pod)
+        return pod if pod is None or key.generation or not is_static(pod) else self.static_pods.shown(pod)
 
     def acknowledged(self, key: WorkerKey, now: float) -> None:
         """The API server has the pod's newest status."""
@@ -745,10 +708,7 @@ def _matters(known: KubeletPod, new: KubeletPod) -> bool:
     """Whether a change is more than the echo of our own status."""
     if known.metadata.generation != new.metadata.generation:
         return True
-    if known.metadata.annotations is not new.metadata.annotations and known.metadata.annotations != (
-        new.metadata.annotations
-    ):
+    before, after = known.metadata.annotations, new.metadata.annotations
+    if before is not after and before != after:
         return True
-    if not new.spec.readiness_gates:
-        return False
-    return known.status.conditions != new.status.conditions
+    return bool(new.spec.readiness_gates) and known.status.conditions != new.status.conditions

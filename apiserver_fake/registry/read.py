@@ -21,8 +21,7 @@ from apiserver_fake.storage.selection import Page, Selection
 from apiserver_fake.storage.store import Store
 from apiserver_fake.strategy import served_subresource
 from services.api.errors import BadRequest, Expired
-from services.api.meta import Document, Key
-from services.api.resources import Resource
+from services.api.meta import Document, Key, Resource
 from services.api.seams import Clock
 from services.api.wire import Request, Response
 

@@ -27,8 +27,7 @@ from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.formats import Cause, Causes, forbidden, required
 from services.api.errors import AlreadyExists, BadRequest, Forbidden, NotFound, invalid
 from services.api.identity import Identity
-from services.api.meta import Document, Key, ObjectMeta
-from services.api.resources import Resource
+from services.api.meta import Document, Key, ObjectMeta, Resource
 from services.api.seams import Clock, Random
 from services.api.switches import Switches
 from services.api.times import format_time

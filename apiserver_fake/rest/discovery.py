@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from apiserver_fake.rest.paths import subresource_form
-from services.api.meta import Document
+from services.api.meta import Document, Resource
 from services.api.release import KUBERNETES
-from services.api.resources import Resource, resources
+from services.api.resources import resources
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 MINOR = KUBERNETES.split(".")[1]
@@ -33,7 +33,7 @@ _GROUP_ORDER = (
 
 
 REVIEWS = tuple(
-    Resource(kind, plural=f"{kind.lower()}s", singular=kind.lower(), group=group, namespaced=False)
+    Resource(kind, group=group, namespaced=False)
     for group, kind in (
         ("authentication.k8s.io", "SelfSubjectReview"),
         ("authorization.k8s.io", "SelfSubjectAccessReview"),

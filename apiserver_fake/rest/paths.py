@@ -19,8 +19,8 @@ from multidict import MultiMapping
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import method_not_allowed, no_such_path
 from services.api.errors import BadRequest, Invalid
-from services.api.meta import Document
-from services.api.resources import Resource, resources
+from services.api.meta import Document, Resource
+from services.api.resources import resources
 from services.api.wire import Request, WatchRequest
 
 WATCH_TIMEOUT_MAX_S = 1800.0

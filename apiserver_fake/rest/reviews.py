@@ -11,8 +11,8 @@ from collections.abc import Callable
 from apiserver_fake.rest.discovery import REVIEWS
 from services.api.errors import ApiError, BadRequest
 from services.api.identity import Identity
-from services.api.meta import Document
-from services.api.resources import Resource, resources
+from services.api.meta import Document, Resource
+from services.api.resources import resources
 from services.api.wire import Request
 
 Authorize = Callable[[Identity, Request], None]

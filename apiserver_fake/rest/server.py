@@ -55,8 +55,7 @@ from services.api.errors import (
     UnknownOutcome,
 )
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity
-from services.api.meta import Document
-from services.api.resources import Resource
+from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
 from services.api.wire import Api, Request, Response
 from services.telemetry.metrics import render

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from services.api.errors import BadRequest, Timeout
-from services.api.meta import Document, Key
-from services.api.resources import Resource
+from services.api.meta import Document, Key, Resource
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 RV_MAX = (1 << 63) - 1

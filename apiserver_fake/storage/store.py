@@ -18,8 +18,8 @@ import msgspec
 from apiserver_fake.storage.records import ADDED, DELETED, MODIFIED, Cause, Change, Entry, Record, record_of
 from apiserver_fake.storage.selection import Page, Selection
 from services.api.errors import Expired, RequestEntityTooLarge
-from services.api.meta import Document, Key
-from services.api.resources import Resource, resources
+from services.api.meta import Document, Key, Resource
+from services.api.resources import resources
 
 WINDOW_S = 300.0
 WINDOW_CHANGES = 20_000

@@ -21,8 +21,7 @@ from apiserver_fake.storage.selection import Selection
 from apiserver_fake.storage.store import INDEXED_FIELDS, Store
 from services.api.errors import ApiError, BadRequest, Expired, TooManyRequests
 from services.api.identity import Identity
-from services.api.meta import Document
-from services.api.resources import Resource
+from services.api.meta import Document, Resource
 from services.api.seams import Clock, Random
 from services.api.wire import WatchEvent, WatchRequest
 

@@ -1,28 +1,23 @@
-"""What the nodes of one process share: one timer heap, one journal, one group of tasks.
-
-It knows a node only as a tenant that is called when a timer is due, and when the disk fails.
-"""
+"""What the nodes of one process share: one timer heap, one journal, one group of tasks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
 
-import msgspec
 import structlog
 
 from kubelet.agent.journal import Journal
 from kubelet.agent.manager_state import FILE as MANAGER_STATE
 from kubelet.agent.manager_state import is_readable, restored
 from kubelet.agent.node_files import NodeFiles
-from kubelet.agent.power import Power
+from kubelet.agent.power import Power, Tenant
 from kubelet.config import KubeletConfig
-from kubelet.managers.resource_managers import Allocation
+from kubelet.managers.allocation import Allocation
 from kubelet.node.definition import NodeDefinition
-from kubelet.pod.context import WallTimes
-from kubelet.pod.restarts import Policy, crashloop_bounds
-from kubelet.runtime.boots import Boot, after_boot, look
+from kubelet.pod.context import Policy, WallTimes
+from kubelet.pod.restarts import crashloop_bounds
+from kubelet.runtime.boots import after_boot, look
 from kubelet.runtime.latency import LatencyModel
 from kubelet.runtime.records import PodRecord
 from kubelet.switches import KubeletSwitches
@@ -38,49 +33,6 @@ NO_KEY = WorkerKey("", 0)
 log = structlog.get_logger()
 
 
-class Tenant(Protocol):
-    """A node that lives on a host."""
-
-    is_off: bool
-
-    @property
-    def name(self) -> str:
-        """The node's name."""
-
-    async def live(self) -> None:
-        """Be a node until cancelled."""
-
-    def fire(self, what: str, key: WorkerKey, now: float) -> None:
-        """A timer of this node is due."""
-
-    def drain(self) -> None:
-        """Perform what the machine wants, in order."""
-
-    def recover(self, record: PodRecord, key: WorkerKey) -> None:
-        """The runtime still holds this from before the process began."""
-
-    def begins(self, boot: Boot) -> None:
-        """Learn in which boot of the machine this is; after a new one nothing of what ran runs any more."""
-
-    def files_changed(self, files: Mapping[str, bytes]) -> None:
-        """Take the manifests of static pods as they are now."""
-
-    def faults_changed(self, text: str) -> None:
-        """Take what is wrong with the node from now on."""
-
-    def shut_down(self) -> None:
-        """End the pods in good order, then ask to be switched off."""
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do some work in a task that ends with the node's power."""
-
-    def disk_changed(self, *, has_error: bool) -> None:
-        """The disk began or ceased to fail."""
-
-    def was_away(self) -> None:
-        """The process was frozen for longer than the grace period (N6)."""
-
-
 class Host:
     """What all nodes of one process share. `agents` are set once, before `run`."""
 
@@ -89,12 +41,7 @@ class Host:
         self.clock, self.random = seams.clock, seams.random
         self.switches = seams.switches.of(KubeletSwitches)
         self.times = WallTimes(self.clock.wall() - self.clock.now())
-        initial_s, max_s = self._crashloop_bounds()
-        self.policy = Policy(
-            crashloop_initial_s=initial_s,
-            crashloop_max_s=max_s,
-            start_fence=has_start_fence(seams.switches),
-        )
+        self._start_fence = has_start_fence(seams.switches)
         seed = config.seed if config.seed is not None else self.random.getrandbits(32)
         self.stages = config.read_stages()
         self.latency: LatencyModel = config.latency_model(seed)
@@ -105,7 +52,7 @@ class Host:
         self.agents: list[Tenant] = []
         self.make: Callable[[int], Tenant] = lambda place: self.agents[place]
         """Makes the node of that place anew."""
-        self.power: Power[Tenant] = Power(
+        self.power = Power(
             self.agents,
             lambda place: self.make(place),
             journal=self.journal,
@@ -122,22 +69,16 @@ class Host:
     def policy_of(self, definition: NodeDefinition) -> Policy:
         """Return what the pods of one node share. Raises: StartError for a maximum that the gate forbids."""
         node_max_s = definition.max_container_restart_period
-        if not node_max_s:
-            return self.policy
-        if not self.switches.has_backoff_max:
+        if node_max_s and not self.switches.has_backoff_max:
             text = "maxContainerRestartPeriod must not be set while KubeletCrashLoopBackOffMax is off"
             raise StartError(f"node {definition.name}: {text}", EXIT_USAGE)
-        initial_s, max_s = self._crashloop_bounds(node_max_s)
-        return msgspec.structs.replace(self.policy, crashloop_initial_s=initial_s, crashloop_max_s=max_s)
-
-    def _crashloop_bounds(self, node_max_s: float = 0.0) -> tuple[float, float]:
-        config = self.config
-        return crashloop_bounds(
-            config.crashloop_initial_s,
-            config.crashloop_max_s,
+        initial_s, max_s = crashloop_bounds(
+            self.config.crashloop_initial_s,
+            self.config.crashloop_max_s,
             is_reduced=self.switches.has_reduced_decay,
             node_max_s=node_max_s,
         )
+        return Policy(initial_s, max_s, self._start_fence)
 
     async def run(self) -> None:
         """Host the nodes until cancelled."""
@@ -151,7 +92,7 @@ class Host:
                 group.create_task(self.files.run(self.agents, self.power))
                 self.power.begin(group)
                 self._last_tick_s = self.clock.now()
-                self._tick()
+                self.tick()
                 await asyncio.Event().wait()
         finally:
             # The timer is the one thing of ours that no task owns.
@@ -199,8 +140,6 @@ class Host:
         for agent in self.agents:
             agent.disk_changed(has_error=self.journal.has_error)
 
-    # --- time ---
-
     def set_timer(self, at_s: float, agent: Tenant, what: str, key: WorkerKey = NO_KEY) -> None:
         """Call `agent.fire(what, key)` at that time."""
         if self.timers.set(at_s, (agent, what, key)):
@@ -243,11 +182,8 @@ class Host:
         for agent in touched:
             agent.drain()
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Notice wall-clock jumps, and that we are alive."""
         self.times.offset_s = self.clock.wall() - self.clock.now()
         if self.agents:
             self.set_timer(self.clock.now() + TICK_S, self.agents[0], "tick")
-
-    def tick(self) -> None:
-        """Notice wall-clock jumps, and that we are alive."""
-        self._tick()

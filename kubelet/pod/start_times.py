@@ -12,8 +12,7 @@ from typing import Final
 
 from kubelet.effects import Outbox
 from kubelet.pod.container import INIT, Container
-from kubelet.pod.context import WallTimes
-from kubelet.pod.pod import Pod
+from kubelet.pod.context import PodContext, WallTimes
 from kubelet.pod.states import ContainerState
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.times import parse_time
@@ -40,8 +39,8 @@ class StartTimes:
     def started(self, key: WorkerKey, now: float) -> None:
         """Its first container runs."""
         took_s = now - self._admitted_s.pop(key, now)
-        self._observe(START, "", took_s)
-        self._observe(WORKER, '{operation_type="create"}', took_s)
+        self._out.observe(START, took_s)
+        self._out.observe(WORKER, took_s, "create")
 
     def ending(self, key: WorkerKey, now: float) -> None:
         """It is being ended; said twice it counts from the first time."""
@@ -49,9 +48,9 @@ class StartTimes:
 
     def ended(self, key: WorkerKey, now: float) -> None:
         """Nothing of it runs any more."""
-        self._observe(WORKER, '{operation_type="kill"}', now - self._ending_s.pop(key, now))
+        self._out.observe(WORKER, now - self._ending_s.pop(key, now), "kill")
 
-    def shown(self, worker: Pod, pod: KubeletPod, now: float) -> None:
+    def shown(self, worker: PodContext, pod: KubeletPod, now: float) -> None:
         """The API server shows the pod so."""
         if worker.key not in self._unseen:
             return
@@ -60,17 +59,13 @@ class StartTimes:
             return
         del self._unseen[worker.key]
         created_s = parse_time(pod.metadata.creation_timestamp) - self._times.offset_s
-        self._observe(SLI, "", max(0.0, now - created_s - _excluded_s(worker.containers)))
+        self._out.observe(SLI, max(0.0, now - created_s - _excluded_s(worker.containers)))
 
     def forget(self, key: WorkerKey) -> None:
         """The pod is gone."""
         self._admitted_s.pop(key, None)
         self._unseen.pop(key, None)
         self._ending_s.pop(key, None)
-
-    def _observe(self, name: str, labels: str, seconds: float) -> None:
-        self._out.add(f"{name}_sum{labels}", seconds)
-        self._out.count(f"{name}_count{labels}")
 
 
 def _excluded_s(containers: list[Container]) -> float:

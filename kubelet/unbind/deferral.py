@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from kubelet.effects import Outbox, SetTimer
-from kubelet.managers.resource_managers import DeviceRejection, Rejection
+from kubelet.managers.allocation import DeviceRejection, Rejection
 from kubelet.switches import KubeletSwitches
 from kubelet.unbind.unbinding import EXCLUDE_MAX_REASONS
 from kubelet.view import KubeletPod, WorkerKey, is_static
@@ -46,7 +46,7 @@ class Deferral:
             state = self.waiting[key] = self._begun(pod, key, rejection, now)
         elif now >= state.until_s - _EARLY_S:
             del self.waiting[key]
-            self._out.count('kubelet_pod_deferrals_total{result="timeout"}')
+            self._out.counts.add("kubelet_pod_deferrals_total", "timeout")
             return False
         state.next_s = min(now + self._switches.defer_period_s, state.until_s)
         self._out.effects.append(SetTimer(state.next_s, "defer", key))
@@ -60,7 +60,7 @@ class Deferral:
     def admitted(self, key: WorkerKey) -> None:
         """The wait was worth it, if there was one."""
         if self.waiting.pop(key, None) is not None:
-            self._out.count('kubelet_pod_deferrals_total{result="admitted"}')
+            self._out.counts.add("kubelet_pod_deferrals_total", "admitted")
 
     def forget(self, key: WorkerKey) -> None:
         """The pod is gone, or is being deleted."""

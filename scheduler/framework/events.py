@@ -32,21 +32,8 @@ class Action(IntFlag):
     UPDATE_POD_TOLERATION = 2048
     UPDATE_OTHER = 4096
     UPDATE_POD_GENERATED_CLAIM = 8192
-    UPDATE = (
-        UPDATE_NODE_ALLOCATABLE
-        | UPDATE_NODE_LABEL
-        | UPDATE_NODE_TAINT
-        | UPDATE_NODE_CONDITION
-        | UPDATE_NODE_ANNOTATION
-        | UPDATE_NODE_SESSION
-        | UPDATE_POD_LABEL
-        | UPDATE_POD_SCALE_DOWN
-        | UPDATE_POD_GATES_ELIMINATED
-        | UPDATE_POD_TOLERATION
-        | UPDATE_OTHER
-        | UPDATE_POD_GENERATED_CLAIM
-    )
-    ALL = ADD | DELETE | UPDATE
+    ALL = 2 * UPDATE_POD_GENERATED_CLAIM - 1
+    UPDATE = ALL & ~(ADD | DELETE)
 
     @property
     def words(self) -> str:
@@ -94,6 +81,11 @@ class Hint(StrEnum):
 
     QUEUE = "Queue"
     SKIP = "QueueSkip"
+
+
+def queue_if(helps: bool) -> Hint:
+    """Return the answer of a hint function that knows whether the event may help the pod."""
+    return Hint.QUEUE if helps else Hint.SKIP
 
 
 HintFunction = Callable[[PodInfo, Any, Any], Hint]

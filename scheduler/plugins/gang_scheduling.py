@@ -15,9 +15,8 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.cache.pod_group_membership import group_of
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.events import ASSIGNED_POD, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.plugin import PODS_TO_ACTIVATE
-from scheduler.framework.proposed import PlacementProgress
+from scheduler.framework.events import ASSIGNED_POD, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration, queue_if
+from scheduler.framework.plugin import PODS_TO_ACTIVATE, PlacementProgress
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.handle import Handle
 from scheduler.switches import GangSwitches
@@ -34,16 +33,14 @@ POD_GROUP: Final = "PodGroup"
 
 
 class GangScheduling:
-    """`timeout_s`: how long a member waits at Permit."""
+    """A member waits at Permit for `gang.permit_timeout_s` at most."""
 
     name = NAME
 
-    def __init__(self, handle: Handle, *, generation: str, timeout_s: float) -> None:
+    def __init__(self, args: Args, handle: Handle) -> None:
         self._handle = handle
-        self._generation = generation
-        self._timeout_s = timeout_s
-
-    # -- PreEnqueue ------------------------------------------------------------------------------------
+        switches = handle.switches.of(GangSwitches)
+        self._generation, self._timeout_s = switches.generation, switches.permit_timeout_s
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Hold members back until their group exists and, of a gang, enough members do."""
@@ -70,8 +67,6 @@ class GangScheduling:
             Registration(ClusterEvent(POD_GROUP, Action.UPDATE_OTHER), _asks_for_fewer),
         )
 
-    # -- PlacementFeasible -----------------------------------------------------------------------------
-
     def placement_feasible(self, group: PodGroup, progress: PlacementProgress) -> Status:
         """Say, after each member, whether enough are placed: yes, not yet (Wait), or never."""
         wanted, scheduled, left = group.spec.min_count, progress.scheduled, progress.remaining
@@ -81,11 +76,8 @@ class GangScheduling:
             return Status(Code.WAIT, (W1_WAITS,))
         if scheduled + left < wanted:
             return unschedulable(f"minCount ({wanted}) cannot be satisfied: {scheduled} scheduled, {left} remaining")
-        return Status(
-            Code.WAIT, (f"minCount ({wanted}) is not yet satisfied: {scheduled} scheduled, {left} remaining",)
-        )
-
-    # -- Permit ----------------------------------------------------------------------------------------
+        text = f"minCount ({wanted}) is not yet satisfied: {scheduled} scheduled, {left} remaining"
+        return Status(Code.WAIT, (text,))
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, float]:
         """Let the member wait until enough of its gang have a node; the member that completes it allows all."""
@@ -122,23 +114,17 @@ class GangScheduling:
 
 def _is_of_the_group(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
     mine = group_of(pod.pod)
-    return Hint.QUEUE if mine is not None and new is not None and group_of(new) == mine else Hint.SKIP
+    return queue_if(mine is not None and new is not None and group_of(new) == mine)
 
 
 def _is_the_group(pod: PodInfo, old: PodGroup | None, new: PodGroup | None) -> Hint:
-    return Hint.QUEUE if new is not None and group_of(pod.pod) == new.metadata.key else Hint.SKIP
+    return queue_if(new is not None and group_of(pod.pod) == new.metadata.key)
 
 
 def _asks_for_fewer(pod: PodInfo, old: PodGroup | None, new: PodGroup | None) -> Hint:
     if old is None or new is None or not (old.spec.is_gang and new.spec.is_gang):
         return Hint.SKIP
-    is_lower = new.spec.min_count < old.spec.min_count
-    return _is_the_group(pod, None, new) if is_lower else Hint.SKIP
+    return _is_the_group(pod, None, new) if new.spec.min_count < old.spec.min_count else Hint.SKIP
 
 
-def _make(args: Args, handle: Handle) -> GangScheduling:
-    switches = handle.switches.of(GangSwitches)
-    return GangScheduling(handle, generation=switches.generation, timeout_s=switches.permit_timeout_s)
-
-
-PLUGIN = PluginEntry(NAME, _make)
+PLUGIN = PluginEntry(NAME, GangScheduling)

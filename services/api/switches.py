@@ -32,10 +32,10 @@ class Switch:
     default: Value
     meaning: str
     source: str
+    scenario: str
     values: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
-    scenario: str = ""
 
     @property
     def shown_by(self) -> str:
@@ -45,13 +45,8 @@ class Switch:
     @property
     def type(self) -> str:
         """`flag`, `integer`, `number` or `choice`/`text`."""
-        if isinstance(self.default, bool):
-            return "flag"
-        if isinstance(self.default, int):
-            return "integer"
-        if isinstance(self.default, float):
-            return "number"
-        return "choice" if self.values else "text"
+        kinds: dict[type, str] = {bool: "flag", int: "integer", float: "number"}
+        return kinds.get(type(self.default), "choice" if self.values else "text")
 
     def parse(self, text: str) -> Value:
         """Return the typed value. Raises: SwitchError."""
@@ -72,11 +67,9 @@ class Switch:
                 raise ValueError(f"want {'an' if self.type == 'integer' else 'a'} {self.type}") from None
             if not math.isfinite(number):
                 raise ValueError("want a number that has an end")
-            if (self.minimum is not None and number < self.minimum) or (
-                self.maximum is not None and number > self.maximum
-            ):
-                bounds = f"{self.minimum} to {self.maximum}" if self.maximum is not None else f"{self.minimum} or more"
-                raise ValueError(f"want {bounds}")
+            low, high = self.minimum, self.maximum
+            if (low is not None and number < low) or (high is not None and number > high):
+                raise ValueError(f"want {low} to {high}" if high is not None else f"want {low} or more")
             return number
         if self.values and text not in self.values:
             raise ValueError(f"want one of {', '.join(value or '(nothing)' for value in self.values)}")
@@ -87,281 +80,255 @@ _UNBIND = "kubelet-unbinding"
 
 REGISTER: tuple[Switch, ...] = (
     Switch("PodUnbinding", True, "feature gate: unbinding in apiserver, scheduler and kubelet", f"{_UNBIND} 4.6",
-           scenario="unbinding/old-scheduler"),
+           "unbinding/old-scheduler"),
     Switch("kubelet.on_reject", "fail", "what the kubelet does with a pod it cannot admit", f"{_UNBIND} 2",
-           ("fail", "recreate", "unbind", "defer", "defer-then-unbind"), scenario="unbinding/job"),
-    Switch("defer.timeout_s", 30.0, "how long a deferred pod is tried again on its node", f"{_UNBIND} 2", minimum=0.0,
-           scenario="unbinding/deferred"),
+           "unbinding/job", ("fail", "recreate", "unbind", "defer", "defer-then-unbind")),
+    Switch("defer.timeout_s", 30.0, "how long a deferred pod is tried again on its node", f"{_UNBIND} 2",
+           "unbinding/deferred", minimum=0.0),
     Switch("defer.period_s", 5.0, "how often a deferred pod is tried again when nothing leaves", f"{_UNBIND} 2",
-           minimum=0.1, scenario="unbinding/deferred-period"),
-    Switch("defer.reasons", "UnexpectedAdmissionError",
-           "rejections that defer-then-unbind takes for transient: A+B, globs allowed", f"{_UNBIND} 6.1",
-           scenario="unbinding/defer-then-unbind"),
-    Switch("device.defer_timeout_s", 0.0,
-           "how long a pod is deferred whose devices are missing, 0 as long as any other", "kubelet 11", minimum=0.0,
-           scenario="devices/slow-plugin-deferred"),
-    Switch("ResourceHealthStatus", False,
-           "feature gate: a container's status tells the health of its devices (KEP-4680)", "kubelet 5.5",
-           scenario="devices/ill-device"),
+           "unbinding/deferred-period", minimum=0.1),
+    Switch("defer.reasons", "UnexpectedAdmissionError", "rejections that defer-then-unbind takes for transient: A+B, "
+           "globs allowed", f"{_UNBIND} 6.1", "unbinding/defer-then-unbind"),
+    Switch("device.defer_timeout_s", 0.0, "how long a pod is deferred whose devices are missing, 0 as long as any "
+           "other", "kubelet 11", "devices/slow-plugin-deferred", minimum=0.0),
+    Switch("ResourceHealthStatus", False, "feature gate: a container's status tells the health of its devices "
+           "(KEP-4680)", "kubelet 5.5", "devices/ill-device"),
     Switch("unbind.reasons", "all", "reasons for which a pod is given back: A+B, globs allowed; all: what 6.1 has on",
-           f"{_UNBIND} 11", scenario="node-life/broken-network"),
+           f"{_UNBIND} 11", "node-life/broken-network"),
     Switch("kubelet.unbind_teardown", "before", "tear down before or after the unbind call", f"{_UNBIND} 6.2",
-           ("before", "after"), scenario="unbinding/teardown"),
+           "unbinding/teardown", ("before", "after")),
     Switch("kubelet.start_fence", False, "the first container waits for an acknowledged startTime", f"{_UNBIND} 4.4",
-           scenario="unbinding/start-fence"),
+           "unbinding/start-fence"),
     Switch("kubelet.status_batching", "faithful", "write statuses serially and coalesced, or at once", "kubelet 11",
-           ("faithful", "immediate"), scenario="docs/benchmarks/README.md"),
-    Switch("unbind.api", "subresource",
-           "form of the unbind: the kubelet calls POST pods/unbind or DELETE pods/binding, or asks a controller by a "
-           "condition; or none", f"{_UNBIND} 4.2", ("subresource", "binding_delete", "condition", "none"),
-           scenario="unbinding/binding-delete"),
+           "docs/benchmarks/README.md", ("faithful", "immediate")),
+    Switch("unbind.api", "subresource", "form of the unbind: the kubelet calls POST pods/unbind or DELETE "
+           "pods/binding, or asks a controller by a condition; or none", f"{_UNBIND} 4.2", "unbinding/binding-delete",
+           ("subresource", "binding_delete", "condition", "none")),
     Switch("unbind.max_attempts", 5, "unbinds a pod may have before the kubelet falls back", f"{_UNBIND} 4.3",
-           minimum=0, maximum=1000, scenario="unbinding/limit"),
-    Switch("unbind.attempt_decay", False,
-           "one unbind less counts against the limit for every ten minutes since the last", f"{_UNBIND} 9",
-           scenario="unbinding/attempt-decay"),
+           "unbinding/limit", minimum=0, maximum=1000),
+    Switch("unbind.attempt_decay", False, "one unbind less counts against the limit for every ten minutes since the "
+           "last", f"{_UNBIND} 9", "unbinding/attempt-decay"),
     Switch("unbind.fallback", "fail", "what follows when the unbind is refused for good", f"{_UNBIND} 6.2",
-           ("fail", "hold"), scenario="unbinding/limit-held"),
+           "unbinding/limit-held", ("fail", "hold")),
     Switch("unbind.fence", "session", "protection against a delayed unbind request", f"{_UNBIND} 4.5",
-           ("none", "resourceVersion", "session"), scenario="unbinding/delayed"),
-    Switch("unbind.request_deadline_s", 120.0, "how long the kubelet tries to unbind", f"{_UNBIND} 6.2", minimum=0.0,
-           scenario="unbinding/deadline"),
+           "unbinding/delayed", ("none", "resourceVersion", "session")),
+    Switch("unbind.request_deadline_s", 120.0, "how long the kubelet tries to unbind", f"{_UNBIND} 6.2",
+           "unbinding/deadline", minimum=0.0),
     Switch("unbind.require_scheduler_capability", True, "refuse to unbind a pod whose scheduler cannot take it back",
-           f"{_UNBIND} 4.6", scenario="unbinding/old-scheduler"),
+           f"{_UNBIND} 4.6", "unbinding/old-scheduler"),
     Switch("unbind.storm_taint", False, "a node that gives back too much takes nothing new for five minutes",
-           f"{_UNBIND} 9", scenario="unbinding/storm-taint"),
+           f"{_UNBIND} 9", "unbinding/storm-taint"),
     Switch("unbind.gang", "member", "whether a member of a pod group is given back whose siblings run",
-           f"{_UNBIND} 7.4", ("member", "refuse"), scenario="unbinding/gang-refuse"),
-    Switch("unbind.claim_release", "scheduler",
-           "who frees the device claims of a pod that was given back: the scheduler at once, its PostFilter once the "
-           "pod fits nowhere, or the claim controller", f"{_UNBIND} 7.4", ("scheduler", "postfilter", "rc"),
-           scenario="unbinding/devices-postfilter"),
-    Switch("dra.double_allocation_guard", "none",
-           "who refuses a device that another claim has: no component, its driver at prepare, or the apiserver",
-           "dra-core 11", ("none", "driver", "apiserver"), scenario="claims/two-schedulers"),
-    Switch("unbind.user_bound", "exempt", "pods whose nodeName the user set", f"{_UNBIND} 11",
-           ("exempt", "fail", "allow"), scenario="unbinding/user-bound"),
-    Switch("unbind.rate_node_per_min", 10.0, "unbinds per node and minute", f"{_UNBIND} 4.3", minimum=0.0,
-           scenario="unbinding/rate-limited"),
-    Switch("unbind.rate_node_burst", 20, "burst of unbinds per node", f"{_UNBIND} 4.3", minimum=1,
-           scenario="unbinding/rate-limited"),
-    Switch("unbind.rate_namespace_per_min", 60.0, "unbinds per namespace and minute", f"{_UNBIND} 4.3", minimum=0.0,
-           scenario="unbinding/rate-limited-wider"),
-    Switch("unbind.rate_cluster_per_min", 100.0, "unbinds in the cluster per minute", f"{_UNBIND} 4.3", minimum=0.0,
-           scenario="unbinding/rate-limited-wider"),
-    Switch("authz.unbind_callers", "kubelet", "who may call unbind", f"{_UNBIND} 4.4",
-           ("kubelet", "kubelet+controller", "controller"), scenario="unbinding/job"),
-    Switch("bind.precondition", "uid+unbindCount", "what a Binding must match", f"{_UNBIND} 4.3",
-           ("uid", "uid+unbindCount"), scenario="unbinding/rebound"),
+           f"{_UNBIND} 7.4", "unbinding/gang-refuse", ("member", "refuse")),
+    Switch("unbind.claim_release", "scheduler", "who frees the device claims of a pod that was given back: the "
+           "scheduler at once, its PostFilter once the pod fits nowhere, or the claim controller", f"{_UNBIND} 7.4",
+           "unbinding/devices-postfilter", ("scheduler", "postfilter", "rc")),
+    Switch("dra.double_allocation_guard", "none", "who refuses a device that another claim has: no component, its "
+           "driver at prepare, or the apiserver", "dra-core 11", "claims/two-schedulers",
+           ("none", "driver", "apiserver")),
+    Switch("unbind.user_bound", "exempt", "pods whose nodeName the user set", f"{_UNBIND} 11", "unbinding/user-bound",
+           ("exempt", "fail", "allow")),
+    Switch("unbind.rate_node_per_min", 10.0, "unbinds per node and minute", f"{_UNBIND} 4.3", "unbinding/rate-limited",
+           minimum=0.0),
+    Switch("unbind.rate_node_burst", 20, "burst of unbinds per node", f"{_UNBIND} 4.3", "unbinding/rate-limited",
+           minimum=1),
+    Switch("unbind.rate_namespace_per_min", 60.0, "unbinds per namespace and minute", f"{_UNBIND} 4.3",
+           "unbinding/rate-limited-wider", minimum=0.0),
+    Switch("unbind.rate_cluster_per_min", 100.0, "unbinds in the cluster per minute", f"{_UNBIND} 4.3",
+           "unbinding/rate-limited-wider", minimum=0.0),
+    Switch("authz.unbind_callers", "kubelet", "who may call unbind", f"{_UNBIND} 4.4", "unbinding/job",
+           ("kubelet", "kubelet+controller", "controller")),
+    Switch("bind.precondition", "uid+unbindCount", "what a Binding must match", f"{_UNBIND} 4.3", "unbinding/rebound",
+           ("uid", "uid+unbindCount")),
     Switch("apiserver.enforce_exclusion", False, "refuse a Binding to an excluded node", f"{_UNBIND} 4.3",
-           scenario="unbinding/exclusion-enforced"),
-    Switch("exclusion.base_s", 60.0, "first exclusion of a node that rejected the pod", f"{_UNBIND} 7.3", minimum=0.0,
-           scenario="unbinding/attempt-decay"),
-    Switch("exclusion.max_s", 1800.0, "longest exclusion", f"{_UNBIND} 7.3", minimum=0.0,
-           scenario="unbinding/attempt-decay"),
-    Switch("numa_scheduler", "none",
-           "what the scheduler knows of NUMA nodes: nothing, reports of nrt.refresh_s ago, these with every zone "
-           "charged for pods they lack, or all at once", f"{_UNBIND} 1.1",
-           ("none", "nrt_stale", "nrt_overreserve", "oracle"), scenario="unbinding/numa-oracle"),
+           "unbinding/exclusion-enforced"),
+    Switch("exclusion.base_s", 60.0, "first exclusion of a node that rejected the pod", f"{_UNBIND} 7.3",
+           "unbinding/attempt-decay", minimum=0.0),
+    Switch("exclusion.max_s", 1800.0, "longest exclusion", f"{_UNBIND} 7.3", "unbinding/attempt-decay", minimum=0.0),
+    Switch("numa_scheduler", "none", "what the scheduler knows of NUMA nodes: nothing, reports of nrt.refresh_s ago, "
+           "these with every zone charged for pods they lack, or all at once", f"{_UNBIND} 1.1",
+           "unbinding/numa-oracle", ("none", "nrt_stale", "nrt_overreserve", "oracle")),
     Switch("nrt.refresh_s", 10.0, "how often a kubelet reports its NUMA nodes (not with numa_scheduler=oracle)",
-           f"{_UNBIND} 1.1", minimum=0.1, scenario="unbinding/numa-overreserve"),
+           f"{_UNBIND} 1.1", "unbinding/numa-overreserve", minimum=0.1),
     Switch("exclusion.scope", "pod", "whom a node that gave a pod back is closed to: the pod, or all of its signature",
-           f"{_UNBIND} 7.3", ("pod", "signature"), scenario="unbinding/signature"),
+           f"{_UNBIND} 7.3", "unbinding/signature", ("pod", "signature")),
     Switch("scheduler.exclusion", "hard", "how the scheduler treats nodes that rejected the pod", f"{_UNBIND} 7.3",
-           ("hard", "soft", "none", "adaptive"), scenario="unbinding/exclusion-none"),
+           "unbinding/exclusion-none", ("hard", "soft", "none", "adaptive")),
     Switch("SchedulerPopFromBackoffQ", True, "feature gate: an idle scheduler takes pods from back-off (KEP-5142)",
-           "scheduler-queue-and-cycles 2.2", scenario="scheduling/idle"),
+           "scheduler-queue-and-cycles 2.2", "scheduling/idle"),
     Switch("scheduler.scoring_strategy", "LeastAllocated", "NodeResourcesFit's strategy",
-           "scheduler-queue-and-cycles 6", ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"),
-           scenario="scheduling/packed"),
+           "scheduler-queue-and-cycles 6", "scheduling/packed",
+           ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")),
     Switch("balanced.formula", "v136", "NodeResourcesBalancedAllocation's formula", "scheduler-queue-and-cycles 6",
-           ("v135", "v136"), scenario="scheduling/balanced"),
+           "scheduling/balanced", ("v135", "v136")),
     Switch("scheduler.percentage_of_nodes_to_score", 100, "share of nodes scored; 0 is upstream's adaptive sampling",
-           "scheduler-queue-and-cycles 4", minimum=0, maximum=100, scenario="scheduling/sampled"),
-    Switch("scheduler.backoff_initial_s", 1.0, "first back-off of a pod", "scheduler-queue-and-cycles 1", minimum=0.0,
-           scenario="scheduling/pod-back-off"),
-    Switch("scheduler.backoff_max_s", 10.0, "longest back-off of a pod", "scheduler-queue-and-cycles 1", minimum=0.0,
-           scenario="scheduling/pod-back-off"),
+           "scheduler-queue-and-cycles 4", "scheduling/sampled", minimum=0, maximum=100),
+    Switch("scheduler.backoff_initial_s", 1.0, "first back-off of a pod", "scheduler-queue-and-cycles 1",
+           "scheduling/pod-back-off", minimum=0.0),
+    Switch("scheduler.backoff_max_s", 10.0, "longest back-off of a pod", "scheduler-queue-and-cycles 1",
+           "scheduling/pod-back-off", minimum=0.0),
     Switch("scheduler.record", "memory", "write each decision onto the pod, under kube-scheduler-simulator's keys",
-           "kubernetes-sigs/kube-scheduler-simulator", ("memory", "annotations"), scenario="scheduling/recorded"),
+           "kubernetes-sigs/kube-scheduler-simulator", "scheduling/recorded", ("memory", "annotations")),
     Switch("descheduler.enabled", False, "a descheduler removes Failed pods (RemoveFailedPods)", f"{_UNBIND} 2",
-           scenario="unbinding/descheduler-choice"),
-    Switch("descheduler.interval_s", 300.0, "how often the descheduler looks", f"{_UNBIND} 2", minimum=0.1,
-           scenario="unbinding/descheduler-choice"),
+           "unbinding/descheduler-choice"),
+    Switch("descheduler.interval_s", 300.0, "how often the descheduler looks", f"{_UNBIND} 2",
+           "unbinding/descheduler-choice", minimum=0.1),
     Switch("descheduler.reasons", "*", "Failed pods of these reasons are removed: A+B, globs allowed", f"{_UNBIND} 2",
-           scenario="unbinding/descheduler-choice"),
-    Switch("descheduler.min_lifetime_s", 0.0, "younger pods are left alone", f"{_UNBIND} 2", minimum=0.0,
-           scenario="unbinding/descheduler-choice"),
+           "unbinding/descheduler-choice"),
+    Switch("descheduler.min_lifetime_s", 0.0, "younger pods are left alone", f"{_UNBIND} 2",
+           "unbinding/descheduler-choice", minimum=0.0),
     Switch("descheduler.exclude_owners", "Job", "pods of these kinds of owner are left alone: A+B", f"{_UNBIND} 2",
-           scenario="unbinding/descheduler-choice"),
+           "unbinding/descheduler-choice"),
     Switch("rs.failed_backoff", "off", "ReplicaSet waits before replacing failed pods (PR #130411)", "controllers 2",
-           ("off", "on"), scenario="unbinding/rs-backoff"),
-    Switch("job.count_rejections", True, "pods that a kubelet refused count as failures of their Job",
-           "controllers 15", scenario="unbinding/job-fail"),
-    Switch("MaxUnavailableStatefulSet", False,
-           "feature gate: a rolling update of a StatefulSet may take several pods at once (KEP-961)", "controllers 4",
-           scenario="stateful-sets/two-at-once"),
+           "unbinding/rs-backoff", ("off", "on")),
+    Switch("job.count_rejections", True, "pods that a kubelet refused count as failures of their Job", "controllers 15",
+           "unbinding/job-fail"),
+    Switch("MaxUnavailableStatefulSet", False, "feature gate: a rolling update of a StatefulSet may take several pods "
+           "at once (KEP-961)", "controllers 4", "stateful-sets/two-at-once"),
     Switch("controllers.own_write_gate", True, "a key waits until its own last write is seen (KEP-5647)",
-           "guarantees C7", scenario="jobs/late-cache"),
-    Switch("ReduceDefaultCrashLoopBackOffDecay", False,
-           "feature gate: crash-loop back-off from 1 s to 60 s instead of 10 s to 300 s (KEP-4603)", "kubelet 1",
-           scenario="pod-life/decay"),
-    Switch("ContainerRestartRules", True,
-           "feature gate: containers have restart policies and rules by exit code of their own (KEP-5307)",
-           "kubelet 3.3", scenario="pod-life/restart-rules"),
+           "guarantees C7", "jobs/late-cache"),
+    Switch("ReduceDefaultCrashLoopBackOffDecay", False, "feature gate: crash-loop back-off from 1 s to 60 s instead of "
+           "10 s to 300 s (KEP-4603)", "kubelet 1", "pod-life/decay"),
+    Switch("ContainerRestartRules", True, "feature gate: containers have restart policies and rules by exit code of "
+           "their own (KEP-5307)", "kubelet 3.3", "pod-life/restart-rules"),
     Switch("pleg.mode", "evented", "when nodes notice what containers do: asked every second, or told at once",
-           "kubelet 11", ("generic", "evented"), scenario="node-life/noticing"),
-    Switch("restart.readmit_running", True,
-           "running pods are asked again whether they fit when their kubelet restarts; not with the gate "
-           "NotEvictPodOnKubeletRestart", "kubelet 6, 11", scenario="devices/reboot"),
+           "kubelet 11", "node-life/noticing", ("generic", "evented")),
+    Switch("restart.readmit_running", True, "running pods are asked again whether they fit when their kubelet "
+           "restarts; not with the gate NotEvictPodOnKubeletRestart", "kubelet 6, 11", "devices/reboot"),
     Switch("topology.policy", "", "topology manager policy of all nodes; empty: as each node is defined", "kubelet 11",
-           ("", "none", "best-effort", "restricted", "single-numa-node"), scenario="numa/topology-error"),
+           "numa/topology-error", ("", "none", "best-effort", "restricted", "single-numa-node")),
     Switch("topology.scope", "", "topology manager scope of all nodes; empty: as each node is defined", "kubelet 11",
-           ("", "container", "pod"), scenario="numa/scope"),
+           "numa/scope", ("", "container", "pod")),
     Switch("topology.options", "", "topology manager options of all nodes, A+B:VALUE, or none; empty: as defined",
-           "kubelet 11", scenario="numa/many"),
+           "kubelet 11", "numa/many"),
     Switch("cpu.policy", "", "CPU manager policy of all nodes; empty: as each node is defined", "kubelet 11",
-           ("", "none", "static"), scenario="numa/smt"),
+           "numa/smt", ("", "none", "static")),
     Switch("cpu.options", "", "CPU manager options of all nodes, A+B, or none; empty: as defined", "kubelet 11",
-           scenario="numa/smt"),
+           "numa/smt"),
     Switch("memory.policy", "", "memory manager policy of all nodes; empty: as each node is defined", "kubelet 5.4",
-           ("", "None", "Static"), scenario="numa/memory"),
-    Switch("CPUManagerPolicyAlphaOptions", False,
-           "feature gate: the CPU options align-by-socket (KEP-3327) and distribute-cpus-across-cores (KEP-4176)",
-           "kubelet 5.4", scenario="numa/socket"),
-    Switch("CPUManagerPolicyBetaOptions", True,
-           "feature gate: the CPU options distribute-cpus-across-numa (KEP-2902) and prefer-align-cpus-by-uncorecache "
-           "(KEP-4800)", "kubelet 5.4", scenario="numa/even"),
-    Switch("KubeletCrashLoopBackOffMax", True,
-           "feature gate: a node may set its longest crash-loop back-off (KEP-4603)", "kubelet 1",
-           scenario="pod-life/own-limit"),
-    Switch("node.grace_s", 50.0, "silence after which a node is Unknown", "kubelet 2.3", minimum=1.0,
-           scenario="node-life/silence"),
-    Switch("node.lease_duration_s", 40, "lease duration; renewed at a quarter of it", "kubelet 1", minimum=1,
-           scenario="node-life/silence"),
-    Switch("tainteviction.faithful", False, "keep upstream's timer defects", "controllers 9",
-           scenario="unbinding/taint-timer"),
-    Switch("podgc.threshold", 12500, "terminal pods kept", "controllers 8", minimum=0, scenario="jobs/garbage"),
+           "numa/memory", ("", "None", "Static")),
+    Switch("CPUManagerPolicyAlphaOptions", False, "feature gate: the CPU options align-by-socket (KEP-3327) and "
+           "distribute-cpus-across-cores (KEP-4176)", "kubelet 5.4", "numa/socket"),
+    Switch("CPUManagerPolicyBetaOptions", True, "feature gate: the CPU options distribute-cpus-across-numa (KEP-2902) "
+           "and prefer-align-cpus-by-uncorecache (KEP-4800)", "kubelet 5.4", "numa/even"),
+    Switch("KubeletCrashLoopBackOffMax", True, "feature gate: a node may set its longest crash-loop back-off "
+           "(KEP-4603)", "kubelet 1", "pod-life/own-limit"),
+    Switch("node.grace_s", 50.0, "silence after which a node is Unknown", "kubelet 2.3", "node-life/silence",
+           minimum=1.0),
+    Switch("node.lease_duration_s", 40, "lease duration; renewed at a quarter of it", "kubelet 1", "node-life/silence",
+           minimum=1),
+    Switch("tainteviction.faithful", False, "keep upstream's timer defects", "controllers 9", "unbinding/taint-timer"),
+    Switch("podgc.threshold", 12500, "terminal pods kept", "controllers 8", "jobs/garbage", minimum=0),
     Switch("podgc.recheck", True, "re-read uid and node before force-deleting an orphan", "controllers 8",
-           scenario="node-life/orphan"),
+           "node-life/orphan"),
     Switch("volumes.provision_s", 2.0, "how long it takes to make a volume for a claim", "scheduler-queue-and-cycles 6",
-           minimum=0.0, scenario="volumes/waiting"),
+           "volumes/waiting", minimum=0.0),
     Switch("StorageCapacityScoring", False, "feature gate: nodes with more free storage rank higher (KEP-4049)",
-           "scheduler-queue-and-cycles 5.2", scenario="volumes/roomy"),
-    Switch("NominatedNodeNameForExpectation", True,
-           "feature gate: a pod whose binding takes long says where it is going (KEP-5278)",
-           "scheduler-queue-and-cycles 7", scenario="volumes/waiting"),
-    Switch("ClearingNominatedNodeNameAfterBinding", True,
-           "feature gate: a Binding clears the pod's nominatedNodeName (KEP-5278)", "scheduler-queue-and-cycles 7",
-           scenario="volumes/waiting"),
+           "scheduler-queue-and-cycles 5.2", "volumes/roomy"),
+    Switch("NominatedNodeNameForExpectation", True, "feature gate: a pod whose binding takes long says where it is "
+           "going (KEP-5278)", "scheduler-queue-and-cycles 7", "volumes/waiting"),
+    Switch("ClearingNominatedNodeNameAfterBinding", True, "feature gate: a Binding clears the pod's nominatedNodeName "
+           "(KEP-5278)", "scheduler-queue-and-cycles 7", "volumes/waiting"),
     Switch("SchedulerAsyncPreemption", True, "feature gate: evictions do not hold the scheduling loop (KEP-4832)",
-           "preemption 4", scenario="preemption/in-the-loop"),
-    Switch("preemption.async_activate", "on-error-or-in-memory",
-           "when a preemptor is tried again at the end of its evictions, whatever events it missed", "preemption 4",
-           ("on-error", "on-error-or-in-memory", "always"), scenario="preemption/last-victim-gone-activated"),
+           "preemption 4", "preemption/in-the-loop"),
+    Switch("preemption.async_activate", "on-error-or-in-memory", "when a preemptor is tried again at the end of its "
+           "evictions, whatever events it missed", "preemption 4", "preemption/last-victim-gone-activated",
+           ("on-error", "on-error-or-in-memory", "always")),
     Switch("preemption.revert_nomination", False, "evictions that failed take the nomination back (KEP-4832's text)",
-           "preemption 4", scenario="preemption/nomination-reverted"),
+           "preemption 4", "preemption/nomination-reverted"),
     Switch("preemption.pdb_empty_selector", "match", "whether a budget with selector {} counts", "preemption 3.3",
-           ("match", "ignore"), scenario="preemption/empty-budget"),
+           "preemption/empty-budget", ("match", "ignore")),
     Switch("preemption.waiting_victim", "backoff", "where a victim goes that waits at Permit", "preemption 3.5",
-           ("backoff", "unschedulable", "delete"), scenario="preemption/at-permit"),
+           "preemption/at-permit", ("backoff", "unschedulable", "delete")),
     Switch("preemption.pre_bind_victim", "cancel", "what happens to a victim in PreBind", "preemption 3.5",
-           ("cancel", "delete"), scenario="volumes/evicted-early"),
+           "volumes/evicted-early", ("cancel", "delete")),
     Switch("SchedulerAsyncAPICalls", False, "feature gate: API calls do not hold the scheduling loop (KEP-5229)",
-           "kep-5229 1", scenario="async-api-calls/held-up"),
+           "kep-5229 1", "async-api-calls/held-up"),
     Switch("async_api.parallelism", 0, "calls the dispatcher makes at once, 0 for no limit; 16 until 1.34.1",
-           "kep-5229 4", minimum=0, scenario="async-api-calls/limiter"),
+           "kep-5229 4", "async-api-calls/limiter", minimum=0),
     Switch("async_api.client", "shared", "whether binds and status patches share the client's rate limit, and its line",
-           "kep-5229 1", ("shared", "separate_per_type", "priority"), scenario="async-api-calls/held-up"),
+           "kep-5229 1", "async-api-calls/held-up", ("shared", "separate_per_type", "priority")),
     Switch("async_api.qps", 0.0, "calls a second of the scheduler's client, 0 for no limit; upstream 50", "kep-5229 1",
-           minimum=0.0, scenario="async-api-calls/held-up"),
-    Switch("async_api.burst", 100, "calls at once of a limited client", "kep-5229 1", minimum=1,
-           scenario="async-api-calls/held-up"),
+           "async-api-calls/held-up", minimum=0.0),
+    Switch("async_api.burst", 100, "calls at once of a limited client", "kep-5229 1", "async-api-calls/held-up",
+           minimum=1),
     Switch("SchedulerPreEnqueuePodStatus", False, "feature gate: pod status tells PreEnqueue rejections (KEP-5501)",
-           "kep-5501 1", scenario="preenqueue-status/models"),
+           "kep-5501 1", "preenqueue-status/models"),
     Switch("preenqueue_report.model", "implicit_delayed", "whose words a PreEnqueue rejection is told in, and when",
-           "kep-5501 7", ("off", "explicit_immediate", "explicit_delayed", "implicit_delayed_optout",
-                          "implicit_delayed", "implicit_immediate"), scenario="preenqueue-status/models"),
-    Switch("preenqueue_report.delay_s", 5.0, "how long a rejection must last to be told", "kep-5501 3", minimum=0.0,
-           scenario="preenqueue-status/models"),
+           "kep-5501 7", "preenqueue-status/models",
+           ("off", "explicit_immediate", "explicit_delayed", "implicit_delayed_optout", "implicit_delayed",
+            "implicit_immediate")),
+    Switch("preenqueue_report.delay_s", 5.0, "how long a rejection must last to be told", "kep-5501 3",
+           "preenqueue-status/models", minimum=0.0),
     Switch("preenqueue_report.clear_delay_s", 5.0, "how long a told rejection outlives its end", "kep-5501 4.1",
-           minimum=0.0, scenario="preenqueue-status/clear"),
-    Switch("preenqueue_report.on_other_plugin_rejects", "keep_stale",
-           "what becomes of a text once a silent plugin rejects",
-           "kep-5501 7", ("keep_stale", "clear", "generic"), scenario="preenqueue-status/stale"),
+           "preenqueue-status/clear", minimum=0.0),
+    Switch("preenqueue_report.on_other_plugin_rejects", "keep_stale", "what becomes of a text once a silent plugin "
+           "rejects", "kep-5501 7", "preenqueue-status/stale", ("keep_stale", "clear", "generic")),
     Switch("preenqueue_report.gates_message", "unified", "whether SchedulingGates says the API server's words",
-           "kep-5501 5", ("unified", "legacy"), scenario="preenqueue-status/gated"),
+           "kep-5501 5", "preenqueue-status/gated", ("unified", "legacy")),
     Switch("GenericWorkload", False, "feature gate: pod groups, gang scheduling and their preemption (KEP-4671)",
-           "preemption 1", scenario="gangs/evicted-as-one"),
+           "preemption 1", "gangs/evicted-as-one"),
     Switch("PodGroupPreemptionPolicy", False, "feature gate: a pod group has a preemptionPolicy", "preemption 1",
-           scenario="gangs/never-preempts"),
+           "gangs/never-preempts"),
     Switch("OpportunisticBatching", True, "feature gate: a like pod tries the next best node first (KEP-5598)",
-           "scheduler-queue-and-cycles 8", scenario="scheduling/same-kind"),
+           "scheduler-queue-and-cycles 8", "scheduling/same-kind"),
     Switch("batching.validity", "unchanged", "what ends a batch: any change of another node, so that the answer is a "
            "full cycle's, or its age of 500 ms alone, as upstream", "scheduler-queue-and-cycles 8",
-           ("unchanged", "age"), scenario="scheduling/same-kind"),
+           "scheduling/same-kind", ("unchanged", "age")),
     Switch("gang.generation", "W2", "how a gang's quorum is enforced: W0 waits at Permit (1.35), W1 is a group cycle "
            "with Permit (1.36), W2 decides by PlacementFeasible (1.37), W3 drops Permit", "preemption 6.3",
-           ("W2", "W0", "W1", "W3", "off"), scenario="gangs/permit-livelock"),
+           "gangs/permit-livelock", ("W2", "W0", "W1", "W3", "off")),
     Switch("gang.permit_timeout_s", 300.0, "how long a member waits at Permit for its gang", "preemption 6.3",
-           minimum=0.0, maximum=900.0, scenario="gangs/permit-timeout"),
+           "gangs/permit-timeout", minimum=0.0, maximum=900.0),
     Switch("gang.group_preemption", "off", "whether a group that does not fit may preempt: member by member, or the "
-           "group as one preemptor over the whole cluster (KEP-5710)", "preemption 7.3", ("off", "per-pod", "cluster"),
-           scenario="gangs/preempts-as-one"),
+           "group as one preemptor over the whole cluster (KEP-5710)", "preemption 7.3", "gangs/preempts-as-one",
+           ("off", "per-pod", "cluster")),
     Switch("gang.retry", "hints", "what retries a rejected group: any member's queueing hint, or the back-off alone",
-           "preemption 6.4", ("hints", "backoffOnly"), scenario="gangs/retry"),
-    Switch("gang.backoff_max_s", 10.0, "longest back-off of a pod group", "preemption 6.4", minimum=0.0,
-           scenario="gangs/group-back-off"),
+           "preemption 6.4", "gangs/retry", ("hints", "backoffOnly")),
+    Switch("gang.backoff_max_s", 10.0, "longest back-off of a pod group", "preemption 6.4", "gangs/group-back-off",
+           minimum=0.0),
     Switch("gang.all_mode_with_basic", "reject", "disruption mode `all` on a group with the basic policy",
-           "preemption 7.1", ("reject", "accept"), scenario="gangs/basic-as-one"),
-    Switch("MatchLabelKeysInPodTopologySpreadSelectorMerge", True,
-           "feature gate: matchLabelKeys of spread constraints join their selector at creation (KEP-3243)",
-           "scheduler-queue-and-cycles 6", scenario="scheduling/label-keys"),
+           "preemption 7.1", "gangs/basic-as-one", ("reject", "accept")),
+    Switch("MatchLabelKeysInPodTopologySpreadSelectorMerge", True, "feature gate: matchLabelKeys of spread constraints "
+           "join their selector at creation (KEP-3243)", "scheduler-queue-and-cycles 6", "scheduling/label-keys"),
     Switch("TaintTolerationComparisonOperators", False, "feature gate: tolerations may say Gt and Lt (KEP-5471)",
-           "scheduler-queue-and-cycles 5.2", scenario="scheduling/tolerations"),
-    Switch("InPlacePodLevelResourcesVerticalScaling", True,
-           "feature gate: pods with resources of their own may be resized (KEP-5419)", "kep-1287-in-place-resize 13",
-           scenario="resize/pod-level"),
-    Switch("InPlacePodVerticalScalingSchedulerPreemption", False,
-           "feature gate: the scheduler makes room for deferred resizes (KEP-5836)", "kep-5836 1",
-           scenario="kep-5836/one-victim"),
+           "scheduler-queue-and-cycles 5.2", "scheduling/tolerations"),
+    Switch("InPlacePodLevelResourcesVerticalScaling", True, "feature gate: pods with resources of their own may be "
+           "resized (KEP-5419)", "kep-1287-in-place-resize 13", "resize/pod-level"),
+    Switch("InPlacePodVerticalScalingSchedulerPreemption", False, "feature gate: the scheduler makes room for deferred "
+           "resizes (KEP-5836)", "kep-5836 1", "kep-5836/one-victim"),
     Switch("resize.generation", "G3", "which draft of KEP-5836 is at work: G0 of February to G4 of September 2026",
-           "kep-5836 1", ("G0", "G1", "G2", "G3", "G4"), scenario="kep-5836/parked-woken"),
+           "kep-5836 1", "kep-5836/parked-woken", ("G0", "G1", "G2", "G3", "G4")),
     Switch("resize.parked_wakeup", "generation", "what another pod's growth does for one that was found to fit",
-           "kep-5836 6.3", ("generation", "none", "fit_scaleup_hint", "handler_add_or_activate"),
-           scenario="kep-5836/parked-woken"),
-    Switch("resize.double_preemption", "generation",
-           "what keeps a deferred pod from preempting again while its victims are leaving", "kep-5836 13.5",
-           ("generation", "accept", "memory", "nnn", "spec_node_name"), scenario="kep-5836/restart-guarded"),
-    Switch("resize.retry_scope", "node_only",
-           "what wakes a deferred pod: its node's events, any node's, or the clock alone", "kep-5836 7",
-           ("node_only", "any_event", "periodic"), scenario="kep-5836/by-the-clock"),
+           "kep-5836 6.3", "kep-5836/parked-woken",
+           ("generation", "none", "fit_scaleup_hint", "handler_add_or_activate")),
+    Switch("resize.double_preemption", "generation", "what keeps a deferred pod from preempting again while its "
+           "victims are leaving", "kep-5836 13.5", "kep-5836/restart-guarded",
+           ("generation", "accept", "memory", "nnn", "spec_node_name")),
+    Switch("resize.retry_scope", "node_only", "what wakes a deferred pod: its node's events, any node's, or the clock "
+           "alone", "kep-5836 7", "kep-5836/by-the-clock", ("node_only", "any_event", "periodic")),
     Switch("resize.retry_period_s", 10.0, "how long a deferred pod waits that only the clock wakes", "kep-5836 16",
-           minimum=0.1, scenario="kep-5836/by-the-clock"),
-    Switch("resize.accounting", "per_container",
-           "what a pod on a node counts for while it is resized: the most of each container, or of the whole pod",
-           "kep-5836 4.1", ("per_container", "aggregated"), scenario="kep-5836/granularity"),
-    Switch("resize.update_order", "one_step",
-           "which of queue and cache hears first of a deferred pod's change; the other hears a moment later",
-           "kep-5836 13.4", ("one_step", "queue_first", "cache_first"), scenario="kep-5836/cache-first"),
-    Switch("resize.group_member", "individual",
-           "whether a resizing member of a pod group preempts for itself or for its group", "kep-5836 14",
-           ("individual", "group"), scenario="kep-5836/for-its-group"),
-    Switch("resize.reserved_space", "evict_pod",
-           "what a new pod of higher priority does to one whose wish has reserved the room: evict it, or take the room "
-           "that is only wished for", "kep-5836 13.3", ("evict_pod", "ignore_unactuated"),
-           scenario="kep-5836/newcomer-beside"),
+           "kep-5836/by-the-clock", minimum=0.1),
+    Switch("resize.accounting", "per_container", "what a pod on a node counts for while it is resized: the most of "
+           "each container, or of the whole pod", "kep-5836 4.1", "kep-5836/granularity",
+           ("per_container", "aggregated")),
+    Switch("resize.update_order", "one_step", "which of queue and cache hears first of a deferred pod's change; the "
+           "other hears a moment later", "kep-5836 13.4", "kep-5836/cache-first",
+           ("one_step", "queue_first", "cache_first")),
+    Switch("resize.group_member", "individual", "whether a resizing member of a pod group preempts for itself or for "
+           "its group", "kep-5836 14", "kep-5836/for-its-group", ("individual", "group")),
+    Switch("resize.reserved_space", "evict_pod", "what a new pod of higher priority does to one whose wish has "
+           "reserved the room: evict it, or take the room that is only wished for", "kep-5836 13.3",
+           "kep-5836/newcomer-beside", ("evict_pod", "ignore_unactuated")),
     Switch("resize.supersede", "follow_spec", "what a pod counts for whose deferred resize is replaced by another",
-           "kep-5836 13.2", ("follow_spec", "hold_max_until_resolved"), scenario="kep-5836/superseded"),
-    Switch("resize.reprieve_uses_allocated", False,
-           "victims of a resize are chosen by what pods were promised, as the kubelet counts", "kep-5836 4.3",
-           scenario="kep-5836/over-eviction-allocated"),
-    Switch("resize.feasibility", "node",
-           "who says no to a resize that the pod's node could never do: the node, as Infeasible, or the API server, as "
-           "PodResizeValidator since v1.37", "kep-1287-in-place-resize 3.2", ("node", "admission"),
-           scenario="resize/deferred-resize"),
+           "kep-5836 13.2", "kep-5836/superseded", ("follow_spec", "hold_max_until_resolved")),
+    Switch("resize.reprieve_uses_allocated", False, "victims of a resize are chosen by what pods were promised, as the "
+           "kubelet counts", "kep-5836 4.3", "kep-5836/over-eviction-allocated"),
+    Switch("resize.feasibility", "node", "who says no to a resize that the pod's node could never do: the node, as "
+           "Infeasible, or the API server, as PodResizeValidator since v1.37", "kep-1287-in-place-resize 3.2",
+           "resize/deferred-resize", ("node", "admission")),
     Switch("resize.adjust_pod_count", False, "a deferred pod is not counted twice where pods are limited",
-           "kep-5836 6.2", scenario="kep-5836/pod-limit"),
+           "kep-5836 6.2", "kep-5836/pod-limit"),
 )  # fmt: skip
 
 
@@ -456,9 +423,14 @@ class Switches(Mapping[str, Value]):
         """The `NAME=VALUE` texts of what was set, sorted."""
         return tuple(f"{name}={_text(self._values[name])}" for name in self._set)
 
+    @property
+    def chosen(self) -> dict[str, Value]:
+        """The values of what was set."""
+        return {name: self._values[name] for name in self._set}
+
     def replace(self, other: Mapping[str, Value]) -> Switches:
         """Return these switches with some set otherwise."""
-        return Switches({**{n: self._values[n] for n in self._set}, **other})
+        return Switches({**self.chosen, **other})
 
 
 def _text(value: Value) -> str:

@@ -6,17 +6,28 @@ record and for people, is the command that repeats it.
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
+from multiprocessing import active_children, get_context
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from services.api.switches import Switches, Value
 from services.scenarios.result import RunResult
-from services.scenarios.run import load_scenario, simulate
-from services.scenarios.workers import as_finished
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+AHEAD = 8
+"""So many runs a worker are asked for before the first is taken: enough to keep it busy, few to throw away."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +51,7 @@ class Job:
     @property
     def overrides(self) -> dict[str, Value]:
         """The switches that were set. Raises: SwitchError."""
-        switches = Switches.parse(self.assignments)
-        names = [text.partition("=")[0] for text in switches.assignments]
-        return {name: switches[name] for name in names}
+        return Switches.parse(self.assignments).chosen
 
 
 class Outcome(msgspec.Struct):
@@ -58,15 +67,6 @@ class Outcome(msgspec.Struct):
     fault_count: int = 0
 
 
-def run_job(job: Job) -> Outcome:
-    """Run one scenario in this interpreter; a crash of the simulator itself is a problem too."""
-    try:
-        result = simulate(load_scenario(job.scenario), seed=job.seed, overrides=job.overrides)
-    except Exception as error:  # one run that breaks the simulator must be reported, not end the other 999
-        return crashed(job, error)
-    return outcome_of(job, result, problem_of(result))
-
-
 def crashed(job: Job, error: Exception) -> Outcome:
     """Return the outcome of a job that ended with an exception."""
     return Outcome(job.scenario, job.seed, job.command, problem=f"{type(error).__name__}: {error}")
@@ -74,9 +74,8 @@ def crashed(job: Job, error: Exception) -> Outcome:
 
 def outcome_of(job: Job, result: RunResult, problem: str, fault_count: int = 0) -> Outcome:
     """Return the outcome of a job that ran to its end."""
-    return Outcome(
-        job.scenario, job.seed, job.command, result.digest, problem, result.wall_s, result.virtual_s, fault_count
-    )
+    took_s = (result.wall_s, result.virtual_s)
+    return Outcome(job.scenario, job.seed, job.command, result.digest, problem, *took_s, fault_count)
 
 
 def problem_of(result: RunResult) -> str:
@@ -93,24 +92,21 @@ def run_jobs(
     record: Path | None,
     done: Callable[[Outcome], None],
     *,
-    workers: int = 0,
-    run: Callable[..., Outcome] = run_job,
+    workers: int,
+    run: Callable[..., Outcome],
 ) -> None:
     """Run what the record does not hold as passed; call `done` for each outcome, those of the record first.
 
     `workers`: 0 as many as there are cores. An interrupt ends them at once; what is in the record was passed to `done`.
     """
     passed = _passed(record)
-    left = []
     for job in jobs:
         if job.command in passed:
             done(passed[job.command])
-        else:
-            left.append(job)
-    for outcome in as_finished(run, left, workers):
-        done(
-            outcome
-        )  # first: an interrupt between the two may have a run repeated, but never one recorded and not shown
+    left = [job for job in jobs if job.command not in passed]
+    for outcome in runs_of(run, left, workers, in_order=False):
+        # First: an interrupt between the two may have a run repeated, but never one recorded and not shown.
+        done(outcome)
         if record is not None:
             with record.open("ab") as file:
                 file.write(msgspec.json.encode(outcome) + b"\n")
@@ -131,3 +127,46 @@ def _passed(record: Path | None) -> dict[str, Outcome]:
         if not outcome.problem:
             known[outcome.command] = outcome
     return known
+
+
+def runs_of(run: Callable[[A], B], inputs: Iterable[A], workers: int = 0, *, in_order: bool = True) -> Iterator[B]:
+    """Yield `run(input)` for each input, in their order or as soon as it is there.
+
+    `workers`: 0 as many as there are cores; 1 is this process itself. A caller that stops taking, because of an
+    interrupt or because it has seen enough, ends the workers at once.
+    """
+    count = workers or os.cpu_count() or 1
+    left = iter(inputs)
+    if count == 1:
+        yield from map(run, left)
+        return
+    with _pool(count) as pool:
+        asked = _submit(pool, run, islice(left, AHEAD * count))
+        while asked:
+            done = wait(asked, return_when=FIRST_COMPLETED).done if not in_order else asked[:1]
+            first = next(future for future in asked if future in done)
+            asked.remove(first)
+            asked += [pool.submit(run, each) for each in islice(left, 1)]
+            yield first.result()
+
+
+@contextmanager
+def _pool(count: int) -> Iterator[ProcessPoolExecutor]:
+    pool = ProcessPoolExecutor(count, get_context("spawn"))
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in active_children():
+            worker.terminate()
+        raise
+    pool.shutdown()
+
+
+def _submit(pool: ProcessPoolExecutor, run: Callable[[A], B], inputs: Iterable[A]) -> list[Future[B]]:
+    # Workers, who begin now, inherit this and leave interrupts to us: their tracebacks would say nothing useful.
+    ours = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return [pool.submit(run, each) for each in inputs]
+    finally:
+        signal.signal(signal.SIGINT, ours)

@@ -12,14 +12,14 @@ from services.api.wire import Request, encode
 from services.cli.__main__ import run
 from services.client.client import Client
 from services.explore.moments import parse_event
-from services.explore.replay import read_replay, replay_of, replayed, write_replay
+from services.explore.recorder import Trial
+from services.explore.replay import read_replay, write_replay
 from services.explore.schedules import Hold
-from services.explore.search import Task, explore
-from services.explore.trial import Trial, record
+from services.explore.search import Task, explore, record, replayed
 from services.scenarios.run import load_scenario, simulate
 
 RACES = Path(__file__).parents[2] / "experiments" / "races"
-FREED_CAPACITY = str(RACES / "freed-room.txt")
+FREED_CAPACITY = str(RACES / "freed-capacity.txt")
 BIND_OF_P = parse_event("ev=sched.bind_call,obj=p")
 SAME_NAME = """
 nodes n1 cpu=4
@@ -72,7 +72,7 @@ def test_a_planted_race_is_found_shrunk_and_replayed_to_the_same_digest(same_nam
     assert [hold.delivery for hold in found.schedule] == ["scheduler > create pods/default/p/binding #1"]
     assert 0.015 < found.schedule[0].held_s < 0.025
     saved = tmp_path / "race.json"
-    saved.write_text(write_replay(replay_of(found, "sched.bind_call")))
+    saved.write_text(write_replay(found, "sched.bind_call"))
     again, is_same = replayed(read_replay(saved))
     assert is_same
     assert again.broke == found.broke
@@ -96,7 +96,7 @@ def test_exploring_twice_finds_the_same(same_name, monkeypatch):
 
 
 def test_kep_5836_13_1_a_resize_evicts_and_another_resize_gets_the_capacity():
-    report = explore(task(str(RACES / "resized-room.txt"), "sched.victim", is_over_at_first=True))
+    report = explore(task(str(RACES / "resized-capacity.txt"), "sched.victim", is_over_at_first=True))
 
     (found,) = report.found
     assert found.broke.objects == ("Pod default/a",)
@@ -172,7 +172,7 @@ def test_a_saved_schedule_replays_byte_for_byte_in_other_interpreters(tmp_path, 
     ("arguments", "says"),
     [
         ([FREED_CAPACITY, "--around", "sched.bindcall"], "did you mean sched.bind_call"),
-        ([FREED_CAPACITY, "--around", "sched.bind_call,obj=nobody"], "they are about default/v, default/p"),
+        ([FREED_CAPACITY, "--around", "sched.bind_call,obj=absent"], "they are about default/v, default/p"),
         ([FREED_CAPACITY], "--around EVENT"),
         (["nowhere.txt", "--around", "x"], "No such file"),
         (["--replay", FREED_CAPACITY], "no schedule that `keplab explore --save` wrote"),

@@ -25,7 +25,7 @@ from apiserver_fake.validation.formats import (
     unsupported,
 )
 from services.api.meta import Document
-from services.api.numa.huge_pages import PREFIX, page_size
+from services.api.numa import PREFIX, page_size
 from services.api.quantity import amount
 
 CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")

@@ -1,39 +1,44 @@
 """Filter and Score: spread pods that match a selector evenly over the values of a node label.
 
 Hard constraints refuse, soft ones weigh; pods without any get the cluster's defaults, with the selector of the
-services and the workload they belong to. What it is made of, in `scheduler.plugins.pod_topology_spread.plugin`.
+services and the workload they belong to. In scoring, the fuller a node's domains are, the higher its raw score, the
+worse it ranks.
 
 Source: KEP-895, KEP-1258, KEP-3022, KEP-3094, KEP-3243; scheduler-queue-and-cycles 6 and 12.5.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from scheduler.cache.cache import Cache
-from scheduler.cache.columns import Columns, Mask, Scores
+from scheduler.cache.cache import ZONE
+from scheduler.cache.columns import Columns, Floats, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.node_selection import matches_required
-from scheduler.cache.node_tree import ZONE
-from scheduler.cache.pod_index import Grouping
+from scheduler.cache.pod_index import Area, Grouping, PodIndex
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.framework.vectorized import Refusal
-from scheduler.framework.world import World
 from scheduler.handle import Handle
-from scheduler.plugins.pod_topology_spread.areas import Areas
-from scheduler.plugins.pod_topology_spread.constraints import Constraint, Constraints
-from scheduler.plugins.pod_topology_spread.hand_count import Census, HandCount, has_keys
-from scheduler.plugins.pod_topology_spread.scoring import HOSTNAME, DomainLoad, domain_load, ranked
+from scheduler.plugins.pod_topology_spread.constraints import (
+    Areas,
+    Census,
+    Constraint,
+    Constraints,
+    HandCount,
+    has_keys,
+)
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod, TopologySpreadConstraint
 
+HOSTNAME: Final = "kubernetes.io/hostname"
 HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"
 REASON: Final = "node(s) didn't match pod topology spread constraints"
@@ -54,28 +59,28 @@ class Hard:
 
     def clone(self) -> Hard:
         """Return a copy for a what-if."""
-        return Hard(self.constraints, self.groupings, self.hand.clone())
+        return replace(self, hand=self.hand.clone())
+
+
+class PodTopologySpreadArgs(Args, frozen=True):
+    """`defaultingType` System means upstream's defaults, List the constraints given here."""
+
+    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    defaulting_type: str = "System"
 
 
 class PodTopologySpread:
-    """`defaults`: constraints of pods that have none; `is_system`: they are upstream's own, not an administrator's."""
+    """Hard constraints reject, soft ones score; the arguments say which a pod has that names none."""
 
     name = "PodTopologySpread"
 
-    def __init__(
-        self,
-        cache: Cache,
-        world: World,
-        *,
-        defaults: Sequence[TopologySpreadConstraint] = SYSTEM_DEFAULTS,
-        is_system: bool = True,
-    ) -> None:
-        self._cache = cache
-        self._constraints = Constraints(world, defaults, is_system=is_system)
+    def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
+        self._cache = handle.cache
+        is_system = args.defaulting_type == "System"
+        defaults = SYSTEM_DEFAULTS if is_system else args.default_constraints
+        self._constraints = Constraints(handle.world, defaults, is_system=is_system)
         self._areas = Areas()
         self._scoring = f"{self.name}.score"
-
-    # -- filter --------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
         """Skip pods without hard constraints."""
@@ -85,9 +90,7 @@ class PodTopologySpread:
         keys = tuple(each.key for each in constraints)
         groupings: list[Grouping] = []
         for each in constraints:
-            area = self._areas.of(
-                pod, columns, keys, honors_affinity=each.honors_affinity, honors_taints=each.honors_taints
-            )
+            area = self._areas.of(pod, columns, keys, each.honors_affinity, each.honors_taints)
             tally = self._cache.index.tally(each.question(pod.key.namespace))
             groupings.append(tally.by(each.key, area))
         census = Census(pod, constraints, self._cache.nodes.values())
@@ -138,22 +141,16 @@ class PodTopologySpread:
             left &= ~skewed
         return [Refusal(REASON, uneven), Refusal(MISSING_LABEL, lacking, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
 
-    # -- score ---------------------------------------------------------------------------------------
-
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
         """Skip pods without soft constraints; for others count the pods in their domains."""
         constraints = self._constraints.of(pod, SOFT)
         if not constraints:
             return SKIP
         keys = tuple(each.key for each in constraints) if self._constraints.needs_all_keys(pod) else ()
-        areas = [
-            self._areas.of(pod, columns, keys, honors_affinity=each.honors_affinity, honors_taints=each.honors_taints)
-            for each in constraints
-        ]
-        complete = self._areas.of(pod, columns, keys, honors_affinity=False, honors_taints=False) if keys else None
-        state.data[self._scoring] = domain_load(
-            pod, constraints, areas, None if complete is None else ~complete.mask, feasible, self._cache.index, columns
-        )
+        areas = [self._areas.of(pod, columns, keys, each.honors_affinity, each.honors_taints) for each in constraints]
+        ignored = ~self._areas.of(pod, columns, keys).mask if keys else None
+        index = self._cache.index
+        state.data[self._scoring] = domain_load(pod, constraints, areas, ignored, feasible, index, columns)
         return SUCCESS
 
     def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
@@ -164,8 +161,6 @@ class PodTopologySpread:
     def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
         """The emptiest gets the most."""
         return ranked(state.data[self._scoring], feasible)
-
-    # -- events --------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[Registration]:
         """Pods that count come, go or change labels; domains do; or the pod itself learns to tolerate."""
@@ -185,28 +180,24 @@ class PodTopologySpread:
             if tolerates_more and any(each.honors_taints for each in constraints):
                 return Hint.QUEUE
             before, after = old.metadata.labels, new.metadata.labels
-            return _hint(any(each.means(before) != each.means(after) for each in constraints))
+            return queue_if(any(each.means(before) != each.means(after) for each in constraints))
         changed = new if new is not None else old
         assert changed is not None
-        return _hint(any(each.means(changed.metadata.labels) for each in constraints))
+        return queue_if(any(each.means(changed.metadata.labels) for each in constraints))
 
     def _after_node(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
         constraints = self._constraints.of(pod, HARD)
         was_domain = old is not None and has_keys(old.metadata.labels, constraints)
         is_domain = new is not None and has_keys(new.metadata.labels, constraints)
         if old is None or new is None:
-            return _hint(was_domain or is_domain)
+            return queue_if(was_domain or is_domain)
         if was_domain != is_domain:
             return Hint.QUEUE
         has_moved = any(old.metadata.labels.get(each.key) != new.metadata.labels.get(each.key) for each in constraints)
         # A node that the pod's node affinity does not mean any more takes its domain with it; upstream forgets that.
         honors_affinity = any(each.honors_affinity for each in constraints)
         has_moved |= honors_affinity and matches_required(pod, old) != matches_required(pod, new)
-        return _hint(is_domain and (has_moved or old.spec.taints != new.spec.taints))
-
-
-def _hint(is_helpful: bool) -> Hint:
-    return Hint.QUEUE if is_helpful else Hint.SKIP
+        return queue_if(is_domain and (has_moved or old.spec.taints != new.spec.taints))
 
 
 def _concerns(pod: PodInfo, other: Pod) -> bool:
@@ -226,23 +217,67 @@ def _even(pod: PodInfo, constraint: Constraint, grouping: Grouping) -> Mask:
     return mask
 
 
-class PodTopologySpreadArgs(Args, frozen=True):
-    """`defaultingType` System means upstream's defaults, List the constraints given here."""
-
-    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
-    defaulting_type: str = "System"
+PLUGIN = PluginEntry("PodTopologySpread", PodTopologySpread, args=PodTopologySpreadArgs)
 
 
-def _make(args: PodTopologySpreadArgs, handle: Handle) -> PodTopologySpread:
-    is_system = args.defaulting_type == "System"
-    return PodTopologySpread(
-        handle.cache,
-        handle.world,
-        defaults=SYSTEM_DEFAULTS if is_system else args.default_constraints,
-        is_system=is_system,
-    )
+class DomainLoad(NamedTuple):
+    """The raw score of each row, and the rows that lack a key (None: none), which get 0."""
+
+    raw: Floats
+    ignored: Mask | None
 
 
-PLUGIN = PluginEntry(
-    "PodTopologySpread", _make, args=PodTopologySpreadArgs, default_args=lambda switches: PodTopologySpreadArgs()
-)
+def domain_load(
+    pod: PodInfo,
+    constraints: Sequence[Constraint],
+    areas: Sequence[Area],
+    ignored: Mask | None,
+    feasible: Mask,
+    index: PodIndex,
+    columns: Columns,
+) -> DomainLoad:
+    """Return the sum over constraints of count * weight + maxSkew - 1, rounded as Go rounds.
+
+    The weight is ln(domains + 2), so that a label with few values is not drowned by one with many. `areas`: one a
+    constraint. For the hostname a node counts its own pods, whatever the policies say (12.5).
+    """
+    scored = feasible if ignored is None else feasible & ~ignored
+    raw = np.zeros(columns.capacity)
+    for constraint, area in zip(constraints, areas, strict=True):
+        tally = index.tally(constraint.question(pod.key.namespace))
+        ids, values = columns.label_ids(constraint.key)
+        if constraint.key == HOSTNAME:
+            part = tally.on_rows() * math.log(int(np.count_nonzero(scored)) + 2)
+            part += constraint.max_skew - 1
+            part *= ids != 0
+        else:
+            domains = int(np.count_nonzero(np.bincount(ids[scored], minlength=len(values) + 1)))
+            of_value = tally.by(constraint.key, area).counts * math.log(domains + 2) + (constraint.max_skew - 1)
+            of_value[0] = 0.0
+            part = of_value[ids]
+        raw += part
+    return DomainLoad(_rounded(raw), ignored)
+
+
+def _rounded(scores: Floats) -> Floats:
+    """Round halves up. Adding 0.5 first would round the number just below a half up, too."""
+    whole = np.floor(scores)
+    whole += scores - whole >= 0.5
+    return whole
+
+
+def ranked(load: DomainLoad, feasible: Mask) -> Floats:
+    """Return 0 to 100: the emptiest row gets the most, the fullest what the emptiest is worth beside it."""
+    raw, ignored = load.raw, load.ignored
+    among = raw[feasible if ignored is None else feasible & ~ignored]
+    most = float(among.max(initial=0.0))
+    if most:
+        scores = most + float(among.min()) - raw
+        scores *= 100.0
+        scores /= most
+        np.floor(scores, out=scores)
+    else:
+        scores = np.full(len(raw), 100.0)
+    if ignored is not None:
+        scores[ignored] = 0.0
+    return scores

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
-from services.api.switches import SwitchError, Switches, Value
+from services.api.switches import SwitchError, Switches
 from services.cli.live import PodsView, console
 from services.cli.output import (
     EXIT_FAILED,
@@ -17,17 +17,16 @@ from services.cli.output import (
     fail,
     output_option,
     print_json,
+    refusing,
     remark,
-    switch_overrides,
 )
 from services.cli.sweep import failures, show, sweep, sweep_options
-from services.explore.recorder import Recorder
+from services.explore.recorder import Recorder, Trial
 from services.explore.replay import ReplayError, read_replay
-from services.explore.trial import Replay, overrides_of
 from services.scenarios.result import RunResult
-from services.scenarios.run import load_scenario, run_as_processes, simulate
+from services.scenarios.run import load_scenario, run_as_processes, run_job, simulate
 from services.scenarios.script.scenario import Scenario, ScriptError
-from services.scenarios.sweep import Job, run_job
+from services.scenarios.sweep import Job
 
 
 @click.command(
@@ -39,7 +38,7 @@ Examples:
   keplab run experiments --seeds 20 --record runs/scenarios.jsonl
   keplab run experiments/crashes/killed-scheduler.txt --processes
   keplab run experiments/runaway/runaway.txt --set kubelet.on_reject=unbind -o json
-  keplab run experiments/races/freed-room.txt --schedule race.json""",
+  keplab run experiments/races/freed-capacity.txt --schedule race.json""",
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--processes", is_flag=True, help="real processes over gRPC instead of the simulation")
@@ -60,7 +59,7 @@ Examples:
 @click.option("--seeds", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="so many from --seed on")
 @sweep_options
 @output_option
-def command(
+def COMMAND(  # noqa: N802
     files: tuple[Path, ...],
     processes: bool,
     seed: int,
@@ -77,37 +76,30 @@ def command(
     With --seeds, --record or --workers the runs are spread over the cores, and only those that failed are printed.
     The exit code is 1 when an expectation or invariant failed, 2 when a file or switch is wrong.
     """
-    overrides = switch_overrides(assignments)
+    overrides = Switches.parse(assignments).chosen
     files = tuple(_scenario_files(files))
     is_sweep = seeds > 1 or record is not None or workers > 0
     if is_sweep and (processes or schedule is not None):
         fail("--seeds, --record and --workers are for the simulation, without --schedule")
-    saved = Replay(scenario="", seed=seed)
+    saved = Trial("", seed)
     if schedule is not None:
         saved = _scheduled(schedule, files, processes=processes)
-        overrides = overrides_of(saved.switches) | overrides
-    try:
+        overrides = Switches.parse(saved.switches).chosen | overrides
+    with refusing(ScriptError):
         scenarios = [load_scenario(path) for path in files]
-    except ScriptError as error:
-        fail(str(error))
     if is_sweep:
         _sweep(scenarios, range(seed, seed + seeds), assignments, record, workers, output)
     documents, code = [], EXIT_OK
     for scenario in scenarios:
-        with PodsView(scenario.name, quiet=output == "json") as view:
-            try:
-                _remark(scenario, overrides)
-                if processes:
-                    result = run_as_processes(
-                        scenario, seed=seed, overrides=overrides, progress=view.progress, engine=engine
-                    )
-                else:
-                    traffic = Recorder(saved.schedule) if saved.schedule else None
-                    result = simulate(
-                        scenario, seed=saved.seed, overrides=overrides, progress=view.progress, traffic=traffic
-                    )
-            except (ScriptError, SwitchError) as error:
-                fail(str(error))
+        with PodsView(scenario.name, quiet=output == "json") as view, refusing(ScriptError, SwitchError):
+            if not scenario.own_switches:  # else a component of the scenario may have the other switch
+                remark(Switches.parse(scenario.switches).replace(overrides), scenario.name)
+            show = view.progress
+            if processes:
+                result = run_as_processes(scenario, seed=seed, overrides=overrides, progress=show, engine=engine)
+            else:
+                traffic = Recorder(saved.schedule).carry if saved.schedule else None
+                result = simulate(scenario, seed=saved.seed, overrides=overrides, progress=show, traffic=traffic)
         code = max(code, EXIT_USAGE if result.is_mistake else EXIT_OK if result.passed else EXIT_FAILED)
         documents.append(result.document())
         if output == "text":
@@ -158,19 +150,12 @@ def _sweep(
     raise SystemExit(EXIT_FAILED if failed else EXIT_OK)
 
 
-def _remark(scenario: Scenario, overrides: Mapping[str, Value]) -> None:
-    if not scenario.own_switches:  # else a component of the scenario may have the other switch
-        remark(Switches.parse(scenario.switches).replace(overrides), scenario.name)
-
-
-def _scheduled(path: Path, files: tuple[Path, ...], *, processes: bool) -> Replay:
+def _scheduled(path: Path, files: tuple[Path, ...], *, processes: bool) -> Trial:
     """Return the saved schedule, which is one scenario's and needs virtual time."""
     if processes or len(files) != 1:
         fail("--schedule is for one FILE, simulated")
-    try:
+    with refusing(ReplayError):
         return read_replay(path)
-    except ReplayError as error:
-        fail(str(error))
 
 
 def _show(result: RunResult, title: str) -> None:
@@ -190,14 +175,11 @@ def _show(result: RunResult, title: str) -> None:
         console.print(f"  {result.error}", style="red" if console.is_terminal else None, markup=False)
     for failure in result.failures[:10]:
         console.print(f"  process: {failure}", markup=False)
-    speed = (
-        f", {result.virtual_s / result.wall_s:.3g} × real time" if result.mode == "simulated" and result.wall_s else ""
-    )
+    speed = ""
+    if result.mode == "simulated" and result.wall_s:
+        speed = f", {result.virtual_s / result.wall_s:.3g} × real time"
     console.print(
         f"  {result.mode}, seed {result.seed}, {result.virtual_s:.1f} s told in {result.wall_s:.1f} s{speed}, "
         f"{result.lines} event lines, digest {result.digest[:16]}",
         markup=False,
     )
-
-
-COMMAND = command

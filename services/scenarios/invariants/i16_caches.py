@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.scenarios.invariants.check import Check, Context, Report
-from services.scenarios.invariants.selection import matcher
+from services.scenarios.invariants.view import matcher
 from services.telemetry.eventlog import Line
 
 
@@ -37,12 +37,6 @@ class CachesAreViews(Check):
         self._judged += 1
         self.why_not = ""
         if wanted != found:
-            held = self.view.table(kind).at(rv, matches) or {}
-            report(
-                line,
-                f"the cache of {data.get('resource')} at {rv} holds {data.get('objects')} objects with hash "
-                f"{found[:12]}; {len(held)} are stored, with hash {wanted[:12]}",
-            )
-
-
-CHECK = CachesAreViews
+            held = f"holds {data.get('objects')} objects with hash {found[:12]}"
+            stored = f"{len(self.view.table(kind).at(rv, matches) or {})} are stored, with hash {wanted[:12]}"
+            report(line, f"the cache of {data.get('resource')} at {rv} {held}; {stored}")

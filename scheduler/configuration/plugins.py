@@ -1,0 +1,140 @@
+"""Which plugins exist, and which run in which order with which weight: the default profile.
+
+The plugins folder is the register of what exists: a file a plugin, or a folder whose `plugin.py` offers it. The list
+here turns them on. Besides there are those of installed packages, and what `--plugin` names: a package offers a plugin
+by an entry point in the group `keplab.scheduler.plugins`; its value leads to a `PluginEntry`. Being offered turns
+nothing on: that takes a configuration. So packages are looked at only when there is one, and a scheduler without a file
+starts as fast, and behaves the same, whatever is installed.
+Source: scheduler-queue-and-cycles 5.1.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from scheduler.entry import PluginEntry
+from scheduler.framework.runner import Enabled
+from scheduler.handle import Handle
+from services.api.switches import Switches
+
+NODE_REJECTION_WEIGHT: Final = 100
+"""Above what all others together can give, so that a soft exclusion ranks last but stays possible."""
+
+DEFAULT: Final[tuple[tuple[str, int], ...]] = (
+    ("SchedulingGates", 0),
+    ("PrioritySort", 0),
+    ("NodeUnschedulable", 0),
+    ("NodeName", 0),
+    ("TaintToleration", 3),
+    ("NodeAffinity", 2),
+    ("NodePorts", 0),
+    ("NodeResourcesFit", 1),
+    ("VolumeRestrictions", 0),
+    ("NodeVolumeLimits", 0),
+    ("VolumeBinding", 1),
+    ("VolumeZone", 0),
+    ("PodTopologySpread", 2),
+    ("InterPodAffinity", 2),
+    ("DynamicResources", 0),
+    ("DefaultPreemption", 0),
+    ("GangScheduling", 0),
+    ("NodeResourcesBalancedAllocation", 1),
+    ("ImageLocality", 1),
+    ("NodeResourceTopologyMatch", 0),
+    ("NodeRejection", NODE_REJECTION_WEIGHT),
+    ("DefaultBinder", 0),
+)
+"""Names and weights in upstream's multiPoint order; NodeRejection is ours, NodeResourceTopologyMatch a SIG's."""
+
+GATES: Final[Mapping[str, str]] = {"GangScheduling": "GenericWorkload"}
+"""Plugins that run by default only with a feature gate."""
+
+
+@cache
+def plugins() -> dict[str, PluginEntry]:
+    """Return every plugin of the folder by name, sorted by the names of files and folders."""
+    # By name, not by import statement: the register finds its entries.
+    folder = importlib.import_module("scheduler.plugins")
+    found: dict[str, PluginEntry] = {}
+    for name, is_folder in sorted((info.name, info.ispkg) for info in pkgutil.iter_modules(folder.__path__)):
+        module = f"{folder.__name__}.{name}.plugin" if is_folder else f"{folder.__name__}.{name}"
+        entry: PluginEntry = importlib.import_module(module).PLUGIN
+        if entry.name in found:
+            raise ValueError(f"two modules in plugins/ offer {entry.name}")
+        found[entry.name] = entry
+    return found
+
+
+def defaults(switches: Switches) -> tuple[tuple[str, int], ...]:
+    """Return the names and weights of what runs by default with these feature gates."""
+    off = {name for name, gate in GATES.items() if not switches.flag(gate)}
+    if switches.choice("numa_scheduler") == "none":
+        off.add("NodeResourceTopologyMatch")
+    return tuple(each for each in DEFAULT if each[0] not in off)
+
+
+def default_profile(handle: Handle) -> list[Enabled]:
+    """Return the default plugins, in order, made for this scheduler."""
+    known = plugins()
+    return [
+        Enabled(known[name].make(known[name].defaults(handle.switches), handle), weight)
+        for name, weight in defaults(handle.switches)
+    ]
+
+
+GROUP: Final = "keplab.scheduler.plugins"
+
+
+class PluginSourceError(Exception):
+    """A plugin cannot be had; one line that says which, from where and why."""
+
+
+def known_plugins(named: Sequence[str] = ()) -> dict[str, PluginEntry]:
+    """Return all plugins there are, by name: the folder's, those of installed packages, those `named`.
+
+    `named`: texts `module:ATTRIBUTE`. Raises: PluginSourceError for one that cannot be imported, is no
+    PluginEntry, or has another's name.
+    """
+    found = dict(plugins())
+    came_from = dict.fromkeys(found, "keplab itself")
+    for origin, value in (*_installed(), *_named(named)):
+        if not isinstance(value, PluginEntry):
+            raise PluginSourceError(f"{origin} is a {type(value).__name__}, want a PluginEntry")
+        if value.name in found:
+            raise PluginSourceError(f"{origin} offers {value.name}, which {came_from[value.name]} offers already")
+        found[value.name], came_from[value.name] = value, origin
+    return found
+
+
+def _installed() -> Iterator[tuple[str, Any]]:
+    for point in sorted(entry_points(group=GROUP), key=lambda each: (each.name, each.value)):
+        package = point.dist.name if point.dist is not None else "an unnamed package"
+        origin = f"entry point {point.name} = {point.value} of {package}"
+        try:
+            value = point.load()
+        except Exception as error:  # whatever an out-of-tree module raises while it is imported
+            raise PluginSourceError(f"{origin}: {_reason(error)}") from error
+        yield origin, value
+
+
+def _named(texts: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    for text in texts:
+        module, colon, attribute = text.partition(":")
+        if not (module and colon and attribute):
+            raise PluginSourceError(f"--plugin {text}: want module:ATTRIBUTE")
+        try:
+            value = importlib.import_module(module)
+            for name in attribute.split("."):
+                value = getattr(value, name)
+        except Exception as error:  # as above
+            raise PluginSourceError(f"--plugin {text}: {_reason(error)}") from error
+        yield f"--plugin {text}", value
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
