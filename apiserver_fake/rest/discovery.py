@@ -33,7 +33,7 @@ _GROUP_ORDER = (
 
 
 REVIEWS = tuple(
-    Resource(kind, plural=f"{kind.lower()}s", group=group, namespaced=False)
+    Resource(kind, group=group, namespaced=False)
     for group, kind in (
         ("authentication.k8s.io", "SelfSubjectReview"),
         ("authorization.k8s.io", "SelfSubjectAccessReview"),
