@@ -65,7 +65,7 @@ class NodePressure:
         look = self._pressure.look(now, own, [_use(w, now) for w in here])
         self.wants_images_gone = look.is_of_images
         if look.has_turned:
-            self._out.effects.append(ReportNode(self._pressure.conditions))
+            self._out.effects.append(ReportNode(pressures=self._pressure.conditions))
         if look.reclaims:
             self._out.effects.append(
                 RecordNodeEvent("EvictionThresholdMet", f"Attempting to reclaim {look.reclaims}", "Warning")

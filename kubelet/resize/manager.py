@@ -187,7 +187,7 @@ class ResizeManager:
     def _attempted(self, worker: Pod, attempt: ResizeAttempted, now: float) -> None:
         """The runtime has applied a new size, or not; after a smaller one other resizes may fit."""
         actuated(self._out, attempt.took_s, succeeded=attempt.succeeded)
-        if attempt.succeeded and self._shrinking.pop(attempt.key, 0) is None:
+        if attempt.succeeded and self._shrinking.pop(worker.key, 0) is None:
             self.retry("pod_resized", now)
 
     def forget(self, key: WorkerKey, now: float) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from scheduler.configuration.document import Extender, KubeSchedulerConfiguration, LeaderElection, Profile
-from services.api.duration import Duration
+from services.api.times import Duration
 
 
 def invalid(path: str, value: Any, detail: str) -> str:

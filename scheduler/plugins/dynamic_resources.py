@@ -28,13 +28,13 @@ from scheduler.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterE
 from scheduler.framework.plugin import PostFilterResult, PreFilterResult
 from scheduler.framework.status import SKIP, SUCCESS, Status, failed, unresolvable, unschedulable
 from scheduler.handle import Handle
-from services.api.duration import Duration
 from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import CONSUMERS_MAX, AllocationResult, ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import Key
+from services.api.times import Duration
 from services.reconcile.controller import Change
 
 NAME: Final = "DynamicResources"

@@ -112,7 +112,15 @@ class ResizeCycle:
         return replace(self._post_filter(attempt, no), missing=short, has_tried=True)
 
     def _capacity(self, attempt: ResizeAttempt, count: Count = counted) -> NodeCapacity:
-        return NodeCapacity(attempt.node, attempt.pod, attempt.need, attempt.rivals, self._rules, count)
+        return NodeCapacity(
+            attempt.node,
+            attempt.pod,
+            attempt.need,
+            rivals=attempt.rivals,
+            count=count,
+            adjusts_pod_count=self._rules.adjusts_pod_count,
+            without_self=self._rules.removes_self,
+        )
 
     def _fitting(self, attempt: ResizeAttempt) -> ResizeOutcome:
         pod, node, on_fit = attempt.pod, attempt.node.name, self._rules.on_fit

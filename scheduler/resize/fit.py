@@ -12,7 +12,6 @@ from scheduler.cache.node_info import NATIVE, NodeInfo, PodInfo, native_first
 from scheduler.framework.diagnosis import TOO_MANY_PODS
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.preemption.units import Unit
-from scheduler.resize.rules import ResizeRules
 from services.api.podresources import Amounts
 
 Count = Callable[[PodInfo], Amounts]
@@ -27,8 +26,8 @@ class NodeCapacity:
     """One node with pods taken off and put back; a `WhatIf` of `preemption.candidates`.
 
     `need`: what the pod asks for. `rivals`: pods nominated to the node that matter at least as much. `count`: what
-    every other pod counts for. Without `rules.adjusts_pod_count`, as upstream, the pod is counted twice where the
-    number of pods is limited; with `rules.removes_self` the node is looked at as if the pod were not there yet.
+    every other pod counts for. Without `adjusts_pod_count`, as upstream, the pod is counted twice where the
+    number of pods is limited; with `without_self` the node is looked at as if the pod were not there yet.
     """
 
     def __init__(
@@ -36,11 +35,12 @@ class NodeCapacity:
         node: NodeInfo,
         pod: PodInfo,
         need: Amounts,
-        rivals: Sequence[PodInfo],
-        rules: ResizeRules,
+        *,
+        rivals: Sequence[PodInfo] = (),
         count: Count = counted,
+        adjusts_pod_count: bool = False,
+        without_self: bool = False,
     ) -> None:
-        without_self = rules.removes_self
         self._allocatable = node.allocatable
         self._need = [(name, need[name]) for name in sorted(need, key=native_first) if need[name] > 0]
         mine = node.pods.get(pod.uid) if not without_self else None
@@ -48,7 +48,7 @@ class NodeCapacity:
         self._count = count
         self._pods = {uid for uid in node.pods if not (without_self and uid == pod.uid)}
         self._gone: set[str] = set()
-        self._newcomers = len(rivals) + (0 if rules.adjusts_pod_count and mine is not None else 1)
+        self._newcomers = len(rivals) + (0 if adjusts_pod_count and mine is not None else 1)
         self._used: Amounts = {}
         for uid, other in node.pods.items():
             if uid != pod.uid:

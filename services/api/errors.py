@@ -7,6 +7,7 @@ answer came, so a write may or may not have taken effect (guarantees C6).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -138,7 +139,7 @@ def from_status(code: int, body: bytes) -> ApiError:
     return cls(message, reason=reason, code=code, details=status.get("details"))
 
 
-def invalid(kind: str, name: str, causes: list[tuple[str, str, str]]) -> Invalid:
+def invalid(kind: str, name: str, causes: Sequence[tuple[str, str, str]]) -> Invalid:
     """Return a 422 that names kind, object and each field.
 
     `causes`: (field path, cause reason such as `FieldValueInvalid`, message). The text follows

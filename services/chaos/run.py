@@ -3,15 +3,21 @@
 Under chaos the scenario's own expectations are not judged: a bound that holds on a healthy mesh says
 nothing of a broken one. What is judged are the invariants, always; that no process ended by itself; that
 the mesh comes to rest after the last heal (I28); and that what it did then equals what it does
-undisturbed (I20).
+undisturbed (I20). Of one seed every interpreter gives the same digest, whatever its hash seed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+import msgspec
 
 from services.api.meta import Document
 from services.api.switches import Value
@@ -21,10 +27,11 @@ from services.scenarios.invariants import Auditor, unrest_of
 from services.scenarios.mesh import Mesh
 from services.scenarios.observer import Observer
 from services.scenarios.result import RunResult
-from services.scenarios.run import simulate
+from services.scenarios.run import load_scenario, simulate
 from services.scenarios.runner import Disturb
 from services.scenarios.script.scenario import Scenario
 from services.scenarios.simulation.simulated_mesh import SimMesh
+from services.scenarios.sweep import Job, Outcome, crashed, outcome_of
 from services.telemetry.eventlog import Line
 
 HEAL_S = 20.0
@@ -232,3 +239,42 @@ def _compare(auditor: Auditor, made: Mapping[str, int], undisturbed: Mapping[str
         if made.get(kind, 0) != undisturbed.get(kind, 0):
             detail = f"{made.get(kind, 0)} objects of kind {kind} were made, undisturbed {undisturbed.get(kind, 0)}"
             auditor.report("I20", 0.0, (), detail)
+
+
+@dataclass(frozen=True)
+class ChaosJob(Job):
+    """One seed of faults for one scenario. `must_rest` False: safety only."""
+
+    must_rest: bool = True
+
+    @property
+    def command(self) -> str:
+        """What repeats exactly this run."""
+        no_rest = "" if self.must_rest else " --no-rest"
+        return f"keplab chaos {shlex.quote(self.scenario)} --seed {self.seed} --seeds 1{self.sets}{no_rest}"
+
+
+def run_seed(job: ChaosJob) -> Outcome:
+    """Run one job in this interpreter; a crash of the simulator itself is a problem too."""
+    try:
+        scenario = load_scenario(job.scenario)
+        run = run_chaos(scenario, seed=job.seed, overrides=job.overrides, must_rest=job.must_rest)
+    except Exception as error:  # a seed that breaks the simulator must be reported, not end the other 999
+        return crashed(job, error)
+    return outcome_of(job, run.result, run.problem, len(run.faults))
+
+
+def digest_elsewhere(job: ChaosJob, hash_seed: int) -> str:
+    """Return the job's digest from a fresh interpreter with that PYTHONHASHSEED."""
+    code = (
+        "import sys, msgspec; from services.chaos.run import ChaosJob, run_seed;"
+        "print(run_seed(msgspec.json.decode(sys.argv[1], type=ChaosJob)).digest)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, msgspec.json.encode(job).decode()],
+        env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()

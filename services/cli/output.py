@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from services.api.idle_switches import remarks
-from services.api.switches import Switches, Value
+from services.api.switches import Switches
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,13 +34,6 @@ def remark(switches: Switches, who: str = "") -> None:
     """Say on standard error which of the switches that were set change nothing; `who`: of several, whose they are."""
     for text in remarks(switches):
         click.secho(f"keplab: {who}{': ' if who else ''}{text}", err=True, fg="yellow")
-
-
-def switch_overrides(assignments: Sequence[str]) -> dict[str, Value]:
-    """Return the values of `--set` options. Raises: SwitchError, which the command line turns into exit 2."""
-    switches = Switches.parse(assignments)
-    names = [text.partition("=")[0] for text in switches.assignments]
-    return {name: switches[name] for name in names}
 
 
 def output_option(command: F) -> F:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from services.api.switches import SwitchError, Value, find
+from services.api.switches import SwitchError, Switches, Value, find
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Arm:
     @property
     def assignments(self) -> tuple[str, ...]:
         """`NAME=VALUE` texts, sorted."""
-        return tuple(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in sorted(self.switches.items()))
+        return Switches(self.switches).assignments
 
 
 def parse_arm(text: str) -> Arm:

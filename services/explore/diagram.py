@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from services.explore.breaks import Break
 from services.explore.deliveries import REPLY, RUNNER, SERVER, Delivery, is_about, pathname, titled
-from services.explore.trial import Recording
+from services.explore.recorder import Recording
 from services.runtime.components import component_of
 from services.telemetry.eventlog import Line
 

@@ -6,33 +6,28 @@ from pathlib import Path
 
 import msgspec
 
-from services.api.switches import SwitchError
+from services.api.switches import SwitchError, Switches
 from services.explore.deliveries import is_about, titled
+from services.explore.recorder import Found, Recording, Trial
 from services.explore.schedules import Hold
-from services.explore.search import Found, found_in
-from services.explore.trial import Recording, Replay, Trial, overrides_of, record
 
 
 class ReplayError(ValueError):
     """A file that is no saved schedule; the message names it and says why."""
 
 
-def replay_of(found: Found, around: str) -> Replay:
-    """Return what `--save` writes of something found."""
-    trial = found.run.trial
-    return Replay(
-        scenario=trial.scenario,
-        seed=trial.seed,
-        switches=trial.switches,
-        schedule=trial.schedule,
-        around=around,
-        broke=found.broke.broke,
-        digest=found.run.result.digest,
-    )
+class Replay(Trial, frozen=True, kw_only=True):
+    """Everything that one run follows from, as `--save` writes it. `digest`: of the run's event log, to compare."""
+
+    around: str = ""
+    broke: str = ""
+    digest: str = ""
 
 
-def write_replay(saved: Replay) -> str:
-    """Return the text of the file."""
+def write_replay(found: Found, around: str) -> str:
+    """Return the text of the file for something found."""
+    trial = msgspec.structs.asdict(found.run.trial)
+    saved = Replay(**trial, around=around, broke=found.broke.broke, digest=found.run.result.digest)
     return msgspec.json.format(msgspec.json.encode(saved), indent=2).decode() + "\n"
 
 
@@ -40,24 +35,12 @@ def read_replay(path: Path) -> Replay:
     """Return what a file holds. Raises: ReplayError."""
     try:
         saved = msgspec.json.decode(path.read_bytes(), type=Replay)
-        overrides_of(saved.switches)
+        Switches.parse(saved.switches)
     except OSError as error:
         raise ReplayError(f"{path}: {error.strerror}") from None
     except (msgspec.DecodeError, SwitchError) as error:
         raise ReplayError(f"{path}: no schedule that `keplab explore --save` wrote: {error}") from None
     return saved
-
-
-def replayed(saved: Replay, scenario: str = "") -> tuple[Found, bool]:
-    """Run it again; return what broke and whether it is the same run, byte by byte.
-
-    `scenario`: another place of the scenario's file. What broke has no name when nothing did.
-    Raises: ScriptError.
-    """
-    trial = Trial(scenario or saved.scenario, saved.seed, saved.switches, saved.schedule)
-    run = record(trial)
-    found = found_in(run, saved.broke, saved.schedule)
-    return found, run.result.digest == saved.digest
 
 
 def overtaken_by(run: Recording, hold: Hold) -> str:

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from services.explore.breaks import Break
+import msgspec
+
+from services.api.switches import Switches
+from services.explore.breaks import Break, breaks_of
 from services.explore.deliveries import Delivery, pathname
 from services.explore.moments import Event, EventError, moments
+from services.explore.recorder import Found, Recorder, Recording, Trial, found_in
+from services.explore.replay import Replay
 from services.explore.schedules import Moment, Plan, Schedule, landmarks, share
 from services.explore.shrinker import shrink
-from services.explore.trial import Recording, Trial, attempt, record
-from services.scenarios.workers import in_order
+from services.scenarios.run import load_scenario, simulate
+from services.scenarios.script.scenario import ScriptError
+from services.scenarios.workers import runs_of
 
 MOMENTS_MAX = 8
 """More moments than this share a budget badly; the first ones are looked at."""
@@ -36,25 +42,6 @@ class Task:
     depth: int = 3
     is_over_at_first: bool = False
     workers: int = 0
-
-
-@dataclass(frozen=True)
-class Found:
-    """One thing that a schedule breaks. `first`: what it was found with; `run`: the run with the smallest schedule.
-
-    `also`: what else broke in that run. `count`: how many of all runs broke it.
-    """
-
-    broke: Break
-    also: tuple[str, ...]
-    first: Schedule
-    run: Recording
-    count: int = 1
-
-    @property
-    def schedule(self) -> Schedule:
-        """Return the smallest schedule."""
-        return self.run.trial.schedule
 
 
 @dataclass
@@ -93,11 +80,11 @@ def explore(task: Task, progress: Progress = lambda done, total, found: None) ->
     trials = _trials(report, undisturbed)
     progress(report.runs, task.budget, len(known))
     try:
-        for outcome in in_order(attempt, trials, task.workers):
+        for trial, breaks in zip(trials, runs_of(attempt, trials, task.workers), strict=True):
             if known and task.is_over_at_first:
                 break
             report.runs += 1
-            _note(known, outcome.trial, outcome.breaks)
+            _note(known, trial, breaks)
             progress(report.runs, task.budget, len(known))
     except KeyboardInterrupt:
         report.is_interrupted = True
@@ -150,8 +137,8 @@ def _trials(report: Report, undisturbed: Sequence[Recording]) -> list[Trial]:
 def _shrunk(report: Report, name: str, trial: Trial, count: int, undisturbed_deliveries: Sequence[Delivery]) -> Found:
     def breaks(schedule: Schedule) -> bool:
         report.shrink_runs += 1
-        outcome = attempt(replace(trial, schedule=schedule))
-        return any(broken.broke == name for broken in outcome.breaks)
+        found = attempt(msgspec.structs.replace(trial, schedule=schedule))
+        return any(broken.broke == name for broken in found)
 
     smallest = trial.schedule
     if not report.is_interrupted:
@@ -159,11 +146,32 @@ def _shrunk(report: Report, name: str, trial: Trial, count: int, undisturbed_del
             smallest = shrink(trial.schedule, breaks, lambda hold: landmarks(undisturbed_deliveries, hold))
         except KeyboardInterrupt:
             report.is_interrupted = True
-    return found_in(record(replace(trial, schedule=smallest)), name, trial.schedule, count)
+    return found_in(record(msgspec.structs.replace(trial, schedule=smallest)), name, trial.schedule, count)
 
 
-def found_in(run: Recording, name: str, first: Schedule, count: int = 1) -> Found:
-    """Return what a run broke, of that name if it did; else what it broke first, or nothing, which has no name."""
-    nothing = Break("", (), run.result.started_s + run.result.virtual_s, "nothing breaks")
-    broken = next((b for b in run.breaks if b.broke == name), run.breaks[0] if run.breaks else nothing)
-    return Found(broken, tuple(b.broke for b in run.breaks if b is not broken), first, run, count)
+def record(trial: Trial, *, keep: bool = True) -> Recording:
+    """Run it once and keep what was said. Raises: ScriptError when the scenario asks for what cannot be."""
+    recorder, scenario = Recorder(trial.schedule, keep=keep), load_scenario(trial.scenario)
+    overrides = Switches.parse(trial.switches).chosen
+    result = simulate(scenario, seed=trial.seed, overrides=overrides, traffic=recorder, on_line=recorder.take)
+    if result.is_mistake:
+        raise ScriptError(result.error)
+    return Recording(trial, result, breaks_of(result, scenario), recorder.deliveries, recorder.held, recorder.lines)
+
+
+def attempt(trial: Trial) -> list[Break]:
+    """Run it once and say what broke; what the simulator itself cannot survive is something broken, too."""
+    try:
+        return record(trial, keep=False).breaks
+    except Exception as error:  # one schedule that ends the simulator must be reported, not end the others
+        return [Break(f"the mesh ({type(error).__name__})", (), 0.0, str(error))]
+
+
+def replayed(saved: Replay, scenario: str = "") -> tuple[Found, bool]:
+    """Run it again; return what broke and whether it is the same run, byte by byte.
+
+    `scenario`: another place of the scenario's file. What broke has no name when nothing did.
+    Raises: ScriptError.
+    """
+    run = record(Trial(scenario or saved.scenario, saved.seed, saved.switches, saved.schedule))
+    return found_in(run, saved.broke, saved.schedule), run.result.digest == saved.digest

@@ -22,11 +22,12 @@ from services.scenarios.mesh import MeshPlan, identity_named
 from services.scenarios.processes.process_mesh import ProcessMesh
 from services.scenarios.result import RunResult
 from services.scenarios.runner import Disturb, Progress, ScenarioRun, run_scenario
+from services.scenarios.script.nodes import node_definition
 from services.scenarios.script.scenario import Scenario, ScriptError, parse_scenario
 from services.scenarios.script.verbs import VERBS, check
-from services.scenarios.script.workload import node_definition
 from services.scenarios.simulation.simulated_mesh import SimMesh
 from services.scenarios.simulation.traffic import Traffic
+from services.scenarios.sweep import Job, Outcome, crashed, outcome_of, problem_of
 from services.telemetry import logs
 from services.telemetry.eventlog import Line
 from services.telemetry.spans import FinishedSpan
@@ -220,6 +221,15 @@ def run_as_processes(
         spans=[],
         failures=meshes[0].failures,
     )
+
+
+def run_job(job: Job) -> Outcome:
+    """Run one scenario in this interpreter; a crash of the simulator itself is a problem too."""
+    try:
+        result = simulate(load_scenario(job.scenario), seed=job.seed, overrides=job.overrides)
+    except Exception as error:  # one run that breaks the simulator must be reported, not end the other 999
+        return crashed(job, error)
+    return outcome_of(job, result, problem_of(result))
 
 
 def _not_judged(scenario: Scenario, auditor: Auditor) -> dict[str, str]:

@@ -15,8 +15,7 @@ import msgspec
 
 from services.api.switches import Switches, Value
 from services.scenarios.result import RunResult
-from services.scenarios.run import load_scenario, simulate
-from services.scenarios.workers import as_finished
+from services.scenarios.workers import runs_of
 
 
 @dataclass(frozen=True)
@@ -40,9 +39,7 @@ class Job:
     @property
     def overrides(self) -> dict[str, Value]:
         """The switches that were set. Raises: SwitchError."""
-        switches = Switches.parse(self.assignments)
-        names = [text.partition("=")[0] for text in switches.assignments]
-        return {name: switches[name] for name in names}
+        return Switches.parse(self.assignments).chosen
 
 
 class Outcome(msgspec.Struct):
@@ -56,15 +53,6 @@ class Outcome(msgspec.Struct):
     wall_s: float = 0.0
     virtual_s: float = 0.0
     fault_count: int = 0
-
-
-def run_job(job: Job) -> Outcome:
-    """Run one scenario in this interpreter; a crash of the simulator itself is a problem too."""
-    try:
-        result = simulate(load_scenario(job.scenario), seed=job.seed, overrides=job.overrides)
-    except Exception as error:  # one run that breaks the simulator must be reported, not end the other 999
-        return crashed(job, error)
-    return outcome_of(job, result, problem_of(result))
 
 
 def crashed(job: Job, error: Exception) -> Outcome:
@@ -93,24 +81,21 @@ def run_jobs(
     record: Path | None,
     done: Callable[[Outcome], None],
     *,
-    workers: int = 0,
-    run: Callable[..., Outcome] = run_job,
+    workers: int,
+    run: Callable[..., Outcome],
 ) -> None:
     """Run what the record does not hold as passed; call `done` for each outcome, those of the record first.
 
     `workers`: 0 as many as there are cores. An interrupt ends them at once; what is in the record was passed to `done`.
     """
     passed = _passed(record)
-    left = []
     for job in jobs:
         if job.command in passed:
             done(passed[job.command])
-        else:
-            left.append(job)
-    for outcome in as_finished(run, left, workers):
-        done(
-            outcome
-        )  # first: an interrupt between the two may have a run repeated, but never one recorded and not shown
+    left = [job for job in jobs if job.command not in passed]
+    for outcome in runs_of(run, left, workers, in_order=False):
+        # First: an interrupt between the two may have a run repeated, but never one recorded and not shown.
+        done(outcome)
         if record is not None:
             with record.open("ab") as file:
                 file.write(msgspec.json.encode(outcome) + b"\n")

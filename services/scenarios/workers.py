@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -19,10 +18,11 @@ AHEAD = 8
 """So many runs a worker are asked for before the first is taken: enough to keep it busy, few to throw away."""
 
 
-def in_order(run: Callable[[A], B], inputs: Iterable[A], workers: int = 0) -> Iterator[B]:
-    """Yield `run(input)` for each input. `workers`: 0 as many as there are cores; 1 is this process itself.
+def runs_of(run: Callable[[A], B], inputs: Iterable[A], workers: int = 0, *, in_order: bool = True) -> Iterator[B]:
+    """Yield `run(input)` for each input, in their order or as soon as it is there.
 
-    A caller that stops taking, because of an interrupt or because it has seen enough, ends the workers at once.
+    `workers`: 0 as many as there are cores; 1 is this process itself. A caller that stops taking, because of an
+    interrupt or because it has seen enough, ends the workers at once.
     """
     count = workers or os.cpu_count() or 1
     left = iter(inputs)
@@ -30,27 +30,13 @@ def in_order(run: Callable[[A], B], inputs: Iterable[A], workers: int = 0) -> It
         yield from map(run, left)
         return
     with _pool(count) as pool:
-        asked = deque(_submit(pool, run, islice(left, AHEAD * count)))
+        asked = _submit(pool, run, islice(left, AHEAD * count))
         while asked:
-            done = asked.popleft().result()
-            asked.extend(pool.submit(run, each) for each in islice(left, 1))
-            yield done
-
-
-def as_finished(run: Callable[[A], B], inputs: Iterable[A], workers: int = 0) -> Iterator[B]:
-    """Yield `run(input)` for each input as soon as it is there, whatever the order; `workers` as for `in_order`."""
-    count = workers or os.cpu_count() or 1
-    left = iter(inputs)
-    if count == 1:
-        yield from map(run, left)
-        return
-    with _pool(count) as pool:
-        asked = set(_submit(pool, run, islice(left, AHEAD * count)))
-        while asked:
-            done, asked = wait(asked, return_when=FIRST_COMPLETED)
-            asked |= {pool.submit(run, each) for each in islice(left, len(done))}
-            for future in done:
-                yield future.result()
+            done = wait(asked, return_when=FIRST_COMPLETED).done if not in_order else asked[:1]
+            first = next(future for future in asked if future in done)
+            asked.remove(first)
+            asked += [pool.submit(run, each) for each in islice(left, 1)]
+            yield first.result()
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from services.api.wire import Request, encode
 from services.cli.__main__ import run
 from services.client.client import Client
 from services.explore.moments import parse_event
-from services.explore.replay import read_replay, replay_of, replayed, write_replay
+from services.explore.recorder import Trial
+from services.explore.replay import read_replay, write_replay
 from services.explore.schedules import Hold
-from services.explore.search import Task, explore
-from services.explore.trial import Trial, record
+from services.explore.search import Task, explore, record, replayed
 from services.scenarios.run import load_scenario, simulate
 
 RACES = Path(__file__).parents[2] / "experiments" / "races"
@@ -72,7 +72,7 @@ def test_a_planted_race_is_found_shrunk_and_replayed_to_the_same_digest(same_nam
     assert [hold.delivery for hold in found.schedule] == ["scheduler > create pods/default/p/binding #1"]
     assert 0.015 < found.schedule[0].held_s < 0.025
     saved = tmp_path / "race.json"
-    saved.write_text(write_replay(replay_of(found, "sched.bind_call")))
+    saved.write_text(write_replay(found, "sched.bind_call"))
     again, is_same = replayed(read_replay(saved))
     assert is_same
     assert again.broke == found.broke

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from services.chaos.plan import KINDS, draw
-from services.chaos.seeds import ChaosJob, digest_elsewhere, run_job
+from services.chaos.run import ChaosJob, digest_elsewhere, run_seed
 from services.experiments.arms import parse_arms
 from services.experiments.compare import compare
 from services.scenarios.run import load_scenario, simulate
-from services.scenarios.sweep import Outcome, run_jobs
+from services.scenarios.sweep import Outcome, run_seeds
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 RUNAWAY = str(EXPERIMENTS / "runaway" / "runaway.txt")
@@ -20,7 +20,7 @@ UNBIND = ("kubelet.on_reject=unbind",)
 
 @pytest.mark.parametrize("seed", range(50))
 def test_the_runaway_with_unbinding_survives_random_crashes(seed):
-    outcome = run_job(ChaosJob(RUNAWAY, UNBIND, seed))
+    outcome = run_seed(ChaosJob(RUNAWAY, UNBIND, seed))
 
     assert outcome.problem == ""
 
@@ -28,13 +28,13 @@ def test_the_runaway_with_unbinding_survives_random_crashes(seed):
 @pytest.mark.parametrize("scenario", ["crashes/killed-apiserver", "crashes/power-cut", "first-life/a-pods-first-life"])
 @pytest.mark.parametrize("seed", range(3))
 def test_other_scenarios_survive_random_crashes(scenario, seed):
-    outcome = run_job(ChaosJob(str(EXPERIMENTS / f"{scenario}.txt"), (), seed))
+    outcome = run_seed(ChaosJob(str(EXPERIMENTS / f"{scenario}.txt"), (), seed))
 
     assert outcome.problem == ""
 
 
 def test_the_failing_arm_breaks_no_invariant_under_random_crashes():
-    outcome = run_job(ChaosJob(RUNAWAY, ("kubelet.on_reject=fail",), 1, must_rest=False))
+    outcome = run_seed(ChaosJob(RUNAWAY, ("kubelet.on_reject=fail",), 1, must_rest=False))
 
     assert outcome.problem == ""
 
@@ -65,20 +65,20 @@ def test_finished_seeds_are_not_run_again_and_failed_ones_are(tmp_path):
     record.write_bytes(b"\n".join(map(msgspec.json.encode, (passed, failed))) + b'\n{"torn')
     outcomes = []
 
-    run_jobs(jobs, record, outcomes.append, workers=1, run=run_job)
+    run_seeds(jobs, record, outcomes.append, workers=1, run=run_seed)
 
     assert outcomes[0] == passed
     assert outcomes[1].seed == 1
     assert outcomes[1].problem == ""
     again = []
-    run_jobs(jobs, record, again.append, workers=1, run=run_job)
+    run_seeds(jobs, record, again.append, workers=1, run=run_seed)
     assert again == outcomes
 
 
 def test_one_seed_has_one_digest_in_five_interpreters_with_different_hash_seeds():
     job = ChaosJob(RUNAWAY, UNBIND, 7)
 
-    assert {run_job(job).digest} == {digest_elsewhere(job, hash_seed) for hash_seed in range(5)}
+    assert {run_seed(job).digest} == {digest_elsewhere(job, hash_seed) for hash_seed in range(5)}
 
 
 def test_different_seeds_have_different_digests():

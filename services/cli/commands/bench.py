@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from services.api.switches import Switches
 from services.cli.live import console
 from services.cli.output import (
     EXIT_FAILED,
@@ -17,7 +18,6 @@ from services.cli.output import (
     print_json,
     print_table,
     set_option,
-    switch_overrides,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def mesh(nodes: int, pods: int, engine: str, assignments: tuple[str, ...], outpu
     """Start a mesh of processes, create bare pods as fast as it takes them, wait until all are Running."""
     from benchmarks.mesh import bench_mesh
 
-    switch_overrides(assignments)  # a wrong one is refused before anything starts
+    Switches.parse(assignments)  # a wrong one is refused before anything starts
 
     def say(text: str) -> None:
         click.echo(text, err=True)
@@ -95,7 +95,7 @@ def kubelet(nodes: int, pods: int, rate: int, span: float, assignments: tuple[st
     """One process that hosts many kubelets: at rest, at a rate of pod starts, in a rush, at rest with its pods."""
     from benchmarks.kubelet_host import bench_kubelet_host
 
-    switch_overrides(assignments)  # a wrong one is refused before anything starts
+    Switches.parse(assignments)  # a wrong one is refused before anything starts
 
     def say(text: str) -> None:
         click.echo(text, err=True)
@@ -164,7 +164,7 @@ def scheduler(
 
     if is_list:
         return _list(output)
-    switch_overrides(assignments)  # a wrong one is refused before anything starts
+    Switches.parse(assignments)  # a wrong one is refused before anything starts
     try:
         chosen = register.workload(workload)
     except register.UnknownWorkload as error:

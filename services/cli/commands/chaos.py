@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from services.api.switches import SwitchError, Switches
-from services.chaos.seeds import ChaosJob, digest_elsewhere, run_job
+from services.chaos.run import ChaosJob, digest_elsewhere, run_seed
 from services.cli.live import console
 from services.cli.output import EXIT_FAILED, fail, output_option, print_json
 from services.cli.sweep import failures, progress_bar, show, sweep, sweep_options
@@ -51,7 +51,7 @@ def command(
         fail(str(error))
     quiet = output == "json"
     jobs = [ChaosJob(str(file), tuple(assignments), number, not no_rest) for number in range(seed, seed + seeds)]
-    outcomes, is_interrupted = sweep(jobs, record, workers, run_job, what="seeds", quiet=quiet)
+    outcomes, is_interrupted = sweep(jobs, record, workers, run_seed, what="seeds", quiet=quiet)
     failed = failures(outcomes)
     digests = set() if is_interrupted else _digests_elsewhere(jobs[0], repeat, quiet=quiet)
     differs = bool(digests) and digests != {next(o.digest for o in outcomes if o.seed == seed)}

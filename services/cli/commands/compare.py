@@ -8,7 +8,7 @@ import click
 
 from services.api.switches import SwitchError, Switches
 from services.cli.live import PodsView, console
-from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table, remark, switch_overrides
+from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table, remark
 from services.experiments.arms import Arm, parse_arms
 from services.experiments.compare import Comparison, compare
 from services.experiments.report import page, rows
@@ -45,7 +45,7 @@ def command(
     output: str,
 ) -> None:
     """Run FILE once an arm and seed; print a table, write a page, list the pods whose fate differs."""
-    shared = switch_overrides(assignments)
+    shared = Switches.parse(assignments).chosen
     try:
         scenario, parsed = load_scenario(file), parse_arms(arms)
         for arm in parsed if not scenario.own_switches else ():

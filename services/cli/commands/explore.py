@@ -9,6 +9,7 @@ import click
 import msgspec
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from services.api.switches import Switches
 from services.cli.live import console
 from services.cli.output import (
     EXIT_FAILED,
@@ -24,9 +25,9 @@ from services.cli.output import (
 from services.explore.diagram import held, short, steps_of, text_diagram
 from services.explore.moments import Event, EventError, nameable, parse_event
 from services.explore.picture import svg_diagram
-from services.explore.replay import ReplayError, overtaken_by, read_replay, replay_of, replayed, write_replay
-from services.explore.search import Found, Report, Task, explore
-from services.explore.trial import Trial, overrides_of, record
+from services.explore.recorder import Found, Trial
+from services.explore.replay import ReplayError, overtaken_by, read_replay, write_replay
+from services.explore.search import Report, Task, explore, record, replayed
 from services.scenarios.run import load_scenario
 from services.scenarios.script.scenario import ScriptError, parse_duration
 
@@ -93,7 +94,7 @@ def command(
 
     The exit code is 1 when something breaks, 2 when FILE or EVENT is wrong.
     """
-    overrides_of(assignments)
+    Switches.parse(assignments)
     if replay is not None:
         raise SystemExit(_replay(file, replay, svg, output))
     if file is None or around is None:
@@ -114,7 +115,7 @@ def command(
         fail(f"the scenario cannot run: {error}", EXIT_NOT_STARTED)
     for number, found in enumerate(report.found):
         if save is not None:
-            _written(_numbered(save, number), write_replay(replay_of(found, around)))
+            _written(_numbered(save, number), write_replay(found, around))
         if svg is not None:
             _written(_numbered(svg, number), _picture(found))
     if output == "json":

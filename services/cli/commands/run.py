@@ -18,16 +18,14 @@ from services.cli.output import (
     output_option,
     print_json,
     remark,
-    switch_overrides,
 )
 from services.cli.sweep import failures, show, sweep, sweep_options
-from services.explore.recorder import Recorder
+from services.explore.recorder import Recorder, Trial
 from services.explore.replay import ReplayError, read_replay
-from services.explore.trial import Replay, overrides_of
 from services.scenarios.result import RunResult
-from services.scenarios.run import load_scenario, run_as_processes, simulate
+from services.scenarios.run import load_scenario, run_as_processes, run_job, simulate
 from services.scenarios.script.scenario import Scenario, ScriptError
-from services.scenarios.sweep import Job, run_job
+from services.scenarios.sweep import Job
 
 
 @click.command(
@@ -77,15 +75,15 @@ def command(
     With --seeds, --record or --workers the runs are spread over the cores, and only those that failed are printed.
     The exit code is 1 when an expectation or invariant failed, 2 when a file or switch is wrong.
     """
-    overrides = switch_overrides(assignments)
+    overrides = Switches.parse(assignments).chosen
     files = tuple(_scenario_files(files))
     is_sweep = seeds > 1 or record is not None or workers > 0
     if is_sweep and (processes or schedule is not None):
         fail("--seeds, --record and --workers are for the simulation, without --schedule")
-    saved = Replay(scenario="", seed=seed)
+    saved = Trial("", seed)
     if schedule is not None:
         saved = _scheduled(schedule, files, processes=processes)
-        overrides = overrides_of(saved.switches) | overrides
+        overrides = Switches.parse(saved.switches).chosen | overrides
     try:
         scenarios = [load_scenario(path) for path in files]
     except ScriptError as error:
@@ -163,7 +161,7 @@ def _remark(scenario: Scenario, overrides: Mapping[str, Value]) -> None:
         remark(Switches.parse(scenario.switches).replace(overrides), scenario.name)
 
 
-def _scheduled(path: Path, files: tuple[Path, ...], *, processes: bool) -> Replay:
+def _scheduled(path: Path, files: tuple[Path, ...], *, processes: bool) -> Trial:
     """Return the saved schedule, which is one scenario's and needs virtual time."""
     if processes or len(files) != 1:
         fail("--schedule is for one FILE, simulated")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
 
@@ -16,10 +15,14 @@ import msgspec
 from services.api.switches import Switches
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 from services.scenarios.invariants.check import Calm, Check, Context, Report
+from services.scenarios.invariants.i13_acknowledged import AcknowledgedIsStored
+from services.scenarios.invariants.i15_streams import StreamsAreTrue
 from services.scenarios.invariants.view import View
 from services.telemetry.eventlog import Line
 
 TICK_NS = 1_000_000_000
+VIOLATIONS_MAX = 100
+"""So many are kept; all are counted."""
 
 ELSEWHERE: dict[str, str] = {
     "I20": "judged at rest, by chaos runs",
@@ -42,23 +45,21 @@ class Violation(msgspec.Struct, frozen=True):
 @cache
 def checks() -> tuple[type[Check], ...]:
     """Return every invariant that is judged, in order of number."""
-    found = sorted(info.name for info in pkgutil.iter_modules([str(Path(__file__).parent)]))
-    return tuple(importlib.import_module(f"{__package__}.{name}").CHECK for name in found if name[1:3].isdigit())
+    names = sorted(info.name for info in pkgutil.iter_modules([str(Path(__file__).parent)]) if info.name[1:3].isdigit())
+    found = (each for name in names for each in vars(importlib.import_module(f"{__package__}.{name}")).values())
+    return tuple(each for each in found if isinstance(each, type) and issubclass(each, Check) and each.id)
 
 
 class Auditor:
-    """Judges lines as they come. `violations` holds at most `limit`; `count` counts all.
+    """Judges lines as they come. `violations` holds the first; `count` counts all.
 
     Pure: the same lines, and in a simulation the same streams and answers, give the same result.
     """
 
-    def __init__(self, switches: Switches, *, limit: int = 100, is_volatile: bool = False) -> None:
+    def __init__(self, switches: Switches, *, is_volatile: bool = False) -> None:
         self.violations: list[Violation] = []
         self.count = 0
         self.lines = 0
-        self.commits: dict[str, int] = {}
-        """Commits by kind."""
-        self._limit = limit
         self._volatile = is_volatile
         self._view, self._calm = View(), Calm()
         context = Context(switches, self._view, self._calm, is_volatile)
@@ -74,8 +75,8 @@ class Auditor:
         self._next_tick_ns = 0
         self._newest: Line | None = None
         self._broken: dict[str, None] = {}
-        by_id = {check.id: check for check in self._checks}
-        self._streams, self._answers = by_id["I15"], by_id["I13"]
+        self._streams = next(check for check in self._checks if isinstance(check, StreamsAreTrue))
+        self._answers = next(check for check in self._checks if isinstance(check, AcknowledgedIsStored))
 
     def take(self, line: Line) -> None:
         """Judge one line by every invariant that wants it."""
@@ -86,9 +87,6 @@ class Auditor:
             if line.obj is None:
                 return
             self._view.take(line)
-            if self._view.is_news:
-                kind = line.obj["kind"]
-                self.commits[kind] = self.commits.get(kind, 0) + 1
         elif ev in ("proc.start", "fault.inject", "fault.heal"):
             self._calm.take(line)
         elif ev == "store.recovered" and self._volatile:
@@ -100,11 +98,6 @@ class Auditor:
             for check, report in self._ticking:
                 check.tick(line, report)
 
-    def take_all(self, lines: Iterable[Line]) -> None:
-        """Judge lines already in order."""
-        for line in lines:
-            self.take(line)
-
     @property
     def not_judged(self) -> dict[str, str]:
         """Return which invariants of guarantees 6 this run says nothing about, and why."""
@@ -115,43 +108,36 @@ class Auditor:
                 found[check.id] = why
         return dict(sorted(found.items(), key=lambda item: int(item[0][1:])))
 
-    # --- what a simulation shows besides the log ---
+    # What a simulation shows besides the log.
 
     def opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
         """A component opened a watch; return the number to call it by."""
-        return self._streams.opened(component, incarnation, user, request, self._say_of("I15"))  # type: ignore[attr-defined, no-any-return]
+        return self._streams.opened(component, incarnation, user, request, self._report_stream)
 
     def received(self, number: int, batch: list[WatchEvent]) -> None:
         """A batch arrived on a watch."""
-        self._streams.received(number, batch, self._say_of("I15"))  # type: ignore[attr-defined]
+        self._streams.received(number, batch, self._report_stream)
 
     def closed(self, number: int) -> None:
         """A watch is over."""
-        self._streams.closed(number)  # type: ignore[attr-defined]
+        self._streams.closed(number)
 
     def answered(self, request: Request, response: Response) -> None:
         """An answer arrived."""
         if self._newest is not None:
             bare = msgspec.structs.replace(self._newest, obj=None, trace_id="")
-            self._answers.answered(bare, request, response, partial(self._report, "I13"))  # type: ignore[attr-defined]
+            self._answers.answered(bare, request, response, partial(self._report, "I13"))
 
-    # --- saying ---
-
-    def report(self, invariant: str, at: float, objects: tuple[str, ...], detail: str) -> None:
-        """Add a violation that was seen elsewhere, for example on a watch stream or at rest."""
+    def report(self, invariant: str, at: float, objects: tuple[str, ...], detail: str, trace_id: str = "") -> None:
+        """Add a violation, also one that was seen elsewhere, for example at rest."""
         self.count += 1
         self._broken[invariant] = None
-        if len(self.violations) < self._limit:
-            self.violations.append(Violation(invariant, at, objects, "", detail))
+        if len(self.violations) < VIOLATIONS_MAX:
+            self.violations.append(Violation(invariant, at, objects, trace_id, detail))
 
-    def _say_of(self, invariant: str) -> Callable[[tuple[str, ...], str], None]:
-        at = self._newest.mono_ns / 1e9 if self._newest is not None else 0.0
-        return lambda objects, detail: self.report(invariant, at, objects, detail)
+    def _report_stream(self, objects: tuple[str, ...], detail: str) -> None:
+        self.report("I15", self._newest.mono_ns / 1e9 if self._newest is not None else 0.0, objects, detail)
 
     def _report(self, invariant: str, line: Line, detail: str) -> None:
-        self.count += 1
-        self._broken[invariant] = None
-        if len(self.violations) >= self._limit:
-            return
         objects = (f"{line.obj['kind']} {line.obj['ns']}/{line.obj['name']}",) if line.obj else ()
-        self.violations.append(Violation(invariant, line.mono_ns / 1e9, objects, line.trace_id, detail))
+        self.report(invariant, line.mono_ns / 1e9, objects, detail, line.trace_id)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from kubelet.agent.requests import CALL_DEADLINE_S
+from kubelet.timers import CALL_DEADLINE_S
 from services.api.switches import Switches
 from services.scenarios.invariants.view import Commit, View
 from services.telemetry.eventlog import Line
@@ -57,8 +58,7 @@ class Check:
     """One invariant. `events`: the lines it wants to see; none means all of them.
 
     `view.commit` is the commit of the `store.commit` line being looked at, already part of the view.
-    `why_not` says, afterwards, why this invariant was not judged in this run; empty when it was. An invariant with a
-    grace says by `unfinished` what the run ended too early for.
+    `why_not` says, afterwards, why this invariant was not judged in this run; empty when it was.
     """
 
     id = ""
@@ -66,9 +66,7 @@ class Check:
     why_not = ""
 
     def __init__(self, context: Context) -> None:
-        self.context = context
-        self.view = context.view
-        self.switches = context.switches
+        self.context, self.view, self.switches = context, context.view, context.switches
 
     def take(self, line: Line, report: Report) -> None:
         """Look at one line."""
@@ -80,10 +78,51 @@ class Check:
         """Return what is wrong but within its grace when the log ends, so that nothing can be said of it; or ""."""
         return ""
 
-    def within_grace(self, what: str, since_s: float, now_s: float, grace_s: float) -> str:
-        """Return the sentence of `unfinished`: what is wrong, for how long, and how long it may be."""
-        lasted_s = max(0.0, self.context.calm.lasted_s(since_s, now_s))
-        return f"the run ended within the grace: {what}, for {lasted_s:.1f} s without faults of {grace_s:g} s allowed"
+
+class Wrong(NamedTuple):
+    """Something that is wrong now: what to report after the grace, and what to say of a log that ends before."""
+
+    key: Hashable
+    report: str
+    unfinished: str
+
+
+class Graced(Check):
+    """An invariant that may be broken for `grace_s`; only time without faults counts. `since`: from when, by key."""
+
+    grace_s = 0.0
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.since: dict[Hashable, float] = {}
+
+    def wrong(self, now_s: float) -> Iterator[Wrong]:
+        """Yield what is wrong now, all of it in `since`."""
+        raise NotImplementedError
+
+    def note(self, keys: Iterable[Hashable], now_s: float) -> None:
+        """Have these, and nothing else, be wrong: those that are new since now."""
+        self.since = {key: self.since.get(key, now_s) for key in keys}
+
+    def tick(self, line: Line, report: Report) -> None:
+        """Report what has been wrong for longer than the grace."""
+        now_s = line.mono_ns / 1e9
+        for each in list(self.wrong(now_s)):
+            if self.context.calm.lasted_s(self.since[each.key], now_s) > self.grace_s:
+                report(line, each.report)
+                self.reported(each.key, now_s)
+
+    def reported(self, key: Hashable, now_s: float) -> None:
+        """Count anew for what was reported."""
+        self.since[key] = now_s
+
+    def unfinished(self, now_s: float) -> str:
+        """Return the first that is wrong, for how long, and how long it may be."""
+        for each in self.wrong(now_s):
+            lasted_s = max(0.0, self.context.calm.lasted_s(self.since[each.key], now_s))
+            lasted = f"for {lasted_s:.1f} s without faults of {self.grace_s:g} s allowed"
+            return f"the run ended within the grace: {each.unfinished}, {lasted}"
+        return ""
 
 
 class Departed:

@@ -37,6 +37,3 @@ class SingleRunner(Check):
             if other != line.node:
                 report(line, f"starts on {line.node} while it runs on {other}")
         nodes.setdefault(line.node, {})[container] = None
-
-
-CHECK = SingleRunner

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from services.api.identity import ADMIN
 from services.scenarios.invariants.check import Check, Context, Report, pod_commit
+from services.scenarios.invariants.policy import may_change_node_name, unbind_callers
 from services.telemetry.eventlog import Line
 
 
@@ -15,10 +16,7 @@ class NodeNameChanges(Check):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        is_asked = self.switches.choice("unbind.api") == "condition"
-        callers = "controller" if is_asked else self.switches.choice("authz.unbind_callers")
-        self._unbinders = () if callers == "kubelet" else ("system:pod-unbinder",)
-        self._nodes_may = callers != "controller"
+        self._unbind_callers = unbind_callers(self.switches)
 
     def take(self, line: Line, report: Report) -> None:
         """Compare each commit's node with the one before."""
@@ -37,11 +35,5 @@ class NodeNameChanges(Check):
             report(line, f"nodeName became {node} by {by or commit.verb}, not by a binding")
         elif before and node:
             report(line, f"nodeName went from {before} to {node} in one step")
-        elif before and (by != "unbind" or not self._may_unbind(line.identity, before)):
+        elif before and not may_change_node_name(line.identity, by, before, "", unbind_callers=self._unbind_callers):
             report(line, f"nodeName {before} was cleared by {by or commit.verb} of {line.identity}")
-
-    def _may_unbind(self, user: str, node: str) -> bool:
-        return (self._nodes_may and user == f"system:node:{node}") or user in self._unbinders
-
-
-CHECK = NodeNameChanges

@@ -107,6 +107,3 @@ class BindingGenerations(Check):
             if stored is not None and (stored.uid, stored.node, stored.unbinds) == (uid, line.node, count):
                 report(line, f"the scheduler took its bind to {line.node} for failed; it is stored at {stored.rv}")
             self._given_up.setdefault(uid, {})[(count, line.node)] = None
-
-
-CHECK = BindingGenerations

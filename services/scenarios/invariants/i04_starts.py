@@ -91,6 +91,3 @@ class StartsAfterBind(Check):
             if generation not in pod.torn_down:
                 report(line, f"unbound at generation {generation} before its teardown was done")
             pod.unbound[generation] = None
-
-
-CHECK = StartsAfterBind

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from services.scenarios.invariants.check import Check, Context, Report
+from collections.abc import Hashable, Iterator
+
+from services.scenarios.invariants.check import Context, Graced, Report, Wrong
 from services.telemetry.eventlog import Line
 
-GRACE_S = 5.0
 
-
-class NodesFit(Check):
+class NodesFit(Graced):
     """I5: no admission or resize takes a ledger above allocatable; what is bound to a node fits it, 5 s later at most.
 
     The second part counts pods that have not ended, at what they ask for or, once their node says so, at what
@@ -17,12 +17,13 @@ class NodesFit(Check):
     """
 
     id = "I5"
+    grace_s = 5.0
     events = ("kubelet.admit", "kubelet.resize", "store.commit")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._bound: dict[str, dict[str, dict[str, int]]] = {}
-        self._over: dict[str, tuple[float, str]] = {}
+        self._over: dict[str, str] = {}
         self._offered: dict[tuple[str, str], int] = {}
 
     def take(self, line: Line, report: Report) -> None:
@@ -34,7 +35,7 @@ class NodesFit(Check):
                     report(line, f"{resource}: ledger {used} above allocatable {allocatable[resource]} on {line.node}")
             return
         commit = self.view.commit
-        if commit is None or commit.kind not in ("Pod", "Node") or not self.view.is_news:
+        if commit is None or commit.kind not in ("Pod", "Node"):
             return
         if commit.kind == "Node":
             self._weigh(commit.content.name, commit.at_s)
@@ -53,31 +54,28 @@ class NodesFit(Check):
         stored = self.view.get("Node", "", node)
         pods = self._bound.get(node, {})
         if stored is None or stored.allocatable is None:
-            self._over.pop(node, None)
+            self._fits(node)
             return
         for resource, most in stored.allocatable.items():
             total = len(pods) if resource == "pods" else sum(requests.get(resource, 0) for requests in pods.values())
             if "/" in resource:
                 most = self._offered[node, resource] = max(most, self._offered.get((node, resource), 0))
             if total > most:
-                since_s, _ = self._over.get(node, (at_s, ""))
-                self._over[node] = (since_s, f"{resource}: {total} asked for by {len(pods)} pods, allocatable {most}")
+                self.since.setdefault(node, at_s)
+                self._over[node] = f"{resource}: {total} asked for by {len(pods)} pods, allocatable {most}"
                 return
+        self._fits(node)
+
+    def _fits(self, node: str) -> None:
         self._over.pop(node, None)
+        self.since.pop(node, None)
 
-    def tick(self, line: Line, report: Report) -> None:
-        """Report nodes that have held too much for longer than the grace."""
-        now_s = line.mono_ns / 1e9
-        for node, (since_s, what) in list(self._over.items()):
-            if self.context.calm.lasted_s(since_s, now_s) > GRACE_S:
-                report(line, f"node {node} is over-committed since {since_s:.3f} s: {what}")
-                del self._over[node]
+    def wrong(self, now_s: float) -> Iterator[Wrong]:
+        """Yield the nodes that hold too much."""
+        for node, what in self._over.items():
+            over = f"node {node} is over-committed"
+            yield Wrong(node, f"{over} since {self.since[node]:.3f} s: {what}", f"{over}, {what}")
 
-    def unfinished(self, now_s: float) -> str:
-        """Return the first node that holds too much."""
-        for node, (since_s, what) in self._over.items():
-            return self.within_grace(f"node {node} is over-committed, {what}", since_s, now_s, GRACE_S)
-        return ""
-
-
-CHECK = NodesFit
+    def reported(self, key: Hashable, now_s: float) -> None:
+        """Be silent about the node until it is weighed again."""
+        self._fits(str(key))

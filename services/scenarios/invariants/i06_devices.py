@@ -44,6 +44,3 @@ class DevicesAreGrantedOnce(Check):
             if holders and not self.why_not:
                 report(line, f"device {device} is granted to claim {uid} and to {', '.join(holders)}")
             holders[uid] = None
-
-
-CHECK = DevicesAreGrantedOnce

@@ -47,6 +47,3 @@ class DevicesArePreparedOnce(Check):
             if others and not self.why_not:
                 report(line, f"device {device} is prepared for claim {claim} while it is for {', '.join(others)}")
             held[claim] = None
-
-
-CHECK = DevicesArePreparedOnce

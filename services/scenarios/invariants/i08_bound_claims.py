@@ -36,6 +36,3 @@ class ClaimsComeBeforeTheBind(Check):
                 report(line, f"bound to {pod.node}; claim {name} can be used on {', '.join(claim.nodes)}")
             elif pod.uid not in claim.consumers:
                 report(line, f"bound to {pod.node} while claim {name} is not reserved for it")
-
-
-CHECK = ClaimsComeBeforeTheBind

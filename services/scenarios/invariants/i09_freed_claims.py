@@ -51,6 +51,3 @@ class NoRunningPodLosesDevices(Check):
             if uid in self._running and uid not in self._forced:
                 report(line, f"claim {commit.content.name} lost its devices while pod {uid} runs on "
                              f"{self._running[uid]}")  # fmt: skip
-
-
-CHECK = NoRunningPodLosesDevices

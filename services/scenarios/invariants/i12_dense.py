@@ -31,6 +31,3 @@ class DenseVersions(Check):
         if self._last and line.rv != self._last + 1:
             report(line, f"resource version {line.rv} follows {self._last}")
         self._last = max(self._last, line.rv)
-
-
-CHECK = DenseVersions

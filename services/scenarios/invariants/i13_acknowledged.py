@@ -86,6 +86,3 @@ class AcknowledgedIsStored(Check):
             report(line, f"acknowledged {uid} at {rv}, where {stored.uid} is stored")
         elif sha256 and stored.sha256 and stored.sha256 != sha256:
             report(line, f"acknowledged content {sha256[:12]} of {name} at {rv}, where {stored.sha256[:12]} is stored")
-
-
-CHECK = AcknowledgedIsStored

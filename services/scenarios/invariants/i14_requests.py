@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from services.scenarios.invariants.check import Check, Context, Report
+from services.scenarios.invariants.view import Recent
 from services.telemetry.eventlog import Line
 
 KEPT = 20_000
@@ -32,8 +33,8 @@ class CommitsHaveRequests(Check):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._asked: dict[tuple[str, str], _Asked] = {}
-        self._open: dict[tuple[str, str, str], int] = {}
+        self._asked: Recent[tuple[str, str], _Asked] = Recent(KEPT)
+        self._open: Recent[tuple[str, str, str], None] = Recent(KEPT)
         self._group: tuple[str, int] = ("", 0)
 
     def take(self, line: Line, report: Report) -> None:
@@ -48,10 +49,7 @@ class CommitsHaveRequests(Check):
         if not line.req_id:
             key = (line.identity, str(verb), str(line.data.get("path", "")))
             if line.ev == "api.request":
-                self._open[key] = self._open.get(key, 0) + 1
-                if len(self._open) > 2 * KEPT:
-                    for old in list(self._open)[:KEPT]:
-                        del self._open[old]
+                self._open[key] = None
             return
         if line.ev == "api.request":
             self._of(line).arrivals += 1
@@ -71,9 +69,6 @@ class CommitsHaveRequests(Check):
         asked = self._asked.get(key)
         if asked is None:
             asked = self._asked[key] = _Asked()
-            if len(self._asked) > 2 * KEPT:
-                for old in list(self._asked)[:KEPT]:
-                    del self._asked[old]
         return asked
 
     def _committed(self, line: Line, report: Report) -> None:
@@ -107,6 +102,3 @@ class CommitsHaveRequests(Check):
 
 def _path(resource: str, namespace: str, name: str, subresource: str) -> str:
     return "/".join((resource, namespace, name, subresource)).rstrip("/")
-
-
-CHECK = CommitsHaveRequests

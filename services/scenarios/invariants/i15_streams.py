@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from services.api.wire import WatchEvent, WatchRequest
 from services.scenarios.invariants.check import Check, Context, Report
-from services.scenarios.invariants.selection import matcher
 from services.scenarios.invariants.stream import Stream
+from services.scenarios.invariants.view import matcher
 from services.telemetry.eventlog import Line
 
 REASONS = ("Timeout", "SlowWatcher", "Expired", "Shutdown", "ClientGone", "AuthExpired")
@@ -52,15 +52,11 @@ class StreamsAreTrue(Check):
         self._sent: dict[tuple[str, int], _Sent] = {}
         self._number = 0
         self._hashed: tuple[bytes, str] = (b"", "")
-        self.streams = self.judged_events = 0
-
-    # --- where it arrives ---
 
     def opened(self, component: str, incarnation: int, user: str, request: WatchRequest, say: Say) -> int:
         """Begin to judge a stream; return its number for `received` and `closed`."""
         self.why_not = ""
         self._number += 1
-        self.streams += 1
         chain = (
             component, incarnation, user, request.resource, request.namespace, request.field_selector,
             request.label_selector,
@@ -92,7 +88,6 @@ class StreamsAreTrue(Check):
             if event.type == "BOOKMARK":
                 wrong = stream.mark(event.rv, ends_initial=event.initial_events_end)
             else:
-                self.judged_events += 1
                 wrong = stream.event(event.type, event.namespace, event.name, event.rv, self._hash(event.body))
             if wrong:
                 objects = (f"{received.kind} {event.namespace}/{event.name}",) if event.name else ()
@@ -113,8 +108,6 @@ class StreamsAreTrue(Check):
         self._open[received.chain] -= 1
         if received.stream is not None and received.stream.has_begun:
             self._chains[received.chain] = received.stream.last
-
-    # --- where it is sent ---
 
     def take(self, line: Line, report: Report) -> None:
         """Judge the API server's own lines of its streams."""
@@ -148,19 +141,14 @@ class StreamsAreTrue(Check):
         if sent.stream is None:
             is_state = ends_initial or (not is_bookmark and rv <= sent.start_rv)
             sent.stream = Stream(self.view, sent.kind, sent.matches, None if is_state else sent.start_rv)
-            self.streams += 1
         stream = sent.stream
         if is_bookmark:
             if not stream.has_begun and not ends_initial:
                 return stream.complete(sent.start_rv) + stream.mark(rv, ends_initial=False)
             return stream.mark(rv, ends_initial=ends_initial)
-        self.judged_events += 1
         wrong = stream.complete(sent.start_rv) if not stream.has_begun and rv > sent.start_rv else []
         obj = line.obj or {}
         return wrong + stream.event(
             str(line.data.get("type", "")), obj.get("ns", ""), obj.get("name", ""), rv,
             str(line.data.get("content_sha256", "")),
         )  # fmt: skip
-
-
-CHECK = StreamsAreTrue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.scenarios.invariants.check import Check, Context, Report
-from services.scenarios.invariants.selection import matcher
+from services.scenarios.invariants.view import matcher
 from services.telemetry.eventlog import Line
 
 
@@ -43,6 +43,3 @@ class CachesAreViews(Check):
                 f"the cache of {data.get('resource')} at {rv} holds {data.get('objects')} objects with hash "
                 f"{found[:12]}; {len(held)} are stored, with hash {wanted[:12]}",
             )
-
-
-CHECK = CachesAreViews

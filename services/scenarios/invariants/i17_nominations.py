@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from services.scenarios.invariants.check import Check, Context, Report, pod_commit, uid_of
+from collections.abc import Iterator
+
+from services.scenarios.invariants.check import Context, Graced, Report, Wrong, pod_commit, uid_of
 from services.telemetry.eventlog import Line
 
-GRACE_S = 10.0
 
-
-class Nominations(Check):
+class Nominations(Graced):
     """I17: no bound or terminal pod is nominated; a nomination names an existing node and ends with a failed cycle.
 
     The second part has 10 s without faults to become true.
     """
 
     id = "I17"
+    grace_s = 10.0
     events = ("store.commit", "sched.attempt", "sched.nominate")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._nominated: dict[str, tuple[str, str]] = {}
-        self._bad_since: dict[str, float] = {}
         self._failed: dict[str, float] = {}
 
     def take(self, line: Line, report: Report) -> None:
@@ -38,7 +38,6 @@ class Nominations(Check):
         if commit.type == "DELETED" or not pod.nominated:
             if pod.uid in self._nominated:
                 del self._nominated[pod.uid]
-                self._bad_since.pop(pod.uid, None)
                 self._failed.pop(pod.uid, None)
             return
         self._nominated[pod.uid] = (pod.nominated, f"{pod.namespace}/{pod.name}")
@@ -51,33 +50,14 @@ class Nominations(Check):
         elif pod.node or pod.is_over:
             report(line, f"nominated to {pod.nominated} while bound to {pod.node or 'nothing'}, phase {pod.phase}")
 
-    def _look(self, now_s: float) -> dict[str, str]:
-        """Return which nominations should go and why, by pod, and note since when."""
+    def wrong(self, now_s: float) -> Iterator[Wrong]:
+        """Yield the nominations that should go."""
         bad: dict[str, str] = {}
         for uid, (node, name) in self._nominated.items():
-            is_missing = self.view.get("Node", "", node) is None
-            if not is_missing and uid not in self._failed:
-                self._bad_since.pop(uid, None)
-                continue
-            self._bad_since.setdefault(uid, self._failed.get(uid, now_s))
-            why = f"node {node} is gone" if is_missing else "its cycle found no candidate"
-            bad[uid] = f"pod {name} is still nominated to {node}: {why}"
-        return bad
-
-    def tick(self, line: Line, report: Report) -> None:
-        """Report nominations that should have gone."""
-        now_s = line.mono_ns / 1e9
-        for uid, what in self._look(now_s).items():
-            since_s = self._bad_since[uid]
-            if self.context.calm.lasted_s(since_s, now_s) > GRACE_S:
-                report(line, f"{what} since {since_s:.1f} s")
-                self._bad_since[uid] = now_s
-
-    def unfinished(self, now_s: float) -> str:
-        """Return the first nomination that should go."""
-        for uid, what in self._look(now_s).items():
-            return self.within_grace(what, self._bad_since[uid], now_s, GRACE_S)
-        return ""
-
-
-CHECK = Nominations
+            if self.view.get("Node", "", node) is None:
+                bad[uid] = f"pod {name} is still nominated to {node}: node {node} is gone"
+            elif uid in self._failed:
+                bad[uid] = f"pod {name} is still nominated to {node}: its cycle found no candidate"
+        self.since = {uid: self.since.get(uid, self._failed.get(uid, now_s)) for uid in bad}
+        for uid, what in bad.items():
+            yield Wrong(uid, f"{what} since {self.since[uid]:.1f} s", what)

@@ -69,6 +69,3 @@ class VictimsHavePreemptors(Check):
                 report(line, f"deleted for the resize of pod {found.namespace}/{found.name}, which is not there")
         elif found.node or found.is_over:
             report(line, f"deleted for pod {found.namespace}/{found.name}, which is bound to {found.node or 'no node'}")
-
-
-CHECK = VictimsHavePreemptors

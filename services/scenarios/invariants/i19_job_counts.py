@@ -85,6 +85,3 @@ class JobCountsAreExact(Check):
             job.finished_rv = stored.rv
             if counts.exact and counted < len(job.ended):
                 report(line, f"finished with {counted} ends counted, {len(job.ended)} tracked pods have ended")
-
-
-CHECK = JobCountsAreExact

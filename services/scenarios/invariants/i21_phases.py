@@ -20,7 +20,7 @@ class PhaseOrder(Check):
 
     def take(self, line: Line, report: Report) -> None:
         """Compare each commit's phase with the one before."""
-        if not pod_commit(self.view) is not None:
+        if pod_commit(self.view) is None:
             return
         uid, phase = uid_of(line), str(line.data.get("phase", ""))
         before = self._phase.get(uid, "")
@@ -30,6 +30,3 @@ class PhaseOrder(Check):
         if _PHASES[phase] < _PHASES[before] or (_PHASES[before] == 2 and phase != before):
             report(line, f"phase went from {before} to {phase}")
         self._phase[uid] = phase
-
-
-CHECK = PhaseOrder

@@ -19,7 +19,7 @@ class DeletionIsOneWay(Check):
 
     def take(self, line: Line, report: Report) -> None:
         """Follow deletion timestamps (RFC 3339 in UTC compare as texts)."""
-        if line.ev != "store.commit" or line.data.get("replayed"):
+        if line.data.get("replayed"):
             return
         uid, stamp = uid_of(line), str(line.data.get("deletion") or "")
         if uid in self._removed:
@@ -35,6 +35,3 @@ class DeletionIsOneWay(Check):
             report(line, f"deletionTimestamp moved from {before} to {stamp}")
         if stamp:
             self._deletion[uid] = stamp
-
-
-CHECK = DeletionIsOneWay

@@ -14,8 +14,5 @@ class FinalizersHold(Check):
 
     def take(self, line: Line, report: Report) -> None:
         """Look at what a removal still had."""
-        if line.ev == "store.commit" and line.data.get("type") == "DELETED" and line.data.get("finalizers"):
+        if line.data.get("type") == "DELETED" and line.data.get("finalizers"):
             report(line, f"removed with finalizers {', '.join(line.data['finalizers'])}")
-
-
-CHECK = FinalizersHold

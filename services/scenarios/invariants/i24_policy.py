@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from services.api.identity import ADMIN, MASTERS_GROUP, NODE_HOSTS_GROUP, NODE_PREFIX, NODES_GROUP
+from services.scenarios.invariants import policy
 from services.scenarios.invariants.check import Check, Context, Report
-from services.scenarios.invariants.policy import Call, is_allowed, may_change_node_name, settings_that_matter
-from services.scenarios.invariants.view import Commit, Stored
+from services.scenarios.invariants.view import Commit, Recent, Stored
 from services.telemetry.eventlog import Line
 
 KEPT = 20_000
@@ -24,14 +24,14 @@ class CommitsAreAllowed(Check):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._asked: dict[tuple[str, str], tuple[str, frozenset[str]]] = {}
+        self._asked: Recent[tuple[str, str], tuple[str, frozenset[str]]] = Recent(KEPT)
         self._group = ("", 0)
         self._settings = frozenset(
-            (name, value) for name, value in settings_that_matter() if self.switches.flag(name) == (value == "true")
+            (name, value)
+            for name, value in policy.settings_that_matter()
+            if self.switches.flag(name) == (value == "true")
         )
-        # By the form of a condition the kubelet only asks.
-        is_asked = self.switches.choice("unbind.api") == "condition"
-        self._unbind_callers = "controller" if is_asked else self.switches.choice("authz.unbind_callers")
+        self._unbind_callers = policy.unbind_callers(self.switches)
 
     def take(self, line: Line, report: Report) -> None:
         """Remember what was asked for; judge what came of it."""
@@ -41,9 +41,6 @@ class CommitsAreAllowed(Check):
                     word for word, field in (("uid", "uid"), ("rv", "resourceVersion")) if line.data.get(field)
                 )
                 self._asked[(line.identity, line.req_id)] = (str(line.data.get("path", "")), named)
-                if len(self._asked) > 2 * KEPT:
-                    for old in list(self._asked)[:KEPT]:
-                        del self._asked[old]
             return
         commit = self.view.commit
         if commit is None or commit.is_replayed or not commit.verb:
@@ -52,19 +49,17 @@ class CommitsAreAllowed(Check):
         if group != self._group:
             self._group = group
             call = self._call_of(commit)
-            if not is_allowed(call, self._settings):
+            if not policy.is_allowed(call, self._settings):
                 what = call.resource + (f"/{call.subresource}" if call.subresource else "")
                 where = f" of a pod bound to {call.bound_to or 'no node'}" if call.resource == "pods" else ""
                 report(line, f"{commit.identity} may not {call.verb} {what} {call.namespace}/{call.name}{where}")
         for detail in self._judge_content(commit):
             report(line, detail)
 
-    def _call_of(self, commit: Commit) -> Call:
+    def _call_of(self, commit: Commit) -> policy.Call:
         path, named = self._asked.get((commit.identity, commit.req_id), ("", frozenset()))
-        resource, namespace, name, subresource = (
-            self.view.resource_of(commit.kind), commit.content.namespace, commit.content.name, commit.subresource,
-        )  # fmt: skip
-        before = commit.before
+        resource, before = self.view.resource_of(commit.kind), commit.before
+        namespace, name = commit.content.namespace, commit.content.name
         parts = path.split("/")
         # A group may begin with an object beside the one that was meant, as an eviction's budget is.
         if len(parts) >= 3 and parts[2] and (parts[0], parts[1], parts[2]) != (resource, namespace, name):
@@ -74,12 +69,12 @@ class CommitsAreAllowed(Check):
             # Calls without an id come from people and from the server itself; their line says no preconditions.
             named = frozenset(("uid", "rv"))
         user = commit.identity
-        return Call(
+        return policy.Call(
             user=user,
             groups=_groups_of(user),
             verb=commit.verb,
             resource=resource,
-            subresource=subresource,
+            subresource=commit.subresource,
             namespace=namespace,
             name=name,
             bound_to=before.node if before is not None else "",
@@ -89,23 +84,18 @@ class CommitsAreAllowed(Check):
 
     def _judge_content(self, commit: Commit) -> list[str]:
         """Field masks, as far as commit lines carry the fields (X-NR2, X-NR7, X-NR10, 8.3)."""
-        before, after, user = commit.before, commit.after, commit.identity
-        if after is None or (before is not None and before.uid != after.uid):
-            before = None
+        after, user, by = commit.after, commit.identity, commit.subresource
+        if after is None:
+            return []
         wrong = []
-        if (
-            after is not None
-            and commit.kind == "Pod"
-            and before is not None
-            and not may_change_node_name(
-                user, commit.subresource, before.node, after.node, unbind_callers=self._unbind_callers
-            )
-        ):
-            wrong.append(f"{user} may not move a pod from {before.node or 'no node'} to {after.node or 'no node'}")
-        node = user.removeprefix(NODE_PREFIX) if user.startswith(NODE_PREFIX) else ""
-        if after is not None and node:
-            wrong += _judge_node(node, commit, before, after)
-        if after is not None and before is not None and commit.subresource == "status":
+        before = commit.before if commit.before is not None and commit.before.uid == after.uid else None
+        if before is not None and commit.kind == "Pod":
+            nodes, callers = (before.node, after.node), self._unbind_callers
+            if not policy.may_change_node_name(user, by, *nodes, unbind_callers=callers):
+                wrong.append(f"{user} may not move a pod from {nodes[0] or 'no node'} to {nodes[1] or 'no node'}")
+        if user.startswith(NODE_PREFIX):
+            wrong += _judge_node(user.removeprefix(NODE_PREFIX), commit, before, after)
+        if before is not None and by == "status":
             masked = [f for f in ("owners", "finalizers", "generation", "unbinds") if _differ(before, after, f)]
             wrong += [f"{user} changed {field} of {commit.kind} {after.name} through status" for field in masked]
         return wrong
@@ -139,6 +129,3 @@ def _groups_of(user: str) -> tuple[str, ...]:
     if user.startswith(NODE_HOST_PREFIX):
         return (NODE_HOSTS_GROUP,)
     return (NODES_GROUP,) if user.startswith(NODE_PREFIX) else ()
-
-
-CHECK = CommitsAreAllowed

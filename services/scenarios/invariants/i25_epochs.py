@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from services.api.wire import LeaseEpoch
 from services.scenarios.invariants.check import Check, Context, Report
+from services.scenarios.invariants.view import Recent
 from services.telemetry.eventlog import Line
 
-REQUESTS_MAX = 10_000
+REQUESTS_KEPT = 10_000
 
 
 class LeaseEpochs(Check):
@@ -23,7 +24,7 @@ class LeaseEpochs(Check):
         super().__init__(context)
         self._stored: dict[tuple[str, str], int] = {}
         self._epochs: dict[str, str] = {}
-        self._named: dict[str, str] = {}
+        self._named: Recent[str, str] = Recent(REQUESTS_KEPT)
         """What the commit of a request is to carry, by request id."""
 
     def take(self, line: Line, report: Report) -> None:
@@ -37,8 +38,6 @@ class LeaseEpochs(Check):
                 self._take_commit(line, report)
             case "ctrl.write" if line.comp in self._epochs and line.req_id:
                 self._named[line.req_id] = self._epochs[line.comp]
-                if len(self._named) > REQUESTS_MAX:
-                    del self._named[next(iter(self._named))]
             case "sched.bind_result" if line.comp in self._epochs and line.data.get("resolved_how") == "reply":
                 commit = self.view.at(line.rv) if line.rv else None
                 if commit is not None:
@@ -67,6 +66,3 @@ class LeaseEpochs(Check):
         if found != wanted:
             report(line, f"{line.comp if line.ev != 'store.commit' else 'a leader'} leads by {wanted} and wrote under "
                          f"{found or 'no epoch'}")  # fmt: skip
-
-
-CHECK = LeaseEpochs

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from services.scenarios.invariants.check import Check, Context, Report
+from collections.abc import Iterator
+
+from services.scenarios.invariants.check import Context, Graced, Report, Wrong
 from services.scenarios.invariants.view import Key
 from services.telemetry.eventlog import Line
 
 GRACE_S = 10.0
 
 
-class Gangs(Check):
+class Gangs(Graced):
     """I26: bound members are none or at least the minimum, 10 s after the Permit time-out at the latest.
 
     Until the minimum has once been bound: what leaves later, or a higher minimum, is no business of the gang's
@@ -22,9 +24,8 @@ class Gangs(Check):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         switches = context.switches
-        self._grace_s = switches.number("gang.permit_timeout_s") + GRACE_S
+        self.grace_s = switches.number("gang.permit_timeout_s") + GRACE_S
         self._bound: dict[Key, dict[str, None]] = {}
-        self._since: dict[Key, float] = {}
         self._met: dict[str, None] = {}
         if not switches.flag("GenericWorkload") or switches.choice("gang.generation") == "off":
             self.why_not = "pods are scheduled one by one"
@@ -53,27 +54,14 @@ class Gangs(Check):
         if stored is not None and bound is not None and len(bound) >= stored.min_count:
             self._met[stored.uid] = None
         if stored is None or not bound or stored.uid in self._met:
-            self._since.pop(group, None)
+            self.since.pop(group, None)
         else:
-            self._since.setdefault(group, at_s)
+            self.since.setdefault(group, at_s)
 
-    def tick(self, line: Line, report: Report) -> None:
-        """Report gangs that have been bound in part for too long."""
-        now_s = line.mono_ns / 1e9
-        for group, since_s in list(self._since.items()):
-            if self.context.calm.lasted_s(since_s, now_s) > self._grace_s:
-                stored, bound = self.view.get("PodGroup", *group), self._bound[group]
-                wanted = stored.min_count if stored is not None else 0
-                name = "/".join(group)
-                report(line, f"pod group {name} has {len(bound)} bound members since {since_s:.1f} s, needs {wanted}")
-                self._since[group] = now_s
-
-    def unfinished(self, now_s: float) -> str:
-        """Return the first gang that is bound in part."""
-        for group, since_s in self._since.items():
-            what = f"pod group {'/'.join(group)} is bound in part"
-            return self.within_grace(what, since_s, now_s, self._grace_s)
-        return ""
-
-
-CHECK = Gangs
+    def wrong(self, now_s: float) -> Iterator[Wrong]:
+        """Yield the gangs that are bound in part."""
+        for group in [group for group in self._bound if group in self.since]:
+            stored, bound, since_s = self.view.get("PodGroup", *group), self._bound[group], self.since[group]
+            wanted, name = stored.min_count if stored is not None else 0, f"pod group {'/'.join(group)}"
+            what = f"{name} has {len(bound)} bound members since {since_s:.1f} s, needs {wanted}"
+            yield Wrong(group, what, f"{name} is bound in part")

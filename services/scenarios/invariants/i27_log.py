@@ -21,6 +21,3 @@ class CompleteLog(Check):
         if line.seq != self._seq.get(key, 0) + 1:
             report(line, f"line {line.seq} of {line.comp}-{line.inc} follows {self._seq.get(key, 0)}")
         self._seq[key] = line.seq
-
-
-CHECK = CompleteLog

@@ -20,6 +20,3 @@ class NoRescues(Check):
         """Blame the plugins that had rejected the pod."""
         plugins = ", ".join(line.data.get("plugins") or ()) or "no plugin"
         report(line, f"was placed on {line.node} by the periodic flush alone, rejected before by {plugins}")
-
-
-CHECK = NoRescues

@@ -85,6 +85,3 @@ class NamesAreTakenOnce(Check):
                     del pods[uid]
             if not pods:
                 del self._running[name]
-
-
-CHECK = NamesAreTakenOnce

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+
+from services.api.switches import Switches
 
 NODE_RULES = "system:nodes"
 
@@ -293,6 +294,12 @@ def _node_may(call: Call, node: str) -> bool:
     return False
 
 
+def unbind_callers(switches: Switches) -> str:
+    """Return who may unbind: kubelet, controller or both; by the form of a condition the kubelet only asks."""
+    is_asked = switches.choice("unbind.api") == "condition"
+    return "controller" if is_asked else switches.choice("authz.unbind_callers")
+
+
 def may_change_node_name(
     user: str, subresource: str, before: str, after: str, *, unbind_callers: str = "kubelet"
 ) -> bool:
@@ -306,20 +313,4 @@ def may_change_node_name(
     is_node = user == f"system:node:{before}"
     return subresource == "unbind" and (
         (is_node and unbind_callers != "controller") or (user == "system:pod-unbinder" and unbind_callers != "kubelet")
-    )
-
-
-def call_of(record: Mapping[str, Any], old: Mapping[str, Any] | None) -> Call:
-    """Return the call of an audit record: `user, groups, verb, resource, subresource, namespace, name`."""
-    spec = (old or {}).get("spec") or {}
-    return Call(
-        user=str(record.get("user", "")),
-        groups=tuple(record.get("groups", ())),
-        verb=str(record.get("verb", "")),
-        resource=str(record.get("resource", "")),
-        subresource=str(record.get("subresource", "")),
-        namespace=str(record.get("namespace", "")),
-        name=str(record.get("name", "")),
-        bound_to=str(spec.get("nodeName") or ""),
-        preconditions=frozenset(record.get("preconditions", ())),
     )

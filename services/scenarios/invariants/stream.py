@@ -24,7 +24,6 @@ class Stream:
         self._bookmark = 0
         self.last = start or 0
         """The version up to which the receiver has been told."""
-        self.events = 0
         self.is_blind = start is not None and start < self._table.oldest_rv
 
     @property
@@ -34,7 +33,6 @@ class Stream:
 
     def event(self, kind: str, namespace: str, name: str, rv: int, sha256: str) -> list[str]:
         """Take an ADDED, MODIFIED or DELETED; return what is wrong with it."""
-        self.events += 1
         if self.is_blind:
             return []
         if self._initial is not None:

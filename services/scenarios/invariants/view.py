@@ -5,12 +5,16 @@ Memory is bounded by the live objects and a window of changes, as the server's o
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 import msgspec
 
+from services.api.errors import ApiError
 from services.api.resources import resources
+from services.api.selectors import parse_field_selector
 from services.api.statehash import MODULUS, version_summand
 from services.telemetry.eventlog import Line
 
@@ -18,6 +22,22 @@ WINDOW = 20_000
 """Changes of one kind that can be looked back on; twice as many are kept for a moment."""
 
 Key = tuple[str, str]
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Recent(dict[K, V]):
+    """Forgets the older half of what it holds once that is more than twice `kept`."""
+
+    def __init__(self, kept: int) -> None:
+        super().__init__()
+        self._kept = kept
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        if len(self) > 2 * self._kept:
+            for old in list(self)[: self._kept]:
+                del self[old]
 
 
 class JobCounts(msgspec.Struct, frozen=True, gc=False):
@@ -30,7 +50,13 @@ class JobCounts(msgspec.Struct, frozen=True, gc=False):
     exact: bool = False
 
 
-class Stored(msgspec.Struct, frozen=True, gc=False):
+_IN_A_LINE = {
+    "namespace": "ns", "sha256": "content_sha256", "generation": "binding_generation", "unbinds": "unbind_count",
+    "is_generated": "generated",
+}  # fmt: skip
+
+
+class Stored(msgspec.Struct, frozen=True, gc=False, rename=_IN_A_LINE):
     """One object at one version, as far as commit lines tell. `requests` and `allocatable` are None when not told.
 
     `group`: the pod group a pod names; `min_count`: of a pod group, 0 for one that is no gang. `claims`: names of the
@@ -43,7 +69,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     name: str
     uid: str
     rv: int
-    sha256: str
+    sha256: str = ""
     node: str = ""
     phase: str = ""
     generation: int = 0
@@ -71,6 +97,34 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 
 Matches = Callable[[Stored], bool]
+_FIELDS: dict[str, Callable[[Stored], str]] = {
+    "metadata.name": lambda stored: stored.name,
+    "metadata.namespace": lambda stored: stored.namespace,
+    "spec.nodeName": lambda stored: stored.node,
+    "status.phase": lambda stored: stored.phase,
+    "status.nominatedNodeName": lambda stored: stored.nominated,
+}
+
+
+@cache
+def matcher(namespace: str, field_selector: str, label_selector: str) -> Matches | None:
+    """Return whether an object is selected; None when commit lines do not tell (labels, other fields)."""
+    if label_selector:
+        return None
+    try:
+        terms = parse_field_selector(field_selector).terms if field_selector else ()
+    except ApiError:
+        return None
+    if any(term.key not in _FIELDS for term in terms):
+        return None
+    wanted = [(_FIELDS[term.key], term.values, term.op == "in") for term in terms]
+
+    def matches(stored: Stored) -> bool:
+        if namespace and stored.namespace != namespace:
+            return False
+        return all((value(stored) in values) == is_in for value, values, is_in in wanted)
+
+    return matches
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):
@@ -172,19 +226,14 @@ class View:
     def __init__(self) -> None:
         self.rv = 0
         self.commit: Commit | None = None
-        self.is_news = False
-        """Whether the line last taken told of a change that was not known yet."""
-        self._tables: dict[str, Table] = {}
-        self._by_rv: dict[int, Commit] = {}
+        self._tables: defaultdict[str, Table] = defaultdict(Table)
+        self._by_rv: Recent[int, Commit] = Recent(WINDOW)
         self._kinds = {name: resource.kind for name, resource in resources().items()}
         self._resources = {resource.kind: name for name, resource in resources().items()}
 
     def table(self, kind: str) -> Table:
         """Return the table of a kind."""
-        table = self._tables.get(kind)
-        if table is None:
-            table = self._tables[kind] = Table()
-        return table
+        return self._tables[kind]
 
     def kind_of(self, resource: str) -> str:
         """Return the kind of a wire name, or ""."""
@@ -214,8 +263,7 @@ class View:
         assert line.obj is not None
         rv, data = line.rv or 0, line.data
         is_replayed = bool(data.get("replayed"))
-        self.is_news = not (is_replayed and rv <= self.rv)
-        if not self.is_news:
+        if is_replayed and rv <= self.rv:
             self.commit = None
             return
         table = self.table(line.obj["kind"])
@@ -224,7 +272,7 @@ class View:
             rv,
             str(data.get("type", "")),
             before,
-            _stored(line, data, before),
+            _stored(line.obj, rv, data, before),
             int(data.get("group_end") or rv),
             line.mono_ns / 1e9,
             line.identity,
@@ -238,45 +286,10 @@ class View:
         table.add(commit)
         self._by_rv[rv] = commit
         self.rv = max(self.rv, rv)
-        if len(self._by_rv) > 2 * WINDOW:
-            for old in list(self._by_rv)[:WINDOW]:
-                del self._by_rv[old]
 
 
-def _stored(line: Line, data: dict[str, Any], before: Stored | None) -> Stored:
-    obj = line.obj
-    assert obj is not None
-    same = before if before is not None and before.uid == obj["uid"] else None
-    requests, allocatable = data.get("requests"), data.get("allocatable")
-    finalizers, owners = data.get("finalizers"), data.get("owners")
-    return Stored(
-        obj["kind"],
-        obj["ns"],
-        obj["name"],
-        obj["uid"],
-        line.rv or 0,
-        str(data.get("content_sha256", "")),
-        str(data.get("node", "")),
-        str(data.get("phase", "")),
-        int(data.get("binding_generation", 0)),
-        int(data.get("unbind_count", 0)),
-        str(data.get("nominated", "")),
-        str(data.get("deletion") or ""),
-        tuple(finalizers) if finalizers else (),
-        tuple(owners) if owners else (),
-        requests if requests is not None else (same.requests if same else None),
-        allocatable if allocatable is not None else (same.allocatable if same else None),
-        int(data.get("observed", 0)),
-        str(data.get("group") or (same.group if same else "")),
-        int(data.get("min_count", 0)),
-        msgspec.convert(data["job"], JobCounts) if "job" in data else None,
-        tuple(data.get("claims") or ()),
-        _maybe(data.get("granted")),
-        _maybe(data.get("nodes")),
-        tuple(data.get("consumers") or ()),
-        bool(data.get("generated")),
-    )
-
-
-def _maybe(values: list[str] | None) -> tuple[str, ...] | None:
-    return None if values is None else tuple(values)
+def _stored(obj: dict[str, str], rv: int, data: dict[str, Any], before: Stored | None) -> Stored:
+    """Return what a line says of the object; what is recorded only when it changes is as it was before."""
+    kept = before if before is not None and before.uid == obj["uid"] else None
+    known = {name: getattr(kept, name) for name in ("requests", "allocatable", "group")} if kept is not None else {}
+    return msgspec.convert({**known, **data, **obj, "rv": rv}, Stored)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +29,12 @@ class ScenarioContext:
     """Faults that wait for their moment; a scenario in which one never came did not run as written."""
 
 
-Verb = Callable[[ScenarioContext, Step], Awaitable[None]]
+Verb = Callable[[ScenarioContext, Step], Coroutine[None, None, None]]
+
+
+def named(*verbs: Verb) -> dict[str, Verb]:
+    """Return the verbs by name: each is called as its function is."""
+    return {verb.__name__.replace("_", "-"): verb for verb in verbs}
 
 
 def one(step: Step, what: str) -> str:
@@ -37,6 +42,14 @@ def one(step: Step, what: str) -> str:
     if len(step.args) != 1:
         raise ValueError(f"{step.verb} wants {what}")
     return step.args[0]
+
+
+def beside(context: ScenarioContext, name: str) -> Path:
+    """Return the path of a file beside the scenario. Raises: ValueError when it lies elsewhere."""
+    path = (context.folder / name).resolve()
+    if not path.is_relative_to(context.folder.resolve()):
+        raise ValueError(f"{name!r} lies outside the scenario's folder")
+    return path
 
 
 def substitute(context: ScenarioContext, text: str) -> str:

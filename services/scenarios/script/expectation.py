@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from services.api.meta import Document
+from services.api.meta import Document, Resource
 from services.api.resources import resources
 
 _DOT = re.compile(r"\.(?![^\[]*\])")
@@ -63,8 +63,11 @@ class Filter:
 
     def matches(self, document: Document) -> bool:
         """Whether the document passes."""
-        found = lookup(document, self.path)
-        return any(fnmatch.fnmatchcase(_text(found), value) for value in self.values)
+        return self.accepts(_text(lookup(document, self.path)))
+
+    def accepts(self, text: str) -> bool:
+        """Whether one of the values is this text."""
+        return any(fnmatch.fnmatchcase(text, value) for value in self.values)
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class Judging:
         wanted = self._expectation
         if wanted.what == "created":
             names = self._world.created(wanted.resource)
-            count = sum(all(_name_matches(f, name) for f in wanted.filters) for name in names)
+            count = sum(all(f.accepts(name) for f in wanted.filters) for name in names)
             return _OPS[wanted.op](count, int(wanted.value)), f"{count} created"
         found = [document for document in self._world.documents(wanted.resource) if self._passes(document)]
         if wanted.what == "count":
@@ -121,10 +124,6 @@ class Judging:
         passes = all(f.matches(document) for f in self._expectation.filters)
         self._passed[uid] = (document, passes)
         return passes
-
-
-def _name_matches(wanted: Filter, name: str) -> bool:
-    return any(fnmatch.fnmatchcase(name, value) for value in wanted.values)
 
 
 def _text(value: Any) -> str:
@@ -180,11 +179,9 @@ def _pick(items: Any, pick: str) -> Any:
     return next((i for i in items if pick in (i.get("type"), i.get("name"), i.get("key"))), None)
 
 
-def _resource(name: str) -> str:
-    for resource in resources().values():
-        if name in (resource.name, resource.plural, resource.singular, *resource.short_names):
-            return resource.name
-    raise ValueError(f"no resource is called {name!r}; there are: {', '.join(resources())}")
+def resource_named(name: str) -> Resource | None:
+    """Return the resource of a wire name, plural, singular or short name."""
+    return next((r for r in resources().values() if name in (r.name, r.plural, r.singular, *r.short_names)), None)
 
 
 def parse_expectation(text: str, duration: Callable[[str], float]) -> Expectation:
@@ -200,7 +197,9 @@ def parse_expectation(text: str, duration: Callable[[str], float]) -> Expectatio
         mode, words = "always", words[1:]
     if len(words) < 4 or words[0] not in ("count", "each", "created"):
         raise ValueError("want: expect [within T | for T | always] count|each|created RESOURCE … OP VALUE")
-    what, resource = words[0], _resource(words[1])
+    what, resource = words[0], resource_named(words[1])
+    if resource is None:
+        raise ValueError(f"no resource is called {words[1]!r}; there are: {', '.join(resources())}")
     op, value = words[-2], words[-1]
     if op not in (*_OPS, "~"):
         raise ValueError(f"{op!r} is no comparison; want one of {' '.join(_OPS)} ~")
@@ -220,4 +219,4 @@ def parse_expectation(text: str, duration: Callable[[str], float]) -> Expectatio
         if not sign:
             raise ValueError(f"{word!r} is no filter; want path=value")
         filters.append(Filter(name, tuple(values.split("|"))))
-    return Expectation(text, mode, seconds, what, resource, tuple(filters), path, op, value)
+    return Expectation(text, mode, seconds, what, resource.name, tuple(filters), path, op, value)

@@ -15,7 +15,7 @@ from services.client.link_faults import LinkFaults
 from services.runtime.machine import disk_error
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import Site
-from services.scenarios.script.context import ScenarioContext, Verb, one, substitute
+from services.scenarios.script.context import ScenarioContext, named, one, substitute
 from services.scenarios.script.scenario import Step, parse_duration, parse_names
 from services.scenarios.script.workload import pairs
 
@@ -34,6 +34,10 @@ _OPTIONS = {
 }
 
 
+_Work = Callable[[str], Coroutine[None, None, None]]
+"""What is done to a component."""
+
+
 def _components(context: ScenarioContext, step: Step) -> list[str]:
     """Return what the step's only argument names."""
     word = substitute(context, one(step, "a component"))
@@ -43,12 +47,12 @@ def _components(context: ScenarioContext, step: Step) -> list[str]:
     return [name for name in context.mesh.components() if fnmatchcase(name, word)] or [word]
 
 
-async def _all(context: ScenarioContext, step: Step, work: Callable[[str], Coroutine[None, None, None]]) -> None:
+async def _all(context: ScenarioContext, step: Step, work: _Work) -> None:
     """Do the work for every component in one instant, and return when it is done."""
     await asyncio.gather(*(work(name) for name in _components(context, step)))
 
 
-async def _meanwhile(context: ScenarioContext, step: Step, work: Callable[[str], Coroutine[None, None, None]]) -> None:
+async def _meanwhile(context: ScenarioContext, step: Step, work: _Work) -> None:
     """Do the work for every component while the scenario goes on; where it waits for a site, that has to come."""
     tasks = [asyncio.create_task(work(name)) for name in _components(context, step)]
     context.background += tasks
@@ -72,34 +76,22 @@ async def kill(context: ScenarioContext, step: Step) -> None:
     component dies at its N-th passing of an event of its log or of `before:` or `after:` a call, such as
     `before:pods/status`.
     """
-    down = step.options.get("down")
-    site = _site(step)
-
-    async def work(name: str) -> None:
-        await context.mesh.kill(name, parse_duration(down) if down else None, site)
-
-    await (_all if site is None else _meanwhile)(context, step, work)
+    down, site = step.options.get("down"), _site(step)
+    down_s = parse_duration(down) if down else None
+    perform = _all if site is None else _meanwhile
+    await perform(context, step, lambda name: context.mesh.kill(name, down_s, site))
 
 
 async def pause(context: ScenarioContext, step: Step) -> None:
     """`pause COMPONENT for=5s [at=SITE] [count=N]`: stopped meanwhile, the scenario goes on."""
-    duration_s = parse_duration(step.options["for"])
-    site = _site(step)
-
-    async def work(name: str) -> None:
-        await context.mesh.pause(name, duration_s, site)
-
-    await _meanwhile(context, step, work)
+    duration_s, site = parse_duration(step.options["for"]), _site(step)
+    await _meanwhile(context, step, lambda name: context.mesh.pause(name, duration_s, site))
 
 
 async def reboot(context: ScenarioContext, step: Step) -> None:
     """`reboot kubelet/NODE [down=5s]`: the machine crashes and boots: what ran on its nodes is gone."""
     down_s = parse_duration(step.options.get("down", "0s"))
-
-    async def work(name: str) -> None:
-        await context.mesh.reboot(name, down_s)
-
-    await _all(context, step, work)
+    await _all(context, step, lambda name: context.mesh.reboot(name, down_s))
 
 
 async def corrupt(context: ScenarioContext, step: Step) -> None:
@@ -108,11 +100,7 @@ async def corrupt(context: ScenarioContext, step: Step) -> None:
     The checkpoint is what the kubelet decided about its pods; the runtime's record is what runs.
     """
     how, what = step.options["how"], step.options.get("what", "checkpoint")
-
-    async def work(name: str) -> None:
-        await context.mesh.corrupt(name, how, what)
-
-    await _all(context, step, work)
+    await _all(context, step, lambda name: context.mesh.corrupt(name, how, what))
 
 
 async def link(context: ScenarioContext, step: Step) -> None:
@@ -183,17 +171,7 @@ async def ended(context: ScenarioContext, step: Step) -> None:
     context.answers.append((step, code in codes, seen))
 
 
-VERBS: dict[str, Verb] = {
-    "kill": kill,
-    "pause": pause,
-    "reboot": reboot,
-    "link": link,
-    "clock": clock,
-    "disk": disk,
-    "corrupt": corrupt,
-    "starve": starve,
-    "ended": ended,
-}
+VERBS = named(kill, pause, reboot, link, clock, disk, corrupt, starve, ended)
 
 
 def check(step: Step) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from kubelet.agent.node_files import FAULTS, POWER, STATIC_PODS
 from kubelet.node.health import NodeFaults, parse_node_faults
-from kubelet.runtime.start_faults import FORM
-from services.scenarios.script.context import ScenarioContext, Verb
+from kubelet.runtime.script import FORM
+from services.scenarios.script.context import ScenarioContext, beside, named
 from services.scenarios.script.scenario import Step
 
 
@@ -17,8 +17,13 @@ async def static_pod(context: ScenarioContext, step: Step) -> None:
     `static-pod NODE NAME gone`: take it away.
     """
     node, file, *rest = step.args
-    name = step.options.get("as") or Path(file).name
-    await context.mesh.put_file(node, f"{STATIC_PODS}/{name}", None if rest else _beside(context, file))
+    data = None
+    if not rest:
+        path = beside(context, file)
+        if not path.is_file():
+            raise ValueError(f"there is no file {file!r} beside the scenario")
+        data = path.read_bytes()
+    await context.mesh.put_file(node, f"{STATIC_PODS}/{step.options.get('as') or Path(file).name}", data)
 
 
 async def fault(context: ScenarioContext, step: Step) -> None:
@@ -47,24 +52,7 @@ async def boot(context: ScenarioContext, step: Step) -> None:
     await context.mesh.put_file(step.args[0], POWER, f"on {step.line}".encode())
 
 
-def _beside(context: ScenarioContext, name: str) -> bytes:
-    """Return what is in a file beside the scenario. Raises: ValueError when it lies elsewhere or is not there."""
-    path = (context.folder / name).resolve()
-    if not path.is_relative_to(context.folder.resolve()):
-        raise ValueError(f"{name!r} lies outside the scenario's folder")
-    if not path.is_file():
-        raise ValueError(f"there is no file {name!r} beside the scenario")
-    return path.read_bytes()
-
-
-VERBS: dict[str, Verb] = {
-    "static-pod": static_pod,
-    "fault": fault,
-    "heal": heal,
-    "shutdown": shutdown,
-    "poweroff": poweroff,
-    "boot": boot,
-}
+VERBS = named(static_pod, fault, heal, shutdown, poweroff, boot)
 
 
 def check(step: Step) -> None:

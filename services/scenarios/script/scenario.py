@@ -29,9 +29,20 @@ from services.runtime.components import Schedulers
 from services.scenarios.script.expectation import Expectation, parse_expectation
 
 SETUP = frozenset(
-    {"set", "limit", "hosts", "latency", "node", "nodes", "scheduler", "schedulers", "scheduler-config", "stages",
-     "window"}
-)  # fmt: skip
+    [
+        "set",
+        "limit",
+        "hosts",
+        "latency",
+        "node",
+        "nodes",
+        "scheduler",
+        "schedulers",
+        "scheduler-config",
+        "stages",
+        "window",
+    ]
+)
 
 
 class ScriptError(ValueError):
@@ -68,10 +79,10 @@ class Scenario:
     path: str
     title: str
     about: str
-    switches: tuple[str, ...]
-    latencies: tuple[str, ...]
-    nodes: tuple[NodeLine, ...]
-    steps: tuple[Step, ...]
+    switches: tuple[str, ...] = ()
+    latencies: tuple[str, ...] = ()
+    nodes: tuple[NodeLine, ...] = ()
+    steps: tuple[Step, ...] = ()
     limit_s: float = 600.0
     schedulers: Schedulers = field(default_factory=Schedulers)
     stages: tuple[str, ...] = ()
@@ -155,89 +166,72 @@ def parse_scenario(text: str, path: str, verbs: frozenset[str]) -> Scenario:
     Raises: ScriptError naming file and line.
     """
     lines = text.splitlines()
-    title, about = _comment_block(lines)
-    switches: list[str] = []
-    latencies: list[str] = []
-    stages: list[str] = []
-    nodes: list[NodeLine] = []
-    steps: list[Step] = []
-    own: list[tuple[str, tuple[str, ...]]] = []
-    limit_s, hosts, window_s = 600.0, 0, None
-    schedulers = Schedulers()
+    read, steps = Scenario(PurePath(path).stem, path, *_comment_block(lines)), []
     for number, raw in enumerate(lines, 1):
         line = raw.strip()
         if not line or line.startswith("#"):
             continue
         verb, rest = (*line.split(None, 1), "")[:2]
         try:
-            if verb in SETUP and steps:
+            if verb not in SETUP:
+                steps.append(_step(number, line, verb, rest, verbs))
+            elif steps:
                 raise ValueError(f"{verb!r} belongs before the first act")
-            match verb:
-                case "set":
-                    words = shlex.split(rest)
-                    if words and words[0].endswith(":"):
-                        own.append((words[0][:-1], tuple(words[1:])))
-                    else:
-                        switches += words
-                case "window":
-                    window_s = parse_duration(rest)
-                case "latency":
-                    latencies += shlex.split(rest)
-                case "schedulers" | "scheduler":
-                    schedulers = _schedulers(schedulers, verb, *_split(rest))
-                case "scheduler-config":
-                    if not rest:
-                        raise ValueError("want a file beside the scenario: scheduler-config two.yaml")
-                    schedulers = replace(schedulers, config=str(PurePath(path).parent / rest))
-                case "stages":
-                    if not rest:
-                        raise ValueError("want files beside the scenario: stages pod-fast.yaml")
-                    stages += [str(PurePath(path).parent / word) for word in shlex.split(rest)]
-                case "hosts":
-                    hosts = _count(rest)
-                case "limit":
-                    limit_s = parse_duration(rest)
-                case "node" | "nodes":
-                    args, options = _split(rest)
-                    if len(args) != 1:
-                        raise ValueError("want one name or range, then options: nodes n1..n3 cpu=16")
-                    nodes.append(NodeLine(number, parse_names(args[0]), options))
-                case "expect":
-                    steps.append(
-                        Step(number, line, verb, rest=rest, expectation=parse_expectation(rest, parse_duration))
-                    )
-                case _ if verb in verbs:
-                    args, options = _split(rest) if verb != "as" else ((), {})
-                    steps.append(Step(number, line, verb, args, options, rest))
-                case _:
-                    known = ", ".join(sorted(verbs | SETUP | {"expect"}))
-                    raise ValueError(f"no verb {verb!r}; there are: {known}")
+            else:
+                read = _set_up(read, number, verb, rest)
         except ValueError as error:
             raise ScriptError(f"{path}:{number}: {error}") from None
     if not steps:
         raise ScriptError(f"{path}: nothing happens in this scenario: no act and no expectation")
     seen: dict[str, int] = {}
-    for declared in nodes:
+    for declared in read.nodes:
         for name in declared.names:
             if name in seen:
                 raise ScriptError(f"{path}:{declared.line}: node {name} is already declared on line {seen[name]}")
             seen[name] = declared.line
-    return Scenario(
-        PurePath(path).stem,
-        path,
-        title,
-        about,
-        tuple(switches),
-        tuple(latencies),
-        tuple(nodes),
-        tuple(steps),
-        limit_s,
-        schedulers,
-        tuple(stages),
-        hosts,
-        tuple(own),
-        window_s,
-    )
+    return replace(read, steps=tuple(steps))
+
+
+def _step(number: int, line: str, verb: str, rest: str, verbs: frozenset[str]) -> Step:
+    if verb == "expect":
+        return Step(number, line, verb, rest=rest, expectation=parse_expectation(rest, parse_duration))
+    if verb not in verbs:
+        raise ValueError(f"no verb {verb!r}; there are: {', '.join(sorted(verbs | SETUP | {'expect'}))}")
+    args, options = _split(rest) if verb != "as" else ((), {})
+    return Step(number, line, verb, args, options, rest)
+
+
+def _set_up(read: Scenario, number: int, verb: str, rest: str) -> Scenario:
+    """Return the scenario with what one more line says of the mesh. Raises: ValueError."""
+    words = tuple(shlex.split(rest)) if verb in ("set", "latency", "stages") else ()
+    folder = PurePath(read.path).parent
+    match verb:
+        case "set" if words and words[0].endswith(":"):
+            return replace(read, own_switches=(*read.own_switches, (words[0][:-1], words[1:])))
+        case "set":
+            return replace(read, switches=read.switches + words)
+        case "window":
+            return replace(read, window_s=parse_duration(rest))
+        case "limit":
+            return replace(read, limit_s=parse_duration(rest))
+        case "hosts":
+            return replace(read, hosts=_count(rest))
+        case "latency":
+            return replace(read, latencies=read.latencies + words)
+        case "scheduler-config":
+            if not rest:
+                raise ValueError("want a file beside the scenario: scheduler-config two.yaml")
+            return replace(read, schedulers=replace(read.schedulers, config=str(folder / rest)))
+        case "stages":
+            if not rest:
+                raise ValueError("want files beside the scenario: stages pod-fast.yaml")
+            return replace(read, stages=(*read.stages, *(str(folder / word) for word in words)))
+    args, options = _split(rest)
+    if verb in ("schedulers", "scheduler"):
+        return replace(read, schedulers=_schedulers(read.schedulers, verb, args, options))
+    if len(args) != 1:
+        raise ValueError("want one name or range, then options: nodes n1..n3 cpu=16")
+    return replace(read, nodes=(*read.nodes, NodeLine(number, parse_names(args[0]), options)))
 
 
 def _schedulers(known: Schedulers, verb: str, args: tuple[str, ...], options: Mapping[str, str]) -> Schedulers:

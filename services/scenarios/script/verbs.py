@@ -21,14 +21,14 @@ from kubelet.deviceplugin.emulated.control import PluginAway
 from kubelet.deviceplugin.emulated.plugin import check_act
 from services.api.errors import NotFound
 from services.api.meta import Document, Key, Resource
-from services.api.resources import resource_of_kind, resources
+from services.api.resources import resource_of_kind
 from services.api.wire import Request
 from services.scenarios.invariants import unrest_of
 from services.scenarios.mesh import identity_named
-from services.scenarios.script.context import ScenarioContext, Verb
+from services.scenarios.script.context import ScenarioContext, Verb, beside, named
 from services.scenarios.script.context import one as _one
 from services.scenarios.script.context import substitute as _substitute
-from services.scenarios.script.expectation import lookup
+from services.scenarios.script.expectation import lookup, resource_named
 from services.scenarios.script.scenario import Step, parse_duration
 
 WORKLOADS = ("replicasets.apps", "deployments.apps", "statefulsets.apps", "daemonsets.apps", "jobs.batch")
@@ -38,10 +38,10 @@ PLUGIN_BACK_S = 10.0
 
 def find_resource(name: str) -> Resource:
     """Return the resource of a plural, singular or short name. Raises: ValueError."""
-    for resource in resources().values():
-        if name in (resource.name, resource.plural, resource.singular, *resource.short_names):
-            return resource
-    raise ValueError(f"no resource is called {name!r}")
+    resource = resource_named(name)
+    if resource is None:
+        raise ValueError(f"no resource is called {name!r}")
+    return resource
 
 
 def _object(context: ScenarioContext, word: str) -> tuple[Resource, Key]:
@@ -69,51 +69,14 @@ async def _create(context: ScenarioContext, document: Document) -> None:
     await context.observer.wait_until_rv(int(made["metadata"]["resourceVersion"]), resource.name)
 
 
-async def pod(context: ScenarioContext, step: Step) -> None:
-    """`pod NAME cpu=… …`: create a pod."""
-    await _create(context, workload.pod(_one(step, "a name"), step.options))
-
-
-async def replicaset(context: ScenarioContext, step: Step) -> None:
-    """`replicaset NAME replicas=… …`: create a ReplicaSet."""
-    await _create(context, workload.replica_set(_one(step, "a name"), step.options))
-
-
-async def deployment(context: ScenarioContext, step: Step) -> None:
-    """`deployment NAME replicas=… …`: create a Deployment."""
-    await _create(context, workload.deployment(_one(step, "a name"), step.options))
-
-
-async def statefulset(context: ScenarioContext, step: Step) -> None:
-    """`statefulset NAME replicas=… [policy=Parallel] [storage=SIZE[:CLASS]] …`: create a StatefulSet."""
-    await _create(context, workload.stateful_set(_one(step, "a name"), step.options))
-
-
-async def daemonset(context: ScenarioContext, step: Step) -> None:
-    """`daemonset NAME [unavailable=…] [surge=…] [strategy=OnDelete] …`: create a DaemonSet."""
-    await _create(context, workload.daemon_set(_one(step, "a name"), step.options))
-
-
-async def job(context: ScenarioContext, step: Step) -> None:
-    """`job NAME [completions=N] [parallelism=N] [backoff-limit=N] …`: create a Job."""
-    await _create(context, workload.job(_one(step, "a name"), step.options))
-
-
-async def podgroup(context: ScenarioContext, step: Step) -> None:
-    """`podgroup NAME [min-count=N] [priority-class=…] [mode=all]`: create a PodGroup; pods say `group=NAME`."""
-    await _create(context, workload.pod_group(_one(step, "a name"), step.options))
-
-
-async def priorityclass(context: ScenarioContext, step: Step) -> None:
-    """`priorityclass NAME value=N [preempts=false] [default=true]`: create a PriorityClass."""
-    await _create(context, workload.priority_class(_one(step, "a name"), step.options))
+async def create(context: ScenarioContext, step: Step) -> None:
+    """Create what the verb is called by: a pod, a Deployment and so on (`MAKERS`)."""
+    await _create(context, workload.MAKERS[step.verb](_one(step, "a name"), step.options))
 
 
 async def apply(context: ScenarioContext, step: Step) -> None:
     """`apply FILE`: create every object of a YAML or JSON file beside the scenario."""
-    path = (context.folder / _one(step, "a file")).resolve()
-    if not path.is_relative_to(context.folder.resolve()):
-        raise ValueError(f"{step.args[0]!r} lies outside the scenario's folder")
+    path = beside(context, _one(step, "a file"))
     try:
         documents = list(yaml.safe_load_all(path.read_text()))
     except (OSError, yaml.YAMLError) as error:
@@ -294,49 +257,19 @@ async def gone(context: ScenarioContext, step: Step) -> None:
 
 
 VERBS: dict[str, Verb] = {
-    "pod": pod,
-    "replicaset": replicaset,
-    "deployment": deployment,
-    "statefulset": statefulset,
-    "daemonset": daemonset,
-    "job": job,
-    "podgroup": podgroup,
-    "priorityclass": priorityclass,
-    "apply": apply,
-    "delete": delete,
-    "scale": scale,
-    "patch": patch,
-    "resize": resize,
-    "cordon": cordon,
-    "uncordon": uncordon,
-    "label": label,
-    "taint": taint,
-    "wait": wait,
+    **dict.fromkeys(workload.MAKERS, create),
+    **named(apply, delete, scale, patch, resize, cordon, uncordon, label, taint, wait),
     **fault_verbs.VERBS,
-    "device-plugin": device_plugin,
     **machine_verbs.VERBS,
-    "remember": remember,
+    **named(device_plugin, remember, settle, gone),
     "as": as_identity,
-    "settle": settle,
-    "gone": gone,
-}
-
-MAKERS = {
-    "pod": workload.pod,
-    "replicaset": workload.replica_set,
-    "deployment": workload.deployment,
-    "statefulset": workload.stateful_set,
-    "daemonset": workload.daemon_set,
-    "job": workload.job,
-    "podgroup": workload.pod_group,
-    "priorityclass": workload.priority_class,
 }
 
 
 def check(step: Step) -> None:
     """Raise ValueError for a mistake that can be seen before anything starts."""
-    if step.verb in MAKERS:
-        MAKERS[step.verb](_one(step, "a name"), step.options)
+    if step.verb in workload.MAKERS:
+        workload.MAKERS[step.verb](_one(step, "a name"), step.options)
     elif step.verb == "as" and _AS.fullmatch(re.sub(r"\$[a-z_]+", "0", step.rest)) is None:
         raise ValueError(AS_FORM)
     elif step.verb == "resize":

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 
-from kubelet.agent.pod_calls import PodCalls
+from kubelet.agent.node import NodeShell
 from services.api.meta import Key
 
 
@@ -41,13 +41,13 @@ def test_kubelet_1_a_new_kubelet_is_ready_and_beats_every_ten_seconds(simulate):
 def test_kubelet_2_2_a_new_node_makes_its_lease_and_one_that_comes_back_renews_it(simulate, monkeypatch):
     asked = []
 
-    async def received(self, request, call=PodCalls.call):
+    async def received(self, request, call=NodeShell.call):
         response = await call(self, request)
         if request.resource.startswith("leases"):
             asked.append((request.verb, response.code))
         return response
 
-    monkeypatch.setattr(PodCalls, "call", received)
+    monkeypatch.setattr(NodeShell, "call", received)
 
     async def scenario(w):
         await w.until(lambda: asked)

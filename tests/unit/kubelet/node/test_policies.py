@@ -4,7 +4,7 @@ import pytest
 
 from kubelet.node.policies import parse_options, settled
 from services.api.switches import Switches
-from services.scenarios.script.workload import node_definition
+from services.scenarios.script.nodes import node_definition
 
 STATIC = {"cpu": "8", "cpuPolicy": "static", "fullPcpusOnly": True}
 

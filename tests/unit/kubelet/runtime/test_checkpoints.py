@@ -6,9 +6,7 @@ import pytest
 
 from kubelet.agent.journal import Journal
 from kubelet.managers.allocation import Allocation
-from kubelet.runtime.checkpoint import lines_of
-from kubelet.runtime.claim_record import HeldClaim
-from kubelet.runtime.records import ContainerRecord, PodRecord
+from kubelet.runtime.records import ContainerRecord, HeldClaim, PodRecord, lines_of
 from kubelet.runtime.resources import PodResources
 from services.api.kinds.pod import ResourceRequirements
 from services.runtime.real import MemoryDisk

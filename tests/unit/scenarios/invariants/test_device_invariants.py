@@ -14,7 +14,8 @@ MINE = {"granted": [GPU], "nodes": ["n1"], "consumers": ["u1"]}
 
 def judge(log, *switches):
     auditor = Auditor(Switches.parse(switches))
-    auditor.take_all(log.lines)
+    for line in log.lines:
+        auditor.take(line)
     return {v.invariant for v in auditor.violations if v.invariant in ("I6", "I7", "I8", "I9", "I10", "I30")}
 
 
@@ -102,7 +103,8 @@ def test_i30_a_device_prepared_without_a_reservation():
 
 def not_judged(log):
     auditor = Auditor(Switches())
-    auditor.take_all(log.lines)
+    for line in log.lines:
+        auditor.take(line)
     return auditor.not_judged
 
 

@@ -63,7 +63,8 @@ class Log:
 
 def _judge(log, *switches, is_volatile=False):
     auditor = Auditor(Switches.parse(switches), is_volatile=is_volatile)
-    auditor.take_all(log.lines)
+    for line in log.lines:
+        auditor.take(line)
     return {v.invariant for v in auditor.violations}
 
 
@@ -369,7 +370,8 @@ def test_i24_a_delete_without_uid_is_lawful_where_a_switch_asks_for_it(who, swit
 
 def test_what_no_line_shows_is_named_as_not_judged():
     auditor = Auditor(Switches())
-    auditor.take_all(Log().commit(kind="ADDED", verb="create").lines)
+    for line in Log().commit(kind="ADDED", verb="create").lines:
+        auditor.take(line)
 
     assert {"I6", "I15", "I16"} <= set(auditor.not_judged)
     assert "I12" not in auditor.not_judged
@@ -480,7 +482,8 @@ def test_i26_a_gang_that_is_bound_in_part():
 
 def _not_judged(log, *switches):
     auditor = Auditor(Switches.parse(switches))
-    auditor.take_all(log.lines)
+    for line in log.lines:
+        auditor.take(line)
     return auditor.not_judged
 
 

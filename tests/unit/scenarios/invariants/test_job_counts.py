@@ -32,7 +32,8 @@ class Log:
 
 def judge(log):
     auditor = Auditor(Switches())
-    auditor.take_all(log.lines)
+    for line in log.lines:
+        auditor.take(line)
     return [v.detail for v in auditor.violations if v.invariant == "I19"]
 
 

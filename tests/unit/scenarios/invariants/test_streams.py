@@ -2,9 +2,8 @@
 
 import pytest
 
-from services.scenarios.invariants.selection import matcher
 from services.scenarios.invariants.stream import Stream
-from services.scenarios.invariants.view import View
+from services.scenarios.invariants.view import View, matcher
 from services.telemetry.eventlog import Line
 
 

@@ -46,7 +46,7 @@ from services.api.kinds.pod import (
     Volume,
 )
 from services.api.kinds.storageclass import StorageClass, TopologySelectorLabelRequirement, TopologySelectorTerm
-from services.api.meta import Empty, LabelSelector, ObjectMeta, ObjectReference, OwnerReference
+from services.api.meta import LabelSelector, Mark, ObjectMeta, ObjectReference, OwnerReference
 from services.api.switches import Switches
 from tests.unit.scheduler.conftest import new_handle
 
@@ -238,7 +238,7 @@ def test_a_claim_of_a_class_that_does_not_exist_waits_for_no_consumer(a):
 
 
 def test_an_ephemeral_volume_waits_for_its_claim_and_takes_no_other_pods(a):
-    pod = a.pod("p", volumes=(Volume(name="tmp", ephemeral=Empty()),))
+    pod = a.pod("p", volumes=(Volume(name="tmp", ephemeral=Mark()),))
     case = Case(a, BINDING, late())
     assert case.begin(pod) is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     assert case.said == 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-tmp"'
