@@ -15,8 +15,8 @@ from scheduler.config import SchedulerConfig
 from scheduler.configuration.assembly import MadeProfile
 from scheduler.configuration.file import Configured
 from scheduler.configuration.plugins import default_profile, plugins
+from scheduler.cycle.attempt import Decisions
 from scheduler.cycle.clients import Clients
-from scheduler.cycle.decisions import Decisions
 from scheduler.cycle.profiles import Profile, Profiles
 from scheduler.cycle.scheduling_cycle import EXTENDER, Batching, Rotation, SchedulingCycle
 from scheduler.cycle.waiting_pods import WaitingPods
@@ -31,7 +31,7 @@ from scheduler.handle import Handle
 from scheduler.loops import Scheduler, SchedulerCore
 from scheduler.metrics import SchedulerMetrics
 from scheduler.pod_groups.cycle import GroupCycle
-from scheduler.pod_groups.queue import GroupedQueue, GroupQueueRules
+from scheduler.pod_groups.queue import GroupedQueue
 from scheduler.preemption.progress import RunningPreemptions
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.preenqueue_status import missing_gate
@@ -171,17 +171,15 @@ def core_of(
         {EXTENDER: (Registration(ClusterEvent(WILDCARD, Action.ALL)),)} if configured.extenders else None,
     )
     own, gangs = switches.of(SchedulerSwitches), switches.of(GangSwitches)
-    make_queue = SchedulingQueue
+    make_queue: Callable[..., SchedulingQueue] = SchedulingQueue
     if handle.groups.is_on:
         make_queue = partial(
             GroupedQueue,
-            GroupQueueRules(  # type: ignore[assignment]
-                handle.groups,
-                handle.world,
-                one_by_one=gangs.is_one_by_one,
-                hints=gangs.retry == "hints",
-                backoff_max_s=gangs.backoff_max_s,
-            ),
+            groups=handle.groups,
+            world=handle.world,
+            is_one_by_one=gangs.is_one_by_one,
+            has_hints=gangs.retry == "hints",
+            group_backoff_max_s=gangs.backoff_max_s,
         )
     out_of_tree: dict[str, OutOfTreePlugins] = {}
     if rules is not None:

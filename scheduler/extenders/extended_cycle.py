@@ -19,9 +19,8 @@ import structlog
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
 from scheduler.configuration.document import Extender
-from scheduler.cycle.binding_cycle import ExtenderBind
 from scheduler.cycle.profiles import Profile
-from scheduler.cycle.result import ScheduleResult, Unschedulable
+from scheduler.cycle.result import ExtenderBind, ScheduleResult, Unschedulable
 from scheduler.cycle.scheduling_cycle import Filtered
 from scheduler.extenders import documents
 from scheduler.extenders.documents import Gathered, is_interested, victims_of

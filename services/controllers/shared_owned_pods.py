@@ -25,11 +25,11 @@ def is_refusal(reason: str) -> bool:
     return not reason.startswith("not performed")
 
 
-def deletions(owner: Workload, pods: list[Pod], expected_by: str = "") -> list[Action | Batch]:
-    """Return the deletions of an owner's pods, each with its Event; `expected_by` as in `Delete`."""
+def deletions(owner: Workload, pods: list[Pod]) -> list[Action | Batch]:
+    """Return the deletions of an owner's pods, each with its Event."""
     units: list[Action] = []
     for pod in pods:
-        units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid, expected_by=expected_by))
+        units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid))
         units.append(event(owner, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
     return [Batch(tuple(units))] if units else []
 

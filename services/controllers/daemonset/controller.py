@@ -137,8 +137,8 @@ class DaemonSets:
         events = [_ended(daemon_set, pod, "Failed", "kill") for pod in wanted.failed]
         events += [_ended(daemon_set, pod, "Succeeded", "delete") for pod in wanted.succeeded]
         template = pod_template(daemon_set, document, sight.text)
-        made = tuple(Create("pods", for_node(template, node), expected_by=str(key)) for node in creates)
-        return [*events, *deletions(daemon_set, deletes, str(key)), *([Batch(made)] if made else [])]
+        made = tuple(Create("pods", for_node(template, node)) for node in creates)
+        return [*events, *deletions(daemon_set, deletes), *([Batch(made)] if made else [])]
 
 
 def _is_same(old: Pod, new: Pod) -> bool:

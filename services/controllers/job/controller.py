@@ -270,7 +270,7 @@ class Jobs:
         if victims := surplus(job, found, wall_s):
             self.expectations.expect(key, deletions=[p.metadata.uid for p in victims], now_s=moment.now_s)
             # Released first, they count neither way.
-            return [*self._release(victims, memory, moment.now_s), *deletions(job, victims, str(key))], None
+            return [*self._release(victims, memory, moment.now_s), *deletions(job, victims)], None
 
         def wait_s(index: int, last: Pod) -> float:
             failures = sum(index_failures(last)) + 1
@@ -290,7 +290,7 @@ class Jobs:
         for index in wanted.indexes:
             last = found.latest_failed.get(index) if index is not None else None
             meant = (last, meaning_of(last, job, counts_rejections=self._counts_rejections)) if last else None
-            creates.append(Create("pods", pod_of(job, document, index, meant), expected_by=str(key)))
+            creates.append(Create("pods", pod_of(job, document, index, meant)))
         self.expectations.expect(key, creations=len(creates), now_s=moment.now_s)
         return [Batch(tuple(creates))], earliest(REJECTED_AGAIN_S, wanted.again_s)
 

@@ -111,14 +111,14 @@ class ReplicaSets:
             if document is None:
                 return [], None
             self.pods.expectations.expect(key, creations=count, now_s=moment.now_s)
-            creates = tuple(Create("pods", document, expected_by=str(key)) for _ in range(count))
+            creates = tuple(Create("pods", document) for _ in range(count))
             return [Batch(creates)], REJECTED_AGAIN_S
         if missing < 0:
             ranks = _siblings_by_node(replica_set, listers)
             victims = in_deletion_order(active, ranks, moment.wall_s)[: min(-missing, BURST)]
             uids = [pod.metadata.uid for pod in victims]
             self.pods.expectations.expect(key, deletions=uids, now_s=moment.now_s)
-            return deletions(replica_set, victims, str(key)), None
+            return deletions(replica_set, victims), None
         return [], None
 
     def _wait_s(self, key: Key, now_s: float) -> float:

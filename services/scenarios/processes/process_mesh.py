@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kubelet.agent.node_files import path_of
-from kubelet.deviceplugin.emulated.control import command_plugin
+from kubelet.deviceplugin.emulated.serving import command_plugin
 from kubelet.runtime.boots import BOOT_FILE
 from services.api.identity import ADMIN, Identity
 from services.api.kinds.node import Node
@@ -85,13 +85,13 @@ class ProcessMesh:
 
     def components(self) -> Sequence[str]:
         """Return the names of all processes, sorted."""
-        return sorted(self._supervisor.names())
+        return sorted(self._supervisor.children)
 
     def _name(self, component: str) -> str:
         kind, _, name = component.partition("/")
         if kind == "kubelet" and name in self._host_of:
             component = f"kubelet/{self._host_of[name]}"
-        if component not in self._supervisor.names():
+        if component not in self._supervisor.children:
             raise ValueError(f"no process {component!r}; there are: {', '.join(self.components())}")
         return component
 

@@ -123,7 +123,7 @@ class Cluster:
             nominator=self.handle.nominator,
             sort_key=self.runner.sort_key,
             pre_enqueue=self.runner.pre_enqueue,
-            registrations=self.runner.registrations(),
+            registrations_by_profile={"default-scheduler": self.runner.registrations()},
             pop_from_backoff=assigned.flag("SchedulerPopFromBackoffQ"),
         )
         chance = random.Random(7)
