@@ -1,6 +1,8 @@
 """How long resizes wait for capacity, by the priority of their pods. Pure.
 
-Source: kep-5836 11. Deviates: upstream's names are known from a digest of its change only.
+Source: kep-5836 11; kep-1287-in-place-resize 12. Deviates: upstream's names of waiting times are known from a digest of
+its change only; KEP-1287 calls the time of an attempt kubelet_pod_resize_duration_seconds, and the name served by
+kubelets since v1.34 counts milliseconds and says whether the attempt succeeded.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ CEILINGS = {
     "apiserver_fake": 1761,
     "kubelet": 996,
     "scheduler": 632,
-    "services/controllers": 1375,
+    "services/controllers": 1313,
     "services/client": 942,
     "services/reconcile": 186,
     "services/telemetry": 230,
