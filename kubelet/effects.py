@@ -6,8 +6,6 @@ managers of the same node: `PodTable` hands them over at once, and they never re
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +14,7 @@ from kubelet.managers.device_calls import CallPlugin, DevicesChanged
 from kubelet.runtime.line_file import Lines
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, Key
-from services.telemetry.metrics import Counts
+from services.telemetry.metrics import Counts, Histogram
 
 NODE_KEY: Final = WorkerKey("", 0)
 """Of timers that are about no single pod."""
@@ -278,7 +276,8 @@ class Outbox:
     def __init__(self) -> None:
         self.effects: list[Effect | CallPlugin | DevicesChanged] = []
         self.counts = Counts()
-        """What this node counts; `kubelet/metrics.py` says what each is."""
+        self.distributions: dict[str, dict[tuple[str, ...], Histogram]] = {}
+        """What this node counts, and observes, by name and label values; `kubelet/metrics.py` says what each is."""
         self._spans: dict[WorkerKey, str] = {}  # running spans, and the error they will end with
 
     def log(
@@ -315,10 +314,10 @@ class Outbox:
         if key in self._spans:
             self.effects.append(EndSpan(key, self._spans.pop(key) or error))
 
-    def observe(self, name: str, value: float, *labels: str, bounds: Sequence[int] = ()) -> None:
+    def observe(self, name: str, value: float, *labels: str, bounds: tuple[float, ...] = ()) -> None:
         """Count a value of a distribution, in buckets where it has `bounds`."""
-        if bounds:
-            for bound in (*bounds[bisect_left(bounds, value) :], "+Inf"):
-                self.counts.add(f"{name}_bucket", *labels, str(bound))
-        self.counts.add(f"{name}_sum", *labels, by=value)
-        self.counts.add(f"{name}_count", *labels)
+        held = self.distributions.setdefault(name, {})
+        found = held.get(labels)
+        if found is None:
+            found = held[labels] = Histogram(bounds)
+        found.observe(value)

@@ -8,7 +8,7 @@ Source: kubelet 10; kep-1287-in-place-resize 12; kep-5836 11; kubelet-unbinding 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +22,7 @@ from kubelet.pod.start_times import SLI, START, WORKER
 from kubelet.pod.states import ContainerState
 from kubelet.resize.metrics import TOOK_MS, WAITED, priority_bucket
 from kubelet.unbind.manager import UNTIL_RUNNING
-from services.telemetry.metrics import Metric, Metrics, counter, gauge
+from services.telemetry.metrics import Histogram, Metric, Metrics, counter, gauge
 
 Labels = tuple[str, ...]
 _STATES = {ContainerState.RUNNING: "running", ContainerState.EXITED: "exited"}
@@ -76,15 +76,32 @@ def _counter(name: str, text: str, *labels: str) -> Metric[HostState]:
     return counter(name, text, _counted(name), *labels)
 
 
+def _observed(
+    name: str, parts: Callable[[Histogram], Iterable[tuple[Labels, float]]]
+) -> Callable[[HostState], Mapping[Labels, float]]:
+    def read(host: HostState) -> Mapping[Labels, float]:
+        found: dict[Labels, float] = {}
+        for kubelet in host.kubelets:
+            for labels, held in kubelet.out.distributions.get(name, {}).items():
+                for more, value in parts(held):
+                    found[*labels, *more] = found.get((*labels, *more), 0) + value
+        return found
+
+    return read
+
+
 def _durations(name: str, text: str, *labels: str) -> tuple[Metric[HostState], ...]:
     """Declare what `Outbox.observe` counts without bounds: how much it was in all, and how often."""
-    return tuple(gauge(f"{name}_{part}", text, _counted(f"{name}_{part}"), *labels) for part in ("sum", "count"))
+    return (
+        gauge(f"{name}_sum", text, _observed(name, lambda held: [((), held.sum)]), *labels),
+        gauge(f"{name}_count", text, _observed(name, lambda held: [((), held.count)]), *labels),
+    )
 
 
 def _histogram(name: str, text: str, *labels: str) -> tuple[Metric[HostState], ...]:
-    """Declare what `Outbox.observe` counts with bounds; buckets appear with their first count."""
-    bucket = f"{name}_bucket"
-    return gauge(bucket, text, _counted(bucket), *labels, "le"), *_durations(name, text, *labels)
+    """Declare what `Outbox.observe` counts with bounds; a bucket appears with its first value."""
+    buckets = _observed(name, lambda held: [((le,), count) for le, count in held.buckets() if count])
+    return gauge(f"{name}_bucket", text, buckets, *labels, "le"), *_durations(name, text, *labels)
 
 
 def _containers(host: HostState) -> Mapping[str, int]:

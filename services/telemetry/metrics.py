@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final, Generic, Literal, TypeVar
 
 T = TypeVar("T")
@@ -53,13 +54,15 @@ class Histogram:
         self.sum += value
         self.count += 1
 
+    def buckets(self) -> Iterator[tuple[str, int]]:
+        """Yield each upper bound as it is written, and how many values are not above it."""
+        bounds = (*(f"{bound:g}" for bound in self._bounds), "+Inf")
+        return zip(bounds, accumulate(self._counts), strict=True)
+
     def samples(self, name: str, labels: str = "") -> Iterator[tuple[str, float]]:
         """Yield `name_bucket{…,le="…"}`, `name_sum` and `name_count`."""
         prefix = f"{labels}," if labels else ""
-        total = 0
-        for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
-            total += count
-            le = "+Inf" if bound == float("inf") else f"{bound:g}"
+        for le, total in self.buckets():
             yield f'{name}_bucket{{{prefix}le="{le}"}}', total
         braces = f"{{{labels}}}" if labels else ""
         yield f"{name}_sum{braces}", self.sum

@@ -2,11 +2,11 @@
 
 import pytest
 
-from kubelet.effects import Outbox
 from kubelet.kubelet import Kubelet
 from kubelet.metrics import METRICS, HostState
 from kubelet.node.definition import NodeDefinition
 from kubelet.pod.context import RESIZE_PENDING, Condition
+from kubelet.resize.metrics import BOUNDS_MS, TOOK_MS
 from kubelet.runtime.pleg import EVENTED, GENERIC, Pleg
 from kubelet.switches import KubeletSwitches
 from services.api.switches import Switches
@@ -57,11 +57,17 @@ def test_nodes_of_one_process_are_counted_together():
 
 
 def test_a_value_with_bounds_is_counted_in_each_bucket_it_fits_into():
-    out = Outbox()
-    out.observe("seconds", 3.0, "a", bounds=(1, 5, 10))
+    one, other = a_kubelet(), a_kubelet()
+    one.out.observe(TOOK_MS, 300.0, "true", bounds=BOUNDS_MS)
+    other.out.observe(TOOK_MS, 30_000.5, "true", bounds=BOUNDS_MS)
 
-    assert out.counts.of("seconds_bucket") == {("a", "5"): 1, ("a", "10"): 1, ("a", "+Inf"): 1}
-    assert (out.counts.of("seconds_sum"), out.counts.of("seconds_count")) == ({("a",): 3.0}, {("a",): 1})
+    found = {name: value for name, value in shown(one, other).items() if name.startswith(TOOK_MS)}
+
+    assert found[f'{TOOK_MS}_bucket{{success="true",le="500"}}'] == 1
+    assert found[f'{TOOK_MS}_bucket{{success="true",le="60000"}}'] == 2
+    assert f'{TOOK_MS}_bucket{{success="true",le="100"}}' not in found
+    assert found[f'{TOOK_MS}_sum{{success="true"}}'] == 30_300.5
+    assert found[f'{TOOK_MS}_count{{success="true"}}'] == 2
 
 
 def test_relists_are_counted_by_upstreams_names():

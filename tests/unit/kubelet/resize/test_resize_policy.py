@@ -124,9 +124,7 @@ def test_a_wait_is_measured_from_the_first_deferral_to_its_end_and_only_once():
     times.ended(KEY, "accepted", 112.0)
     times.ended(KEY, "terminated", 120.0)
 
-    name, labels = "kubelet_pod_deferred_resize_duration_seconds", ("medium", "accepted")
-    assert out.counts.of(f"{name}_sum") == {labels: 12.0}
-    assert out.counts.of(f"{name}_count") == {labels: 1}
-    buckets = out.counts.of(f"{name}_bucket")
-    assert (*labels, "10") not in buckets
-    assert buckets[*labels, "15"] == buckets[*labels, "+Inf"] == 1
+    found = out.distributions["kubelet_pod_deferred_resize_duration_seconds"]
+    assert {labels: (held.sum, held.count) for labels, held in found.items()} == {("medium", "accepted"): (12.0, 1)}
+    buckets = dict(found["medium", "accepted"].buckets())
+    assert [buckets[le] for le in ("10", "15", "+Inf")] == [0, 1, 1]

@@ -139,12 +139,11 @@ def test_attempts_are_counted_in_milliseconds_by_success(node, a_pod):
     for took_s, succeeded in ((0.15, False), (0.7, True), (700.0, True)):
         node.table.perform(worker, [ResizeAttempted(took_s, succeeded=succeeded)], 1.0)
 
-    counts, name = node.out.counts, "kubelet_pod_resize_duration_milliseconds"
-    assert counts.of(f"{name}_count") == {("false",): 1, ("true",): 2}
-    assert counts.of(f"{name}_sum")["true",] == 700_700
-    buckets = counts.of(f"{name}_bucket")
-    assert ("true", "500") not in buckets
-    assert [buckets["true", le] for le in ("1000", "600000", "+Inf")] == [1, 1, 2]
+    found = node.out.distributions["kubelet_pod_resize_duration_milliseconds"]
+    assert {labels: held.count for labels, held in found.items()} == {("false",): 1, ("true",): 2}
+    assert found["true",].sum == 700_700
+    buckets = dict(found["true",].buckets())
+    assert [buckets[le] for le in ("500", "1000", "600000", "+Inf")] == [0, 1, 1, 2]
 
 
 def test_what_is_requested_is_counted_item_by_item(node, a_pod):
