@@ -33,7 +33,7 @@ from benchmarks.workloads.ops import (
     Size,
     Workload,
 )
-from scheduler.configuration.default_plugins import default_profile
+from scheduler.configuration.plugins import default_profile
 from services.api.kinds.pod import Pod
 from services.api.meta import Document
 from services.api.switches import Switches

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from services.scenarios.measures.quantile import quantile
+from services.scenarios.measures import quantile
 
 CYCLE: Final = "cycle"
 """What no plugin and no other part spent: the runner, remembered templates, the choice among the best."""

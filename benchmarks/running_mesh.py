@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.wire import Api, WatchEvent, WatchRequest
 from services.runtime.supervisor import MeshOptions, Supervisor
-from services.scenarios.measures.quantile import quantile
+from services.scenarios.measures import quantile
 
 IN_FLIGHT: Final = 256
 LIMIT_S: Final = 300.0

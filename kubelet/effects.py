@@ -6,6 +6,8 @@ managers of the same node: `PodTable` hands them over at once, and they never re
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -318,3 +320,11 @@ class Outbox:
     def add(self, name: str, value: float) -> None:
         """Add to a counter."""
         self.counters[name] = self.counters.get(name, 0.0) + value
+
+    def observe(self, name: str, labels: str, bounds: Sequence[float], value: float) -> None:
+        """Count a value of the histogram that has these labels (`a="b",c="d"`, or "") and upper bounds."""
+        prefix, braces = (f"{labels},", f"{{{labels}}}") if labels else ("", "")
+        reached = (*bounds[bisect_left(bounds, value) :], "+Inf")
+        samples = {f'{name}_bucket{{{prefix}le="{bound}"}}': 1.0 for bound in reached}
+        for sample, by in (samples | {f"{name}_sum{braces}": value, f"{name}_count{braces}": 1.0}).items():
+            self.counters[sample] = self.counters.get(sample, 0.0) + by

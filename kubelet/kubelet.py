@@ -31,7 +31,7 @@ from kubelet.effects import (
     StartFailed,
     StatusChanged,
 )
-from kubelet.eviction.pressure import NodePressure
+from kubelet.eviction.manager import NodePressure
 from kubelet.managers.allocation import Allocation, Rejection
 from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.node import shutdown
@@ -44,10 +44,9 @@ from kubelet.pod.pod import REMOVED_GRACE_S, Pod, has_run
 from kubelet.pod.start_times import StartTimes
 from kubelet.pod.states import PodState
 from kubelet.pod.table import PodTable
-from kubelet.resize.allocation import NodeRules
+from kubelet.resize.allocation import LIMITED_SWAP, NodeRules
 from kubelet.resize.manager import ResizeManager
 from kubelet.resize.policy import LOOK_S, ResizePolicy, deferred_of
-from kubelet.resize.swap import LIMITED
 from kubelet.runtime.records import LOST_EXIT, PodRecord
 from kubelet.runtime.resources import is_same, overlaid, resources_of
 from kubelet.runtime.usage import NODE_RESOURCES, parse_curves
@@ -127,7 +126,7 @@ class Kubelet:
             NodeRules(
                 has_static_cpus=definition.has_static_cpus,
                 has_static_memory=definition.memory_policy == "Static",
-                has_swap=definition.swap_behavior == LIMITED,
+                has_swap=definition.swap_behavior == LIMITED_SWAP,
                 evicts=switches.evicts_for_resizes,
             ),
             self.table,

@@ -170,8 +170,6 @@ class Scheduler:
         for view, informer in clients.others.items():
             informer.on_change(partial(handle_change, partial(self._on_other, view)))
 
-    # -- endpoints --------------------------------------------------------------------------------------
-
     @property
     def is_ready(self) -> bool:
         """Whether the informers are synced and pods are being scheduled, or would be if this replica led."""
@@ -266,8 +264,6 @@ class Scheduler:
         except TimeoutError:
             log.info("cache.join_skipped", resource_version=reached, nodes_at=self._clients.nodes.last_rv)
 
-    # -- changes -----------------------------------------------------------------------------------------
-
     def _on_pod(self, change: Change[Pod]) -> None:
         now = self._seams.clock.now()
         effects = self._core.handlers.on_pod(change.old, change.new, now, change.traceparent)
@@ -337,8 +333,6 @@ class Scheduler:
                     self._resizes.ended(effect.pod, traceparent)
                 case ClearNomination():
                     self._clients.dispatcher.later(clear_nomination(effect.pod.pod, traceparent))
-
-    # -- scheduling ----------------------------------------------------------------------------------------
 
     async def _schedule_loop(self, group: asyncio.TaskGroup) -> None:
         """Schedule one pod after the other, until cancelled."""
@@ -514,8 +508,6 @@ class Scheduler:
         self._attempts.count(attempt, "unschedulable" if is_rejected else "error")
         message = f"0/1 nodes are available: 1 {status.message}." if is_rejected else status.message
         await self._failures.fail_with(attempt, status, message)
-
-    # -- the capability lease --------------------------------------------------------------------------------
 
     async def _advertise(self, name: str) -> None:
         """Keep the lease that says we can take unbound pods back (kubelet-unbinding 4.6)."""

@@ -13,8 +13,8 @@ from scheduler.cache.nominator import Nominator
 from scheduler.cache.pod_group_membership import PodGroups
 from scheduler.config import SchedulerConfig
 from scheduler.configuration.assembly import MadeProfile
-from scheduler.configuration.default_plugins import default_profile, plugins
 from scheduler.configuration.file import Configured
+from scheduler.configuration.plugins import default_profile, plugins
 from scheduler.cycle.attempt import Decisions
 from scheduler.cycle.clients import Clients
 from scheduler.cycle.profiles import Profile, Profiles
@@ -23,10 +23,8 @@ from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.dispatch import Dispatcher
 from scheduler.dispatcher.limited_client import LimitedClient, Limits, Sharing
 from scheduler.event_handlers import EventHandlers
-from scheduler.extenders.extended_cycle import Extenders
-from scheduler.extenders.transport import ExtenderTransport
+from scheduler.extenders.extended_cycle import Extenders, ExtenderTransport
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
-from scheduler.framework.points import POINTS, serves
 from scheduler.framework.runner import Runner
 from scheduler.framework.world import World, followed
 from scheduler.handle import Handle
@@ -185,9 +183,7 @@ def core_of(
         )
     out_of_tree: dict[str, OutOfTreePlugins] = {}
     if rules is not None:
-        out_of_tree = {
-            p.name: OutOfTreePlugins(p.runner, p.points, plugins(), rules.outside_plugins) for p in profiles.all()
-        }
+        out_of_tree = {p.name: OutOfTreePlugins(p.runner, plugins(), rules.outside_plugins) for p in profiles.all()}
     queue = make_queue(
         nominator=handle.nominator,
         sort_key=profiles.sort_key,
@@ -239,8 +235,7 @@ def core_of(
 def _profile(
     handle: Handle, made: MadeProfile, percentage: int, rotation: Rotation, *, asks_relevance: bool
 ) -> Profile:
-    points = made.points or {p: [e.name for e in made.plugins if serves(e.plugin, p)] for p in POINTS}
-    runner = Runner(made.plugins, points, asks_relevance=asks_relevance)
+    runner = Runner(made.plugins, made.points, asks_relevance=asks_relevance)
     batching = None
     own = handle.switches.of(SchedulerSwitches)
     if own.has_batching:
@@ -260,4 +255,4 @@ def _profile(
         rotation=rotation,
         batching=batching,
     )
-    return Profile(made.name, runner, cycle, points)
+    return Profile(made.name, runner, cycle)

@@ -34,31 +34,9 @@ class _Waiting(msgspec.Struct):
     is_gone: bool = False
 
 
-class Again(msgspec.Struct, frozen=True):
-    """Decide the pod again: what it depended on is known."""
-
-    key: WorkerKey
-
-
-class Granted(msgspec.Struct, frozen=True):
-    """The pod may run, and its devices are ready."""
-
-    key: WorkerKey
-    admitted: Admitted
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """A plugin would not, or could not; nothing of the pod stays taken."""
-
-    key: WorkerKey
-    rejection: Rejection
-
-
-class Nothing(msgspec.Struct, frozen=True):
-    """The pod that waited is gone."""
-
-
-Step = Again | Granted | Refused | Nothing
+Decision = Admitted | Rejection
+Answered = tuple[WorkerKey | None, Decision | None]
+"""The pod whose wait is over (None: it is gone), and what was decided (None: decide it again, all is known now)."""
 
 
 class DeviceAdmission:
@@ -119,29 +97,31 @@ class DeviceAdmission:
         if waiting.admitted is not None:
             self._managers.release(waiting.admitted.allocation)
 
-    def answered(self, number: int, answer: Answer) -> Step | None:
-        """Take an answer; None: there is more to ask, or this was asked for another pod."""
+    def answered(self, number: int, answer: Answer) -> Answered | None:
+        """Take an answer; None: there is more to ask, or this was asked for another pod.
+
+        A pod that may run has its devices ready; of one that a plugin refused nothing stays taken.
+        """
         waiting = self._waiting
         if waiting is None or waiting.number != number:
             return None
         self._waiting = None
         if waiting.is_gone:
-            return Nothing()
+            return None, None
         if isinstance(waiting.call, Preference):
             self._devices.preferences[waiting.call] = _preferred(answer)
-            return Again(waiting.key)
+            return waiting.key, None
         assert waiting.admitted is not None
         if not isinstance(answer, Given):
             self._managers.release(waiting.admitted.allocation)
-            return Refused(waiting.key, devices_unexpected(_why(answer)))
+            return waiting.key, devices_unexpected(_why(answer))
         shares = waiting.admitted.allocation.devices
         done = [*waiting.done, msgspec.structs.replace(shares[len(waiting.done)], given=answer)]
         if self._left(shares[len(done) :]):
             self._go_on(waiting.key, waiting.admitted, done)
             return None
-        ready = (*done, *shares[len(done) :])
-        allocation = msgspec.structs.replace(waiting.admitted.allocation, devices=ready)
-        return Granted(waiting.key, Admitted(waiting.admitted.requests, allocation))
+        allocation = msgspec.structs.replace(waiting.admitted.allocation, devices=(*done, *shares[len(done) :]))
+        return waiting.key, Admitted(waiting.admitted.requests, allocation)
 
 
 def _preferred(answer: Answer) -> tuple[str, ...] | str:

@@ -57,8 +57,6 @@ class DevicePlugins:
         self._starting: dict[int, tuple[WorkerKey, str, list[PreStart]]] = {}
         """Containers that wait for PreStartContainer, by the number of the call: what is still to be called."""
 
-    # --- plugins ---
-
     def restore(self, resources: Iterable[str], now: float) -> None:
         """A former kubelet knew plugins for these."""
         self._devices.restore(resources, now)
@@ -116,8 +114,6 @@ class DevicePlugins:
         """Return (capacity, allocatable) of every resource of a plugin, as the Node shows it."""
         return self._devices.capacity()
 
-    # --- pods ---
-
     def pod_added(self, worker: Pod) -> bool:
         """Let a pod's containers know how their devices are; return whether that changed its status."""
         worker.pre_start = frozenset(
@@ -168,8 +164,6 @@ class DevicePlugins:
                 for device in sorted(share.ids)
             ],
         }
-
-    # --- before a container starts ---
 
     def _pre_start(self, worker: Pod, effect: PrepareDevices, now: float) -> None:
         """A container is about to start: ask the plugins that want to know."""

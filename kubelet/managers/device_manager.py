@@ -77,8 +77,6 @@ class DeviceManager:
         """What plugins answered to what was asked: ids, or why there is no answer."""
         self.asked: Preference | None = None
 
-    # --- what there is ---
-
     @property
     def is_empty(self) -> bool:
         """Whether the node has no devices that a pod could ask for."""
@@ -135,8 +133,6 @@ class DeviceManager:
     def numa_of(self, resource: str, device: str) -> tuple[int, ...]:
         """Return the NUMA nodes a device is near to; none when no plugin lists it."""
         return self._of(resource).numa_of(device)
-
-    # --- plugins ---
 
     def restore(self, resources: Iterable[str], now: float) -> None:
         """Know plugins of a former kubelet: none of their devices counts until they register again."""
@@ -213,8 +209,6 @@ class DeviceManager:
     def wants_pre_start(self, resource: str) -> bool:
         """Whether PreStartContainer is to be called before containers with these devices."""
         return self._of(resource).options.pre_start
-
-    # --- who gets what ---
 
     def hints(self, resource: str, requested: int, reusable: Sequence[str] = ()) -> list[Hint] | None:
         """Return NUMA hints, or None when its devices have no topology. `reusable` devices count as free.
@@ -328,8 +322,6 @@ class DeviceManager:
             self.asked = self.asked or wanted
             return ()
         return self.preferences[wanted]
-
-    # --- who has what ---
 
     def take(self, shares: Iterable[Share]) -> None:
         """Take exactly these, as a checkpoint says; health and capacity are not asked (k/k #109595)."""

@@ -102,8 +102,6 @@ class MachineDefinition(Definition, frozen=True):
     memory_policy: Literal["None", "Static"] = "None"
     reserved_memory: tuple[ReservedMemory, ...] = ()
 
-    # --- what there is ---
-
     @property
     def cpus(self) -> int:
         """Hardware threads: the NUMA nodes' sum, or whole CPUs of `cpu`."""
@@ -180,8 +178,6 @@ class MachineDefinition(Definition, frozen=True):
     def _has_plain_memory(self) -> bool:
         """Whether there are no huge pages, and nothing is reserved."""
         return not (self.reserved_memory or self.hugepages or any(numa.hugepages for numa in self.numa))
-
-    # --- what the managers are configured with ---
 
     @property
     def has_static_cpus(self) -> bool:

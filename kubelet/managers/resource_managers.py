@@ -1,7 +1,7 @@
 """The resource managers of one node behind one interface: topology, devices, CPUs and memory decide together. Pure.
 
-Containers are served one after the other, init containers first; each gets its share inside the NUMA nodes of the
-merged hint: its own (scope container), or one for the whole pod (scope pod). Source: kubelet 5.3 to 5.5.
+The managers serve one container after the other, init containers first; each gets its share inside the NUMA nodes of
+the merged hint: its own (scope container), or one for the whole pod (scope pod). Source: kubelet 5.3 to 5.5.
 """
 
 from __future__ import annotations
@@ -155,8 +155,6 @@ class ResourceManagers:
         if self.memory is not None:
             self.memory.release(allocation.memory)
         self.devices.release(allocation.devices)
-
-    # --- inside ---
 
     def _admit(self, pod: Pod) -> Allocation | Rejection:
         # The static policies know containers only: a pod with resources of its own shares (upstream, before KEP-5526).

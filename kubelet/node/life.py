@@ -10,7 +10,7 @@ from typing import Final
 
 from kubelet.admission.predicates import Ledger
 from kubelet.effects import NODE_KEY, Outbox, PowerOff, RecordNodeEvent, ReportNode, SetTimer
-from kubelet.eviction.pressure import NodePressure
+from kubelet.eviction.manager import NodePressure
 from kubelet.managers.allocation import Rejection
 from kubelet.node import shutdown
 from kubelet.node.definition import NodeDefinition

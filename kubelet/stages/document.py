@@ -223,9 +223,6 @@ def _stage(spec: _Spec, name: str) -> Stage | None:
     )
 
 
-# --- selector, delay ---
-
-
 def _selector(selector: _Selector) -> Selector:
     return Selector(
         tuple(sorted((selector.match_labels or {}).items())),

@@ -12,21 +12,20 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kubelet.stages.jq import Query
 from kubelet.stages.stage import Stage
 from services.api.meta import Document
-from services.api.times import parse_time
+from services.api.times import Duration, parse_time
 
 RETRY_MIN_S, RETRY_MAX_S = 1.0, 32.0
 EARLY_S = 1e-6
 """A stage this close is due."""
 Luck = Callable[[], float]
 """Gives the next number of [0, 1)."""
-_UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
 
 
 @dataclass
@@ -87,27 +86,9 @@ def delay_s(stage: Stage, document: Document, wall_s: float, luck: Luck) -> floa
     least_s = _seconds(delay.duration_from, delay.duration_s or 0.0, document, wall_s)
     if least_s is None:
         return 0.0
-    most_s = least_s
-    if delay.jitter_from is not None or delay.jitter_s is not None:
-        found_s = _seconds(delay.jitter_from, delay.jitter_s, document, wall_s)
-        most_s = least_s if found_s is None else found_s
-    if most_s <= least_s:
-        return max(0.0, most_s)
-    return max(0.0, least_s + luck() * (most_s - least_s))
-
-
-def duration_s(text: str) -> float | None:
-    """Return the seconds of a Go duration like `1m30s`; None when it is none."""
-    sign, rest = (-1.0, text[1:]) if text.startswith("-") else (1.0, text.removeprefix("+"))
-    if rest == "0":
-        return 0.0
-    total, at = 0.0, 0
-    for match in _DURATION.finditer(rest):
-        if match.start() != at:
-            return None
-        total += float(match[1]) * _UNITS_S[match[2]]
-        at = match.end()
-    return sign * total if at == len(rest) and rest else None
+    found_s = _seconds(delay.jitter_from, delay.jitter_s, document, wall_s)
+    most_s = least_s if found_s is None else found_s
+    return max(0.0, most_s if most_s <= least_s else least_s + luck() * (most_s - least_s))
 
 
 def _first(query: Query | None, document: Document) -> Any:
@@ -125,11 +106,11 @@ def _seconds(query: Query | None, otherwise_s: float | None, document: Document,
         return otherwise_s
     if not given:
         return None
-    try:
+    with suppress(ValueError):
         return parse_time(given) - wall_s
-    except ValueError:
-        found_s = duration_s(given)
-        return otherwise_s if found_s is None else found_s
+    with suppress(ValueError):
+        return Duration.parse(given)
+    return otherwise_s
 
 
 class Turn(NamedTuple):

@@ -1,7 +1,7 @@
-"""The pods of one node that stages move instead of containers: chosen, admitted, played, forgotten. Pure.
+"""The pods of one node that are moved by stages and have no containers. Pure.
 
-Admission, capacity and unbinding stay the kubelet's; what happens to an admitted pod, its end and its deletion
-included, is what its stages say.
+The kubelet admits, counts and unbinds such a pod as any other; its stages decide what happens to it once it is
+admitted, its end and its deletion included.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class StageManager:
         return (has_begun or pod.metadata.deletion_timestamp is not None) and self.chooses(pod)
 
     def begin(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
-        """Move this pod from now on."""
+        """Let the stages move this pod from now on."""
         # By name, not uid: the luck of a pod is the same in every run of a scenario.
         meta = pod.metadata
         draws = Draws(self._seed, f"Pod/{meta.namespace}/{meta.name}")
@@ -111,7 +111,7 @@ class StageManager:
         self._arm(key, staged.life.played(now, self._wall_s(now), is_lost=is_lost))
 
     def forget(self, key: WorkerKey) -> KubeletPod | None:
-        """Move the pod no longer; return it, None when it was not moved."""
+        """Let no stage move the pod any more; return it, None when none did."""
         staged = self.pods.pop(key, None)
         return staged.pod if staged is not None else None
 
@@ -129,7 +129,7 @@ class StageManager:
 
 
 def _observed(operation: Operation, pod: KubeletPod) -> Operation:
-    """Say in a status which generation of the spec it is of: the API server refuses one of an earlier binding."""
+    """Name in a status the generation of its spec: the API server refuses a status of an earlier binding."""
     if not isinstance(operation, StagePatch) or operation.subresource != "status" or operation.type == "json":
         return operation
     status = operation.body.get("status")

@@ -1,4 +1,4 @@
-"""What playing a stage does to an object: events to record and calls to make, in order. Pure.
+"""The events that a stage records about an object and the calls it makes, in order. Pure.
 
 A patch's template sees the object the stage was chosen for, with `metadata`, `spec` and `status` always there.
 Source: KWOK `lifecycle.Next`.

@@ -73,7 +73,7 @@ def answers_of(
     runner = profile.runner.only(lambda plugin: True, observer=listener)
     feasible = runner.filter(state, pod, columns)
     asked = {plugin: each for plugin, each in listener.prepared.items() if plugin not in state.skip_filter}
-    served = {point: dict.fromkeys(names if node else (), SUCCESS) for point, names in profile.points.items()}
+    served = {point: dict.fromkeys(names if node else (), SUCCESS) for point, names in profile.runner.points.items()}
     found: Answers = {
         "selected-node": node,
         "prefilter-result": {p: list(each.node_names) for p, each in asked.items() if each.node_names is not None},
@@ -93,7 +93,7 @@ def answers_of(
     }
     if node and feasible.mask.any():
         runner.score(state, pod, columns, feasible)
-        found["prescore-result"] = {n: SUCCESS for n in profile.points["preScore"] if n not in state.skip_score}
+        found["prescore-result"] = {n: SUCCESS for n in profile.runner.points["preScore"] if n not in state.skip_score}
         names = [name for name in sorted(columns.slots) if feasible.mask[columns.slots[name]]]
         rows = np.array([columns.slots[name] for name in names], np.intp)
         weights = runner.weights
@@ -109,7 +109,7 @@ def _filtered(
 ) -> dict[str, dict[str, str]]:
     """Return what each Filter says of each node, up to the first rejection; nothing after a rejection by PreFilter."""
     by_node: dict[str, dict[str, str]] = {}
-    filters = [name for name in profile.points["filter"] if name not in state.skip_filter]
+    filters = [name for name in profile.runner.points["filter"] if name not in state.skip_filter]
     state.alive = columns.valid.copy()
     for name in sorted(columns.slots) if prepared.rejection is None else ():
         node = columns.nodes[columns.slots[name]]

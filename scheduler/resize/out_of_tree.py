@@ -9,7 +9,7 @@ Source: kep-5836 6.1.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,8 +19,7 @@ from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.plugin import PostFilterResult
-from scheduler.framework.proposed import RelevancePlugin, ResizeInterestedPlugin
+from scheduler.framework.plugin import PostFilterResult, RelevancePlugin, ResizeInterestedPlugin
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status
 from services.api.podresources import Amounts
@@ -33,11 +32,11 @@ _CYCLE_POINTS: Final = ("preFilter", "filter", "postFilter", "reserve", "permit"
 class OutOfTreePlugins:
     """A profile's out-of-tree plugins: a runner of their gates, which always hold, and one of those a draft asks.
 
-    `points`: who runs where in the profile. `own`: the names of kube-scheduler's own plugins.
+    `own`: the names of kube-scheduler's own plugins.
     """
 
-    def __init__(self, runner: Runner, points: Mapping[str, Sequence[str]], own: Container[str], mode: str) -> None:
-        known, post_filters = runner.plugins_by_name, points["postFilter"]
+    def __init__(self, runner: Runner, own: Container[str], mode: str) -> None:
+        known, points, post_filters = runner.plugins_by_name, runner.points, runner.points["postFilter"]
         served = {name for point in _CYCLE_POINTS for name in points[point] if name not in own}
         by_mode: dict[str, set[str]] = {
             OPT_IN: set(),

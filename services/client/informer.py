@@ -326,8 +326,6 @@ class Informer(Generic[V]):
         """Return counters and gauges of this informer."""
         return METRICS.of(self, self.resource)
 
-    # --- what the reflector brings ---
-
     def replaced(self, items: list[Item], rv: int) -> None:
         """Hold exactly this state; handlers are called with the differences."""
         self.lister.replace(items, rv)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -23,17 +24,18 @@ BODY_BYTES_MAX = 3 << 20
 SWEEP_S = 1.0
 
 
+@dataclass(slots=True)
 class _Pending:
     """One request on its way: who waits for it, and the parts of its answer that have come."""
 
-    __slots__ = ("answer", "deadline_s", "expires_s", "is_sent", "message", "parts", "request", "timer")
-
-    def __init__(self, request: Request, message: pb.Request, answer: asyncio.Future[Response]) -> None:
-        self.request, self.message, self.answer = request, message, answer
-        self.parts: list[bytes] = []
-        self.is_sent = False
-        self.timer: asyncio.TimerHandle | None = None
-        self.deadline_s = self.expires_s = 0.0
+    request: Request
+    message: pb.Request
+    answer: asyncio.Future[Response]
+    parts: list[bytes] = field(default_factory=list)
+    is_sent: bool = False
+    timer: asyncio.TimerHandle | None = None
+    deadline_s: float = 0.0
+    expires_s: float = 0.0
 
 
 class Calls:

@@ -102,8 +102,6 @@ class Store(Generic[V]):
         self.undecodable_total = 0
         self.stale_total = 0
 
-    # --- reading ---
-
     def get(self, key: Key) -> V | None:
         """Return the object, or None."""
         return self._views.get(key)
@@ -139,8 +137,6 @@ class Store(Generic[V]):
 
     def __contains__(self, key: Key) -> bool:
         return key in self._views
-
-    # --- changes ---
 
     def on_change(self, handler: Handler[V]) -> None:
         """Call `handler` with every change from now on, in order; it must not wait."""
@@ -226,8 +222,6 @@ class Store(Generic[V]):
             return self.remove(key, version)
         return self.put(key, version, body)
 
-    # --- for the auditor ---
-
     @property
     def is_ahead(self) -> bool:
         """Whether replies to own writes are held that the stream has not brought yet."""
@@ -252,8 +246,6 @@ class Store(Generic[V]):
         head = f"{self.kind}\0{key.namespace}\0{key.name}\0".encode()
         canonical = msgspec.json.encode(msgspec.json.decode(body), order="deterministic")
         return int.from_bytes(hashlib.sha256(head + canonical).digest(), "big")
-
-    # --- inside ---
 
     def _notify(self, change: Change[V]) -> Change[V]:
         for handler in self._handlers:

@@ -151,8 +151,6 @@ class ControllerLoop:
         name = self._controller.name
         return QUEUE_METRICS.of(self._queue, name) | self._recorder.metrics() | METRICS.of(self, name)
 
-    # --- from changes to keys ---
-
     def _subscribe(self) -> None:
         controller = self._controller
         if controller.reconciles is not None and controller.reconciles is not AnyObject:
@@ -218,8 +216,6 @@ class ControllerLoop:
     def _reached(self, resource: str) -> int | None:
         informer = self._caches.by_resource.get(resource)
         return informer.last_rv if informer is not None else None
-
-    # --- work ---
 
     async def _worker(self) -> None:
         while True:

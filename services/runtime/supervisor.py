@@ -76,10 +76,17 @@ class Supervisor:
     def __init__(self, options: MeshOptions) -> None:
         self._options = options
         self._data = options.data_dir.absolute()
+        self.kubeconfig = self._data / credentials.KUBECONFIG_FILE
+        """The kubeconfig of the administrator."""
+        self.events_dir, self.spans_dir = self._data / "events", self._data / "spans"
+        """Where the processes' event logs and span files are."""
+        self.sockets_dir = self._data / SOCKETS_FOLDER
+        """Where the nodes' sockets are, a directory a node."""
         self._clock = RealClock()
         self._random = seeded_random(None)
         self._log = logs.get()
-        self._children: dict[str, Child] = {}
+        self.children: dict[str, Child] = {}
+        """The processes by name, in the order they were started."""
         self._lock_fd = -1
         self._state_task: asyncio.Task[None] | None = None
         self._credentials: credentials.Credentials | None = None
@@ -122,13 +129,13 @@ class Supervisor:
         """Stop every process, last started first, the API server last of all; release the directory."""
         if self._state_task is not None:
             self._state_task.cancel()
-        for child in self._children.values():
+        for child in self.children.values():
             child.is_wanted = False
-        others = [child for child in reversed(self._children.values()) if child.name != "apiserver"]
+        others = [child for child in reversed(self.children.values()) if child.name != "apiserver"]
         # Kubelets and controllers may send their final writes to a server that still listens.
         await asyncio.gather(*(child.stop() for child in others))
-        if "apiserver" in self._children:
-            await self._children["apiserver"].stop()
+        if "apiserver" in self.children:
+            await self.children["apiserver"].stop()
         if self._lock_fd >= 0:
             (self._data / STATE_FILE).unlink(missing_ok=True)
             os.close(self._lock_fd)
@@ -160,53 +167,29 @@ class Supervisor:
 
     def child(self, name: str) -> Child:
         """Return one process. Raises: KeyError when there is no such process."""
-        if name not in self._children:
-            raise KeyError(f"no process is called {name}; there are {', '.join(self._children)}")
-        return self._children[name]
+        if name not in self.children:
+            raise KeyError(f"no process is called {name}; there are {', '.join(self.children)}")
+        return self.children[name]
 
     @property
     def grpc_target(self) -> str:
         """HOST:PORT of the gRPC server."""
-        return f"127.0.0.1:{self._children['apiserver'].ports['grpc']}"
+        return f"127.0.0.1:{self.children['apiserver'].ports['grpc']}"
 
     @property
     def rest_url(self) -> str:
         """URL of the REST server, for kubectl."""
-        return f"http://127.0.0.1:{self._children['apiserver'].ports['rest']}"
-
-    @property
-    def kubeconfig(self) -> Path:
-        """The kubeconfig of the administrator."""
-        return self._data / credentials.KUBECONFIG_FILE
-
-    @property
-    def events_dir(self) -> Path:
-        """Where the processes' event logs are."""
-        return self._data / "events"
-
-    @property
-    def sockets_dir(self) -> Path:
-        """Where the nodes' sockets are, a directory a node."""
-        return self._data / SOCKETS_FOLDER
-
-    @property
-    def spans_dir(self) -> Path:
-        """Where the processes' span files are."""
-        return self._data / "spans"
-
-    def names(self) -> list[str]:
-        """Return the names of all processes, in the order they were started."""
-        return list(self._children)
+        return f"http://127.0.0.1:{self.children['apiserver'].ports['rest']}"
 
     def status(self) -> dict[str, Any]:
         """Return the document that `keplab status -o json` prints."""
         now = self._clock.now()
-        is_known = "apiserver" in self._children and self._children["apiserver"].ports
+        is_known = "apiserver" in self.children and self.children["apiserver"].ports
         return {
             "kubeconfig": str(self.kubeconfig),
             "rest_url": self.rest_url if is_known else "",
             "grpc_target": self.grpc_target if is_known else "",
-            "ready": self._is_ready and all(child.is_ready for child in self._children.values()),
+            "ready": self._is_ready and all(child.is_ready for child in self.children.values()),
             "supervisor_pid": os.getpid(),
             "data_dir": str(self._data),
             "processes": [
@@ -221,7 +204,7 @@ class Supervisor:
                     "last_error": child.last_error,
                     "log": str(child.log),
                 }
-                for child in self._children.values()
+                for child in self.children.values()
             ],
         }
 
@@ -325,7 +308,7 @@ class Supervisor:
         ]
         child = Child(name, [*arguments, *common, *extra], self._data / "logs" / f"{plain}.log", ready_file)
         if name not in self._options.without:
-            self._children[name] = child
+            self.children[name] = child
         return child
 
     async def _start_all(self, children: Sequence[Child]) -> None:

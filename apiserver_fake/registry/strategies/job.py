@@ -27,8 +27,7 @@ from apiserver_fake.validation.formats import (
     unsupported,
 )
 from apiserver_fake.validation.pod.spec import POD_SPEC
-from services.api.job_indexes import parse_indexes
-from services.api.kinds.job import CONTROLLER_UID, JOB_NAME
+from services.api.kinds.job import CONTROLLER_UID, JOB_NAME, parse_indexes
 from services.api.meta import Document
 
 PARALLELISM_MAX, RULES_MAX, VALUES_MAX, PATTERNS_MAX = 100_000, 20, 255, 20

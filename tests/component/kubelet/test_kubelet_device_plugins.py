@@ -7,8 +7,8 @@ import pytest
 
 from kubelet.deviceplugin import wire
 from kubelet.deviceplugin.emulated.config import PluginConfig
-from kubelet.deviceplugin.emulated.control import command_plugin
-from kubelet.deviceplugin.emulated.wiring import build as build_plugin
+from kubelet.deviceplugin.emulated.serving import build as build_plugin
+from kubelet.deviceplugin.emulated.serving import command_plugin
 from kubelet.managers.device_calls import Device, Given, Options, Registration
 from services.api.identity import Identity
 from services.api.local_rpc import LocalService, RpcError
@@ -113,7 +113,7 @@ def test_what_a_plugin_says_while_the_first_status_is_under_way_is_reported_next
     async def scenario(w):
         gpus = await plugin(w, devices=2)
         w.kill_kubelet()
-        w.network.profile("kubelet/h0").set(LinkFaults(slow_s=1.0))
+        w.network.profile("kubelet/h0").faults = LinkFaults(slow_s=1.0)
         begun = w.clock.now()
         await w.start_kubelet(wait=False)
         await w.until(lambda: w.lines("kubelet.session") and not w.lines("kubelet.session")[-1].data["acked"])

@@ -6,7 +6,7 @@ import pytest
 from kubelet.admission.predicates import Ledger, NodeFacts
 from kubelet.managers.allocation import NO_ALLOCATION
 from kubelet.resize.allocation import Deferred, Fits, Infeasible, NodeRules, grows, judge
-from kubelet.resize.queue import Rank, ResizeQueue
+from kubelet.resize.manager import Rank, ResizeQueue
 from kubelet.runtime.resources import PodResources, is_same, overlaid, resources_of
 from kubelet.view import WorkerKey, worker_key
 from services.api.podresources import pod_requests

@@ -82,14 +82,17 @@ def node():
 
 
 def test_kep_1287_18_the_next_try_is_in_30_s_until_the_sources_are_ready_and_then_in_3_minutes(node, a_pod):
-    worker = node.run(a_pod(cpu="500m"))
-    assert node.resizes._passed(100.0) is None
+    worker, _ = node.run(a_pod(cpu="400m")), node.run(a_pod("q", cpu="500m"))
+    node.resizes.retry("pods_added", 100.0)
+    found = [node.resizes.retry_at_s]
 
     node.update(worker, a_pod(cpu="700m"))
-    before = node.resizes._passed(100.0)
-    node.resizes.has_sources = True
+    for has_sources in (False, True):
+        node.resizes.has_sources = has_sources
+        node.resizes.retry("pods_added", 100.0)
+        found.append(node.resizes.retry_at_s)
 
-    assert (before, node.resizes._passed(100.0)) == (130.0, 280.0)
+    assert found == [float("inf"), 130.0, 280.0]
 
 
 def test_what_is_deferred_stays_in_the_queue_and_what_is_decided_leaves_it(node, a_pod):

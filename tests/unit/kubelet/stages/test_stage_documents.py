@@ -7,7 +7,7 @@ import pytest
 
 from kubelet.effects import StageDelete, StageEvent, StagePatch
 from kubelet.stages.document import StageError, read_stages
-from kubelet.stages.lifecycle import Draws, choose, delay_s, duration_s, weight
+from kubelet.stages.lifecycle import Draws, choose, delay_s, weight
 from kubelet.stages.operations import finalizer_changes, operations
 from kubelet.stages.stage import Finalizers
 from kubelet.stages.template_functions import Context
@@ -162,10 +162,16 @@ def test_a_jitter_is_the_latest_moment_and_one_below_the_delay_replaces_it():
     assert delay_s(until, {"metadata": {"at": ""}}, 99.0, Draws(1, "p")) == 0.0
 
 
-def test_go_durations_are_read():
-    assert [duration_s(t) for t in ("1m30s", "1.5h", "250ms", "-2s", "0", "5", "", "1 s")] == [
-        90.0, 5400.0, 0.25, -2.0, 0.0, None, None, None,
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "wait_s"),
+    [("1m30s", 90.0), ("1.5h", 5400.0), ("250ms", 0.25), ("-2s", 0.0), ("0", 0.0), ("5", 7.0), ("1 s", 7.0)],
+)
+def test_go_durations_are_read_and_what_is_none_leaves_the_plain_number(text, wait_s):
+    stage = one(
+        "  selector: {}\n  next: {}\n  delay: {durationMilliseconds: 7000, durationFrom: {expressionFrom: .at}}\n"
+    )
+
+    assert delay_s(stage, {"at": text}, 0.0, Draws(1, "p")) == wait_s
 
 
 def test_weights_decide_by_the_luck_of_the_object_alone():
