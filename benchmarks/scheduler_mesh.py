@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -41,21 +42,23 @@ SETTLE_S: Final = 1.0
 """Between the preparations and the measurement, so that what lags behind is not measured."""
 
 
+@dataclass
 class Load:
     """Plays a workload's steps to an API server, and watches. `group` holds what goes on meanwhile."""
 
-    def __init__(self, api: Api, size: Size, group: asyncio.TaskGroup, progress: Progress) -> None:
-        self._api = api
-        self._size = size
-        self._group = group
-        self._progress = progress
-        self._pods_by_namespace: dict[str, list[tuple[str, str]]] = {}
-        self._changed = asyncio.Event()
+    api: Api
+    size: Size
+    group: asyncio.TaskGroup
+    progress: Progress
+    _pods_by_namespace: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    created_s: dict[str, float] = field(default_factory=dict)
+    bound_s: dict[str, float] = field(default_factory=dict)
+    """When a watcher saw each pod bound, by name; names are unique in a workload."""
+
+    def __post_init__(self) -> None:
         self._decode = msgspec.json.Decoder(PodState).decode
-        self.meanwhile = [group.create_task(follow_pods(api, self._note, self._changed.set))]
-        self.created_s: dict[str, float] = {}
-        self.bound_s: dict[str, float] = {}
-        """When a watcher saw each pod bound, by name; names are unique in a workload."""
+        self.meanwhile = [self.group.create_task(follow_pods(self.api, self._note, self._changed.set))]
 
     def _note(self, event: WatchEvent, now: float) -> None:
         bound = self.bound_s
@@ -66,12 +69,12 @@ class Load:
         """Do one step; return when its pods have nodes."""
         match op:
             case CreateNodes():
-                await self._create_all("nodes", documents.nodes_of(op, self._size))
-                drivers = [(each["metadata"]["name"], each) for each in documents.csi_nodes_of(op, self._size)]
+                await self._create_all("nodes", documents.nodes_of(op, self.size))
+                drivers = [(each["metadata"]["name"], each) for each in documents.csi_nodes_of(op, self.size)]
                 bodies = (NewObject("", name, msgspec.json.encode(each)) for name, each in drivers)
                 await self._create_all("csinodes.storage.k8s.io", bodies)
             case CreateNamespaces():
-                for number in range(self._size.count(op.count)):
+                for number in range(self.size.count(op.count)):
                     await self._namespace(f"{op.prefix}-{number}", dict(op.labels))
             case CreateObject():
                 await self._namespace(op.namespace, {})
@@ -81,9 +84,9 @@ class Load:
             case DeferResizes():
                 await self._deferred(step, op)
             case Churn():
-                self.meanwhile.append(self._group.create_task(self._churn(op)))
+                self.meanwhile.append(self.group.create_task(self._churn(op)))
             case DeletePods():
-                self.meanwhile.append(self._group.create_task(self._delete(op)))
+                self.meanwhile.append(self.group.create_task(self._delete(op)))
 
     async def prepare_priorities(self, workload: Workload) -> None:
         """Have a priority class for each number that pods of the workload name."""
@@ -94,7 +97,7 @@ class Load:
             await self._create("priorityclasses.scheduling.k8s.io", NewObject("", name, msgspec.json.encode(document)))
 
     async def _pods(self, step: int, op: CreatePods) -> None:
-        pods = list(documents.pods_of(op, step, self._size))
+        pods = list(documents.pods_of(op, step, self.size))
         for namespace in dict.fromkeys(pod.namespace for pod in pods):
             await self._namespace(namespace, {})
         self._pods_by_namespace.setdefault(op.namespace, []).extend((pod.namespace, pod.name) for pod in pods)
@@ -121,12 +124,12 @@ class Load:
                     if name in bound:
                         name, done = next(names, None), done + 1
                         continue
-                    self._progress(what, done, len(pods))
+                    self.progress(what, done, len(pods))
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
             raise TooSlow(f"{done} of {len(pods)} pods have a node after {LIMIT_S:g} s") from None
-        self._progress(what, done, len(pods))
+        self.progress(what, done, len(pods))
 
     async def _volumes(self, op: CreatePods, pods: list[NewObject]) -> None:
         made = [pair for pod in pods for pair in documents.volumes_of(op.volume, pod.namespace, pod.name)]
@@ -148,7 +151,7 @@ class Load:
             await self._create("pods", pod)
             await self._patch_status("pods", pod.namespace, pod.name, status, "strategic")
 
-        await many(documents.deferred_of(op, step, self._size), create)
+        await many(documents.deferred_of(op, step, self.size), create)
 
     async def _create_all(self, plural: str, objects: Iterable[NewObject], per_s: float = 0.0) -> None:
         began, numbers = time.perf_counter(), itertools.count()
@@ -163,7 +166,7 @@ class Load:
 
     async def _create(self, plural: str, each: NewObject) -> None:
         request = Request(verb="create", resource=plural, namespace=each.namespace, body=each.body)
-        (await self._api.call(request)).unwrap()
+        (await self.api.call(request)).unwrap()
 
     async def _patch_status(self, plural: str, namespace: str, name: str, patch: Document, patch_type: str) -> None:
         request = Request(
@@ -175,7 +178,7 @@ class Load:
             patch_type=patch_type,
             body=msgspec.json.encode(patch),
         )
-        (await self._api.call(request)).unwrap()
+        (await self.api.call(request)).unwrap()
 
     async def _namespace(self, name: str, labels: dict[str, str]) -> None:
         document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
@@ -188,7 +191,7 @@ class Load:
         last: list[Request] = []
         for number in itertools.count():
             for request in last if op.recreate else ():
-                await self._api.call(request)
+                await self.api.call(request)
             last.clear()
             for plural, template in op.templates:
                 name = f"churn-{number}"
@@ -202,7 +205,7 @@ class Load:
         began = time.perf_counter()
         for number, (namespace, name) in enumerate(list(self._pods_by_namespace[op.of])):
             await asyncio.sleep(max(0.0, began + number / op.per_s - time.perf_counter()))
-            answer = await self._api.call(Request(verb="delete", resource="pods", namespace=namespace, name=name))
+            answer = await self.api.call(Request(verb="delete", resource="pods", namespace=namespace, name=name))
             try:
                 answer.unwrap()
             except NotFound:

@@ -56,7 +56,7 @@ def nodes_of(op: CreateNodes, size: Size) -> Iterator[NewObject]:
 
 def node_name(op: CreateNodes, number: int) -> str:
     """Return the name of the step's node of that number."""
-    return op.name or f"{_node_prefix(op)}-{number:05d}"
+    return op.name or f"node-{number:05d}"
 
 
 def csi_nodes_of(op: CreateNodes, size: Size) -> Iterator[Document]:
@@ -66,10 +66,6 @@ def csi_nodes_of(op: CreateNodes, size: Size) -> Iterator[Document]:
         named = [{**driver, "nodeID": node.name} for driver in drivers]
         meta = {"name": node.name}
         yield {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": meta, "spec": {"drivers": named}}
-
-
-def _node_prefix(op: CreateNodes) -> str:
-    return "tainted" if op.template["spec"].get("taints") else "node"
 
 
 def pods_of(op: CreatePods, step: int, size: Size, *, is_stored: bool = False) -> Iterator[NewObject]:

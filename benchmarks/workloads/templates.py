@@ -14,14 +14,14 @@ BLUE, GREEN, RED, YELLOW = ({"color": color} for color in ("blue", "green", "red
 DEVOPS: Final = {"team": "devops"}
 
 
-def node(*, taints: tuple[Document, ...] = (), **resources: str) -> Document:
+def node(**resources: str) -> Document:
     """Return a Ready node without a name: 4 CPUs, 32 GiB, 110 pods, and what else is said."""
     amounts = {"pods": "110", "cpu": "4", "memory": "32Gi", **resources}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"labels": {}},
-        "spec": {"taints": list(taints)} if taints else {},
+        "spec": {},
         "status": {
             "capacity": amounts,
             "allocatable": amounts,

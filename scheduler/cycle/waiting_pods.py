@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.status import SUCCESS, Status, unschedulable
+from scheduler.framework.status import SUCCESS, Code, Status
 
 PREEMPTED: Final = "preempted"
 
 
 @dataclass(slots=True)
 class _Waiting:
-    pod: PodInfo
     plugins: dict[str, float]
     decision: asyncio.Future[Status]
 
@@ -32,13 +31,6 @@ class WaitingPods:
     _permits: dict[str, _Waiting] = field(default_factory=dict)
     _pre_binds: dict[str, asyncio.Future[Status]] = field(default_factory=dict)
     _turned_back: dict[str, asyncio.Future[None]] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self._permits)
-
-    def pods(self) -> list[PodInfo]:
-        """Return the pods waiting at Permit, longest first."""
-        return [waiting.pod for waiting in self._permits.values()]
 
     def is_waiting(self, uid: str) -> bool:
         """Whether the pod waits at Permit."""
@@ -84,18 +76,16 @@ class WaitingPods:
     def enter(self, pod: PodInfo, timeouts_s: dict[str, float]) -> None:
         """Let the pod wait from now on; `wait` returns how it ends."""
         decision: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
-        self._permits[pod.uid] = _Waiting(pod, dict(timeouts_s), decision)
+        self._permits[pod.uid] = _Waiting(dict(timeouts_s), decision)
 
     async def wait(self, pod: PodInfo, timeouts_s: dict[str, float]) -> Status:
         """Return how the wait at Permit ended; the shortest plugin timeout counts as its rejection."""
-        if pod.uid not in self._permits:
-            self.enter(pod, timeouts_s)
         plugin, limit_s = min(timeouts_s.items(), key=lambda item: item[1])
         try:
             async with asyncio.timeout(limit_s):
                 return await self._permits[pod.uid].decision
         except TimeoutError:
-            return Status(unschedulable().code, (f"timeout of {limit_s:g} s reached waiting on permit",), plugin)
+            return Status(Code.UNSCHEDULABLE, (f"timeout of {limit_s:g} s reached waiting on permit",), plugin)
         finally:
             del self._permits[pod.uid]
 
@@ -117,6 +107,5 @@ class WaitingPods:
 def _refuse(decision: asyncio.Future[Status], plugin: str, message: str) -> bool:
     if decision.done():
         return False
-    status = unschedulable(message)
-    decision.set_result(Status(status.code, status.reasons, plugin))
+    decision.set_result(Status(Code.UNSCHEDULABLE, (message,), plugin))
     return True

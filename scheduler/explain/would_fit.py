@@ -24,7 +24,7 @@ from scheduler.cache.nominator import Nominator
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.runner import Runner
 from scheduler.plugins.default_preemption import DefaultPreemption
-from services.api.kinds.node import Node, Taint
+from services.api.kinds.node import Taint
 from services.api.kinds.pod import NodeSelectorRequirement, PodSpec, Toleration
 from services.api.node_selection import accepts
 from services.api.quantity import format_amount
@@ -216,12 +216,8 @@ def _labelled(node: NodeInfo, changes: Mapping[str, str | None]) -> NodeInfo:
     assert node.node is not None
     labels = {k: v for k, v in {**node.labels, **changes}.items() if v is not None}
     changed = copy.copy(node)
-    changed.node = _with_labels(node.node, labels)
+    changed.node = replace(node.node, metadata=replace(node.node.metadata, labels=labels))
     return changed
-
-
-def _with_labels(node: Node, labels: dict[str, str]) -> Node:
-    return replace(node, metadata=replace(node.metadata, labels=labels))
 
 
 def _ports(filters: Filters, pod: PodInfo) -> Iterator[Change]:

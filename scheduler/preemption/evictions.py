@@ -84,10 +84,6 @@ class Evictions:
         """Return the metrics of preemption under upstream's names (preemption 5)."""
         return METRICS.of(self) | (RESIZE_METRICS.of(self, RESIZE) if self.has_resize_labels else {})
 
-    def count_attempt(self) -> None:
-        """Note an attempt that no plugin made: one for a resize, before metrics had those apart."""
-        self.preempting.attempts += 1
-
     def _count_victims(self, eviction: Eviction) -> None:
         if not (eviction.preemptor.is_bound and self.has_resize_labels):
             self._victims.observe(len(eviction.victims))
@@ -146,16 +142,12 @@ class Evictions:
             self._of_resizes[result].observe(took_s)
         if has_failed and self._switches.reverts_nomination:
             await self._revert(eviction, span)
-        if self._must_activate(has_failed=has_failed, is_last_in_memory=fate is _Fate.IN_MEMORY):
+        # Whether the preemptor may have missed the event that should have woken it.
+        is_blind = self._switches.activates == "on-error-or-in-memory" and fate is _Fate.IN_MEMORY
+        if has_failed or is_blind or self._switches.activates == "always":
             self.queue.activate([pod.key for pod in eviction.preemptor.pods], clock.now())
         self.wake.set()
         span.end("evictions failed" if has_failed else "")
-
-    def _must_activate(self, *, has_failed: bool, is_last_in_memory: bool) -> bool:
-        """Whether the preemptor may have missed the event that should have woken it."""
-        if self._switches.activates == "always" or has_failed:
-            return True
-        return self._switches.activates == "on-error-or-in-memory" and is_last_in_memory
 
     async def _revert(self, eviction: Eviction, span: Span) -> None:
         nominator = self.queue.nominator

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.dispatcher.calls import (
@@ -54,11 +52,6 @@ class Model(StrEnum):
         """Whether nothing is delayed."""
         return self in (Model.EXPLICIT_IMMEDIATE, Model.IMPLICIT_IMMEDIATE)
 
-    @property
-    def is_explicit(self) -> bool:
-        """Whether only a text meant for users is shown."""
-        return self in (Model.EXPLICIT_IMMEDIATE, Model.EXPLICIT_DELAYED)
-
 
 @dataclass(frozen=True)
 class ReportRules:
@@ -88,7 +81,7 @@ def missing_gate(switches: Switches) -> str:
     return ""
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(NamedTuple):
     """A call to make, `delay_s` from now."""
 
     call: StatusPatch
@@ -134,9 +127,8 @@ class Reporter:
         if queued.reported == message:
             return None
         queued.reported = message
-        call = status_patch(
-            pod, SetCondition(NOT_READY, message), event=(NOT_READY, message), traceparent=queued.traceparent
-        )
+        condition, event = SetCondition(NOT_READY, message), (NOT_READY, message)
+        call = status_patch(pod, condition, event=event, traceparent=queued.traceparent)
         return Report(call, self._delay(self.rules.delay_s))
 
     def _clear(self, queued: QueuedPod) -> Report | None:
@@ -152,8 +144,6 @@ class Reporter:
     def _seed(self, pod: Pod) -> str:
         """Return what the pod's status says already: after a restart the same words need not be sent again."""
         shown = find_condition(pod.status.conditions, POD_SCHEDULED)
-        if shown is None or shown.status != "False":
-            return ""
         # An Unschedulable message is not ours: passing PreEnqueue later must not clear it.
-        is_ours = shown.reason in (NOT_READY, SCHEDULING_GATED)
-        return shown.message if is_ours else ""
+        is_ours = shown is not None and shown.status == "False" and shown.reason in (NOT_READY, SCHEDULING_GATED)
+        return shown.message if shown is not None and is_ours else ""

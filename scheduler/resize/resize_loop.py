@@ -86,7 +86,7 @@ class ResizeLoop:
             return
         self.attempts.count(attempt, "unschedulable")
         if outcome is not None and outcome.has_tried:
-            self.evictions.count_attempt()
+            self.evictions.preempting.attempts += 1
 
     def _record(self, attempt: Attempt, outcome: ResizeOutcome, error: str) -> None:
         queued, span = attempt.queued, attempt.span
