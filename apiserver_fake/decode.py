@@ -48,6 +48,17 @@ def decode_object(body: bytes, what: str) -> dict[str, Any]:
     return value
 
 
+def json_object(body: bytes, malformed: str, other: str) -> dict[str, Any]:
+    """Return the JSON object, of which the registry will look at what matters. Raises: BadRequest with these texts."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise BadRequest(f"{malformed}: {error}") from error
+    if not isinstance(value, dict):
+        raise BadRequest(other)
+    return value
+
+
 def _examine(value: Any, body: bytes) -> None:
     keys = 0
     level: list[Any] = [value]

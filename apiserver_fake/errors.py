@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.api.errors import BadRequest, Conflict, MethodNotAllowed, NotFound
+from services.api.errors import BadRequest, Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound
 from services.api.meta import Resource
 from services.api.resources import resources
 from services.api.wire import Request
@@ -41,6 +41,13 @@ def details_of(resource: Resource, name: str) -> dict[str, Any]:
     return {"name": name, **group, "kind": resource.plural}
 
 
+def forbidden(resource: str, name: str, why: str, *, reason: str = "") -> Forbidden:
+    """Return Kubernetes' 403 for an object of that resource."""
+    plural, _, group = resource.partition(".")
+    details = {"name": name, **({"group": group} if group else {}), "kind": plural}
+    return Forbidden(f'{resource} "{name}" is forbidden: {why}', details=details, reason=reason)
+
+
 def conflict(resource: Resource, name: str, why: str) -> Conflict:
     """Return Kubernetes' 409 for a write that does not fit the object as it is."""
     return Conflict(
@@ -56,3 +63,28 @@ def check_scope(resource: Resource, request: Request) -> None:
         raise BadRequest(f"{resource.plural} are not namespaced: namespace {request.namespace!r} does not apply")
     if not request.name and request.verb in ("get", "update", "patch", "delete"):
         raise BadRequest(f"{request.verb} {resource.plural}: a name is required")
+
+
+def unprocessable(detail: str) -> Invalid:
+    """Return the 422 of a patch that cannot be applied, whose cause is that detail."""
+    return Invalid(
+        "the server rejected our request due to an error in our request",
+        details={"causes": [{"reason": "FieldValueInvalid", "field": "patch", "message": detail}]},
+    )
+
+
+def type_name(value: Any) -> str:
+    """Return what JSON calls the value, with its article."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+        case str():
+            return "a string"
+        case _:
+            return "a number"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -21,97 +20,15 @@ from apiserver_fake.storage.writer import BATCH_CHANGES
 from services.api.identity import Identity
 from services.api.kinds.job import Job
 from services.api.kinds.pod import Pod
-from services.api.kinds.podgroup import PodGroup
-from services.api.kinds.resourceclaim import CLAIMS, POD_CLAIM_NAME, ResourceClaim
-from services.api.kinds.resourceslice import SLICES
+from services.api.kinds.resourceclaim import POD_CLAIM_NAME, ResourceClaim
 from services.api.meta import Document
 from services.api.podresources import amounts, as_allocated, pod_requests
 from services.api.resources import resources
 from services.api.seams import EventLog, Span
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 
-
-class _Owner(msgspec.Struct):
-    uid: str = ""
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    generation: int = 0
-    deletion_timestamp: str = ""
-    finalizers: list[str] = []
-    owner_references: list[_Owner] = []
-
-
-class _PodStatus(msgspec.Struct, rename="camel"):
-    phase: str = ""
-    binding_generation: int = 0
-    unbind_count: int = 0
-    observed_generation: int = 0
-    nominated_node_name: str = ""
-    resource_claim_statuses: list[_PodClaim] = []
-
-
-class _PodClaim(msgspec.Struct, rename="camel"):
-    name: str = ""
-    resource_claim_name: str | None = None
-
-
-class _SchedulingGroup(msgspec.Struct, rename="camel"):
-    pod_group_name: str = ""
-
-
-class _PodSpec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-    scheduling_group: _SchedulingGroup | None = None
-    resource_claims: list[_PodClaim] = []
-
-
-class _NodeStatus(msgspec.Struct):
-    allocatable: dict[str, str] = {}
-
-
-class _LeaseSpec(msgspec.Struct, rename="camel"):
-    lease_transitions: int | None = None
-
-
-class _SliceSpec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _Any(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
-
-
-class _Pod(_Any):
-    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
-    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
-
-
-class _Node(_Any):
-    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
-
-
-class _Slice(_Any):
-    spec: _SliceSpec = msgspec.field(default_factory=_SliceSpec)
-
-
-class _Lease(_Any):
-    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
-
-
-_LEASES, _GROUPS, _JOBS = "leases.coordination.k8s.io", "podgroups.scheduling.k8s.io", "jobs.batch"
-_ANY = msgspec.json.Decoder(_Any)
-_POD = msgspec.json.Decoder(_Pod)
-_NODE = msgspec.json.Decoder(_Node)
-_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
-    "pods": _POD,
-    "nodes": _NODE,
-    _LEASES: msgspec.json.Decoder(_Lease),
-    SLICES: msgspec.json.Decoder(_Slice),
-}
 _CLAIM = msgspec.json.Decoder(ResourceClaim)
 _WHOLE_POD = msgspec.json.Decoder(Pod)
-_GROUP = msgspec.json.Decoder(PodGroup)
 _JOB = msgspec.json.Decoder(Job)
 
 
@@ -121,48 +38,55 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
     `is_new`: also what does not change afterwards, and what a pod asks for, which is recorded again when it changes.
     """
     found: Document = {}
-    decoded: _Any = _DECODERS.get(resource, _ANY).decode(body)
-    if decoded.metadata.deletion_timestamp:
-        found["deletion"] = decoded.metadata.deletion_timestamp
-    if decoded.metadata.finalizers:
-        found["finalizers"] = decoded.metadata.finalizers
-    if decoded.metadata.owner_references:
-        found["owners"] = [owner.uid for owner in decoded.metadata.owner_references]
-    if isinstance(decoded, _Pod):
-        found |= {
-            "node": decoded.spec.node_name,
-            "phase": decoded.status.phase,
-            "binding_generation": decoded.status.binding_generation,
-            "unbind_count": decoded.status.unbind_count,
-            "observed": decoded.status.observed_generation,
-            "nominated": decoded.status.nominated_node_name,
-        }
-        if decoded.spec.resource_claims:
-            made = {each.name: each.resource_claim_name for each in decoded.status.resource_claim_statuses}
-            names = (each.resource_claim_name or made.get(each.name) for each in decoded.spec.resource_claims)
-            found["claims"] = [name for name in names if name]
-        # A spec that changed after the pod was bound may ask for another size, and the node may have granted it.
-        is_changed = decoded.metadata.generation > max(1, decoded.status.binding_generation)
-        if is_new or (is_changed and not decoded.metadata.deletion_timestamp):
-            found["requests"] = _requests(body)
-        if is_new and decoded.spec.scheduling_group is not None:
-            found["group"] = decoded.spec.scheduling_group.pod_group_name
-    elif resource == _GROUPS:
-        gang = _GROUP.decode(body).spec.scheduling_policy.gang
-        found["min_count"] = gang.min_count if gang is not None else 0
-    elif resource == _JOBS:
-        found["job"] = _counts(_JOB.decode(body))
-    elif resource == CLAIMS:
-        found |= _grant(_CLAIM.decode(body))
-    elif isinstance(decoded, _Slice):
-        found["node"] = decoded.spec.node_name
-    elif isinstance(decoded, _Lease):
-        found["transitions"] = decoded.spec.lease_transitions or 0
-    elif isinstance(decoded, _Node):
-        try:
-            found["allocatable"] = amounts(decoded.status.allocatable)
-        except ValueError:
-            found["allocatable"] = {}
+    document: Document = msgspec.json.decode(body)
+    meta, spec, status = document["metadata"], document.get("spec") or {}, document.get("status") or {}
+    if meta.get("deletionTimestamp"):
+        found["deletion"] = meta["deletionTimestamp"]
+    if meta.get("finalizers"):
+        found["finalizers"] = meta["finalizers"]
+    if meta.get("ownerReferences"):
+        found["owners"] = [owner.get("uid") or "" for owner in meta["ownerReferences"]]
+    match resource:
+        case "pods":
+            found |= _pod(body, meta, spec, status, is_new=is_new)
+        case "nodes":
+            try:
+                found["allocatable"] = amounts(status.get("allocatable") or {})
+            except ValueError:
+                found["allocatable"] = {}
+        case "leases.coordination.k8s.io":
+            found["transitions"] = spec.get("leaseTransitions") or 0
+        case "podgroups.scheduling.k8s.io":
+            found["min_count"] = ((spec.get("schedulingPolicy") or {}).get("gang") or {}).get("minCount") or 0
+        case "jobs.batch":
+            found["job"] = _counts(_JOB.decode(body))
+        case "resourceclaims.resource.k8s.io":
+            found |= _grant(_CLAIM.decode(body))
+        case "resourceslices.resource.k8s.io":
+            found["node"] = spec.get("nodeName") or ""
+    return found
+
+
+def _pod(body: bytes, meta: Document, spec: Document, status: Document, *, is_new: bool) -> Document:
+    bound = status.get("bindingGeneration") or 0
+    found: Document = {
+        "node": spec.get("nodeName") or "",
+        "phase": status.get("phase") or "",
+        "binding_generation": bound,
+        "unbind_count": status.get("unbindCount") or 0,
+        "observed": status.get("observedGeneration") or 0,
+        "nominated": status.get("nominatedNodeName") or "",
+    }
+    if claims := spec.get("resourceClaims"):
+        made = {each.get("name"): each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()}
+        names = (each.get("resourceClaimName") or made.get(each.get("name")) for each in claims)
+        found["claims"] = [name for name in names if name]
+    # A spec that changed after the pod was bound may ask for another size, and the node may have granted it.
+    is_changed = (meta.get("generation") or 0) > max(1, bound)
+    if is_new or (is_changed and not meta.get("deletionTimestamp")):
+        found["requests"] = _requests(body)
+    if is_new and spec.get("schedulingGroup") is not None:
+        found["group"] = spec["schedulingGroup"].get("podGroupName") or ""
     return found
 
 
@@ -339,8 +263,7 @@ def _cause(cause: Cause | None) -> Document:
 
 
 def _path(request: Request) -> str:
-    parts = (request.resource, request.namespace, request.name, request.subresource)
-    return "/".join(parts).rstrip("/")
+    return "/".join((request.resource, request.namespace, request.name, request.subresource)).rstrip("/")
 
 
 def _selector(request: WatchRequest) -> dict[str, str]:

@@ -10,30 +10,30 @@ import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 import structlog
 
 from apiserver_fake.authentication import Authenticator, TokenFile
+from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.errors import find_resource
 from apiserver_fake.event_log import MUTATING, EventLines
 from apiserver_fake.registry.event_expiry import EventExpiry
 from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
 from apiserver_fake.registry.read import ContinueTokens, NotYet
-from apiserver_fake.registry.registry import Registry
-from apiserver_fake.registry.subresources.unbind import as_unbind, reason_of
+from apiserver_fake.registry.registry import Registry, as_unbind
 from apiserver_fake.registry.write import Limits
 from apiserver_fake.storage.journal import Journal, Recovered
 from apiserver_fake.storage.records import Cause, Change, record_of
 from apiserver_fake.storage.selection import Selection
-from apiserver_fake.storage.store import WINDOW_CHANGES, WINDOW_S, Gap, Store, restore
-from apiserver_fake.storage.watch_hub import QUEUE_BYTES, QUEUE_EVENTS, Hub, Notify, Watcher
+from apiserver_fake.storage.store import Gap, Store, restore
+from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
 from services.api.errors import ApiError, BadRequest, NotFound
 from services.api.identity import ADMIN, Identity
 from services.api.seams import Seams, Span
+from services.api.unbind import may_be_sent
 from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, WatchEvent, WatchRequest
 from services.runtime.config import EXIT_CONFIG, StartError
 from services.telemetry.eventlog import NullEventLog
@@ -52,47 +52,28 @@ SPAN_VERBS = {"binding": "Bind", "unbind": "Unbind", "eviction": "Evict"}
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-@dataclass(frozen=True)
-class ServerSettings:
-    """The settings of an API server; seconds, counts and bytes."""
-
-    state_hash: bool = True
-    log_watch_events: bool = False
-    window_s: float = WINDOW_S
-    window_changes: int = WINDOW_CHANGES
-    limits: Limits = field(default_factory=Limits)
-    queue_events: int = QUEUE_EVENTS
-    queue_bytes: int = QUEUE_BYTES
-    tokens: TokenFile = field(default_factory=TokenFile)
-
-
 class ApiServer:
     """The running API server.
 
     Nothing is served before `run` has recovered the store; until then every call is refused with 503.
     """
 
-    def __init__(self, seams: Seams, journal: Journal, settings: ServerSettings | None = None) -> None:
-        self._seams = seams
-        self._settings = settings or ServerSettings()
+    def __init__(self, seams: Seams, journal: Journal, config: ApiServerConfig, tokens: TokenFile) -> None:
+        self._seams, self._config, self._tokens = seams, config, tokens
         self._journal = journal
         self._clock = seams.clock
         # Sampled spans of the writes under way, by what their changes will be known as.
         self._writing: dict[str, Span] = {}
-        self.store = Store(
-            hashing=self._settings.state_hash,
-            window_s=self._settings.window_s,
-            window_changes=self._settings.window_changes,
-        )
+        self.store = Store(hashing=config.state_hash, window_s=config.window_s, window_changes=config.window_changes)
         self._lines = None if isinstance(seams.events, NullEventLog) else EventLines(seams.events, self.store)
         self.hub = Hub(
             self.store,
             seams.clock,
             seams.random,
             ended=self._lines.watch_closed if self._lines is not None else None,
-            taken=self._lines.watch_events if self._lines is not None and self._settings.log_watch_events else None,
-            queue_events=self._settings.queue_events,
-            queue_bytes=self._settings.queue_bytes,
+            taken=self._lines.watch_events if self._lines is not None and config.log_watch_events else None,
+            queue_events=config.watch_queue_events,
+            queue_bytes=config.watch_queue_bytes,
         )
         self.writer = Writer(self.store, journal, seams.clock, self._published)
         self._expiry = EventExpiry()
@@ -154,11 +135,10 @@ class ApiServer:
             random=self._seams.random,
             switches=self._seams.switches,
             cursors=ContinueTokens(recovered.secret),
-            limits=self._settings.limits,
+            limits=Limits(self._config.objects_max, self._config.objects_per_namespace_max),
         )
-        tokens = self._settings.tokens
-        node_key = bytes.fromhex(tokens.node_key) if tokens.node_key else b"node\0" + recovered.secret
-        self._authenticator = Authenticator(tokens.tokens, node_key)
+        node_key = bytes.fromhex(self._tokens.node_key) if self._tokens.node_key else b"node\0" + recovered.secret
+        self._authenticator = Authenticator(self._tokens.tokens, node_key)
         if self._lines is not None:
             self._lines.recovered(recovered)
 
@@ -349,7 +329,7 @@ class ApiServer:
     def _count_pod_writes(self, identity: Identity, request: Request, response: Response) -> None:
         """Count unbinds by reason, and statuses that a node may not write any more (kubelet-unbinding 10)."""
         if request.subresource == "unbind":
-            unbind = (reason_of(request.body), str(response.code))
+            unbind = (_reason_of(request.body), str(response.code))
             self._unbinds[unbind] = self._unbinds.get(unbind, 0) + 1
         elif request.subresource == "status" and identity.node and response.code in (403, 409):
             why = response.error().reason
@@ -466,6 +446,19 @@ class LocalApi:
                     woken.clear()
         finally:
             watcher.close()
+
+
+class _Reason(msgspec.Struct):
+    reason: str = ""
+
+
+def _reason_of(body: bytes) -> str:
+    """Return the reason in the body of an unbind, "other" for one that no caller may give: a metric's label."""
+    try:
+        reason = msgspec.json.decode(body, type=_Reason).reason
+    except msgspec.MsgspecError:
+        return "other"
+    return reason if may_be_sent(reason) else "other"
 
 
 def _check_deleted(response: Response) -> None:

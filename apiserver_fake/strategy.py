@@ -1,9 +1,10 @@
 """What a kind and a subresource may add to the registry's one write path.
 
 The registry decodes, patches and commits; what differs between kinds comes from here as values: a
-`Strategy` a kind and a `Subresource` a verb, one file each in `registry/strategies/` and `registry/subresources/`. To
-add one, add a file that defines `STRATEGIES` or `SUBRESOURCES`; nothing else has to be registered.
-Everything here is plain functions of documents and a `WriteContext`.
+`Strategy` a kind and a `Subresource` a verb: `STRATEGIES` in a file of `registry/strategies/`, by API group,
+`SUBRESOURCES` in one of `registry/subresources/`. Nothing else has to be registered.
+Everything here is plain functions of documents and a `WriteContext`. Most kinds need no more than a table of field
+rules (`declared`). Source: upstream's declarative validation (KEP-5073) and the strategies in `pkg/registry`.
 
 The order on a write: `authorization.authorize`; decode; `patch.apply_patch`; `schemas.check_fields`
 (strictness) and `schemas.conform` (types, after which rules may trust them); `prepare_*`;
@@ -25,7 +26,8 @@ import msgspec
 from apiserver_fake.decode import decode_object
 from apiserver_fake.errors import method_not_allowed, no_such_path
 from apiserver_fake.switches import ApiServerSwitches
-from apiserver_fake.validation.formats import Causes
+from apiserver_fake.validation.fields import Form, Report, Struct
+from apiserver_fake.validation.formats import Cause, Causes, metadata, subdomain
 from services.api.errors import BadRequest
 from services.api.identity import Identity
 from services.api.meta import Document, Resource
@@ -222,8 +224,8 @@ class Strategy:
     before_delete: Callable[[Document, WriteContext, DeleteOptions], Document | None] = delete_now_or_mark
     prepare_status: Callable[[Document, Document, WriteContext], None] = keep_all_but_status
     validate_status: Callable[[Document, Document, WriteContext], Causes] = lambda old, new, ctx: ()
-    fields: Any = None
-    """The table of field rules (`validation.fields.Struct`) that completes the served OpenAPI, if there is one."""
+    fields: Struct | None = None
+    """The table of field rules that completes the served OpenAPI, if there is one."""
 
 
 class SubresourceResult(msgspec.Struct, frozen=True):
@@ -309,3 +311,84 @@ def served_subresource(resource: Resource, request: Request) -> Subresource:
     if request.verb not in found.verbs:
         raise method_not_allowed()
     return found
+
+
+Creation = Callable[[Document, WriteContext], None]
+Update = Callable[[Document, Document, WriteContext], None]
+Rules = Callable[[Document, Document, WriteContext], Causes]
+
+
+def declared(
+    fields: Struct,
+    *,
+    name: Form = subdomain,
+    has_status: bool = False,
+    before_create: Creation | None = None,
+    before_update: Update | None = None,
+    on_create: Creation | None = None,
+    on_update: Update | None = None,
+    rules: Callable[[Document | None, Document, WriteContext], Causes] | None = None,
+    update_rules: Rules | None = None,
+    update_rules_need_valid: bool = False,
+    status: Struct | None = None,
+    status_rules: Rules | None = None,
+    **others: Any,
+) -> Strategy:
+    """Return the strategy of a kind whose document `fields` describes.
+
+    `name`: the form of its names. `has_status`: the status belongs to its subresource; `status` is the table of what a
+    write of it may say. `before_create` and `before_update` run before the defaults, `on_create` and `on_update` after
+    them. `rules`, `update_rules` and `status_rules` are those that need the stored object or other objects; with
+    `update_rules_need_valid` only for what the table found nothing wrong with. A spec that did not change is not looked
+    at again, one that may not change is only compared. `others`: further parts of the strategy.
+    """
+    is_spec_fixed = any(field.name == "spec" and field.is_immutable for field in fields.fields)
+    is_completing = fields.is_completing
+
+    def prepare_create(new: Document, ctx: WriteContext) -> None:
+        if before_create is not None:
+            before_create(new, ctx)
+        fields.complete_in_place(new)
+        if has_status:
+            drop_status(new, ctx)
+        if on_create is not None:
+            on_create(new, ctx)
+
+    def prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
+        if has_status:
+            keep_status(old, new, ctx)
+        if before_update is not None:
+            before_update(old, new, ctx)
+        if is_completing and ("spec" not in new or new["spec"] is not old.get("spec")):
+            fields.complete_in_place(new)
+        if on_update is not None:
+            on_update(old, new, ctx)
+
+    def validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+        causes = [*metadata(new, name)]
+        if old is not None and "spec" in new and new["spec"] is old.get("spec"):
+            return causes
+        report = Report(ctx.switches, causes)
+        if old is None or not is_spec_fixed:
+            fields.check(new, "", report)
+        if old is not None:
+            fields.unchanged(old, new, "", report)
+        if rules is not None:
+            causes += rules(old, new, ctx)
+        if update_rules is not None and old is not None and not (update_rules_need_valid and causes):
+            causes += update_rules(old, new, ctx)
+        return causes
+
+    def validate_status(old: Document, new: Document, ctx: WriteContext) -> list[Cause]:
+        report = Report()
+        if status is not None:
+            status.check(new.get("status") or {}, "status.", report)
+        if status_rules is not None:
+            report.causes += status_rules(old, new, ctx)
+        return report.causes
+
+    if status is not None or status_rules is not None:
+        others.setdefault("validate_status", validate_status)
+    return Strategy(
+        prepare_create=prepare_create, prepare_update=prepare_update, validate=validate, fields=fields, **others
+    )

@@ -9,10 +9,9 @@ from pathlib import Path
 from apiserver_fake.authentication import TokenFile, read_tokens
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.grpc.server import GrpcServer
-from apiserver_fake.registry.write import Limits
 from apiserver_fake.rest import server as rest_server
 from apiserver_fake.rest.server import RestSettings
-from apiserver_fake.server import ApiServer, ServerSettings
+from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.journal import DiskJournal, Journal, SqliteJournal
 from services.api.seams import Seams
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
@@ -47,8 +46,8 @@ class ApiServerComponent:
         config = self._config
         if config.grpc_port is not None:
             grpc = GrpcServer(self.server, self._seams.clock)
-            servers.push_async_callback(grpc.close)
             self.grpc_port = await grpc.open(config.grpc_host, config.grpc_port)
+            servers.push_async_callback(grpc.close)
         if config.rest_port is not None:
             try:
                 rest, self.rest_port = await rest_server.serve(
@@ -59,7 +58,7 @@ class ApiServerComponent:
                     tracer=self._seams.tracer,
                     settings=RestSettings(config.rest_allowed_hosts),
                 )
-                servers.push_async_callback(rest.cleanup)
+                servers.push_async_callback(rest.aclose)
             except OSError as error:
                 why = error.strerror or str(error)
                 raise StartError(
@@ -84,17 +83,7 @@ class ApiServerComponent:
 def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
     """Return the component. Raises: StartError for an engine that does not exist or a bad token file."""
     tokens = read_tokens(Path(config.token_file)) if config.token_file else TokenFile()
-    settings = ServerSettings(
-        state_hash=config.state_hash,
-        log_watch_events=config.log_watch_events,
-        window_s=config.window_s,
-        window_changes=config.window_changes,
-        limits=Limits(config.objects_max, config.objects_per_namespace_max),
-        queue_events=config.watch_queue_events,
-        queue_bytes=config.watch_queue_bytes,
-        tokens=tokens,
-    )
-    return ApiServerComponent(config, seams, ApiServer(seams, _journal(config, seams), settings))
+    return ApiServerComponent(config, seams, ApiServer(seams, _journal(config, seams), config, tokens))
 
 
 def _journal(config: ApiServerConfig, seams: Seams) -> Journal:

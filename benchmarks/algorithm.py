@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks.clocks import Clocks, clocking
-from benchmarks.procfs import rss_mib
 from benchmarks.result import Breakdown, SchedulerBench, breakdown_of, milliseconds
+from benchmarks.running_mesh import rss_mib
 from benchmarks.scheduler_cores import Algorithm
 from benchmarks.workloads import documents
 from benchmarks.workloads.documents import NewObject
@@ -33,7 +33,7 @@ from benchmarks.workloads.ops import (
     Size,
     Workload,
 )
-from scheduler.configuration.default_plugins import default_profile
+from scheduler.configuration.plugins import default_profile
 from services.api.kinds.pod import Pod
 from services.api.meta import Document
 from services.api.switches import Switches

@@ -16,6 +16,7 @@ from kubelet.managers.device_calls import CallPlugin, DevicesChanged
 from kubelet.runtime.line_file import Lines
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, Key
+from services.telemetry.metrics import Counts
 
 NODE_KEY: Final = WorkerKey("", 0)
 """Of timers that are about no single pod."""
@@ -96,14 +97,14 @@ class DeletePod(Effect, frozen=True):
 
 
 class CreateMirror(Effect, frozen=True):
-    """Create the object that shows a static pod and report with `statics.mirrors.answered`."""
+    """Create the object that shows a static pod and report with `static_pods.answered`."""
 
     name: Key
     document: Document
 
 
 class DeleteMirror(Effect, frozen=True):
-    """Delete exactly this mirror, at once, and report with `statics.mirrors.answered`."""
+    """Delete exactly this mirror, at once, and report with `static_pods.answered`."""
 
     pod: KubeletPod
 
@@ -276,7 +277,8 @@ class Outbox:
 
     def __init__(self) -> None:
         self.effects: list[Effect | CallPlugin | DevicesChanged] = []
-        self.counters: dict[str, float] = {}
+        self.counts = Counts()
+        """What this node counts; `kubelet/metrics.py` says what each is."""
         self._spans: dict[WorkerKey, str] = {}  # running spans, and the error they will end with
 
     def log(
@@ -313,18 +315,10 @@ class Outbox:
         if key in self._spans:
             self.effects.append(EndSpan(key, self._spans.pop(key) or error))
 
-    def count(self, name: str) -> None:
-        """Count one."""
-        self.counters[name] = self.counters.get(name, 0.0) + 1
-
-    def add(self, name: str, value: float) -> None:
-        """Add to a counter."""
-        self.counters[name] = self.counters.get(name, 0.0) + value
-
-    def observe(self, name: str, labels: str, bounds: Sequence[float], value: float) -> None:
-        """Count a value of the histogram that has these labels (`a="b",c="d"`, or "") and upper bounds."""
-        prefix, braces = (f"{labels},", f"{{{labels}}}") if labels else ("", "")
-        reached = (*bounds[bisect_left(bounds, value) :], "+Inf")
-        samples = {f'{name}_bucket{{{prefix}le="{bound}"}}': 1.0 for bound in reached}
-        for sample, by in (samples | {f"{name}_sum{braces}": value, f"{name}_count{braces}": 1.0}).items():
-            self.counters[sample] = self.counters.get(sample, 0.0) + by
+    def observe(self, name: str, value: float, *labels: str, bounds: Sequence[int] = ()) -> None:
+        """Count a value of a distribution, in buckets where it has `bounds`."""
+        if bounds:
+            for bound in (*bounds[bisect_left(bounds, value) :], "+Inf"):
+                self.counts.add(f"{name}_bucket", *labels, str(bound))
+        self.counts.add(f"{name}_sum", *labels, by=value)
+        self.counts.add(f"{name}_count", *labels)

@@ -93,7 +93,15 @@ class Kubelet:
         self.ledger = Ledger(definition.allocatable())
         self.managers = ResourceManagers(definition)
         versions = StatusVersions(is_immediate=switches.writes_at_once)
-        self.statuses = StatusManager(self, versions, self.out)
+        self.statuses = StatusManager(
+            self.pods,
+            versions,
+            self.out,
+            render=self.render,
+            shown=self.shown,
+            is_over=self.is_over,
+            acknowledged=self.acknowledged,
+        )
         self.start_times = StartTimes(self.out, times)
         self.table = PodTable(self.name, versions, self.start_times, self.out)
         self.pressure = NodePressure(
@@ -143,7 +151,9 @@ class Kubelet:
             self.pressure,
             self.out,
             set_admission=self._set_admission,
-            end_pod=self._end_for_shutdown,
+            end_pod=lambda key, grace_s, now: self._end_by_key(
+                key, now, "shutdown", shutdown.REASON, shutdown.MESSAGE, grace_s
+            ),
         )
         self.static_pods = StaticPodManager(
             definition.name,
@@ -215,16 +225,12 @@ class Kubelet:
 
     def _settle_adds(self, now: float) -> None:
         adds, self._adds = self._adds, {}
-        order = sorted(
-            adds.values(),
-            key=lambda a: (
-                worker_key(a[0]) not in self.records,
-                a[0].metadata.creation_timestamp,
-                a[0].metadata.namespace,
-                a[0].metadata.name,
-            ),
-        )
-        for pod, traceparent in order:
+
+        def by_age(added: tuple[KubeletPod, str]) -> tuple[bool, str, str, str]:
+            meta = added[0].metadata
+            return worker_key(added[0]) not in self.records, meta.creation_timestamp, meta.namespace, meta.name
+
+        for pod, traceparent in sorted(adds.values(), key=by_age):
             self._added(pod, traceparent, now)
 
     def sources_ready(self, now: float) -> None:
@@ -257,24 +263,19 @@ class Kubelet:
         if record is None and self.stages is not None and self.stages.took(pod):
             self._adopt_staged(self.stages, pod, key, now)
             return
-        if pod.is_terminal:
-            if record is not None and record.is_finished:
+        if record is not None and not (pod.is_terminal and record.is_finished):
+            self._adopt(pod, key, record, traceparent, now)
+        elif pod.is_terminal:
+            if record is not None:
                 self._forget_record(record, key, now)
-            elif record is not None:
-                self._adopt(pod, key, record, traceparent, now)
-                return
             if pod.metadata.deletion_timestamp is not None:
                 self.statuses.delete(key, pod)
-            return
-        if record is not None:
-            self._adopt(pod, key, record, traceparent, now)
-            return
-        if pod.metadata.deletion_timestamp is not None:
+        elif pod.metadata.deletion_timestamp is not None:
             # Deleted before anything of it ran here: Failed, then gone (kubelet 3.4).
             self.statuses.set_final(key, pod, {"phase": "Failed"}, now)
-            return
-        self.out.start_span(key, pod, traceparent)
-        self.admission.decide(pod, key, now)
+        else:
+            self.out.start_span(key, pod, traceparent)
+            self.admission.decide(pod, key, now)
 
     def _without_containers(self, pod: KubeletPod, key: WorkerKey, record: PodRecord) -> PodRecord | None:
         """Nothing of a pod runs to which something was allocated: return what it goes on with, None to start anew.
@@ -474,7 +475,7 @@ class Kubelet:
 
     def _rejected(self, pod: Pod, effect: PodRejected, now: float) -> None:
         """The pod was admitted and cannot have what it needs: it is rejected after all."""
-        self.out.count(f'kubelet_admission_rejections_total{{reason="{effect.reason}"}}')
+        self.out.counts.add("kubelet_admission_rejections_total", effect.reason)
         self.out.event(pod.pod, effect.reason, effect.message, "Warning")
         self._reject_running(pod, effect.reason, effect.message, now)
 
@@ -539,27 +540,25 @@ class Kubelet:
 
     def _preempt(self, victim: WorkerKey, resource: str, now: float) -> None:
         """End a pod so that a critical one fits, which lacks this resource."""
-        pod = self.table.pods.get(victim)
-        staged = self.stages.pods.get(victim) if pod is None and self.stages is not None else None
-        if pod is None and staged is None:
+        staged = self.stages.pods.get(victim) if self.stages is not None else None
+        if (held := self.table.pods.get(victim) or staged) is None:
             return
-        self.out.count(f'kubelet_preemptions{{preemption_signal="{resource}"}}')
+        self.out.counts.add("kubelet_preemptions", resource)
         message = "Preempted in order to admit critical pod"
-        if pod is not None:
-            self.out.event(pod.pod, "Preempting", message, "Warning")
-            grace_s = float(pod.pod.spec.termination_grace_period_seconds)
-            self._end(pod, now, "preempted", "Preempting", message, grace_s)
-        elif staged is not None:
-            self.out.event(staged.pod, "Preempting", message, "Warning")
-            self._end_staged(victim, "Preempting", message, now)
+        self.out.event(held.pod, "Preempting", message, "Warning")
+        grace_s = float(held.pod.spec.termination_grace_period_seconds)
+        self._end_by_key(victim, now, "preempted", "Preempting", message, grace_s)
 
     def _preempt_for_resize(self, victim: WorkerKey, resource: str, now: float) -> None:
         """End a pod so that the resize of a critical one fits, unless the Node's owners forbid that (KEP-5836)."""
         if not self.resize_policy.forbids:
             self._preempt(victim, resource, now)
 
-    def _end_staged(self, victim: WorkerKey, reason: str, message: str, now: float) -> None:
-        """End a pod that stages move: nothing of it has to be stopped first."""
+    def _end_by_key(self, victim: WorkerKey, now: float, cause: str, reason: str, message: str, grace_s: float) -> None:
+        """End a pod, or one that stages move: nothing of that has to be stopped first."""
+        if (machine := self.table.pods.get(victim)) is not None:
+            self._end(machine, now, cause, reason, message, grace_s)
+            return
         pod = self.stages.forget(victim) if self.stages is not None else None
         if pod is None:
             return
@@ -583,19 +582,12 @@ class Kubelet:
         if is_new:
             self.admission.capacity_came(now)  # who waits is refused now
 
-    def _end_for_shutdown(self, key: WorkerKey, grace_s: float, now: float) -> None:
-        """End a pod because the node shuts down."""
-        if (pod := self.table.pods.get(key)) is None:
-            self._end_staged(key, shutdown.REASON, shutdown.MESSAGE, now)
-        else:
-            self._end(pod, now, "shutdown", shutdown.REASON, shutdown.MESSAGE, grace_s)
-
     def _relieve_pressure(self, now: float) -> None:
         """Look at what the node has left, and evict the pod that has to leave, if any (kubelet 7)."""
         if (victim := self.pressure.look(self.table.pods, now)) is not None:
             pod = self.table.pods[victim.key]
             self.out.event(pod.pod, "Evicted", victim.message, "Warning")
-            self.out.count(f'kubelet_evictions{{eviction_signal="{victim.signal}"}}')
+            self.out.counts.add("kubelet_evictions", victim.signal)
             self._end(pod, now, "evicted", "Evicted", victim.message, victim.grace_s)
         if self.pressure.wants_images_gone:
             self.node.reclaim_images(now)
@@ -623,10 +615,6 @@ class Kubelet:
 
     # --- time and disk ---
 
-    def saved(self, key: WorkerKey, seq: int, now: float) -> None:
-        """A record is durable."""
-        self.table.saved(key, seq, now)
-
     def due(self, what: str, key: WorkerKey, now: float) -> None:
         """A timer fired."""
         match what:
@@ -642,7 +630,7 @@ class Kubelet:
             case _ if what in TIMERS:
                 self.node.due(what, now)
             case "mirrors":
-                self.static_pods.mirrors.due(now)
+                self.static_pods.due(now)
             case "delete":
                 self.statuses.delete_again(key)
             case "devices":
@@ -674,7 +662,7 @@ class Kubelet:
     def shown(self, key: WorkerKey) -> KubeletPod | None:
         """Return the object that shows this pod: itself, of a static pod its mirror; None while there is none."""
         pod = self.pods.get(key.uid)
-        return pod if pod is None or key.generation or not is_static(pod) else self.static_pods.mirrors.shown(pod)
+        return pod if pod is None or key.generation or not is_static(pod) else self.static_pods.shown(pod)
 
     def acknowledged(self, key: WorkerKey, now: float) -> None:
         """The API server has the pod's newest status."""
@@ -720,10 +708,7 @@ def _matters(known: KubeletPod, new: KubeletPod) -> bool:
     """Whether a change is more than the echo of our own status."""
     if known.metadata.generation != new.metadata.generation:
         return True
-    if known.metadata.annotations is not new.metadata.annotations and known.metadata.annotations != (
-        new.metadata.annotations
-    ):
+    before, after = known.metadata.annotations, new.metadata.annotations
+    if before is not after and before != after:
         return True
-    if not new.spec.readiness_gates:
-        return False
-    return known.status.conditions != new.status.conditions
+    return bool(new.spec.readiness_gates) and known.status.conditions != new.status.conditions

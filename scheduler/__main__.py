@@ -5,7 +5,7 @@ import services.runtime.lean  # noqa: F401, I001  before the others
 from functools import partial
 
 from scheduler.config import SchedulerConfig
-from scheduler.extenders.transport import ExtenderTransport
+from scheduler.extenders.extended_cycle import ExtenderTransport
 from scheduler.wiring import build
 from services.runtime.process import main
 

@@ -20,10 +20,6 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     """A plugin's arguments as KubeSchedulerConfiguration writes them; subclasses add the fields."""
 
 
-def _no_args(switches: Switches) -> Args:
-    return Args()
-
-
 @dataclass(frozen=True)
 class PluginEntry:
     """`make` gets arguments of the class `args`; `default_args` makes them when the configuration gives none.
@@ -34,8 +30,8 @@ class PluginEntry:
     name: str
     make: Callable[[Any, Handle], Any]
     args: type[Args] = Args
-    default_args: Callable[[Switches], Args] = _no_args
+    default_args: Callable[[Switches], Args] | None = None
 
-    def __post_init__(self) -> None:
-        if self.default_args is _no_args:
-            object.__setattr__(self, "default_args", lambda switches: self.args())
+    def defaults(self, switches: Switches) -> Args:
+        """Return the arguments of a plugin that is given none."""
+        return self.args() if self.default_args is None else self.default_args(switches)

@@ -8,8 +8,8 @@ Source: scheduler-queue-and-cycles 2.4; kubelet-unbinding 7.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec.structs import replace
@@ -32,7 +32,7 @@ from scheduler.framework.events import (
     ClusterEvent,
 )
 from scheduler.queue.exclusions import Exclusions
-from scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
+from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.resize.accounting import Accounting
 from scheduler.resize.deferred_pods import DeferredPods
 from services.api.kinds.node import Node
@@ -85,6 +85,7 @@ class ResizeEnded:
 Effect = Unbound | ClearNomination | Crash | ResizeEnded
 
 
+@dataclass
 class EventHandlers:
     """Only pods that name one of the profiles are queued; all bound pods are counted.
 
@@ -93,29 +94,16 @@ class EventHandlers:
     what pods on nodes count for, None for the usual.
     """
 
-    def __init__(
-        self,
-        cache: Cache,
-        queue: SchedulingQueue,
-        exclusions: Exclusions,
-        profiles: Profiles,
-        random: Random,
-        *,
-        unbinding: bool = True,
-        groups: PodGroups | None = None,
-        resizes: DeferredPods | None = None,
-        accounting: Accounting | None = None,
-    ) -> None:
-        self._cache = cache
-        self._queue = queue
-        self._exclusions = exclusions
-        self._profiles = profiles
-        self._random = random
-        self._unbinding = unbinding
-        self._groups = groups
-        self._resizes = resizes
-        self._accounting = accounting
-        self._late: list[Callable[[], list[Effect]]] = []
+    cache: Cache
+    queue: SchedulingQueue
+    exclusions: Exclusions
+    profiles: Profiles
+    random: Random
+    unbinding: bool = True
+    groups: PodGroups | None = None
+    resizes: DeferredPods | None = None
+    accounting: Accounting | None = None
+    _late: list[Callable[[], list[Effect]]] = field(default_factory=list)
 
     @property
     def is_behind(self) -> bool:
@@ -127,8 +115,6 @@ class EventHandlers:
         late, self._late = self._late, []
         return [effect for half in late for effect in half()]
 
-    # -- pods ------------------------------------------------------------------------------------------
-
     def on_pod(self, old: Pod | None, new: Pod | None, now: float, traceparent: str = "") -> list[Effect]:
         """Take in an added, changed or deleted pod."""
         if self._late:
@@ -136,15 +122,15 @@ class EventHandlers:
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
             # Deleted and created again between two events.
             return [*self.on_pod(old, None, now), *self.on_pod(None, new, now, traceparent)]
-        if self._groups is not None:
-            self._groups.on_pod(old, new)
+        if self.groups is not None:
+            self.groups.on_pod(old, new)
         if new is None or new.is_terminal:
             gone = new if new is not None else old
             return [] if gone is None else self._gone(gone, now)
         info = PodInfo(new)
-        if self._accounting is not None:
-            self._accounting.apply(info)
-        state = self._cache.pods.get(info.uid)
+        if self.accounting is not None:
+            self.accounting.apply(info)
+        state = self.cache.pods.get(info.uid)
         if new.spec.node_name:
             effects = self._assigned(info, state, now, traceparent)
             expected = old.status.nominated_node_name if old is not None and not old.spec.node_name else ""
@@ -159,21 +145,21 @@ class EventHandlers:
     def _assigned(self, info: PodInfo, state: PodState | None, now: float, traceparent: str) -> list[Effect]:
         node = info.spec.node_name
         if state is not None and state.node_name != node:
-            if not self._unbinding:
+            if not self.unbinding:
                 return [_crash(info, state.node_name, node)]
             # Unbound and bound again between two events (or bound by another scheduler than we thought).
             self._leave_node(state, now)
             state = None
         if state is None or state.assumption is not None:
-            was_queued = self._queue.delete(info.key)
+            was_queued = self.queue.delete(info.key)
             if was_queued is not None:
                 info.attempts = was_queued.attempts
-            self._cache.add_pod(info, node)
-            self._exclusions.learn(info.pod, now)
-            self._queue.nominator.remove(info.uid)
-            self._queue.move_all(ASSIGNED_POD_ADD, None, info.pod, now)
+            self.cache.add_pod(info, node)
+            self.exclusions.learn(info.pod, now)
+            self.queue.nominator.remove(info.uid)
+            self.queue.move_all(ASSIGNED_POD_ADD, None, info.pod, now)
             return self._resized(node, None, info, now, traceparent)
-        before, resizes = state.pod, self._resizes
+        before, resizes = state.pod, self.resizes
         if resizes is not None:
             resizes.size(before, info)
             order = resizes.update_order(before, info)
@@ -184,18 +170,18 @@ class EventHandlers:
 
     def _recount(self, before: PodInfo, info: PodInfo, now: float) -> None:
         """Count a pod on a node as it is now, and have the queue follow what changed."""
-        self._cache.update_pod(info)
+        self.cache.update_pod(info)
         for event in _pod_changes(ASSIGNED_POD, before, info):
-            self._queue.move_all(event, before.pod, info.pod, now)
+            self.queue.move_all(event, before.pod, info.pod, now)
 
     def _resized(
         self, node: str, before: PodInfo | None, after: PodInfo | None, now: float, traceparent: str = ""
     ) -> list[Effect]:
         """Wake pods that wait for capacity on the node by the change."""
-        if self._resizes is None:
+        if self.resizes is None:
             return []
-        self._resizes.follow(node, before, after, now, traceparent)
-        return [ResizeEnded(after)] if after is not None and self._resizes.has_ended(before, after) else []
+        self.resizes.follow(node, before, after, now, traceparent)
+        return [ResizeEnded(after)] if after is not None and self.resizes.has_ended(before, after) else []
 
     def _in_two_steps(
         self, resizes: DeferredPods, order: str, before: PodInfo, info: PodInfo, now: float, traceparent: str
@@ -219,14 +205,14 @@ class EventHandlers:
 
     def _unassigned(self, info: PodInfo, state: PodState, now: float, traceparent: str) -> list[Effect]:
         """A pod the cache counts on a node is seen without one."""
-        if state.assumption is not None and (not self._unbinding or info.unbind_count <= state.pod.unbind_count):
+        if state.assumption is not None and (not self.unbinding or info.unbind_count <= state.pod.unbind_count):
             # Our bind is still under way; its outcome, not this older view, decides (K2).
             # With unbinding off this is upstream's early return, which loses the pod (3.2).
-            queued = self._queue.get(info.key)
+            queued = self.queue.get(info.key)
             if queued is not None and queued.uid == info.uid:
                 queued.info.pod = info.pod
             return []
-        if not self._unbinding:
+        if not self.unbinding:
             return [_crash(info, state.node_name, "")]
         node = state.node_name
         info.attempts = max(info.attempts, state.pod.attempts)
@@ -236,21 +222,21 @@ class EventHandlers:
     def _leave_node(self, state: PodState, now: float) -> None:
         """Free what the pod held: it is no longer where the cache had it."""
         if state.assumption is not None:
-            self._profiles.runner_of(state.pod).unreserve(state.assumption.state, state.pod, state.node_name)
-        self._cache.remove_pod(state.pod.uid)
-        self._queue.nominator.remove(state.pod.uid)
-        self._queue.move_all(ASSIGNED_POD_DELETE, _as_bound(state.pod.pod, state.node_name), None, now)
+            self.profiles.runner_of(state.pod).unreserve(state.assumption.state, state.pod, state.node_name)
+        self.cache.remove_pod(state.pod.uid)
+        self.queue.nominator.remove(state.pod.uid)
+        self.queue.move_all(ASSIGNED_POD_DELETE, _as_bound(state.pod.pod, state.node_name), None, now)
         self._resized(state.node_name, state.pod, None, now)
 
     def _unbound(self, info: PodInfo, node: str, now: float, traceparent: str) -> list[Effect]:
-        self._exclusions.learn(info.pod, now)
-        self._exclusions.learn_kind(info.pod, now)
+        self.exclusions.learn(info.pod, now)
+        self.exclusions.learn_kind(info.pod, now)
         if not self._is_ours(info):
             return []
         attempt = max(info.unbind_count, 1)
         delay = min(2.0 ** min(attempt - 1, 62), UNBIND_BACKOFF_MAX_S)
-        delay *= self._random.uniform(1 - BACKOFF_JITTER, 1 + BACKOFF_JITTER)
-        self._queue.add_after(info, now, now + delay, UNBOUND, traceparent=traceparent)
+        delay *= self.random.uniform(1 - BACKOFF_JITTER, 1 + BACKOFF_JITTER)
+        self.queue.add_after(info, now, now + delay, UNBOUND, traceparent=traceparent)
         history = info.pod.status.unbind_history
         reason = history[0].reason if history else "Unknown"
         node = node or (history[0].node_name if history else "")
@@ -260,12 +246,12 @@ class EventHandlers:
         """A pod without a node that the cache does not count anywhere."""
         if not self._is_ours(info):
             return []
-        queued = self._queue.get(info.key)
+        queued = self.queue.get(info.key)
         if queued is None or queued.uid != info.uid:
-            self._exclusions.learn(info.pod, now)
-            self._queue.add(info, now, traceparent=traceparent)
+            self.exclusions.learn(info.pod, now)
+            self.queue.add(info, now, traceparent=traceparent)
             return []
-        if self._unbinding and info.unbind_count > queued.info.unbind_count:
+        if self.unbinding and info.unbind_count > queued.info.unbind_count:
             # It was bound and unbound again before we saw either.
             info.attempts = queued.attempts
             return self._unbound(info, "", now, traceparent)
@@ -274,40 +260,35 @@ class EventHandlers:
             return []
         events = [(event, before.pod) for event in _pod_changes(UNSCHEDULED_POD, before, info)]
         was_nominated = before.pod.status.nominated_node_name
-        self._queue.update(info, now, events, traceparent=traceparent)
+        self.queue.update(info, now, events, traceparent=traceparent)
         if was_nominated and was_nominated != info.pod.status.nominated_node_name:
             self._free_nomination(before, was_nominated, now)
         return []
 
     def _gone(self, pod: Pod, now: float) -> list[Effect]:
         uid = pod.metadata.uid
-        self._exclusions.forget_pod(uid)
-        state = self._cache.pods.get(uid)
-        queued = self._queue.get(pod.metadata.key)
+        self.exclusions.forget_pod(uid)
+        state = self.cache.pods.get(uid)
+        queued = self.queue.get(pod.metadata.key)
         if queued is not None and queued.uid == uid:
-            self._queue.delete(pod.metadata.key)
+            self.queue.delete(pod.metadata.key)
         if state is None:
-            self._queue.nominator.remove(uid)
+            self.queue.nominator.remove(uid)
             if pod.status.nominated_node_name:
                 self._free_nomination(PodInfo(pod), pod.status.nominated_node_name, now)
             return []
         # What the node said no to may fit now (kubelet-unbinding 7.3, early expiry).
-        self._exclusions.clear_node(state.node_name)
+        self.exclusions.clear_node(state.node_name)
         self._leave_node(state, now)
         return []
 
     def _free_nomination(self, pod: PodInfo, node: str, now: float) -> None:
         """A nomination ended: pods of at most that priority may use the capacity, and the pod may be tried anew."""
-
-        def is_lesser(queued: QueuedPod) -> bool:
-            return queued.info.priority <= pod.priority
-
-        self._queue.move_all(ASSIGNED_POD_DELETE, _as_bound(pod.pod, node), None, now, only=is_lesser)
+        freed = _as_bound(pod.pod, node)
+        self.queue.move_all(ASSIGNED_POD_DELETE, freed, None, now, only=lambda each: each.info.priority <= pod.priority)
 
     def _is_ours(self, info: PodInfo) -> bool:
-        return info.spec.scheduler_name in self._profiles
-
-    # -- nodes -----------------------------------------------------------------------------------------
+        return info.spec.scheduler_name in self.profiles
 
     def on_node(self, old: Node | None, new: Node | None, now: float) -> list[Effect]:
         """Take in an added, changed or deleted node."""
@@ -316,44 +297,42 @@ class EventHandlers:
         if new is None:
             assert old is not None
             name = old.metadata.name
-            self._queue.move_all(NODE_DELETE, old, None, now)
-            self._cache.remove_node(name)
-            self._exclusions.clear_node(name)
-            orphans = self._queue.nominator.of_lower_priority(name, 2**31)
+            self.queue.move_all(NODE_DELETE, old, None, now)
+            self.cache.remove_node(name)
+            self.exclusions.clear_node(name)
+            orphans = self.queue.nominator.of_lower_priority(name, 2**31)
             for pod in orphans:
-                self._queue.nominator.remove(pod.uid)
+                self.queue.nominator.remove(pod.uid)
             return [ClearNomination(pod) for pod in orphans]
-        known = self._cache.nodes.get(new.metadata.name)
+        known = self.cache.nodes.get(new.metadata.name)
         before = known.node if known is not None else None
-        self._cache.set_node(new)
-        if self._resizes is not None:
-            self._resizes.follow_node(before, new, now)
+        self.cache.set_node(new)
+        if self.resizes is not None:
+            self.resizes.follow_node(before, new, now)
         if before is None:
-            self._exclusions.clear_node(new.metadata.name)
-            self._queue.move_all(NODE_ADD, None, new, now)
+            self.exclusions.clear_node(new.metadata.name)
+            self.queue.move_all(NODE_ADD, None, new, now)
             return []
-        events = list(_node_changes(before, new))
+        events = _node_changes(before, new)
         if any(event.action & CURES for event in events):
-            self._exclusions.clear_node(new.metadata.name)
+            self.exclusions.clear_node(new.metadata.name)
         for event in events:
-            self._queue.move_all(event, before, new, now)
+            self.queue.move_all(event, before, new, now)
         return []
-
-    # -- time ------------------------------------------------------------------------------------------
 
     def devices_changed(self, node: str, now: float) -> None:
         """What a node offers is another: it may have the devices now that it could not prepare (7.3, early expiry)."""
-        self._wake_excluded(self._exclusions.end(node, UNPREPARED), now)
+        self._wake_excluded(self.exclusions.end(node, UNPREPARED), now)
 
     def expire_exclusions(self, now: float) -> None:
         """Wake pods whose exclusion ended: there is no API event for it."""
-        self._wake_excluded(self._exclusions.expire(now), now)
+        self._wake_excluded(self.exclusions.expire(now), now)
 
     def _wake_excluded(self, uids: Iterable[str], now: float) -> None:
         for uid in uids:
-            queued = self._queue.by_uid(uid)
+            queued = self.queue.by_uid(uid)
             if queued is not None:
-                self._queue.move(queued.key, EXCLUSION_EXPIRED, now)
+                self.queue.move(queued.key, EXCLUSION_EXPIRED, now)
 
 
 CURES: Final = Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_SESSION
@@ -367,45 +346,41 @@ def _as_bound(pod: Pod, node: str) -> Pod:
     return pod if pod.spec.node_name == node else replace(pod, spec=replace(pod.spec, node_name=node))
 
 
-def _pod_changes(resource: str, old: PodInfo, new: PodInfo) -> Iterator[ClusterEvent]:
-    found = False
-    if old.metadata.labels != new.metadata.labels:
-        found = True
-        yield ClusterEvent(resource, Action.UPDATE_POD_LABEL, f"{resource}LabelUpdate")
-    if old.requests is not new.requests and _shrank(old, new):
-        found = True
-        yield ClusterEvent(resource, Action.UPDATE_POD_SCALE_DOWN, f"{resource}ScaleDown")
+def _pod_changes(resource: str, old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
+    changes = [
+        (old.metadata.labels != new.metadata.labels, Action.UPDATE_POD_LABEL, "LabelUpdate"),
+        (old.requests is not new.requests and _shrank(old, new), Action.UPDATE_POD_SCALE_DOWN, "ScaleDown"),
+    ]
     if resource == UNSCHEDULED_POD:
-        if old.spec.scheduling_gates and not new.spec.scheduling_gates:
-            found = True
-            yield ClusterEvent(resource, Action.UPDATE_POD_GATES_ELIMINATED, f"{resource}GatesEliminated")
-        if old.spec.tolerations != new.spec.tolerations:
-            found = True
-            yield ClusterEvent(resource, Action.UPDATE_POD_TOLERATION, f"{resource}TolerationUpdate")
-        if old.pod.status.resource_claim_statuses != new.pod.status.resource_claim_statuses:
-            found = True
-            yield ClusterEvent(resource, Action.UPDATE_POD_GENERATED_CLAIM, f"{resource}GeneratedResourceClaim")
-    if not found:
-        yield ClusterEvent(resource, Action.UPDATE_OTHER, f"{resource}Update")
+        was, now = old.spec, new.spec
+        had_claims, has_claims = (each.pod.status.resource_claim_statuses for each in (old, new))
+        is_free = bool(was.scheduling_gates) and not now.scheduling_gates
+        changes += [
+            (is_free, Action.UPDATE_POD_GATES_ELIMINATED, "GatesEliminated"),
+            (was.tolerations != now.tolerations, Action.UPDATE_POD_TOLERATION, "TolerationUpdate"),
+            (had_claims != has_claims, Action.UPDATE_POD_GENERATED_CLAIM, "GeneratedResourceClaim"),
+        ]
+    found = [ClusterEvent(resource, action, resource + name) for has_changed, action, name in changes if has_changed]
+    return found or [ClusterEvent(resource, Action.UPDATE_OTHER, f"{resource}Update")]
 
 
 def _shrank(old: PodInfo, new: PodInfo) -> bool:
     return any(new.requests.amounts.get(name, 0) < need for name, need in old.requests.wanted)
 
 
-def _node_changes(old: Node, new: Node) -> Iterator[ClusterEvent]:
-    if old.status.allocatable != new.status.allocatable:
-        yield ClusterEvent(NODE, Action.UPDATE_NODE_ALLOCATABLE, "NodeAllocatableChange")
-    if old.metadata.labels != new.metadata.labels:
-        yield ClusterEvent(NODE, Action.UPDATE_NODE_LABEL, "NodeLabelChange")
-    if old.spec.taints != new.spec.taints or (old.spec.unschedulable and not new.spec.unschedulable):
-        yield ClusterEvent(NODE, Action.UPDATE_NODE_TAINT, "NodeTaintChange")
-    if _conditions(old) != _conditions(new):
-        yield ClusterEvent(NODE, Action.UPDATE_NODE_CONDITION, "NodeConditionChange")
-    if old.metadata.annotations != new.metadata.annotations:
-        yield ClusterEvent(NODE, Action.UPDATE_NODE_ANNOTATION, "NodeAnnotationChange")
-    if old.status.node_info.kubelet_session != new.status.node_info.kubelet_session:
-        yield ClusterEvent(NODE, Action.UPDATE_NODE_SESSION, "NodeSessionChange")
+def _node_changes(old: Node, new: Node) -> list[ClusterEvent]:
+    is_taint_changed = old.spec.taints != new.spec.taints or (old.spec.unschedulable and not new.spec.unschedulable)
+    was, now = old.status, new.status
+    is_session_new = was.node_info.kubelet_session != now.node_info.kubelet_session
+    changes = (
+        (was.allocatable != now.allocatable, Action.UPDATE_NODE_ALLOCATABLE, "NodeAllocatableChange"),
+        (old.metadata.labels != new.metadata.labels, Action.UPDATE_NODE_LABEL, "NodeLabelChange"),
+        (is_taint_changed, Action.UPDATE_NODE_TAINT, "NodeTaintChange"),
+        (_conditions(old) != _conditions(new), Action.UPDATE_NODE_CONDITION, "NodeConditionChange"),
+        (old.metadata.annotations != new.metadata.annotations, Action.UPDATE_NODE_ANNOTATION, "NodeAnnotationChange"),
+        (is_session_new, Action.UPDATE_NODE_SESSION, "NodeSessionChange"),
+    )
+    return [ClusterEvent(NODE, action, label) for has_changed, action, label in changes if has_changed]
 
 
 def _conditions(node: Node) -> dict[str, str]:

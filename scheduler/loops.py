@@ -147,18 +147,20 @@ class Scheduler:
             core,
             clients,
             self._recorder,
+            self._attempts,
             self._failures,
             self._evictions,
             self._permit_and_bind,
             handle,
             core.group_cycle,
         )
-        self._resizes = ResizeLoop(seams, core, clients, self._recorder, self._evictions, resizes)
+        self._resizes = ResizeLoop(self._attempts, clients, self._recorder, self._evictions, resizes)
         self._claims = handle.claims
         self._releaser = ClaimReleaser(handle.claims, clients.client)
         self._releases_claims = self._switches.claim_release == "scheduler"
         self._record_writer = RecordWriter(core, clients.client) if self._switches.record == "annotations" else None
-        self.explainer = Explainer(core, clients.pods.lister.get, seams.clock.now, self._record_writer)
+        records = self._record_writer.records if self._record_writer is not None else None
+        self.explainer = Explainer(core, clients.pods.lister.get, seams.clock.now, records)
         self._crash = ""
         self._ready = False
         self._group: asyncio.TaskGroup | None = None
@@ -167,8 +169,6 @@ class Scheduler:
         clients.pods.on_change(partial(handle_change, self._on_pod))
         for view, informer in clients.others.items():
             informer.on_change(partial(handle_change, partial(self._on_other, view)))
-
-    # -- endpoints --------------------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
@@ -264,8 +264,6 @@ class Scheduler:
         except TimeoutError:
             log.info("cache.join_skipped", resource_version=reached, nodes_at=self._clients.nodes.last_rv)
 
-    # -- changes -----------------------------------------------------------------------------------------
-
     def _on_pod(self, change: Change[Pod]) -> None:
         now = self._seams.clock.now()
         effects = self._core.handlers.on_pod(change.old, change.new, now, change.traceparent)
@@ -336,8 +334,6 @@ class Scheduler:
                 case ClearNomination():
                     self._clients.dispatcher.later(clear_nomination(effect.pod.pod, traceparent))
 
-    # -- scheduling ----------------------------------------------------------------------------------------
-
     async def _schedule_loop(self, group: asyncio.TaskGroup) -> None:
         """Schedule one pod after the other, until cancelled."""
         core, clock = self._core, self._seams.clock
@@ -348,7 +344,7 @@ class Scheduler:
             now = clock.now()
             core.queue.flush(now)
             if core.resizes is not None:
-                core.resizes.wake_ups.flush(now)
+                core.resizes.flush(now)
             expiry = core.exclusions.next_expiry()
             if expiry is not None and expiry <= now:
                 core.handlers.expire_exclusions(now)
@@ -368,7 +364,7 @@ class Scheduler:
         """Return when something happened or is due."""
         self._wake.clear()
         core = self._core
-        clock = core.resizes.wake_ups.next_deadline() if core.resizes is not None else None
+        clock = core.resizes.next_deadline() if core.resizes is not None else None
         due = [d for d in (core.queue.next_deadline(now), core.exclusions.next_expiry(), clock) if d is not None]
         try:
             async with asyncio.timeout(max(min(due) - now, 0.0) if due else None):
@@ -401,7 +397,7 @@ class Scheduler:
         result = await self._choose(info, now)
         self._attempts.decided(attempt)
         if self._record_writer is not None:
-            self._record_writer.note(info, core.profiles.runner_of(info), result, now)
+            self._record_writer.note(info, core.profiles.of(info), result, now)
         match result:
             case ScheduleResult():
                 await self._assume(attempt, result, group)
@@ -512,8 +508,6 @@ class Scheduler:
         self._attempts.count(attempt, "unschedulable" if is_rejected else "error")
         message = f"0/1 nodes are available: 1 {status.message}." if is_rejected else status.message
         await self._failures.fail_with(attempt, status, message)
-
-    # -- the capability lease --------------------------------------------------------------------------------
 
     async def _advertise(self, name: str) -> None:
         """Keep the lease that says we can take unbound pods back (kubelet-unbinding 4.6)."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from scheduler.cache.cache import Cache
@@ -31,19 +33,15 @@ EVENTS: Final = "scheduler_event_handling_duration_seconds"
 _TIMED: Final = {PLUGINS: PLUGIN_BOUNDS, POINTS: POINT_BOUNDS, HINTS: POINT_BOUNDS, EVENTS: POINT_BOUNDS}
 
 
-def _no_time() -> float:
-    return 0.0
+def _histograms(bounds: tuple[float, ...]) -> defaultdict[tuple[str, ...], Histogram]:
+    """Return histograms by labels, each made when it is first asked for."""
+    return defaultdict(partial(Histogram, bounds))
 
 
 def _unschedulable(queue: SchedulingQueue) -> dict[tuple[str, str], int]:
     """Return how many pods each plugin rejected, by plugin and profile; those being tried again do not count."""
-    found: dict[tuple[str, str], int] = {}
-    for queued in queue.all():
-        if queued.pool is not Pool.IN_FLIGHT:
-            for plugin in sorted(queued.rejectors):
-                key = (plugin, queued.info.spec.scheduler_name)
-                found[key] = found.get(key, 0) + 1
-    return found
+    rejected = (each for each in queue.all() if each.pool is not Pool.IN_FLIGHT)
+    return Counter((plugin, each.info.spec.scheduler_name) for each in rejected for plugin in sorted(each.rejectors))
 
 
 class SchedulerMetrics:
@@ -54,15 +52,16 @@ class SchedulerMetrics:
 
     def __init__(self, profile: str, now: Callable[[], float] | None = None) -> None:
         self._profile = profile
-        self.now: Callable[[], float] = now or _no_time
-        self._timed: dict[str, dict[tuple[str, ...], Histogram]] = {name: {} for name in _TIMED}
+        self.now: Callable[[], float] = now or (lambda: 0.0)
+        self.timed = {name: _histograms(bounds) for name, bounds in _TIMED.items()}
+        """How long plugins, points, hints and events took, by metric and labels."""
         self.counts = Counts()
-        self.attempt_seconds: dict[tuple[str, str], Histogram] = {}
+        self.attempt_seconds = _histograms(ATTEMPT_BOUNDS)
         self.algorithm_seconds = Histogram(ATTEMPT_BOUNDS)
         self.bind_seconds = Histogram(SLI_BOUNDS)
-        self.sli_seconds: dict[int, Histogram] = {}
+        self.sli_seconds: defaultdict[int, Histogram] = defaultdict(partial(Histogram, SLI_BOUNDS))
         self.pod_attempts = Histogram(COUNT_BOUNDS)
-        self.permit_wait_seconds: dict[str, Histogram] = {}
+        self.permit_wait_seconds = _histograms(SLI_BOUNDS)
         self.unbound_to_rebound_seconds = Histogram(SLI_BOUNDS)
         self.binding = 0
         self._unbound_at: dict[str, tuple[float, str]] = {}
@@ -74,47 +73,31 @@ class SchedulerMetrics:
         profile = profile or self._profile
         self.counts.add(ATTEMPTS, profile, result)
         self.algorithm_seconds.observe(algorithm_s)
-        histogram = self.attempt_seconds.get((profile, result))
-        if histogram is None:
-            histogram = self.attempt_seconds[profile, result] = Histogram(ATTEMPT_BOUNDS)
-        histogram.observe(algorithm_s)
+        self.attempt_seconds[profile, result].observe(algorithm_s)
 
     def permit_waited(self, result: str, waited_s: float) -> None:
         """Note a pod that waited for permission, and what it got."""
-        self.permit_wait_seconds.setdefault(result, Histogram(SLI_BOUNDS)).observe(waited_s)
-
-    # -- the watch
+        self.permit_wait_seconds[result,].observe(waited_s)
 
     def plugin(self, plugin: str, point: str, status: str, took_s: float) -> None:
         """Note how long a plugin took at a point."""
-        self._time(PLUGINS, (point, plugin, status), took_s)
+        self.timed[PLUGINS][point, plugin, status].observe(took_s)
 
     def point(self, point: str, status: str, profile: str, took_s: float) -> None:
         """Note how long all plugins together took at a point."""
-        self._time(POINTS, (point, profile, status), took_s)
+        self.timed[POINTS][point, profile, status].observe(took_s)
 
     def hint(self, plugin: str, event: str, hint: str, took_s: float) -> None:
         """Note how long a plugin's hint took, and what it said."""
-        self._time(HINTS, (event, hint, plugin), took_s)
+        self.timed[HINTS][event, hint, plugin].observe(took_s)
 
     def event(self, event: str, took_s: float) -> None:
         """Note how long it took to find out whom an event may help."""
-        self._time(EVENTS, (event,), took_s)
-
-    def _time(self, metric: str, labels: tuple[str, ...], took_s: float) -> None:
-        found = self._timed[metric].get(labels)
-        if found is None:
-            found = self._timed[metric][labels] = Histogram(_TIMED[metric])
-        found.observe(took_s)
-
-    # -- pods
+        self.timed[EVENTS][event,].observe(took_s)
 
     def bound(self, uid: str, node: str, attempts: int, waited_s: float, now: float) -> None:
         """Note a pod that got its node, `waited_s` after its first attempt began."""
-        bucket = min(attempts, 16)
-        if bucket not in self.sli_seconds:
-            self.sli_seconds[bucket] = Histogram(SLI_BOUNDS)
-        self.sli_seconds[bucket].observe(waited_s)
+        self.sli_seconds[min(attempts, 16)].observe(waited_s)
         self.pod_attempts.observe(attempts)
         unbound = self._unbound_at.pop(uid, None)
         if unbound is not None:
@@ -144,13 +127,9 @@ class SchedulerMetrics:
         """Return all counters, histograms and gauges."""
         return METRICS.of(Reading(self, queue, cache, exclusions))
 
-    def timed(self, metric: str) -> Mapping[tuple[str, ...], Histogram]:
-        """Return the times of one metric, by labels."""
-        return self._timed[metric]
-
     def points(self) -> Mapping[tuple[str, ...], Histogram]:
         """Return the times of extension points; every Bind is timed, not one in ten."""
-        return {**self._timed[POINTS], ("Bind", self._profile, "Success"): self.bind_seconds}
+        return {**self.timed[POINTS], ("Bind", self._profile, "Success"): self.bind_seconds}
 
 
 class Reading(NamedTuple):
@@ -206,13 +185,13 @@ METRICS: Final[Metrics[Reading]] = Metrics(
     histogram("scheduler_pod_scheduling_attempts", "Attempts that a pod needed.", lambda read: read.own.pod_attempts),
     histogram("scheduler_permit_wait_duration_seconds", "Time that pods waited for permission.",
               lambda read: read.own.permit_wait_seconds, "result"),
-    histogram(PLUGINS, "Time of a plugin at a point, of one attempt in ten.", lambda read: read.own.timed(PLUGINS),
+    histogram(PLUGINS, "Time of a plugin at a point, of one attempt in ten.", lambda read: read.own.timed[PLUGINS],
               "extension_point", "plugin", "status"),
     histogram(POINTS, "Time of all plugins at a point, of one attempt in ten.", lambda read: read.own.points(),
               "extension_point", "profile", "status"),
-    histogram(HINTS, "Time of a queueing hint, of one in ten.", lambda read: read.own.timed(HINTS),
+    histogram(HINTS, "Time of a queueing hint, of one in ten.", lambda read: read.own.timed[HINTS],
               "event", "hint", "plugin"),
-    histogram(EVENTS, "Time to find the pods an event may help, of one in ten.", lambda read: read.own.timed(EVENTS),
+    histogram(EVENTS, "Time to find the pods an event may help, of one in ten.", lambda read: read.own.timed[EVENTS],
               "event"),
     histogram("scheduler_unbound_to_rebound_seconds", "Time from a pod's unbind to its next binding.",
               lambda read: read.own.unbound_to_rebound_seconds),

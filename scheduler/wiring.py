@@ -13,27 +13,25 @@ from scheduler.cache.nominator import Nominator
 from scheduler.cache.pod_group_membership import PodGroups
 from scheduler.config import SchedulerConfig
 from scheduler.configuration.assembly import MadeProfile
-from scheduler.configuration.default_plugins import default_profile, plugins
 from scheduler.configuration.file import Configured
+from scheduler.configuration.plugins import default_profile, plugins
+from scheduler.cycle.attempt import Decisions
 from scheduler.cycle.clients import Clients
-from scheduler.cycle.decisions import Decisions
 from scheduler.cycle.profiles import Profile, Profiles
 from scheduler.cycle.scheduling_cycle import EXTENDER, Batching, Rotation, SchedulingCycle
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.dispatch import Dispatcher
 from scheduler.dispatcher.limited_client import LimitedClient, Limits, Sharing
 from scheduler.event_handlers import EventHandlers
-from scheduler.extenders.extended_cycle import Extenders
-from scheduler.extenders.transport import ExtenderTransport
+from scheduler.extenders.extended_cycle import Extenders, ExtenderTransport
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
-from scheduler.framework.points import POINTS, serves
 from scheduler.framework.runner import Runner
 from scheduler.framework.world import World, followed
 from scheduler.handle import Handle
 from scheduler.loops import Scheduler, SchedulerCore
 from scheduler.metrics import SchedulerMetrics
 from scheduler.pod_groups.cycle import GroupCycle
-from scheduler.pod_groups.queue import GroupedQueue, GroupQueueRules
+from scheduler.pod_groups.queue import GroupedQueue
 from scheduler.preemption.progress import RunningPreemptions
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.preenqueue_status import missing_gate
@@ -173,23 +171,19 @@ def core_of(
         {EXTENDER: (Registration(ClusterEvent(WILDCARD, Action.ALL)),)} if configured.extenders else None,
     )
     own, gangs = switches.of(SchedulerSwitches), switches.of(GangSwitches)
-    make_queue = SchedulingQueue
+    make_queue: Callable[..., SchedulingQueue] = SchedulingQueue
     if handle.groups.is_on:
         make_queue = partial(
             GroupedQueue,
-            GroupQueueRules(  # type: ignore[assignment]
-                handle.groups,
-                handle.world,
-                one_by_one=gangs.is_one_by_one,
-                hints=gangs.retry == "hints",
-                backoff_max_s=gangs.backoff_max_s,
-            ),
+            groups=handle.groups,
+            world=handle.world,
+            is_one_by_one=gangs.is_one_by_one,
+            has_hints=gangs.retry == "hints",
+            group_backoff_max_s=gangs.backoff_max_s,
         )
     out_of_tree: dict[str, OutOfTreePlugins] = {}
     if rules is not None:
-        out_of_tree = {
-            p.name: OutOfTreePlugins(p.runner, p.points, plugins(), rules.outside_plugins) for p in profiles.all()
-        }
+        out_of_tree = {p.name: OutOfTreePlugins(p.runner, plugins(), rules.outside_plugins) for p in profiles.all()}
     queue = make_queue(
         nominator=handle.nominator,
         sort_key=profiles.sort_key,
@@ -241,8 +235,7 @@ def core_of(
 def _profile(
     handle: Handle, made: MadeProfile, percentage: int, rotation: Rotation, *, asks_relevance: bool
 ) -> Profile:
-    points = made.points or {p: [e.name for e in made.plugins if serves(e.plugin, p)] for p in POINTS}
-    runner = Runner(made.plugins, points, asks_relevance=asks_relevance)
+    runner = Runner(made.plugins, made.points, asks_relevance=asks_relevance)
     batching = None
     own = handle.switches.of(SchedulerSwitches)
     if own.has_batching:
@@ -262,4 +255,4 @@ def _profile(
         rotation=rotation,
         batching=batching,
     )
-    return Profile(made.name, runner, cycle, points)
+    return Profile(made.name, runner, cycle)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from apiserver_fake.errors import forbidden
 from apiserver_fake.strategy import WriteContext
-from services.api.errors import Forbidden
 from services.api.kinds.limitrange import CLAIM, CONTAINER, POD, LimitRange, LimitRangeItem
 from services.api.kinds.pod import Pod, PodStatus, ResourceRequirements
 from services.api.meta import Document
@@ -147,8 +147,7 @@ def _refuse(problems: list[str], kind: str, new: Document) -> None:
         return
     unique = list(dict.fromkeys(problems))
     text = unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
-    name = new["metadata"].get("name") or ""
-    raise Forbidden(f'{kind} "{name}" is forbidden: {text}', details={"name": name, "kind": kind})
+    raise forbidden(kind, new["metadata"].get("name") or "", text)
 
 
 def _broken(item: LimitRangeItem, size: Size, before: Size | None) -> Iterator[str]:

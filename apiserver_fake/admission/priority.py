@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from apiserver_fake.errors import forbidden
 from apiserver_fake.strategy import WriteContext
 from services.api.errors import Forbidden
 from services.api.meta import Document
@@ -12,13 +11,18 @@ PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
-def resolve_priority(
-    spec: Document, ctx: WriteContext, refused: Callable[[str], Forbidden], where: str
-) -> tuple[int, str]:
-    """Return the value and preemption policy of the spec's class, and name the class when it is the default one.
+def set_priority(
+    new: Document, spec: Document, ctx: WriteContext, resource: str, where: str, *, has_policy: bool = True
+) -> None:
+    """Give the spec of `new` the value and preemption policy of its class, and its name when it is the default one.
 
-    Raises: what `refused` makes of the reason, for an unknown class and for a number that is not the class's.
+    `where`: what the spec is called in refusals. Raises: Forbidden for an unknown class, and for a number or a policy
+    that is not the class's.
     """
+
+    def refused(why: str) -> Forbidden:
+        return forbidden(resource, new["metadata"].get("name") or new["metadata"].get("generateName") or "", why)
+
     name, policy = spec.get("priorityClassName") or "", ""
     if name:
         found = ctx.lookup(PRIORITY_CLASSES, "", name)
@@ -39,7 +43,13 @@ def resolve_priority(
             f"the integer value of priority ({asked}) must not be provided in {where}; "
             f"priority admission controller computed {value} from the given PriorityClass name"
         )
-    return value, policy or "PreemptLowerPriority"
+    spec["priority"] = value
+    policy = policy or "PreemptLowerPriority"
+    if has_policy and (stated := spec.setdefault("preemptionPolicy", policy)) != policy:
+        raise refused(
+            f"the string value of PreemptionPolicy ({stated}) must not be provided in {where}; "
+            f"priority admission controller computed {policy} from the given PriorityClass name"
+        )
 
 
 def _default_class(ctx: WriteContext) -> Document | None:

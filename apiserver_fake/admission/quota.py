@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from apiserver_fake.errors import forbidden
 from apiserver_fake.strategy import WriteContext
 from services.api import quotas
 from services.api.errors import Forbidden
@@ -54,9 +55,15 @@ def charges(resource: Resource, old: Document | None, new: Document, ctx: WriteC
 def _require(quota: ResourceQuota, names: list[str], view: View, resource: Resource, new: Document) -> None:
     name = quota.metadata.name
     if isinstance(view, Pod) and (unsaid := quotas.unsaid(view, names)):
-        raise _forbidden(resource, new, f"failed quota: {name}: must specify {unsaid}")
+        raise forbidden(
+            resource.name, new["metadata"].get("name") or "", f"failed quota: {name}: must specify {unsaid}"
+        )
     if any(each not in quota.status.used for each in names):
-        raise _forbidden(resource, new, f"status unknown for quota: {name}, resources: {','.join(sorted(names))}")
+        raise forbidden(
+            resource.name,
+            new["metadata"].get("name") or "",
+            f"status unknown for quota: {name}, resources: {','.join(sorted(names))}",
+        )
 
 
 def _more(resource: Resource, before: View | None, view: View, names: list[str], wall_s: float) -> Amounts:
@@ -86,7 +93,5 @@ def _charged(document: Document, quota: ResourceQuota, more: Amounts, resource: 
     }
 
 
-def _forbidden(resource: Resource, new: Document, text: str) -> Forbidden:
-    name = new["metadata"].get("name") or ""
-    details = {"name": name, "kind": resource.plural, **({"group": resource.group} if resource.group else {})}
-    return Forbidden(f'{resource.name} "{name}" is forbidden: {text}', details=details)
+def _forbidden(resource: Resource, new: Document, why: str) -> Forbidden:
+    return forbidden(resource.name, new["metadata"].get("name") or "", why)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from apiserver_fake.authorization.field_masks import check_mask
 from apiserver_fake.authorization.node import Listing, admit_node, authorize_node
+from apiserver_fake.errors import forbidden
 from apiserver_fake.strategy import Lookup, WriteContext, delete_options
 from services.api.errors import Forbidden
 from services.api.identity import Identity
@@ -22,7 +23,6 @@ from services.api.meta import Document
 from services.api.wire import Request
 from services.runtime.roles import Role, Rule, controller_roles, read_roles
 
-SPECIAL = frozenset(("bind", "unbind", "evict", "token", "impersonate", "statehash", "chaos"))
 _SPECIAL_VERBS = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
 
 
@@ -166,11 +166,8 @@ def _check_preset_node(rule: Rule, identity: Identity, pod: Document) -> None:
     # S22: a pod born bound bypasses the scheduler.
     if rule.may_choose_node:
         return
-    name = pod["metadata"].get("name") or ""
-    raise Forbidden(
-        f'pods "{name}" is forbidden: spec.nodeName: User "{identity.user}" may not choose the node of a pod',
-        details={"name": name, "kind": "pods"},
-    )
+    why = f'spec.nodeName: User "{identity.user}" may not choose the node of a pod'
+    raise forbidden("pods", pod["metadata"].get("name") or "", why)
 
 
 def _check_preconditions(rule: Rule, identity: Identity, request: Request, ctx: WriteContext) -> None:

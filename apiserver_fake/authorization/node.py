@@ -140,17 +140,11 @@ def references(pod: Document) -> list[tuple[str, str]]:
             found += _volume_references(source)
     for kind in ("initContainers", "containers", "ephemeralContainers"):
         for container in spec.get(kind) or ():
-            for each in container.get("envFrom") or ():
-                found += [
-                    ("secret", str((each.get("secretRef") or {}).get("name") or "")),
-                    ("configmap", str((each.get("configMapRef") or {}).get("name") or "")),
-                ]
-            for variable in container.get("env") or ():
-                source = variable.get("valueFrom") or {}
-                found += [
-                    ("secret", str((source.get("secretKeyRef") or {}).get("name") or "")),
-                    ("configmap", str((source.get("configMapKeyRef") or {}).get("name") or "")),
-                ]
+            variables = [variable.get("valueFrom") or {} for variable in container.get("env") or ()]
+            for end, sources in (("Ref", container.get("envFrom") or ()), ("KeyRef", variables)):
+                for source in sources:
+                    found.append(("secret", str((source.get(f"secret{end}") or {}).get("name") or "")))
+                    found.append(("configmap", str((source.get(f"configMap{end}") or {}).get("name") or "")))
     return [each for each in found if each[1]]
 
 

@@ -2,7 +2,8 @@
 
 Ownership is kept in `metadata.managedFields` in upstream's `FieldsV1` form, for managers that apply. Lists
 merge as their schema says (`x-kubernetes-list-type`, `-list-map-keys`); a kind without schema merges objects
-member by member and takes lists whole.
+member by member and takes lists whole. `perform` reads the object, plans, and writes it back on the version that was
+read.
 
 Deviates: writes that are not applies do not become owners, so only appliers conflict with one another.
 Source: KEP-555.
@@ -15,10 +16,13 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.schema import schemas
+from apiserver_fake.decode import json_object
+from apiserver_fake.schema.schemas import ANYTHING, Shape, shape_of
 from services.api.errors import BadRequest, Conflict
 from services.api.meta import Document
+from services.api.resources import resources
 from services.api.times import format_time
+from services.api.wire import Api, Request, Response
 
 Path = tuple[str, ...]
 """`f:NAME` for a member, `k:{JSON}` for a keyed list item, `v:JSON` for an item of a set; `.` marks an item itself."""
@@ -32,46 +36,15 @@ _UNOWNED = frozenset(
         ("f:metadata", "f:generateName"),
     )
 )  # fmt: skip
-_PREFIX = "#/components/schemas/"
 _MISSING = object()
 
 
-def _resolved(schema: Document) -> Document:
-    """Return the schema with its reference followed; what stands beside the reference wins."""
-    for _ in range(8):
-        target = schema.get("$ref") or next((s["$ref"] for s in schema.get("allOf", ()) if "$ref" in s), None)
-        if target is None:
-            return schema
-        beside = {name: value for name, value in schema.items() if name not in ("$ref", "allOf")}
-        schema = {**schemas.schemas().get(str(target).removeprefix(_PREFIX), {}), **beside}
-    return schema
-
-
-def root_schema(api_version: str, kind: str) -> Document:
-    """Return the schema of a kind; {} when there is none."""
-    component = schemas.component_of(api_version, kind)
-    return _resolved(schemas.schemas().get(component, {})) if component else {}
-
-
-def _member_schema(schema: Document, name: str) -> Document:
-    found = schema.get("properties", {}).get(name)
-    if found is None:
-        extra = schema.get("additionalProperties")
-        found = extra if isinstance(extra, dict) else {}
-    return _resolved(found)
-
-
-def _item_step(schema: Document, item: Any) -> str:
+def _item_step(shape: Shape, item: Any) -> str:
     """Return the path step of a list item, or "" when the list is taken whole."""
-    match schema.get("x-kubernetes-list-type"):
+    match shape.list_type:
         case "map" if isinstance(item, dict):
-            defaults = _resolved(schema.get("items", {})).get("properties", {})
-            key: Document = {}
-            for name in schema.get("x-kubernetes-list-map-keys", ()):
-                value = item.get(name, defaults.get(name, {}).get("default", _MISSING))
-                if value is not _MISSING:
-                    key[name] = value
-            return f"k:{_text(dict(sorted(key.items())))}" if key else ""
+            key = {name: item[name] for name in sorted(shape.map_keys) if name in item}
+            return f"k:{_text(key)}" if key else ""
         case "set" if not isinstance(item, dict | list):
             return f"v:{_text(item)}"
         case _:
@@ -82,25 +55,25 @@ def _text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _steps(schema: Document, value: Any) -> list[tuple[str, Any, Document]] | None:
-    """Return `(step, child, child's schema)` of a value that merges piece by piece; None when it is taken whole."""
+def _steps(shape: Shape, value: Any) -> list[tuple[str, Any, Shape]] | None:
+    """Return `(step, child, child's shape)` of a value that merges piece by piece; None when it is taken whole."""
     if isinstance(value, dict):
-        if not value or schema.get("x-kubernetes-map-type") == "atomic":
+        if not value or shape.is_atomic:
             return None
-        return [(f"f:{name}", child, _member_schema(schema, name)) for name, child in value.items()]
+        return [(f"f:{name}", child, shape.member(name)) for name, child in value.items()]
     if isinstance(value, list) and value:
-        items = _resolved(schema.get("items", {}))
-        steps = [_item_step(schema, item) for item in value]
+        items = shape.items or ANYTHING
+        steps = [_item_step(shape, item) for item in value]
         if all(steps):
             return [(step, item, items) for step, item in zip(steps, value, strict=True)]
     return None
 
 
-def owned_paths(config: Document, schema: Document) -> dict[Path, Any]:
+def owned_paths(config: Document, shape: Shape) -> dict[Path, Any]:
     """Return every leaf that a configuration names, with its value. Raises: BadRequest for a repeated list key."""
     found: dict[Path, Any] = {}
 
-    def walk(path: Path, value: Any, of: Document) -> None:
+    def walk(path: Path, value: Any, of: Shape) -> None:
         if path in _UNOWNED:
             return
         steps = _steps(of, value)
@@ -108,16 +81,16 @@ def owned_paths(config: Document, schema: Document) -> dict[Path, Any]:
             found[path] = value
             return
         seen: set[str] = set()
-        for step, child, child_schema in steps:
+        for step, child, child_shape in steps:
             if step in seen:
                 raise BadRequest(f".{'.'.join(path)}: two items have the key {step[2:]}")
             seen.add(step)
             if step.startswith("k:"):
                 found[(*path, step, ".")] = child
-            walk((*path, step), child, child_schema)
+            walk((*path, step), child, child_shape)
 
     for name, value in config.items():
-        walk((f"f:{name}",), value, _member_schema(schema, name))
+        walk((f"f:{name}",), value, shape.member(name))
     return found
 
 
@@ -144,44 +117,44 @@ def paths_of(fields: Document) -> list[Path]:
     return [path for path in walk((), fields) if path]
 
 
-def _merged(live: Any, wanted: Any, schema: Document) -> Any:
+def _merged(live: Any, wanted: Any, shape: Shape) -> Any:
     """Return `live` with everything that `wanted` names."""
-    steps = _steps(schema, wanted)
+    steps = _steps(shape, wanted)
     if steps is None:
         return live if wanted == {} and isinstance(live, dict) else wanted
     if isinstance(wanted, dict):
         base = dict(live) if isinstance(live, dict) else {}
-        for step, child, child_schema in steps:
+        for step, child, child_shape in steps:
             name = step[2:]
-            base[name] = _merged(base.get(name, _MISSING), child, child_schema)
+            base[name] = _merged(base.get(name, _MISSING), child, child_shape)
         return base
     items = list(live) if isinstance(live, list) else []
-    places = {_item_step(schema, item): index for index, item in enumerate(items)}
-    for step, child, child_schema in steps:
+    places = {_item_step(shape, item): index for index, item in enumerate(items)}
+    for step, child, child_shape in steps:
         if step in places:
-            items[places[step]] = _merged(items[places[step]], child, child_schema)
+            items[places[step]] = _merged(items[places[step]], child, child_shape)
         else:
-            items.append(_merged(_MISSING, child, child_schema))
+            items.append(_merged(_MISSING, child, child_shape))
     return items
 
 
-def _without(value: Any, path: Path, schema: Document) -> Any:
+def _without(value: Any, path: Path, shape: Shape) -> Any:
     """Return the value without what stands at the path; containers that become empty go too."""
     step, rest = path[0], path[1:]
     if isinstance(value, dict) and step.startswith("f:"):
         name = step[2:]
         if name not in value:
             return value
-        left = _MISSING if not rest else _without(value[name], rest, _member_schema(schema, name))
+        left = _MISSING if not rest else _without(value[name], rest, shape.member(name))
         others = {key: child for key, child in value.items() if key != name}
         if left is _MISSING or (rest and left in ({}, [])):
             return others
         return {**others, name: left} if name not in others else others
     if isinstance(value, list):
-        items = _resolved(schema.get("items", {}))
+        items = shape.items or ANYTHING
         kept: list[Any] = []
         for item in value:
-            if _item_step(schema, item) != step:
+            if _item_step(shape, item) != step:
                 kept.append(item)
             elif rest and rest != (".",):
                 kept.append(_without(item, rest, items))
@@ -189,21 +162,21 @@ def _without(value: Any, path: Path, schema: Document) -> Any:
     return value
 
 
-def _value_at(document: Any, path: Path, schema: Document) -> Any:
+def _value_at(document: Any, path: Path, shape: Shape) -> Any:
     for step in path:
         if step == ".":
             return document
         if step.startswith("f:"):
             if not isinstance(document, dict) or step[2:] not in document:
                 return _MISSING
-            document, schema = document[step[2:]], _member_schema(schema, step[2:])
+            document, shape = document[step[2:]], shape.member(step[2:])
         else:
             if not isinstance(document, list):
                 return _MISSING
-            found = [item for item in document if _item_step(schema, item) == step]
+            found = [item for item in document if _item_step(shape, item) == step]
             if not found:
                 return _MISSING
-            document, schema = found[0], _resolved(schema.get("items", {}))
+            document, shape = found[0], shape.items or ANYTHING
     return document
 
 
@@ -236,13 +209,13 @@ def plan(
     Raises: Conflict naming every field that another manager applied with another value, unless forced.
     """
     api_version, kind = str(config.get("apiVersion", "")), str(config.get("kind", ""))
-    schema = root_schema(api_version, kind)
+    shape = shape_of(api_version, kind)
     meta_in = config.get("metadata") or {}
     if not isinstance(meta_in, dict):
         raise BadRequest("metadata: want an object")
     if meta_in.get("managedFields"):
         raise BadRequest("metadata.managedFields must be nil")
-    wanted = owned_paths(config, schema)
+    wanted = owned_paths(config, shape)
     entry: Document = {
         "manager": manager,
         "operation": "Apply",
@@ -269,7 +242,7 @@ def plan(
         else:
             others.append(found)
     body = {name: value for name, value in config.items() if name not in ("apiVersion", "kind")}
-    merged = _merged(live, body, schema)
+    merged = _merged(live, body, shape)
     conflicts: list[tuple[str, Path]] = []
     kept: list[Document] = []
     for found in others:
@@ -277,7 +250,7 @@ def plan(
         taken = [
             path
             for path in paths
-            if path in wanted and path[-1] != "." and _value_at(live, path, schema) != _value_at(merged, path, schema)
+            if path in wanted and path[-1] != "." and _value_at(live, path, shape) != _value_at(merged, path, shape)
         ]
         conflicts += [(f'"{found.get("manager")}" using {found.get("apiVersion")}', path) for path in taken]
         left = [path for path in paths if path not in taken]
@@ -290,8 +263,8 @@ def plan(
     # Deepest first, so that an item's members go before the item.
     for path in sorted(paths_of(previous.get("fieldsV1") or {}), key=lambda p: (-len(p), p)):
         if path not in wanted and path not in still_owned:
-            new = _without(new, path, schema)
-    new = _merged(new, body, schema)
+            new = _without(new, path, shape)
+    new = _merged(new, body, shape)
     if previous and previous.get("fieldsV1") == entry["fieldsV1"] and new == live and not conflicts:
         return None
     new["metadata"] = {**new["metadata"], "managedFields": [*(k for k in kept if k.get("fieldsV1")), entry]}
@@ -313,3 +286,83 @@ def _conflict(conflicts: list[tuple[str, Path]]) -> Conflict:
             f"conflicts with {who}:\n" + "\n".join(fields) for who, fields in lines.items()
         )
     return Conflict(f"Apply failed with {text}", details={"causes": causes})
+
+
+TRIES_MAX = 5
+"""How often an apply starts over because another client wrote in between."""
+
+
+def _named(config: Document, request: Request) -> Document:
+    """Return the configuration with kind, name and namespace checked against the path. Raises: BadRequest."""
+    resource = resources()[request.resource]
+    meta = config.get("metadata") or {}
+    if not isinstance(meta, dict):
+        raise BadRequest("metadata: want an object")
+    wanted = {"apiVersion": resource.api_version, "kind": resource.kind}
+    if not request.subresource:
+        for field, value in wanted.items():
+            if config.get(field) != value:
+                raise BadRequest(
+                    f"an apply patch of {request.resource} needs {field} {value!r}, has {config.get(field)!r}"
+                )
+    if meta.get("name", request.name) != request.name:
+        raise BadRequest(f"the name in the patch ({meta['name']}) does not match the name in the URL ({request.name})")
+    if meta.get("namespace", request.namespace) != request.namespace:
+        raise BadRequest(
+            f"the namespace in the patch ({meta['namespace']}) does not match the one in the URL ({request.namespace})"
+        )
+    placed = {"name": request.name, **({"namespace": request.namespace} if request.namespace else {})}
+    return {**config, "metadata": {**meta, **placed}}
+
+
+async def perform(api: Api, request: Request, *, is_forced: bool, wall_s: float) -> Response:
+    """Return the answer to an apply patch: 201 when it created the object, 200 otherwise.
+
+    Raises: Conflict, BadRequest; other refusals come back as the response.
+    """
+    config = json_object(request.body, "error decoding YAML", "an apply patch must be an object")
+    config = _named(config, request)
+    wanted_version = str((config["metadata"]).get("resourceVersion") or "")
+    response = Response(code=409)
+    for _ in range(TRIES_MAX):
+        read = await api.call(
+            Request(
+                verb="get",
+                resource=request.resource,
+                namespace=request.namespace,
+                name=request.name,
+                subresource=request.subresource,
+                traceparent=request.traceparent,
+            )
+        )
+        live: Any = None
+        if read.is_ok:
+            live = msgspec.json.decode(read.body)
+        elif read.code != 404 or request.subresource:
+            return read
+        planned = plan(
+            live,
+            config,
+            manager=request.field_manager,
+            is_forced=is_forced,
+            wall_s=wall_s,
+            subresource=request.subresource,
+        )
+        if planned is None:
+            return read
+        if live is not None:
+            version = wanted_version or live["metadata"]["resourceVersion"]
+            planned["metadata"] = {**planned["metadata"], "resourceVersion": version}
+        response = await api.call(
+            msgspec.structs.replace(
+                request,
+                verb="update" if live is not None else "create",
+                name=request.name if live is not None else "",
+                patch_type="",
+                body=msgspec.json.encode(planned),
+            )
+        )
+        # Another client wrote in between, or created or deleted the object: plan again on what is there now.
+        if response.is_ok or wanted_version or response.code not in (404, 409):
+            return response
+    return response

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_fake.patch.errors import type_name, unprocessable
+from apiserver_fake.errors import type_name, unprocessable
 from services.api.errors import BadRequest, Invalid, RequestEntityTooLarge
 
 OPERATIONS_MAX = 10_000
@@ -94,8 +94,7 @@ class _Workpiece:
         return value
 
     def _add(self, path: list[str], value: Any) -> None:
-        if len(path) + _depth(value) > DEPTH_MAX:
-            raise unprocessable(f"{_pointer(path)}: deeper than {DEPTH_MAX} levels")
+        _check_depth(path, value)
         if not path:
             self.root = value
             return
@@ -126,16 +125,11 @@ class _Workpiece:
 
     def _replace(self, path: list[str], value: Any) -> None:
         self._get(path)
-        if len(path) + _depth(value) > DEPTH_MAX:
-            raise unprocessable(f"{_pointer(path)}: deeper than {DEPTH_MAX} levels")
-        if not path:
-            self.root = value
-            return
-        parent, token = self._parent(path), path[-1]
-        if isinstance(parent, dict):
-            parent[token] = value
+        if path and isinstance(parent := self._parent(path), list):
+            _check_depth(path, value)
+            parent[int(path[-1])] = value
         else:
-            parent[int(token)] = value
+            self._add(path, value)
 
     def _copied(self, value: Any) -> Any:
         # A copy must be one: if both places shared a container, a later operation would change both.
@@ -195,6 +189,11 @@ def _index(token: str, end: int, path: list[str]) -> int:
     if index >= end:
         raise _missing(path)
     return index
+
+
+def _check_depth(path: list[str], value: Any) -> None:
+    if len(path) + _depth(value) > DEPTH_MAX:
+        raise unprocessable(f"{_pointer(path)}: deeper than {DEPTH_MAX} levels")
 
 
 def _depth(value: Any) -> int:

@@ -14,7 +14,7 @@ import msgspec
 
 from apiserver_fake.authorization.authorizer import authorize
 from apiserver_fake.decode import decode, decode_object
-from apiserver_fake.errors import check_scope, find_resource, method_not_allowed
+from apiserver_fake.errors import check_scope, find_resource, method_not_allowed, no_such_path
 from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.registry.read import ContinueTokens, Reads
 from apiserver_fake.registry.write import Limits, Write, WriteContexts, document_of
@@ -27,6 +27,7 @@ from services.api.meta import Document
 from services.api.seams import Clock, Random
 from services.api.selectors import Term
 from services.api.switches import Switches
+from services.api.unbind import spelling
 from services.api.wire import STALE_LEASE_EPOCH, LeaseEpoch, Request, Response, WatchRequest
 
 LEASES = "leases.coordination.k8s.io"
@@ -130,6 +131,20 @@ class Registry:
         else:
             body = decode_object(request.body, f"a {request.subresource}") if request.body else {}
         return lambda staged: write.subresource(staged, found, body)
+
+
+def as_unbind(request: Request, switches: Switches) -> Request:
+    """Return an unbind as `create` on `unbind`, however it is spelled; every other request as it is.
+
+    `unbind.api=binding_delete` spells it DELETE of the binding. One name for one operation: authorization, audit and
+    checks know no second. Raises: NotFound for a spelling that is not the chosen one.
+    """
+    spelled = (request.verb, request.subresource)
+    if request.resource != "pods" or spelled not in (("create", "unbind"), ("delete", "binding")):
+        return request
+    if spelled != spelling(switches):
+        raise no_such_path()
+    return msgspec.structs.replace(request, verb="create", subresource="unbind")
 
 
 def fenced(plan: Plan, text: str) -> Plan:

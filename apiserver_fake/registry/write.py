@@ -16,6 +16,7 @@ import msgspec
 from apiserver_fake.admission.quota import CHARGED_ON_UPDATE, charges
 from apiserver_fake.authorization.authorizer import admit
 from apiserver_fake.errors import MODIFIED_TEXT, conflict, details_of, find_resource, not_found
+from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.schema.schemas import check_fields, conform
 from apiserver_fake.storage.records import Record, parse_rv
@@ -144,20 +145,15 @@ def check_capacity(limits: Limits, staged: Staged, resource: Resource, namespace
         (staged.count_in(resource.name, namespace), limits.per_namespace, f"namespace {namespace!r}"),
     ):
         if held >= most:
-            raise Forbidden(
-                f'{resource.name} "{name}" is forbidden: {where} holds {held}, at most {most} are allowed',
-                reason="QuotaExceeded",
-                details=details_of(resource, name),
-            )
+            why = f"{where} holds {held}, at most {most} are allowed"
+            raise refused(resource.name, name, why, reason="QuotaExceeded")
 
 
 NAMESPACES, QUOTAS = "namespaces", "resourcequotas"
 VERSION_REQUIRED = frozenset(("pods", "nodes", "resourceclaims.resource.k8s.io", "leases.coordination.k8s.io"))
 """Kinds whose PUT must name a resourceVersion (S6)."""
-_SERVERS_OWN = (
-    "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
-    "generateName", "selfLink",
-)  # fmt: skip
+_DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
+_KEPT = ("uid", "resourceVersion", "creationTimestamp", *_DELETION, "generation", "generateName", "selfLink")
 """Metadata that an update does not change."""
 
 
@@ -198,7 +194,7 @@ class Write:
             raise AlreadyExists(f'{resource.name} "{name}" already exists', details=details_of(resource, name))
         check_capacity(self.contexts.limits, staged, resource, namespace, name)
         ctx.warnings.extend(check_fields(resource.api_version, resource.kind, new, request.field_validation))
-        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "selfLink", "generation"):
+        for field in (*_DELETION, "resourceVersion", "selfLink", "generation"):
             meta.pop(field, None)
         meta["uid"] = new_uid(ctx.random)
         meta["creationTimestamp"] = format_time(ctx.wall_s)
@@ -215,7 +211,7 @@ class Write:
         self._charge(staged, charged)
         return self._answer(record.body, record.rv, ctx, 201)
 
-    def _charge(self, staged: Staged, charged: list[Document]) -> None:
+    def _charge(self, staged: Staged, charged: Iterable[Document]) -> None:
         """Stage what quotas are used now: after the object, which the commit is named by."""
         for quota in charged:
             staged.put(find_resource(QUOTAS), quota, self.traceparent)
@@ -310,7 +306,9 @@ class Write:
         charged = charges(resource, old, new, ctx) if resource.name in CHARGED_ON_UPDATE else []
         if resource.has_spec and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
-        return self._store(staged, stored, old, new, charged, ctx)
+        # What says nothing new is not stored again.
+        body, rv = (stored.body, stored.rv) if new == old else self._store(staged, stored, new, charged)
+        return self._answer(body, rv, ctx, 200)
 
     def _stored(self, staged: Staged) -> Record:
         stored = staged.get(self.resource.name, self.request.namespace, self.request.name)
@@ -346,7 +344,7 @@ class Write:
         if not is_named and self.resource.name in VERSION_REQUIRED:
             text = "Invalid value: 0x0: must be specified for an update"
             self._refuse(stored.name, [Cause("metadata.resourceVersion", "FieldValueInvalid", text)])
-        for field in _SERVERS_OWN:
+        for field in _KEPT:
             if field in before:
                 meta[field] = before[field]
             else:
@@ -371,19 +369,18 @@ class Write:
             yield forbidden("metadata.finalizers", text)
 
     def _store(
-        self, staged: Staged, stored: Record, old: Document, new: Document, charged: list[Document], ctx: WriteContext
-    ) -> Response:
-        """Stage the new document: nothing when it says nothing new, a removal when nothing holds it any more."""
-        if new == old:
-            return self._answer(stored.body, stored.rv, ctx, 200)
+        self, staged: Staged, stored: Record, new: Document, charged: Iterable[Document] = (), *, is_gone: bool = False
+    ) -> tuple[bytes, int]:
+        """Stage the new document, or its removal when nothing holds it any more; return its bytes and version."""
         if self.request.dry_run:
-            return self._answer(msgspec.json.encode(new), stored.rv, ctx, 200)
-        if _is_released(new):
-            record = staged.remove(self.resource, new, self.traceparent)
+            return msgspec.json.encode(new), stored.rv
+        final = {**new, "metadata": {**new["metadata"]}}
+        if is_gone or _is_released(final):
+            record = staged.remove(self.resource, final, self.traceparent)
         else:
-            record = staged.put(self.resource, new, self.traceparent)
+            record = staged.put(self.resource, final, self.traceparent)
             self._charge(staged, charged)
-        return self._answer(record.body, record.rv, ctx, 200)
+        return record.body, record.rv
 
     def _answer(self, body: bytes, rv: int, ctx: WriteContext, code: int) -> Response:
         return Response(code=code, rv=rv, body=body, warnings=tuple(ctx.warnings))
@@ -427,16 +424,8 @@ class Write:
         if not request.dry_run:
             for kind, other in result.also:
                 staged.put(find_resource(kind), {**other, "metadata": {**other["metadata"]}}, self.traceparent)
-        if remains is not None and not request.dry_run and (is_gone or remains != old):
-            final = {**remains, "metadata": {**remains["metadata"]}}
-            if is_gone or _is_released(final):
-                record = staged.remove(resource, final, self.traceparent)
-            else:
-                record = staged.put(resource, final, self.traceparent)
-                self._charge(staged, charged)
-            body_bytes, rv = record.body, record.rv
-        elif remains is not None and request.dry_run:
-            body_bytes = msgspec.json.encode(remains)
+        if remains is not None and (request.dry_run or is_gone or remains != old):
+            body_bytes, rv = self._store(staged, stored, remains, charged, is_gone=is_gone)
         if result.response is not None:
             return self._answer(msgspec.json.encode(result.response), rv, ctx, result.code)
         if sub.name == "scale":
@@ -462,9 +451,7 @@ class Write:
         admit(self.identity, request, old, None, ctx)
         remains = self.strategy.before_delete(old, ctx, options)
         if remains is None:
-            rv = stored.rv
-            if not request.dry_run:
-                rv = staged.remove(resource, {**old, "metadata": {**old["metadata"]}}, self.traceparent).rv
+            _, rv = self._store(staged, stored, old, is_gone=True)
             status = {
                 "kind": "Status",
                 "apiVersion": "v1",
@@ -473,12 +460,8 @@ class Write:
                 "details": {**details_of(resource, stored.name), "uid": stored.uid},
             }
             return self._answer(msgspec.json.encode(status), rv, ctx, 200)
-        if remains is old or remains == old:
-            return self._answer(stored.body, stored.rv, ctx, 200)
-        if request.dry_run:
-            return self._answer(msgspec.json.encode(remains), stored.rv, ctx, 200)
-        record = staged.put(resource, {**remains, "metadata": {**remains["metadata"]}}, self.traceparent)
-        return self._answer(record.body, record.rv, ctx, 200)
+        body, rv = (stored.body, stored.rv) if remains == old else self._store(staged, stored, remains)
+        return self._answer(body, rv, ctx, 200)
 
 
 def _is_released(document: Document) -> bool:

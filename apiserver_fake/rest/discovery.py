@@ -32,23 +32,15 @@ _GROUP_ORDER = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Review:
-    """A kind that is only asked, never stored."""
-
-    group: str
-    plural: str
-    singular: str
-    kind: str
-    version: str = "v1"
-    namespaced: bool = False
-
-
-REVIEWS: tuple[Review, ...] = (
-    Review("authentication.k8s.io", "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview"),
-    Review("authorization.k8s.io", "selfsubjectaccessreviews", "selfsubjectaccessreview", "SelfSubjectAccessReview"),
-    Review("authorization.k8s.io", "selfsubjectrulesreviews", "selfsubjectrulesreview", "SelfSubjectRulesReview"),
+REVIEWS = tuple(
+    Resource(kind, plural=f"{kind.lower()}s", group=group, namespaced=False)
+    for group, kind in (
+        ("authentication.k8s.io", "SelfSubjectReview"),
+        ("authorization.k8s.io", "SelfSubjectAccessReview"),
+        ("authorization.k8s.io", "SelfSubjectRulesReview"),
+    )
 )
+"""Kinds that are only asked, never stored."""
 
 
 def version() -> Document:
@@ -72,9 +64,8 @@ def version() -> Document:
 def groups() -> dict[str, tuple[str, ...]]:
     """Return the served groups in order of preference, each with its versions, preferred first."""
     found: dict[str, set[str]] = {}
-    kinds = [(r.group, r.version) for r in resources().values()] + [(r.group, r.version) for r in REVIEWS]
-    for name, version_name in kinds:
-        found.setdefault(name, set()).add(version_name)
+    for r in (*resources().values(), *REVIEWS):
+        found.setdefault(r.group, set()).add(r.version)
 
     def rank(group: str) -> tuple[int, str]:
         return (_GROUP_ORDER.index(group) if group in _GROUP_ORDER else len(_GROUP_ORDER), group)
@@ -93,11 +84,11 @@ def is_served(group: str, version_name: str) -> bool:
 
 
 def _resources_of(group: str, version_name: str) -> list[Resource]:
-    return [r for r in resources().values() if (r.group, r.version) == (group, version_name)]
+    return [r for r in (*resources().values(), *REVIEWS) if (r.group, r.version) == (group, version_name)]
 
 
-def _reviews_of(group: str, version_name: str) -> list[Review]:
-    return [r for r in REVIEWS if (r.group, r.version) == (group, version_name)]
+def _verbs(r: Resource) -> list[str]:
+    return ["create"] if r in REVIEWS else list(VERBS)
 
 
 def resource_list(group: str, version_name: str) -> Document:
@@ -105,7 +96,7 @@ def resource_list(group: str, version_name: str) -> Document:
     entries: list[Document] = []
     for r in _resources_of(group, version_name):
         entry: Document = {"name": r.plural, "singularName": r.singular, "namespaced": r.namespaced, "kind": r.kind}
-        entry["verbs"] = list(VERBS)
+        entry["verbs"] = _verbs(r)
         if r.short_names:
             entry["shortNames"] = list(r.short_names)
         if r.categories:
@@ -117,16 +108,6 @@ def resource_list(group: str, version_name: str) -> Document:
             if form.kind and (form.group, form.version) != (group, version_name):
                 sub |= {"group": form.group, "version": form.version}
             entries.append(sub | {"kind": form.kind or r.kind, "verbs": list(form.verbs)})
-    for review in _reviews_of(group, version_name):
-        entries.append(
-            {
-                "name": review.plural,
-                "singularName": review.singular,
-                "namespaced": review.namespaced,
-                "kind": review.kind,
-                "verbs": ["create"],
-            }
-        )
     group_version = f"{group}/{version_name}" if group else version_name
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": entries}
 
@@ -165,7 +146,7 @@ def _aggregated_resource(r: Resource) -> Document:
         "responseKind": kind_of("", "", r.kind),
         "scope": "Namespaced" if r.namespaced else "Cluster",
         "singularResource": r.singular,
-        "verbs": list(VERBS),
+        "verbs": _verbs(r),
     }
     if r.short_names:
         entry["shortNames"] = list(r.short_names)
@@ -182,16 +163,6 @@ def _aggregated_resource(r: Resource) -> Document:
     return entry
 
 
-def _aggregated_review(review: Review) -> Document:
-    return {
-        "resource": review.plural,
-        "responseKind": {"group": "", "version": "", "kind": review.kind},
-        "scope": "Namespaced" if review.namespaced else "Cluster",
-        "singularResource": review.singular,
-        "verbs": ["create"],
-    }
-
-
 def aggregated(*, is_core: bool, form_version: str = "v2") -> Document:
     """Return the `APIGroupDiscoveryList` of `/api` (`is_core`) or `/apis`."""
     items: list[Document] = []
@@ -201,8 +172,7 @@ def aggregated(*, is_core: bool, form_version: str = "v2") -> Document:
         entries = [
             {
                 "version": v,
-                "resources": [_aggregated_resource(r) for r in _resources_of(name, v)]
-                + [_aggregated_review(r) for r in _reviews_of(name, v)],
+                "resources": [_aggregated_resource(r) for r in _resources_of(name, v)],
                 "freshness": "Current",
             }
             for v in versions

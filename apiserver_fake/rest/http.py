@@ -13,7 +13,6 @@ from aiohttp import web
 from apiserver_fake.rest import discovery
 from apiserver_fake.rest.media_types import BODY_MAX_BYTES
 from services.api.errors import ApiError, RequestEntityTooLarge, Unauthorized
-from services.api.meta import Document
 
 
 def bearer_of(authorization: str) -> str:
@@ -100,17 +99,6 @@ async def read_body(request: web.BaseRequest) -> bytes:
     if read <= BODY_MAX_BYTES:
         return b"".join(chunks)
     raise RequestEntityTooLarge(f"the body is larger than {BODY_MAX_BYTES} bytes")
-
-
-def decoded(body: bytes) -> Document:
-    """Return the JSON object of a body. Raises: ApiError (400)."""
-    try:
-        document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise ApiError(f"the body is not JSON: {error}", reason="BadRequest", code=400) from error
-    if not isinstance(document, dict):
-        raise ApiError("the body is not an object", reason="BadRequest", code=400)
-    return document
 
 
 def json_answer(body: bytes, status: int = 200) -> web.Response:

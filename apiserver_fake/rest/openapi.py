@@ -1,6 +1,7 @@
 """OpenAPI v3: one index and one document a group version, made from the register, `schemas.json` and the kinds' tables.
 
-Types and descriptions are upstream's schemas; defaults, enums and bounds come from the tables that check writes.
+Types and descriptions are upstream's schemas; what is required, defaults, enums and bounds come from the tables that
+check writes.
 
 kubectl asks two things of it: does PATCH of this kind take `fieldValidation` (then it leaves validation to
 the server), and what do the fields mean (`explain`, client-side strategic merge). A kind without a
@@ -28,39 +29,25 @@ _PARAMETERS: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def _referenced(value: Any, found: dict[str, None]) -> None:
-    """Add the component names that a schema refers to, in order of appearance."""
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict):
-            target = item.get("$ref")
-            if isinstance(target, str):
-                found.setdefault(target.removeprefix(_PREFIX))
-            stack.extend(reversed(list(item.values())))
-        elif isinstance(item, list):
-            stack.extend(reversed(item))
-
-
 def _closure(roots: list[str]) -> dict[str, Document]:
     """Return the schemas reachable from these components, sorted by name."""
-    schemas, waiting, seen = components(), list(roots), dict.fromkeys(roots)
+    schemas, seen = components(), set(roots)
+    waiting: list[Any] = [schemas.get(name, {}) for name in roots]
     while waiting:
-        inner: dict[str, None] = {}
-        _referenced(schemas.get(waiting.pop(), {}), inner)
-        for name in inner:
-            if name not in seen:
-                seen[name] = None
-                waiting.append(name)
+        item = waiting.pop()
+        if isinstance(item, dict):
+            waiting += item.values()
+            target = item.get("$ref")
+            if isinstance(target, str) and (name := target.removeprefix(_PREFIX)) not in seen:
+                seen.add(name)
+                waiting.append(schemas.get(name, {}))
+        elif isinstance(item, list):
+            waiting += item
     return {name: schemas[name] for name in sorted(seen) if name in schemas}
 
 
 def _kind_of(group: str, version: str, kind: str) -> Document:
     return {"group": group, "version": version, "kind": kind}
-
-
-def _anything(description: str) -> Document:
-    return {"type": "object", "description": description, "x-kubernetes-preserve-unknown-fields": True}
 
 
 def _operation(action: str, r: Resource, component: str, kind: Document | None = None) -> Document:
@@ -112,6 +99,8 @@ def _constrain(components: dict[str, Document], name: str, table: Struct, seen: 
         if inner is not None and target:
             _constrain(components, target.removeprefix(_PREFIX), inner, seen)
     components[name] = {**components[name], "properties": properties}
+    if needed := {field.name for field in table.fields if field.required and field.name in properties}:
+        components[name]["required"] = sorted(needed.union(components[name].get("required", ())))
 
 
 def document(group: str, version: str) -> Document:
@@ -127,7 +116,8 @@ def document(group: str, version: str) -> Document:
         name = component_of(f"{kind_group}/{kind_version}" if kind_group else kind_version, kind)
         if not name:
             name = f"io.keplab.{kind_group.partition('.')[0] or 'core'}.{kind_version}.{kind}"
-            invented[name] = _anything(f"{kind}: every field is kept.")
+            said = f"{kind}: every field is kept."
+            invented[name] = {"type": "object", "description": said, "x-kubernetes-preserve-unknown-fields": True}
         if name not in roots:
             roots.append(name)
             kinds[name] = [_kind_of(kind_group, kind_version, kind)]

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import msgspec
 from multidict import MultiMapping
 
+from apiserver_fake.decode import json_object
 from apiserver_fake.errors import method_not_allowed, no_such_path
 from services.api.errors import BadRequest, Invalid
 from services.api.meta import Document, Resource
@@ -145,8 +146,7 @@ def _served() -> dict[tuple[str, str], dict[str, Resource]]:
 
 def split(raw_path: str) -> list[str]:
     """Return the decoded segments of a raw path; a trailing slash is ignored."""
-    parts = raw_path.strip("/").split("/")
-    return [unquote(part) if "%" in part else part for part in parts]
+    return [unquote(part) if "%" in part else part for part in raw_path.strip("/").split("/")]
 
 
 def parse(group: str, version: str, rest: Sequence[str]) -> Route:
@@ -323,13 +323,8 @@ def delete_options(body: bytes, parameters: Parameters) -> tuple[bytes, list[str
     """
     document: Document = {}
     if body.strip():
-        try:
-            decoded = msgspec.json.decode(body)
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from error
-        if not isinstance(decoded, dict):
-            raise BadRequest("the body of a delete must be a DeleteOptions object")
-        document = decoded
+        malformed = "couldn't get version/kind; json parse error"
+        document = json_object(body, malformed, "the body of a delete must be a DeleteOptions object")
     dry_run = document.pop("dryRun", None) or []
     if not isinstance(dry_run, list):
         raise BadRequest("deleteOptions.dryRun: want a list")

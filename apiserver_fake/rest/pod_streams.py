@@ -23,7 +23,6 @@ from services.api.meta import Document
 from services.api.wire import Api, Request
 
 CONNECT_TIMEOUT_S = 5.0
-CHUNK_BYTES = 64 * 1024
 _FLAGS = ("follow", "previous", "timestamps")
 _NUMBERS = ("tailLines", "sinceSeconds", "limitBytes")
 

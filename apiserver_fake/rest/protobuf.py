@@ -80,10 +80,6 @@ def _wire(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         at += length
 
 
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >= 1 << 63 else value
-
-
 def _plain(data: bytes) -> dict[int, int | bytes]:
     return dict(_wire(data))
 
@@ -91,7 +87,8 @@ def _plain(data: bytes) -> dict[int, int | bytes]:
 def _number(value: int | bytes | None) -> int:
     if isinstance(value, bytes):
         raise ValueError("bytes where a number belongs")
-    return _signed(value or 0)
+    number = value or 0
+    return number - (1 << 64) if number >= 1 << 63 else number
 
 
 def _bytes(value: int | bytes | None) -> bytes:

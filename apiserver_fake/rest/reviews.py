@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from apiserver_fake.rest.discovery import REVIEWS, Review
+from apiserver_fake.rest.discovery import REVIEWS
 from services.api.errors import ApiError, BadRequest
 from services.api.identity import Identity
-from services.api.meta import Document
+from services.api.meta import Document, Resource
 from services.api.resources import resources
 from services.api.wire import Request
 
@@ -19,12 +19,12 @@ Authorize = Callable[[Identity, Request], None]
 """Raises Forbidden for what the identity may not do."""
 
 
-def review_at(group: str, version: str, rest: list[str]) -> Review | None:
+def review_at(group: str, version: str, rest: list[str]) -> Resource | None:
     """Return the review served at these path segments."""
     return next((r for r in REVIEWS if [r.group, r.version, r.plural] == [group, version, *rest]), None)
 
 
-def answer(review: Review, body: Document, identity: Identity, authorize: Authorize) -> Document:
+def answer(review: Resource, body: Document, identity: Identity, authorize: Authorize) -> Document:
     """Return the review with its status filled in. Raises: BadRequest for attributes of a wrong shape."""
     spec = body.get("spec") or {}
     if not isinstance(spec, dict):

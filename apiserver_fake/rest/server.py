@@ -9,6 +9,7 @@ plain functions of its neighbours.
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +19,10 @@ import structlog
 import yaml
 from aiohttp import web
 
+from apiserver_fake.decode import json_object
 from apiserver_fake.errors import method_not_allowed
+from apiserver_fake.patch.apply import perform
 from apiserver_fake.rest import (
-    apply_request,
     discovery,
     media_types,
     openapi,
@@ -34,7 +36,6 @@ from apiserver_fake.rest.http import (
     JSON_HEADERS,
     bearer_of,
     cached_answer,
-    decoded,
     host_name,
     is_allowed_host,
     is_traceparent,
@@ -54,7 +55,7 @@ from services.api.errors import (
     UnknownOutcome,
 )
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity
-from services.api.meta import Document
+from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
 from services.api.wire import Api, Request, Response
 from services.telemetry.metrics import render
@@ -112,8 +113,7 @@ class RestHandler:
         self.active[request.protocol] = None
         try:
             self._check_web(request)
-            identity = self._identity(request)
-            return await self._dispatch(request, identity)
+            return await self._dispatch(request, self._identity(request))
         except ApiError as error:
             return refusal_answer(error)
         except UnknownOutcome as error:
@@ -306,7 +306,7 @@ class RestHandler:
             if not parameters.text("fieldManager"):
                 message = "Required value: is required for apply patch"
                 raise paths.invalid_option("PatchOptions", "fieldManager", "FieldValueRequired", message)
-            return await apply_request.perform(api, call, is_forced=parameters.flag("force"), wall_s=self._clock.wall())
+            return await perform(api, call, is_forced=parameters.flag("force"), wall_s=self._clock.wall())
         return await api.call(call)
 
     def _answer(self, response: Response, route: Route, form: Form, include: str) -> web.Response:
@@ -337,16 +337,15 @@ class RestHandler:
             return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
         return msgspec.json.encode(document)
 
-    async def _review(
-        self, request: web.BaseRequest, identity: Identity, review: discovery.Review
-    ) -> web.StreamResponse:
+    async def _review(self, request: web.BaseRequest, identity: Identity, review: Resource) -> web.StreamResponse:
         self._only(request, "POST")
         if identity.user == ANONYMOUS.user:
             raise Forbidden(f'{review.plural}.{review.group} is forbidden: User "{identity.user}" cannot create it')
         body = await read_body(request)
         question: Document = {}
         if review.kind != "SelfSubjectReview" and body:
-            question = decoded(media_types.json_of(body, request.headers.get("Content-Type", "")))
+            sent = media_types.json_of(body, request.headers.get("Content-Type", ""))
+            question = json_object(sent, "the body is not JSON", "the body is not an object")
         answer = reviews.answer(review, question, identity, self._server.authorize)
         return json_answer(msgspec.json.encode(answer), status=201)
 
@@ -377,21 +376,6 @@ class _SilenceSweep:
             self._timer.cancel()
 
 
-class RestRunner:
-    """A listening REST server; `cleanup` ends it and everything it started."""
-
-    def __init__(self, runner: web.ServerRunner, session: aiohttp.ClientSession, sweep: _SilenceSweep) -> None:
-        self._runner = runner
-        self._session = session
-        self._sweep = sweep
-
-    async def cleanup(self) -> None:
-        """Stop accepting, give running requests a moment, close connections."""
-        self._sweep.stop()
-        await self._runner.cleanup()
-        await self._session.close()
-
-
 async def serve(
     server: ApiServer,
     host: str,
@@ -400,13 +384,16 @@ async def serve(
     clock: Clock,
     tracer: Tracer,
     settings: RestSettings | None = None,
-) -> tuple[RestRunner, int]:
-    """Listen on `host:port` (0: any free one) and return the runner and the port.
+) -> tuple[AsyncExitStack, int]:
+    """Listen on `host:port` (0: any free one) and return what ends it and everything it started, and the port.
+
+    Ending stops accepting, gives running requests a moment, and closes connections.
 
     Raises: OSError when the address cannot be had.
     """
     chosen = settings or RestSettings()
-    session = aiohttp.ClientSession(auto_decompress=True)
+    running = AsyncExitStack()
+    session = await running.enter_async_context(aiohttp.ClientSession(auto_decompress=True))
     handler = RestHandler(server, clock=clock, tracer=tracer, session=session, settings=chosen, host=host)
     listener = web.Server(
         handler.handle,
@@ -418,14 +405,14 @@ async def serve(
         max_field_size=REQUEST_LINE_BYTES_MAX,
     )
     runner = web.ServerRunner(listener, shutdown_timeout=SHUTDOWN_S)
+    running.push_async_callback(runner.cleanup)
     sweep = _SilenceSweep(listener, handler, clock, chosen.first_request_max_s)
+    running.callback(sweep.stop)
     try:
         await runner.setup()
-        site = web.TCPSite(runner, host, port, backlog=1024)
-        await site.start()
+        await web.TCPSite(runner, host, port, backlog=1024).start()
     except OSError:
-        await runner.cleanup()
-        await session.close()
+        await running.aclose()
         raise
     sweep.start()
-    return RestRunner(runner, session, sweep), runner.addresses[0][1]
+    return running, runner.addresses[0][1]

@@ -29,10 +29,6 @@ _SCALE = (
 _PLAIN = (NAME, Column("Created At", "metadata.creationTimestamp", "date"))
 
 
-def _layout(resource: Resource, kind: str) -> tuple[Column, ...]:
-    return _SCALE if kind == "Scale" else resource.columns or _PLAIN
-
-
 def _definitions(columns: tuple[Column, ...]) -> list[Document]:
     return [
         {
@@ -96,7 +92,7 @@ def table(
     `metadata` is the list's or the object's own; `with_columns` is False after the first event of a watch.
     """
     kind = str(documents[0].get("kind", "")) if documents else ""
-    columns = _layout(resource, kind)
+    columns = _SCALE if kind == "Scale" else resource.columns or _PLAIN
     rows: list[Document] = []
     for document in documents:
         row: Document = {"cells": _cells_of(columns, document, now_wall_s)}
@@ -121,8 +117,8 @@ def table_of(
     """Return the Table of a decoded answer: a list, when it has `items` and a kind ending in List, or one object."""
     if str(body.get("kind", "")).endswith("List") and "items" in body:
         # Items of a list carry no kind of their own on the wire; rows that show the whole object need it.
-        items = [{"kind": resource.kind, "apiVersion": resource.api_version, **item} for item in body["items"] or ()]
-        documents = items
+        kind = {"kind": resource.kind, "apiVersion": resource.api_version}
+        documents = [{**kind, **item} for item in body["items"] or ()]
     else:
         documents = [body]
     return table(resource, documents, body.get("metadata") or {}, now_wall_s, include=include, version=version)

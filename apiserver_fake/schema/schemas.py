@@ -29,7 +29,8 @@ class Shape:
     `type`: object, array, string, integer, number, boolean, quantity, int-or-string, time, or "" for any.
     `fields`: the known members of an object, None where any name is legal; `values`: what those hold.
     `items`: what a list holds. `merge_key`: lists of objects merge by this member. `is_merged`: the list
-    merges at all. `is_replaced`: the object is taken whole.
+    merges at all. `is_replaced`: the object is taken whole. For server-side apply: `list_type` is map or set where a
+    list merges, `map_keys` tell the items of a map apart, and what `is_atomic` is taken whole.
     """
 
     type: str = ""
@@ -39,6 +40,13 @@ class Shape:
     merge_key: str = ""
     is_merged: bool = False
     is_replaced: bool = False
+    list_type: str = ""
+    map_keys: tuple[str, ...] = ()
+    is_atomic: bool = False
+
+    def member(self, name: str) -> Shape:
+        """Return the shape of an object's member; anything where nothing is known of it."""
+        return (self.fields or {}).get(name) or self.values or ANYTHING
 
 
 ANYTHING = Shape()
@@ -86,6 +94,7 @@ def _component(name: str) -> Shape:
 def _fill(shape: Shape, schema: dict[str, Any]) -> None:
     form = str(schema.get("format", ""))
     shape.type = {"date-time": "time", "quantity": form, "int-or-string": form}.get(form, str(schema.get("type", "")))
+    shape.is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
     if "properties" in schema:
         shape.fields = {name: _member(each) for name, each in schema["properties"].items()}
     elif isinstance(schema.get("additionalProperties"), dict):
@@ -103,6 +112,8 @@ def _member(schema: dict[str, Any]) -> Shape:
             items=_member(schema.get("items", {})),
             merge_key=str(schema.get("x-kubernetes-patch-merge-key", "")),
             is_merged="merge" in strategy.split(","),
+            list_type=str(schema.get("x-kubernetes-list-type", "")),
+            map_keys=tuple(schema.get("x-kubernetes-list-map-keys", ())),
         )
     shape = Shape()
     _fill(shape, schema)
@@ -286,23 +297,9 @@ def _json_type(value: Any) -> str:
     return names.get(type(value), f"number {value!r}"[:40])
 
 
-def unknown_fields(api_version: str, kind: str, document: Document, old: Document | None = None) -> list[str]:
-    """Return the paths of members that the kind's type does not have, in document order.
-
-    Paths that `old` has as well are not reported again: stored unknown fields survive and must not
-    make the next strict write fail.
-    """
-    shape = shape_of(api_version, kind)
-    found: list[str] = []
-    _collect(shape, document, old, "", found)
-    return found
-
-
 def _collect(shape: Shape, value: Any, old: Any, path: str, found: list[str]) -> None:
     if isinstance(value, dict):
-        if shape.fields is None:
-            return
-        if value is old:
+        if shape.fields is None or value is old:
             return
         before = old if isinstance(old, dict) else {}
         for name, member in value.items():
@@ -320,17 +317,20 @@ def _collect(shape: Shape, value: Any, old: Any, path: str, found: list[str]) ->
 
 
 def check_fields(api_version: str, kind: str, document: Document, mode: str, old: Document | None = None) -> list[str]:
-    """Apply `fieldValidation` and return the warnings to send.
+    """Apply `fieldValidation` to members that the kind's type does not have; return the warnings to send.
 
-    Ignore and "" say nothing; Warn names each unknown field; Strict refuses. In every mode that
-    does not refuse, unknown fields are kept (decision 0006).
+    Ignore and "" say nothing; Warn names each unknown field, in document order; Strict refuses. In every mode that
+    does not refuse, unknown fields are kept (decision 0006). Those that `old` has as well are not reported again:
+    stored unknown fields survive and must not make the next strict write fail.
     Raises: BadRequest with upstream's text for Strict and for a mode that does not exist.
     """
     if mode in ("", "Ignore"):
         return []
     if mode not in ("Warn", "Strict"):
         raise BadRequest(f'fieldValidation: Unsupported value: "{mode}": supported values: "Ignore", "Strict", "Warn"')
-    found = [f'unknown field "{path}"' for path in unknown_fields(api_version, kind, document, old)]
+    paths: list[str] = []
+    _collect(shape_of(api_version, kind), document, old, "", paths)
+    found = [f'unknown field "{path}"' for path in paths]
     if found and mode == "Strict":
         version = api_version.rpartition("/")[2]
         raise BadRequest(

@@ -9,6 +9,7 @@ thousands of watches.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -246,7 +247,8 @@ class Hub:
         self._per_identity: dict[str, int] = {}
         self._timers: list[tuple[float, int, str, int]] = []
         self._timer_number = 0
-        self._timer_wake: asyncio.Future[None] | None = None
+        self._is_sooner = asyncio.Event()
+        """A timer was set before which none was due."""
         self._future: list[tuple[int, asyncio.Future[None]]] = []
         self._waiting: dict[int, Watcher] = {}
         self._number = 0
@@ -451,24 +453,17 @@ class Hub:
     def _set_timer(self, at_s: float, what: str, number: int) -> None:
         self._timer_number += 1
         heapq.heappush(self._timers, (at_s, self._timer_number, what, number))
-        if self._timers[0][1] == self._timer_number and self._timer_wake is not None and not self._timer_wake.done():
-            self._timer_wake.set_result(None)
+        if self._timers[0][1] == self._timer_number:
+            self._is_sooner.set()
 
     async def run(self) -> None:
         """Send bookmarks and end watches when it is time, until cancelled."""
-        loop = asyncio.get_running_loop()
         while True:
             wait_s = self.tick(self._clock.now())
-            self._timer_wake = loop.create_future()
-            handle = None
-            if wait_s is not None:
-                handle = loop.call_later(wait_s, _wake, self._timer_wake)
-            try:
-                await self._timer_wake
-            finally:
-                self._timer_wake = None
-                if handle is not None:
-                    handle.cancel()
+            self._is_sooner.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._is_sooner.wait()
 
     def tick(self, now_s: float) -> float | None:
         """Do what is due; return the seconds until the next thing is, or None when nothing is planned."""
@@ -499,8 +494,3 @@ class Hub:
         if found is None:
             found = self._bookmarks[resource.name] = bookmark(resource, self._store.rv)
         return found
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -116,7 +116,7 @@ class Writer:
         self._queue: deque[Operation] = deque()
         self._queue_bytes = 0
         self._pending: dict[Operation, None] = {}
-        self._wake: asyncio.Future[None] | None = None
+        self._has_work = asyncio.Event()
         self.answers = AnswerTable()
         self.is_read_only = False
         self.is_open = False
@@ -145,8 +145,7 @@ class Writer:
         self._queue.append(operation)
         self._queue_bytes += operation.size
         self._pending[operation] = None
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        self._has_work.set()
         return operation.done
 
     def answered(self, identity: str, request_id: str, fingerprint: bytes) -> Response | None:
@@ -156,14 +155,12 @@ class Writer:
 
     async def run(self) -> None:
         """Commit until cancelled. Raises: JournalError (74) when a write or sync failed for good."""
-        loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._answer_overdue())
             while True:
                 if not self._queue:
-                    self._wake = loop.create_future()
-                    await self._wake
-                    self._wake = None
+                    self._has_work.clear()
+                    await self._has_work.wait()
                 await self._commit(self._evaluate())
                 # Requests that arrived meanwhile join the next batch.
                 await asyncio.sleep(0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,8 +22,7 @@ _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _VALUE = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
 _NAME_PART = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_LABEL_RE, _SUBDOMAIN_RE, _LABEL_1035_RE = re.compile(_LABEL), re.compile(_SUBDOMAIN), re.compile(_LABEL_1035)
-_VALUE_RE, _NAME_PART_RE = re.compile(_VALUE), re.compile(_NAME_PART)
+_SUBDOMAIN_RE, _NAME_PART_RE = re.compile(_SUBDOMAIN), re.compile(_NAME_PART)
 _CONTROL_RE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 SUBDOMAIN_TEXT = (
@@ -106,32 +105,25 @@ def _quoted(value: Any) -> str:
     return text if len(text) <= 256 else text[:256] + "…"
 
 
-def subdomain(path: str, value: str) -> list[Cause]:
-    """Check a DNS-1123 subdomain of at most 253 characters."""
-    if len(value) > 253:
-        return [invalid(path, value, "must be no more than 253 bytes")]
-    return [] if _SUBDOMAIN_RE.fullmatch(value) else [invalid(path, value, SUBDOMAIN_TEXT)]
+def _name(pattern: str, length_max: int, text: str) -> Callable[[str, str], list[Cause]]:
+    matches = re.compile(pattern).fullmatch
+
+    def check(path: str, value: str) -> list[Cause]:
+        if len(value) > length_max:
+            return [invalid(path, value, f"must be no more than {length_max} bytes")]
+        return [] if matches(value) else [invalid(path, value, text)]
+
+    return check
 
 
-def label(path: str, value: str) -> list[Cause]:
-    """Check a DNS-1123 label of at most 63 characters."""
-    if len(value) > 63:
-        return [invalid(path, value, "must be no more than 63 bytes")]
-    return [] if _LABEL_RE.fullmatch(value) else [invalid(path, value, LABEL_TEXT)]
-
-
-def label_1035(path: str, value: str) -> list[Cause]:
-    """Check a DNS-1035 label, the form of service names."""
-    if len(value) > 63:
-        return [invalid(path, value, "must be no more than 63 bytes")]
-    return [] if _LABEL_1035_RE.fullmatch(value) else [invalid(path, value, LABEL_1035_TEXT)]
-
-
-def label_value(path: str, value: str) -> list[Cause]:
-    """Check a label's value."""
-    if len(value) > 63:
-        return [invalid(path, value, "must be no more than 63 bytes")]
-    return [] if _VALUE_RE.fullmatch(value) else [invalid(path, value, LABEL_VALUE_TEXT)]
+subdomain = _name(_SUBDOMAIN, 253, SUBDOMAIN_TEXT)
+"""Check a DNS-1123 subdomain."""
+label = _name(_LABEL, 63, LABEL_TEXT)
+"""Check a DNS-1123 label."""
+label_1035 = _name(_LABEL_1035, 63, LABEL_1035_TEXT)
+"""Check a DNS-1035 label, the form of service names."""
+label_value = _name(_VALUE, 63, LABEL_VALUE_TEXT)
+"""Check a label's value."""
 
 
 def qualified_name(path: str, value: str) -> list[Cause]:
@@ -184,7 +176,7 @@ def quantity(path: str, resource: str, text: str) -> list[Cause]:
 def metadata(document: Document, name_rule: Any = subdomain) -> Causes:
     """Check what every object has: name, labels, annotations, finalizers and owner references (V4, V7).
 
-    `name_rule(path, name)` is the kind's own. Run by every strategy through `kind_rules`.
+    `name_rule(path, name)` is the kind's own. Run by every strategy.
     """
     meta = document["metadata"]
     if name := meta.get("name"):

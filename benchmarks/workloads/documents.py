@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from apiserver_fake.validation.pod import defaults as pod_defaults
+from apiserver_fake.validation.pod.spec import POD_SPEC
 from benchmarks.workloads import templates
 from benchmarks.workloads.ops import CreateNodes, CreatePods, DeferResizes, Size, Volume, Workload
 from services.api.meta import Document
@@ -132,7 +133,7 @@ def as_sent(pod: Document) -> Document:
 
 def stored(pod: Document) -> Document:
     """Return the pod as the API server completes it; its uid is `UID`."""
-    spec = pod_defaults.requests_from_limits(pod_defaults.with_defaults(pod["spec"]))
+    spec = pod_defaults.requests_from_limits(POD_SPEC.complete(pod["spec"]))
     spec["tolerations"] = pod_defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
     spec |= {"serviceAccountName": "default", "serviceAccount": "default", "enableServiceLinks": True}
     if "priority" in spec:

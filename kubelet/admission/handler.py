@@ -242,7 +242,7 @@ class AdmissionHandler:
         is_again = key in self.deferring.waiting
         self._out.log("kubelet.reject", pod, key, {"reason": rejection.reason, "message": rejection.message})
         if not is_again:
-            self._out.count(f'kubelet_admission_rejections_total{{reason="{rejection.reason}"}}')
+            self._out.counts.add("kubelet_admission_rejections_total", rejection.reason)
             self._out.event(pod, rejection.reason, rejection.message, "Warning")
             self._out.span_stage(key, "rejected", rejection.reason)
         if self.deferring.takes(pod, key, rejection, now):
@@ -348,7 +348,7 @@ class AdmissionHandler:
                 self._statuses.set_final(key, self._pods.get(key.uid, state.pod), {"phase": "Failed"}, now)
             case Next.RESUME:
                 # A guard against bugs: nothing was started here, so decide again from the beginning.
-                self._out.count("kubelet_pod_unbind_already_started_total")
+                self._out.counts.add("kubelet_pod_unbind_already_started_total")
                 self._out.end_span(key, "AlreadyStarted")
                 self.decide(self._pods.get(key.uid, state.pod), key, now)
             case Next.ABSENT if state.reason in unbinding.OPT_IN_REASONS:

@@ -6,7 +6,7 @@ Tasks exist for watches and for calls in flight; nothing else waits in a task of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
@@ -99,7 +99,7 @@ class Agent(NodeShell):
         self.pods: Informer[KubeletPod] | None = None
         self._postponed: list[Callable[[float], None]] = []
         self._unrecorded: list[RecordEvent] = []
-        self.calls = PodCalls(self, kubelet.statuses, kubelet.admission, kubelet.static_pods.mirrors)
+        self.calls = PodCalls(self, kubelet.statuses, kubelet.admission, kubelet.static_pods)
         self.claims = ClaimCalls(self, kubelet.claims)
         self.heartbeats = Heartbeats(self)
         self.stages = StagePlayer(self, kubelet.out) if host.stages else None
@@ -107,6 +107,7 @@ class Agent(NodeShell):
         self.devices: DeviceSockets | None = None
         if kubelet.plugins is not None:
             self.devices = DeviceSockets(self, kubelet.plugins, kubelet.admission)
+        self._performs = self._performers()
 
     # --- life ---
 
@@ -378,31 +379,57 @@ class Agent(NodeShell):
         while out.effects:
             effects, out.effects = out.effects, []
             for effect in effects:
-                self._perform(effect)
+                self._performs[type(effect)](effect)
         if self.topology is not None:
             self.topology.look()
 
-    def _perform(self, effect: Any) -> None:
-        # The frequent ones first and by their type: there are a score of effects for every pod.
-        kind = type(effect)
-        if kind is SetTimer:
-            self.host.set_timer(effect.at_s, self, effect.what, effect.key)
-        elif kind is SpanStage:
-            self.traces.stage(effect.key, effect.stage, effect.reason)
-        elif kind is RecordEvent:
-            self._record(effect)
-        elif kind is WriteStatuses:
-            self.calls.write_statuses()
-        elif kind is Save:
-            self.host.journal.put(effect.lines, effect.seq, self._saved)
-        elif kind is Log:
-            self._log(effect)
-        elif kind is StartSpan:
-            self.traces.begin(effect.key, effect.pod, effect.traceparent)
-        elif kind is EndSpan:
-            self.traces.end(effect.key, effect.error)
-        else:
-            self._ask(effect)
+    def _performers(self) -> dict[type, Callable[[Any], None]]:
+        """Return what performs each kind of effect. A call of the API server, or of a plugin, is a task of its own."""
+        host, traces, calls, claims = self.host, self.traces, self.calls, self.claims
+
+        def task(make: Callable[[Any], Coroutine[Any, Any, None]]) -> Callable[[Any], None]:
+            return lambda effect: self.spawn(make(effect))
+
+        found: dict[type, Callable[[Any], None]] = {
+            SetTimer: lambda e: host.set_timer(e.at_s, self, e.what, e.key),
+            Save: lambda e: host.journal.put(e.lines, partial(self._saved, e.key, e.seq)),
+            Log: self._log,
+            RecordEvent: self._record,
+            StartSpan: lambda e: traces.begin(e.key, e.pod, e.traceparent),
+            SpanStage: lambda e: traces.stage(e.key, e.stage, e.reason),
+            EndSpan: lambda e: traces.end(e.key, e.error),
+            WriteStatuses: lambda e: calls.write_statuses(),
+            CallUnbind: task(calls.unbind),
+            DeletePod: task(calls.delete),
+            CreateMirror: task(calls.create_mirror),
+            DeleteMirror: task(calls.delete_mirror),
+            ReadPod: task(self._read_pod),
+            ReadNode: task(self._read_node),
+            ReadClaims: task(claims.read),
+            PublishSlices: task(claims.publish),
+            DevicesChanged: self._devices_changed,
+            ReportNode: self._report_node,
+            RecordNodeEvent: lambda e: self.record(e.reason, e.message, e.type),
+            PowerOff: lambda e: host.power.cut(self),
+        }
+        if self.stages is not None:
+            found[PlayStage] = task(self.stages.play)
+        if self.devices is not None:
+            found[CallPlugin] = task(self.devices.call)
+        return found
+
+    def _report_node(self, effect: ReportNode) -> None:
+        for field in effect.__struct_fields__:
+            if (value := getattr(effect, field)) is not None:
+                setattr(self.report, field, value)
+        self.heartbeats.report_soon()
+
+    def _devices_changed(self, effect: DevicesChanged) -> None:
+        assert self.devices is not None
+        if (shown := self.devices.capacity()) != self.report.devices:
+            self.report.devices = shown
+            self.heartbeats.report_soon()
+        self.devices.save(effect.registered)
 
     def _log(self, line: Log) -> None:
         key, pod = line.key, line.pod
@@ -417,56 +444,15 @@ class Agent(NodeShell):
             data=line.data,
         )
 
-    def _ask(self, effect: Any) -> None:
-        """Make a call in a task of its own."""
-        match effect:
-            case CallUnbind():
-                self.spawn(self.calls.unbind(effect))
-            case PlayStage():
-                assert self.stages is not None
-                self.spawn(self.stages.play(effect))
-            case ReadClaims():
-                self.spawn(self.claims.read(effect))
-            case PublishSlices():
-                self.spawn(self.claims.publish(effect))
-            case ReadPod():
-                self.spawn(self._read_pod(effect))
-            case ReadNode():
-                self.spawn(self._read_node(effect))
-            case ReportNode():
-                for field in effect.__struct_fields__:
-                    if (value := getattr(effect, field)) is not None:
-                        setattr(self.report, field, value)
-                self.heartbeats.report_soon()
-            case PowerOff():
-                self.host.power.cut(self)
-            case RecordNodeEvent():
-                self.record(effect.reason, effect.message, effect.type)
-            case CallPlugin():
-                assert self.devices is not None
-                self.spawn(self.devices.call(effect))
-            case DevicesChanged(registered=registered):
-                assert self.devices is not None
-                if (shown := self.devices.capacity()) != self.report.devices:
-                    self.report.devices = shown
-                    self.heartbeats.report_soon()
-                self.devices.save(registered)
-            case DeletePod():
-                self.spawn(self.calls.delete(effect))
-            case CreateMirror():
-                self.spawn(self.calls.create_mirror(effect))
-            case DeleteMirror():
-                self.spawn(self.calls.delete_mirror(effect))
-
     def _saved(self, key: WorkerKey, seq: int) -> None:
         now = self.now()
         self.host.notice(now)
         if self.is_off:
             return
         if self.is_paused:
-            self._postponed.append(partial(self.kubelet.saved, key, seq))
+            self._postponed.append(partial(self.kubelet.table.saved, key, seq))
             return
-        self.kubelet.saved(key, seq, now)
+        self.kubelet.table.saved(key, seq, now)
         self.host.touch(self)
 
     def _record(self, event: RecordEvent) -> None:
@@ -490,7 +476,8 @@ class Agent(NodeShell):
 
     def run_of(self, namespace: str, name: str, container: str, *, previous: bool) -> Run | str | None:
         """Return the run whose log is meant, or why there is none, or None when the pod is not here."""
-        pod = self.kubelet.table.find(namespace, name)
+        pods = self.kubelet.table.pods.values()
+        pod = next((each for each in pods if each.pod.metadata.key == Key(namespace, name)), None)
         if pod is None:
             return None
         found = next((c for c in pod.containers if c.name == container), None)

@@ -64,8 +64,6 @@ class DeviceSockets:
             f"{self._folder}/{KUBELET_SOCKET}", LocalService({wire.REGISTER: self._register})
         )
 
-    # --- registration ---
-
     async def _register(self, request: bytes) -> bytes:
         asked = wire.decode_registration(request)
         why = self._plugins.refused(asked)
@@ -131,8 +129,6 @@ class DeviceSockets:
     def _log(self, ev: str, resource: str, data: dict[str, object]) -> None:
         self._host.seams.events.write(ev, node=self._node.name, data={"resource": resource, **data})
 
-    # --- calls ---
-
     async def call(self, wanted: CallPlugin) -> None:
         """Make a call and report its answer."""
         connection = self._connections.get(wanted.connection)
@@ -145,8 +141,6 @@ class DeviceSockets:
         if not self._plugins.answered(wanted.number, answer, now):
             self._admission.devices_answered(wanted.number, answer, now)
         self._node.drain()
-
-    # --- what a next kubelet has to know ---
 
     def capacity(self) -> dict[str, tuple[int, int]]:
         """Return capacity and allocatable of the plugins' resources, as the Node shows them."""

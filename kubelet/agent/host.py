@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-import msgspec
 import structlog
 
 from kubelet.agent.journal import Journal
@@ -42,12 +41,7 @@ class Host:
         self.clock, self.random = seams.clock, seams.random
         self.switches = seams.switches.of(KubeletSwitches)
         self.times = WallTimes(self.clock.wall() - self.clock.now())
-        initial_s, max_s = self._crashloop_bounds()
-        self.policy = Policy(
-            crashloop_initial_s=initial_s,
-            crashloop_max_s=max_s,
-            start_fence=has_start_fence(seams.switches),
-        )
+        self._start_fence = has_start_fence(seams.switches)
         seed = config.seed if config.seed is not None else self.random.getrandbits(32)
         self.stages = config.read_stages()
         self.latency: LatencyModel = config.latency_model(seed)
@@ -75,22 +69,16 @@ class Host:
     def policy_of(self, definition: NodeDefinition) -> Policy:
         """Return what the pods of one node share. Raises: StartError for a maximum that the gate forbids."""
         node_max_s = definition.max_container_restart_period
-        if not node_max_s:
-            return self.policy
-        if not self.switches.has_backoff_max:
+        if node_max_s and not self.switches.has_backoff_max:
             text = "maxContainerRestartPeriod must not be set while KubeletCrashLoopBackOffMax is off"
             raise StartError(f"node {definition.name}: {text}", EXIT_USAGE)
-        initial_s, max_s = self._crashloop_bounds(node_max_s)
-        return msgspec.structs.replace(self.policy, crashloop_initial_s=initial_s, crashloop_max_s=max_s)
-
-    def _crashloop_bounds(self, node_max_s: float = 0.0) -> tuple[float, float]:
-        config = self.config
-        return crashloop_bounds(
-            config.crashloop_initial_s,
-            config.crashloop_max_s,
+        initial_s, max_s = crashloop_bounds(
+            self.config.crashloop_initial_s,
+            self.config.crashloop_max_s,
             is_reduced=self.switches.has_reduced_decay,
             node_max_s=node_max_s,
         )
+        return Policy(initial_s, max_s, self._start_fence)
 
     async def run(self) -> None:
         """Host the nodes until cancelled."""
@@ -104,7 +92,7 @@ class Host:
                 group.create_task(self.files.run(self.agents, self.power))
                 self.power.begin(group)
                 self._last_tick_s = self.clock.now()
-                self._tick()
+                self.tick()
                 await asyncio.Event().wait()
         finally:
             # The timer is the one thing of ours that no task owns.
@@ -152,8 +140,6 @@ class Host:
         for agent in self.agents:
             agent.disk_changed(has_error=self.journal.has_error)
 
-    # --- time ---
-
     def set_timer(self, at_s: float, agent: Tenant, what: str, key: WorkerKey = NO_KEY) -> None:
         """Call `agent.fire(what, key)` at that time."""
         if self.timers.set(at_s, (agent, what, key)):
@@ -196,11 +182,8 @@ class Host:
         for agent in touched:
             agent.drain()
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Notice wall-clock jumps, and that we are alive."""
         self.times.offset_s = self.clock.wall() - self.clock.now()
         if self.agents:
             self.set_timer(self.clock.now() + TICK_S, self.agents[0], "tick")
-
-    def tick(self) -> None:
-        """Notice wall-clock jumps, and that we are alive."""
-        self._tick()

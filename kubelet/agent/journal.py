@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -36,20 +35,6 @@ RETRY_S = 1.0
 
 log = structlog.get_logger()
 
-Saved = Callable[[WorkerKey, int], None]
-
-
-class _Put(NamedTuple):
-    """Lines of one pod; empty ones say nothing new."""
-
-    lines: Lines
-    seq: int
-    saved: Saved
-
-
-def _unanswered(key: WorkerKey, seq: int) -> None:
-    """Of a line that nothing waits for."""
-
 
 class Journal:
     """Appends what is put, in order; and reports when it is durable."""
@@ -58,7 +43,8 @@ class Journal:
         self._disk = disk
         self._nodes = nodes
         self._runtime, self._checkpoint = LineFile(disk, RUNTIME), LineFile(disk, CHECKPOINT)
-        self._waiting: list[_Put] = []
+        self._waiting: list[tuple[Lines, Callable[[], None] | None]] = []
+        """Lines of pods (empty ones say nothing new), and who waits for them."""
         self._wake = asyncio.Event()
         self._decided: dict[Where, bytes] = {}
         """The checkpoint's newest line of each pod, durable or not."""
@@ -70,8 +56,6 @@ class Journal:
         self.batches = 0
         self.syncs = 0
         self.useless_lines = 0
-
-    # --- what is known ---
 
     def load(self) -> dict[Where, PodRecord]:
         """Return what is known of the pods of every node; what was decided about pods that run is known again."""
@@ -86,7 +70,7 @@ class Journal:
         for where in silent:
             self.silent[where[0]] = self.silent.get(where[0], 0) + 1
             line = self._decided[where] = encode_checkpoint(checkpoint_of(known[where]))
-            self._enqueue(_Put(Lines(where, b"", line, False), 0, _unanswered))
+            self._enqueue(Lines(where, b"", line, False))
         for node, pods in self.silent.items():
             reason = "they run on, with what the runtime was told they have"
             log.warning("checkpoint.lost", node=node, pods=pods, reason=reason)
@@ -112,10 +96,8 @@ class Journal:
         decided = (line for where, line in self._checkpoint.live.items() if where[0] == node)
         return joined(runtime.found, read_checkpoints(decided, self._nodes).found)[0]
 
-    # --- what becomes known ---
-
-    def put(self, lines: Lines, seq: int, saved: Saved) -> None:
-        """Make what is known of a pod durable soon."""
+    def put(self, lines: Lines, saved: Callable[[], None] | None = None) -> None:
+        """Make what is known of a pod durable soon, and say so."""
         where = lines.where
         if self._decided.get(where) == lines.checkpoint or (lines.is_gone and where not in self._decided):
             lines = msgspec.structs.replace(lines, checkpoint=b"")
@@ -123,17 +105,17 @@ class Journal:
             del self._decided[where]
         else:
             self._decided[where] = lines.checkpoint
-        self._enqueue(_Put(lines, seq, saved))
+        self._enqueue(lines, saved)
 
-    def _enqueue(self, put: _Put) -> None:
-        self._waiting.append(put)
+    def _enqueue(self, lines: Lines, saved: Callable[[], None] | None = None) -> None:
+        self._waiting.append((lines, saved))
         self._wake.set()
 
     async def flushed(self) -> None:
         """Return when everything put before is durable."""
         done = asyncio.Event()
         nowhere = "", WorkerKey("", 0)
-        self._enqueue(_Put(Lines(nowhere, b"", b"", True), 0, lambda key, seq: done.set()))
+        self._enqueue(Lines(nowhere, b"", b"", True), done.set)
         await done.wait()
 
     async def replace(self, records: Mapping[Where, PodRecord]) -> None:
@@ -163,8 +145,8 @@ class Journal:
                 await self._wake.wait()
             batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
             parts = {
-                self._checkpoint: b"".join(put.lines.checkpoint for put in batch),
-                self._runtime: b"".join(put.lines.runtime for put in batch),
+                self._checkpoint: b"".join(lines.checkpoint for lines, _ in batch),
+                self._runtime: b"".join(lines.runtime for lines, _ in batch),
             }
             while True:
                 try:
@@ -177,11 +159,12 @@ class Journal:
                     for file in parts:
                         file.distrust()
             self._set_error(False)
-            said = [put.lines for put in batch]
+            said = [lines for lines, _ in batch]
             self._checkpoint.added(parts[self._checkpoint], ((s.where, s.checkpoint, s.is_gone) for s in said))
             self._runtime.added(parts[self._runtime], ((s.where, s.runtime, s.is_gone) for s in said))
-            for put in batch:
-                put.saved(put.lines.where[1], put.seq)
+            for _, saved in batch:
+                if saved is not None:
+                    saved()
             self.on_batch()
 
     async def _append(self, parts: Mapping[LineFile, bytes]) -> None:

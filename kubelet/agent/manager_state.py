@@ -92,8 +92,9 @@ def _cpus(node: NodeDefinition) -> CpuManager:
 def _check(node: NodeDefinition, old: _State, new: _State, allocations: Sequence[Allocation]) -> None:
     if old.cpu_policy != new.cpu_policy:
         _refuse("CPU", f"could not restore state from checkpoint: {_differ(new.cpu_policy, old.cpu_policy)}")
-    if node.has_static_cpus:
-        _check_cpus(_cpus(node), node, old, {cpu for each in allocations for cpu in each.cpus})
+    exclusive = {cpu for each in allocations for cpu in each.cpus}
+    if node.has_static_cpus and (problem := _cpus_problem(_cpus(node), node, old, exclusive)):
+        _refuse("CPU", problem)
     if old.memory_policy != new.memory_policy:
         text = _differ(new.memory_policy, old.memory_policy)
         _refuse("memory", f"could not restore state from checkpoint: [memorymanager] {text}")
@@ -102,31 +103,18 @@ def _check(node: NodeDefinition, old: _State, new: _State, allocations: Sequence
         _refuse("memory", f"{text} {list(old.memory)}")
 
 
-def _check_cpus(cpus: CpuManager, node: NodeDefinition, old: _State, exclusive: set[int]) -> None:
+def _cpus_problem(cpus: CpuManager, node: NodeDefinition, old: _State, exclusive: set[int]) -> str:
     shared = set(parse_cpus(old.pool)) - exclusive
-    reserved, strict = cpus.reserved, node.cpu_choices.strict_cpu_reservation
-    if strict and shared & reserved:
-        _refuse(
-            "CPU",
-            (
-                f'some of strictly reserved cpus: "{format_cpus(shared & reserved)}" '
-                f'are present in defaultCpuSet: "{format_cpus(shared)}"'
-            ),
-        )
+    reserved, strict, pool = cpus.reserved, node.cpu_choices.strict_cpu_reservation, format_cpus(shared)
+    if strict and (both := shared & reserved):
+        return f'some of strictly reserved cpus: "{format_cpus(both)}" are present in defaultCpuSet: "{pool}"'
     if not strict and not reserved <= shared:
-        _refuse(
-            "CPU",
-            (f'not all reserved cpus: "{format_cpus(reserved)}" are present in defaultCpuSet: "{format_cpus(shared)}"'),
-        )
+        return f'not all reserved cpus: "{format_cpus(reserved)}" are present in defaultCpuSet: "{pool}"'
     known = shared | exclusive | (reserved if strict else set())
     if known != set(cpus.machine.cpus):
-        _refuse(
-            "CPU",
-            (
-                f'current set of available CPUs "{format_cpus(cpus.machine.cpus)}" '
-                f'doesn\'t match with CPUs in state "{format_cpus(known)}"'
-            ),
-        )
+        there = format_cpus(cpus.machine.cpus)
+        return f'current set of available CPUs "{there}" doesn\'t match with CPUs in state "{format_cpus(known)}"'
+    return ""
 
 
 def _differ(configured: str, old: str) -> str:

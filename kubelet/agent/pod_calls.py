@@ -14,7 +14,7 @@ import structlog
 from kubelet.admission.handler import AdmissionHandler
 from kubelet.agent.node import NodeShell
 from kubelet.effects import CallUnbind, CreateMirror, DeleteMirror, DeletePod
-from kubelet.static_pods.mirrors import Mirrors
+from kubelet.static_pods.manager import StaticPodManager
 from kubelet.status.manager import StatusManager
 from kubelet.status.versions import Write
 from kubelet.timers import CALL_DEADLINE_S
@@ -34,15 +34,15 @@ _POD = msgspec.json.Decoder(KubeletPod)
 class PodCalls:
     """The calls of one node. Invariant: serial status writing is one task at most (kubelet 4)."""
 
-    def __init__(self, node: NodeShell, statuses: StatusManager, admission: AdmissionHandler, mirrors: Mirrors) -> None:
-        self._node, self._statuses, self._admission, self._mirrors = node, statuses, admission, mirrors
+    def __init__(
+        self, node: NodeShell, statuses: StatusManager, admission: AdmissionHandler, static_pods: StaticPodManager
+    ) -> None:
+        self._node, self._statuses, self._admission, self._static_pods = node, statuses, admission, static_pods
         self._is_writing = False
         self._spelling = spelling(node.host.seams.switches)
         self._qps = node.host.config.status_qps
         self._tokens, self._tokens_at_s = 2 * self._qps, 0.0
         self.status_writes = self.status_failures = 0
-
-    # --- statuses ---
 
     def write_statuses(self) -> None:
         """Write what the machine has to say, unless that is being done already."""
@@ -97,8 +97,6 @@ class PodCalls:
             self.status_failures += 1
         self._statuses.status_written(write, code, reason, self._node.now())
         self._node.drain()
-
-    # --- one pod ---
 
     async def unbind(self, call: CallUnbind) -> None:
         """Have the pod unbound from its node, in the name of the kubelet's current session."""
@@ -155,8 +153,6 @@ class PodCalls:
         self._statuses.delete_answered(wanted.key, code, node.now())
         node.drain()
 
-    # --- mirrors of static pods ---
-
     async def create_mirror(self, wanted: CreateMirror) -> None:
         """Create the mirror; whatever comes of it is reported."""
         try:
@@ -179,7 +175,7 @@ class PodCalls:
         self._mirror_answered(meta.key, code)
 
     def _mirror_answered(self, name: Key, code: int) -> None:
-        self._mirrors.answered(name, code, self._node.now())
+        self._static_pods.answered(name, code, self._node.now())
         self._node.drain()
 
 

@@ -22,8 +22,8 @@ class PodTraces:
 
     def __init__(self, tracer: Tracer, node: str) -> None:
         self._tracer, self._node = tracer, node
-        self._spans: dict[WorkerKey, tuple[Span, Span | None]] = {}
-        self._names: dict[WorkerKey, str] = {}
+        self._spans: dict[WorkerKey, tuple[Span, Span | None, str]] = {}
+        """The span of each sync, that of its stage, and what the stage is called."""
 
     def begin(self, key: WorkerKey, pod: KubeletPod, traceparent: str) -> None:
         """A pod sync begins, because of what `traceparent` names."""
@@ -36,29 +36,27 @@ class PodTraces:
             uid=key.uid,
             node=self._node,
         )
-        self._spans[key] = span, None
+        self._spans[key] = span, None, ""
 
     def stage(self, key: WorkerKey, stage: str, reason: str) -> None:
         """End the span of what came before, and begin that of what follows this point."""
         held = self._spans.get(key)
         if held is None or not held[0].trace_id:
             return
-        span, before = held
+        span, before, name = held
         following = FOLLOWS.get(stage)
         if following is None:
             span.event(stage)
             return
-        if self._names.get(key) == following:
+        if name == following:
             return
         if before is not None:
             before.end()
         attributes: dict[str, str] = {"reason": reason} if reason else {}
-        self._spans[key] = span, self._tracer.start(following, parent=span.traceparent, **attributes)
-        self._names[key] = following
+        self._spans[key] = span, self._tracer.start(following, parent=span.traceparent, **attributes), following
 
     def end(self, key: WorkerKey, error: str) -> None:
         """End the sync and what was going on of it."""
-        self._names.pop(key, None)
         if (held := self._spans.pop(key, None)) is not None:
             if held[1] is not None:
                 held[1].end()
@@ -77,6 +75,4 @@ class PodTraces:
     def stage_traceparent(self, key: WorkerKey) -> str:
         """Return what names the stage going on, or else the whole sync."""
         held = self._spans.get(key)
-        if held is None:
-            return ""
-        return (held[1] or held[0]).traceparent
+        return (held[1] or held[0]).traceparent if held is not None else ""

@@ -147,7 +147,7 @@ class Power:
         records = after_boot(self._journal.of(node.name), self._clock.now())
         fresh.begins(Boot(f"{self.machine.id}/{boot_id}", True, ()))
         for (_, key), record in records.items():
-            self._journal.put(lines_of(record), 0, lambda key, seq: None)
+            self._journal.put(lines_of(record))
             fresh.recover(record, key)
         self._on_new(fresh)
         self.start(fresh, self._come_up(fresh))

@@ -77,8 +77,6 @@ class StagePlayer:
             node_port=report.port,
         )
 
-    # --- pods ---
-
     def follow(self, pods: Informer[KubeletPod], new_ip: Callable[[KubeletPod], str]) -> StageManager | None:
         """Return what moves the pods that stages choose, before the first of them is seen; None: there are none."""
         self._pods = pods
@@ -109,8 +107,6 @@ class StagePlayer:
             self._pods.offer(outcome.body)
         self._manager.played(effect.key, effect.stage, outcome.code, outcome.said, self._node.now())
         self._node.drain()
-
-    # --- the Node ---
 
     def registering(self, stored: Document, status: Document) -> None:
         """Leave out of the first status what the stages of this Node are to say."""
@@ -176,8 +172,6 @@ class StagePlayer:
 
     def _record(self, event: StageEvent) -> None:
         self._node.record(event.reason, event.message, event.type)
-
-    # --- calls ---
 
     async def _perform(
         self, wanted: Sequence[Operation], target: Target, record: Callable[[StageEvent], None], traceparent: str

@@ -64,7 +64,7 @@ class DevicePlugins:
 
     def refused(self, asked: Registration) -> str:
         """Return why a registration is refused, in Kubernetes' words; "" when it is not."""
-        self._out.count(f'kubelet_device_plugin_registration_total{{resource_name="{asked.resource}"}}')
+        self._out.counts.add("kubelet_device_plugin_registration_total", asked.resource)
         if asked.version not in SUPPORTED_VERSIONS:
             supported = " ".join(f'"{version}"' for version in SUPPORTED_VERSIONS)
             return (

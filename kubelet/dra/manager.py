@@ -14,8 +14,16 @@ from typing import Final
 import msgspec
 
 from kubelet.dra.driver import Driver
-from kubelet.dra.times import ClaimTimes
-from kubelet.effects import CallDrivers, Outbox, PrepareClaims, PublishSlices, ReadClaims, SetTimer, UnprepareClaims
+from kubelet.effects import (
+    NODE_KEY,
+    CallDrivers,
+    Outbox,
+    PrepareClaims,
+    PublishSlices,
+    ReadClaims,
+    SetTimer,
+    UnprepareClaims,
+)
 from kubelet.pod.pod import Pod
 from kubelet.pod.table import PodTable
 from kubelet.runtime.records import HeldClaim
@@ -30,7 +38,11 @@ RECONCILE_S: Final = 60.0
 """How often prepared devices that no pod uses any more are looked for."""
 WIPE_DELAY_S: Final = 30.0
 """How long the slices of a dead driver are kept."""
-NODE_KEY: Final = WorkerKey("", 0)
+OPERATION: Final = "dra_operations_duration_seconds"
+CALL: Final = "dra_grpc_operations_duration_seconds"
+"""Upstream's names, which begin without `kubelet_`; a method is named by its whole path (`pkg/kubelet/metrics`)."""
+_PATH: Final = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/"
+_OPERATIONS: Final = {"prepare": "PrepareResources", "unprepare": "UnprepareResources"}
 _CALLS: Final = {"prepare": "NodePrepareResources", "unprepare": "NodeUnprepareResources"}
 
 
@@ -85,14 +97,15 @@ class ClaimManager:
         self.drivers = {driver.name: driver for driver in drivers}
         self.cached: dict[str, Cached] = {}
         self._table, self._pods, self._out = table, pods, out
-        self._times = ClaimTimes(out)
+        self._begun_s: dict[tuple[WorkerKey, str], float] = {}
+        """Since when the claims of a pod are being prepared or unprepared, by what is being done."""
         self._running: dict[WorkerKey, Job] = {}
         self._waiting: list[Job] = []
         self._busy: dict[str, WorkerKey] = {}
         self._away_since: dict[str, float] = {}
         table.on(PrepareClaims, self._prepare)
-        table.on(CallDrivers, self._call_drivers)
-        table.on(UnprepareClaims, self._unprepare)
+        table.on(CallDrivers, lambda pod, effect, now: self.call(pod.key, pod.claims, now, is_broken=effect.is_broken))
+        table.on(UnprepareClaims, lambda pod, effect, now: self.unprepare(pod.key, now))
 
     # --- prepare ---
 
@@ -100,25 +113,29 @@ class ClaimManager:
         """Ask for a pod's claims; the answer comes to `claims_read`."""
         key, pod = machine.key, machine.pod
         names = claim_names(pod)
-        self._times.begin(key, "prepare", now)
+        self._begun_s.setdefault((key, "prepare"), now)
         if isinstance(names, str):
-            self._times.end(key, "prepare", names, now)
+            self._timed(key, "prepare", names, now)
             self._table.perform(machine, machine.claims_failed(names, now), now)
         elif not names:
-            self._times.end(key, "prepare", "", now)
+            self._timed(key, "prepare", "", now)
             self._table.perform(machine, machine.claims_prepared(now), now)
         else:
             self._out.effects.append(ReadClaims(key, pod, tuple(names)))
+
+    def _timed(self, key: WorkerKey, what: str, error: str, now: float) -> None:
+        took_s = now - self._begun_s.pop((key, what), now)
+        self._out.observe(OPERATION, took_s, str(bool(error)).lower(), _OPERATIONS[what])
 
     def claims_read(self, key: WorkerKey, pod: KubeletPod, claims: Sequence[ResourceClaim] | str, now: float) -> None:
         """Take the claims as they are stored, or why they could not be read."""
         machine = self._table.pods.get(key)
         if machine is None or not self._table.is_active(key):
-            self._times.forget(key)
+            self._begun_s.pop((key, "prepare"), None)
             return
         problem = claims if isinstance(claims, str) else self._judge(pod, claims, now)
         if isinstance(claims, str) or problem:
-            self._times.end(key, "prepare", problem, now)
+            self._timed(key, "prepare", problem, now)
             self._table.perform(machine, machine.claims_failed(problem, now), now)
             return
         held = tuple(_held(claim) for claim in claims)
@@ -151,21 +168,15 @@ class ClaimManager:
 
     def call(self, key: WorkerKey, claims: tuple[HeldClaim, ...], now: float, *, is_broken: bool = False) -> None:
         """The pod's claims are on disk: have what is not prepared yet prepared."""
-        self._times.begin(key, "prepare", now)
+        self._begun_s.setdefault((key, "prepare"), now)
         self._waiting.append(Job(key, "prepare", claims, is_broken))
         self._pump(now)
 
-    def _call_drivers(self, machine: Pod, effect: CallDrivers, now: float) -> None:
-        self.call(machine.key, machine.claims, now, is_broken=effect.is_broken)
-
     # --- unprepare ---
-
-    def _unprepare(self, machine: Pod, effect: UnprepareClaims, now: float) -> None:
-        self.unprepare(machine.key, now)
 
     def unprepare(self, key: WorkerKey, now: float) -> None:
         """Nothing of the pod runs any more: unprepare what only it used."""
-        self._times.begin(key, "unprepare", now)
+        self._begun_s.setdefault((key, "unprepare"), now)
         own = tuple(each.claim for each in self.cached.values() if key in each.pods)
         self._waiting.append(Job(key, "unprepare", own))
         self._pump(now)
@@ -239,7 +250,7 @@ class ClaimManager:
             for claim in job.asked:
                 driver.unprepare(claim)
                 self._log("driver.unprepare", driver, job, claim)
-        self._times.called(driver.name, call, code, now - job.called_s)
+        self._out.observe(CALL, now - job.called_s, driver.name, code, _PATH + call)
         if error:
             self._done(job, error, now)
             return
@@ -249,17 +260,22 @@ class ClaimManager:
     def _log(self, event: str, driver: Driver, job: Job, claim: HeldClaim) -> None:
         devices = [f"{driver.name}/{device}" for device in claim.devices[driver.name]]
         data = {"claim": claim.uid, "name": claim.name, "devices": devices}
-        self._out.log(
-            event, self._table.pod_of(job.key) or self._pods.get(job.key.uid), job.key, data, Key(claim.namespace, "")
-        )
+        machine = self._table.pods.get(job.key)
+        pod = machine.pod if machine is not None else self._pods.get(job.key.uid)
+        self._out.log(event, pod, job.key, data, Key(claim.namespace, ""))
 
     def _done(self, job: Job, error: str, now: float) -> None:
         for uid in [uid for uid, key in self._busy.items() if key == job.key]:
             del self._busy[uid]
         del self._running[job.key]
-        self._times.end(job.key, job.what, error, now)
+        self._timed(job.key, job.what, error, now)
+        pod = self._table.pods.get(job.key)
         if job.what == "prepare":
-            self._prepare_done(job, error, now)
+            if not error:
+                for claim in job.claims:
+                    self.cached[claim.uid].is_prepared = True
+            if pod is not None:
+                self._table.perform(pod, pod.claims_failed(error, now) if error else pod.claims_prepared(now), now)
         elif error:
             # A pod whose driver is away hangs in termination until it returns.
             self._out.effects.append(SetTimer(now + UNPREPARE_RETRY_S, "unprepare", job.key))
@@ -269,22 +285,12 @@ class ClaimManager:
                 del cached.pods[job.key]
                 if not cached.pods:
                     del self.cached[claim.uid]
-            self._unprepared(job.key, now)
+            # No claim is held for the pod any more, whether its machine waits for that or only a record is left.
+            if pod is not None:
+                self._table.perform(pod, pod.claims_unprepared(now), now)
+            else:
+                self._table.erase(job.key)
         self._pump(now)
-
-    def _prepare_done(self, job: Job, error: str, now: float) -> None:
-        if not error:
-            for claim in job.claims:
-                self.cached[claim.uid].is_prepared = True
-        if (pod := self._table.pods.get(job.key)) is not None:
-            self._table.perform(pod, pod.claims_failed(error, now) if error else pod.claims_prepared(now), now)
-
-    def _unprepared(self, key: WorkerKey, now: float) -> None:
-        """No claim is held for the pod any more, whether its machine waits for that or only a record is left."""
-        if (pod := self._table.pods.get(key)) is not None:
-            self._table.perform(pod, pod.claims_unprepared(now), now)
-        else:
-            self._table.erase(key)
 
     # --- time ---
 

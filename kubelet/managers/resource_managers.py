@@ -6,8 +6,8 @@ the merged hint: its own (scope container), or one for the whole pod (scope pod)
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from kubelet.managers.allocation import NO_ALLOCATION, Allocation, Block, Rejection, devices_unexpected, unexpected
 from kubelet.managers.cpu_manager import CpuManager
@@ -19,49 +19,48 @@ from kubelet.managers.topology import Hint, ProviderHints, merge
 from services.api.kinds.pod import Container, Pod
 from services.api.numa import Need, container_need, has_pod_level, pod_need
 from services.api.podresources import qos_class
+from services.telemetry.metrics import Counts
 
 TOPOLOGY_ERROR = Rejection("TopologyAffinityError", "Resources cannot be allocated with Topology locality")
-
-
-_ALIGNED = "kubelet_container_aligned_compute_resources_count"
-_FAILED = "kubelet_container_aligned_compute_resources_failure_count"
+ALIGNED: Final = "kubelet_container_aligned_compute_resources_count"
+FAILED: Final = "kubelet_container_aligned_compute_resources_failure_count"
 
 
 class ManagerCounters:
-    """What the managers of one node count, under upstream's names; metrics' values by their names.
+    """What the managers of one node count, under upstream's names.
 
     Alignment is counted only where it is guaranteed: by a policy or an option. Source: kubelet 10; upstream
     `pkg/kubelet/metrics`.
     """
 
     def __init__(self, node: MachineDefinition) -> None:
-        self.values: Counter[str] = Counter()
+        self.counts = Counts()
         self.topology_errors = 0
         policy, scope = node.topology_policy, node.topology_scope
         self._has_policy, self._is_by_pod = policy != "none", scope == "pod"
-        self._numa = f'{{scope="{scope}",boundary="numa_node"}}' if policy == "single-numa-node" else ""
+        self._numa = (scope, "numa_node") if policy == "single-numa-node" else ()
         has_whole_cores = node.has_static_cpus and node.cpu_choices.full_pcpus_only
-        self._physical = '{scope="container",boundary="physical_cpu"}' if has_whole_cores else ""
+        self._physical = ("container", "physical_cpu") if has_whole_cores else ()
 
     def admitted(self, pod: Pod) -> None:
         """Count an admitted pod: container by container, or as a whole."""
         if self._numa:
             containers = len(pod.spec.init_containers) + len(pod.spec.containers)
-            self.values[_ALIGNED + self._numa] += 1 if self._is_by_pod else containers
+            self.counts.add(ALIGNED, *self._numa, by=1 if self._is_by_pod else containers)
 
     def refused(self, *, is_topology: bool) -> None:
         """Count a rejected pod: because of its topology, or by a manager."""
         self.topology_errors += self._has_policy
         if self._numa and is_topology:
-            self.values[_FAILED + self._numa] += 1
+            self.counts.add(FAILED, *self._numa)
 
     def pinned(self, manager: str, *, is_done: bool) -> None:
         """Count a container that asked for CPUs (`cpu`) or memory of its own."""
-        self.values[f"kubelet_{manager}_manager_pinning_requests_total"] += 1
+        self.counts.add(f"kubelet_{manager}_manager_pinning_requests_total")
         if not is_done:
-            self.values[f"kubelet_{manager}_manager_pinning_errors_total"] += 1
+            self.counts.add(f"kubelet_{manager}_manager_pinning_errors_total")
         if manager == "cpu" and self._physical:
-            self.values[(_ALIGNED if is_done else _FAILED) + self._physical] += 1
+            self.counts.add(ALIGNED if is_done else FAILED, *self._physical)
 
 
 class _Served:
@@ -240,23 +239,3 @@ def _in_order(pod: Pod) -> Sequence[tuple[Container, bool]]:
     """Return the containers as they are served, and whether each leaves what it had to the next ones."""
     inits = [(container, container.restart_policy != "Always") for container in pod.spec.init_containers]
     return [*inits, *((container, False) for container in pod.spec.containers)]
-
-
-def manager_metrics(nodes: Sequence[ResourceManagers]) -> dict[str, float]:
-    """Return the metrics of all nodes of a process; those of static policies only where a node has one."""
-    topology = "kubelet_topology_manager_admission"
-    found: dict[str, float] = {
-        f"{topology}_requests_total": sum(node.admissions for node in nodes),
-        f"{topology}_errors_total": sum(node.counters.topology_errors for node in nodes),
-        f"{topology}_duration_ms_sum": sum(node.admission_ms for node in nodes),
-        f"{topology}_duration_ms_count": sum(node.admissions for node in nodes),
-    }
-    for node in nodes:
-        for name, value in node.counters.values.items():
-            found[name] = found.get(name, 0.0) + value
-    if static := [node.cpus for node in nodes if node.cpus is not None]:
-        found["kubelet_cpu_manager_shared_pool_size_millicores"] = sum(1000 * len(cpus.shared) for cpus in static)
-        found["kubelet_cpu_manager_exclusive_cpu_allocation_count"] = sum(
-            len(cpus.usable) - len(cpus.free) for cpus in static
-        )
-    return found

@@ -12,6 +12,7 @@ from kubelet.dra.driver import DriverDefinition, parse_drivers
 from kubelet.eviction.signals import Eviction, capacities, thresholds
 from kubelet.managers.device_definition import DevicePlugin, check_plugins
 from kubelet.managers.node_machine import Definition, MachineDefinition
+from kubelet.managers.options import ALPHA_GATE, BETA_GATE, check_gates
 from kubelet.node.health import parse_node_faults
 from kubelet.node.image_gc import ImagePolicy
 from kubelet.node.shutdown import Period, plain_periods
@@ -19,8 +20,17 @@ from kubelet.runtime.usage import NODE_RESOURCES, parse_curves
 from kubelet.static_pods.manifests import ManifestError, read_manifest
 from services.api.kinds.node import Taint
 from services.api.quantity import amount, format_amount
+from services.api.switches import Switches
 
 RESERVABLE = ("cpu", "memory", "ephemeral-storage")
+_POLICIES = {
+    "topology.policy": "topology_policy",
+    "topology.scope": "topology_scope",
+    "cpu.policy": "cpu_policy",
+    "memory.policy": "memory_policy",
+}
+_OPTIONS = {"topology.options": "topology_options", "cpu.options": "cpu_options"}
+"""Policies of all nodes at once, by switches: arms of one scenario can differ in them (kubelet 11)."""
 _EVICTED = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
 
 
@@ -250,3 +260,33 @@ def _numa(text: str) -> list[dict[str, int]]:
     if not (sign and nodes.isdigit() and cpus.isdigit()):
         raise ValueError(f"numa: {text!r}, want for example 2x8: two NUMA nodes of eight CPUs")
     return [{"cpus": int(cpus)}] * int(nodes)
+
+
+def settled(node: NodeDefinition, switches: Switches) -> NodeDefinition:
+    """Return the definition with what the switches say instead; an empty switch says nothing.
+
+    Raises: ValueError naming the node when that cannot be, or when a CPU option's feature gate is off.
+    """
+    said: dict[str, Any] = {field: text for name, field in _POLICIES.items() if (text := switches.choice(name))}
+    said |= {field: parse_options(text) for name, field in _OPTIONS.items() if (text := switches.choice(name))}
+    if "cpu_options" in said:
+        said["full_pcpus_only"] = False
+    if "topology_options" in said:
+        said["prefer_closest_numa"] = False
+    changed = msgspec.structs.replace(node, **said) if said else node
+    try:
+        if said:
+            changed.check()
+        check_gates(changed.all_cpu_options, alpha=switches.flag(ALPHA_GATE), beta=switches.flag(BETA_GATE))
+    except ValueError as error:
+        raise ValueError(f"node {node.name}: {error}") from None
+    return changed
+
+
+def parse_options(text: str) -> dict[str, str]:
+    """Return `A+B:VALUE` as {A: true, B: VALUE}; `none` is no option at all."""
+    found: dict[str, str] = {}
+    for part in text.split("+") if text != "none" else ():
+        name, _, value = part.partition(":")
+        found[name] = value or "true"
+    return found

@@ -91,8 +91,6 @@ class NodeLife:
     def _set_timer(self, what: str, at_s: float) -> None:
         self._out.effects.append(SetTimer(at_s, what, NODE_KEY))
 
-    # --- what is wrong ---
-
     def faults_changed(self, faults: NodeFaults, now: float) -> None:
         """What is wrong with the node is another from now on."""
         if faults.stream_failures:
@@ -122,8 +120,6 @@ class NodeLife:
         if (next_s := self._health.next_s(now)) is not None:
             self._set_timer("health", next_s)
         self._set_admission(self._refused, self._health.holds_back(now), now)
-
-    # --- images ---
 
     def _images_changed(self, now: float) -> None:
         """Tell of the images that are new, or gone, those of some seconds together; watch over them."""
@@ -158,9 +154,7 @@ class NodeLife:
     def _delete_images(self, found: Collected, now: float) -> None:
         for image, why in found.images:
             self._images.delete(image, now)
-            self._out.count(f'kubelet_image_garbage_collected_total{{reason="{why}"}}')
-
-    # --- shutdown ---
+            self._out.counts.add("kubelet_image_garbage_collected_total", why)
 
     def shut_down(self, now: float) -> None:
         """End everything in good order, as far as the node is configured to; then the machine may be switched off."""

@@ -21,29 +21,24 @@ REPORT_PERIOD_S = 300.0
 """An unchanged status is written this often (kubelet 1)."""
 
 
-_PRESSURES = (
-    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-)
-_SHORTAGES = {
-    "MemoryPressure": ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
-    "DiskPressure": ("KubeletHasDiskPressure", "kubelet has disk pressure"),
-    "PIDPressure": ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+_PRESSURES = {
+    "MemoryPressure": (
+        ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+    ),
+    "DiskPressure": (
+        ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+    ),
+    "PIDPressure": (
+        ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+    ),
 }
+"""Reason and message of each condition, when it is False and when it is True.
 
-
-_TURNS = {
-    ("MemoryPressure", "False"): "NodeHasSufficientMemory",
-    ("MemoryPressure", "True"): "NodeHasInsufficientMemory",
-    ("DiskPressure", "False"): "NodeHasNoDiskPressure",
-    ("DiskPressure", "True"): "NodeHasDiskPressure",
-    ("PIDPressure", "False"): "NodeHasSufficientPID",
-    ("PIDPressure", "True"): "NodeHasInsufficientPID",
-    ("Ready", "True"): "NodeReady",
-    ("Ready", "False"): "NodeNotReady",
-}
-"""The Event when a condition turns (upstream `recordNodeStatusEvent`)."""
+The Event when it turns has the same reason with `Node` for `Kubelet` (upstream `recordNodeStatusEvent`).
+"""
 
 
 def node_labels(definition: NodeDefinition) -> dict[str, str]:
@@ -97,12 +92,11 @@ class NodeReport:
         self.devices: Mapping[str, tuple[int, int]] = {}
         """(Capacity, allocatable) of the resources of device plugins."""
 
-    def _condition(self, kind: str, status: str, reason: str, message: str, wall_s: float) -> Document:
+    def _condition(self, kind: str, status: str, reason: str, message: str, event: str, wall_s: float) -> Document:
         now = format_time(wall_s)
         held = self._since.get(kind)
         if held is None or held[0] != status:
             held = self._since[kind] = (status, now)
-            event = _TURNS[kind, status]
             self.news.append((event, f"Node {self._definition.name} status is now: {event}"))
         return {
             "type": kind,
@@ -120,17 +114,18 @@ class NodeReport:
     def status(self, wall_s: float) -> Document:
         """Return the whole status; `lastHeartbeatTime` is now."""
         conditions = []
-        for kind, reason, message in _PRESSURES:
-            status = "False"
-            if kind in self.pressures:
-                status, (reason, message) = "True", _SHORTAGES[kind]
-            if kind == "DiskPressure" and self.has_disk_error:
-                status, reason, message = "True", "CheckpointFailed", "the runtime's record cannot be written"
-            conditions.append(self._condition(kind, status, reason, message, wall_s))
-        status, reason, message = "True", "KubeletReady", "kubelet is posting ready status"
+        for kind, words in _PRESSURES.items():
+            has_failed = kind == "DiskPressure" and self.has_disk_error
+            is_true = kind in self.pressures or has_failed
+            reason, message = words[is_true]
+            event = "Node" + reason.removeprefix("Kubelet")
+            if has_failed:
+                reason, message = "CheckpointFailed", "the runtime's record cannot be written"
+            conditions.append(self._condition(kind, str(is_true), reason, message, event, wall_s))
+        ready = ("True", "KubeletReady", "kubelet is posting ready status", "NodeReady")
         if self.reasons:
-            status, reason, message = "False", "KubeletNotReady", _joined(self.reasons)
-        conditions.append(self._condition("Ready", status, reason, message, wall_s))
+            ready = ("False", "KubeletNotReady", _joined(self.reasons), "NodeNotReady")
+        conditions.append(self._condition("Ready", *ready, wall_s))
         made: Document = {
             "capacity": self._definition.capacity() | {name: str(n) for name, (n, _) in self.devices.items()},
             "allocatable": self._definition.allocatable() | {name: str(n) for name, (_, n) in self.devices.items()},

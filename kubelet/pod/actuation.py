@@ -102,9 +102,6 @@ def _is_smaller(old: ResourceRequirements | None, new: ResourceRequirements | No
     return (new_request or 0) < (old_request or 0)
 
 
-# --- restarts ---
-
-
 def must_restart(container: Container, actual: PodResources, allocated: PodResources) -> bool:
     """Whether a resource that changes asks for a restart; one such is enough.
 
@@ -120,9 +117,6 @@ def must_restart(container: Container, actual: PodResources, allocated: PodResou
         if numbers[0] != numbers[1] or _differs(actual, allocated, name, resource):
             return True
     return False
-
-
-# --- memory ---
 
 
 def memory_used(pod: KubeletPod, container: str) -> int:
@@ -178,9 +172,6 @@ def _pod_limit(resources: PodResources) -> int | None:
         return units(resources.level.limits["memory"])
     limits = [_memory_limit(resources, name) for name in resources.containers]
     return None if None in limits else sum(limit for limit in limits if limit is not None)
-
-
-# --- what is shown ---
 
 
 def size_text(pod: KubeletPod, resources: PodResources, generation: int, error: str = "") -> str:

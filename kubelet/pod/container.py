@@ -110,8 +110,6 @@ class Container:
         own = [fault for fault in self.script.start_faults if fault.stage in CONTAINER_STAGES]
         self.faults = StartFaults(own) if own else None
 
-    # --- its states ---
-
     def _become(self, state: ContainerState, due_s: float | None = None) -> None:
         if state not in CONTAINER_TRANSITIONS[self.state]:
             raise IllegalTransition(f"container {self.name}: {self.state.name} -> {state.name}")
@@ -187,8 +185,6 @@ class Container:
         """All that was to run has run: be what it was before the start that was under way."""
         if self.state == _C.BACKOFF or self.is_starting:
             self._become(_C.WAITING if self.ended is None else _C.EXITED)
-
-    # --- what it is ---
 
     @property
     def is_starting(self) -> bool:

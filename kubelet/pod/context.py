@@ -146,8 +146,6 @@ class PodContext:
             raise IllegalTransition(f"pod {self.pod.metadata.key}: {self.state.name} -> {state.name}")
         self.state = state
 
-    # --- what is done ---
-
     def event(self, reason: str, message: str, event_type: str = "Normal") -> None:
         """Record an Event about the pod."""
         self.effects.append(RecordEvent(self.pod, reason, message, event_type))
@@ -187,8 +185,6 @@ class PodContext:
     def stop_container(self, container: Container, t: float, grace_s: float) -> None:
         """End a container within so long."""
         container.stop(t, t + grace_s, grace_s, self.draw("stop", container))
-
-    # --- what is said of it ---
 
     def time_text(self, at_s: float) -> str:
         """Spell a moment as wall-clock text."""

@@ -20,10 +20,11 @@ from kubelet.pod.context import Condition, NodeRuntime, PodContext, Termination
 from kubelet.pod.resize import Resize
 from kubelet.pod.startup import Startup
 from kubelet.pod.states import ContainerState, PodState
+from kubelet.runtime.behavior import script_of
 from kubelet.runtime.probers import probes_of
 from kubelet.runtime.records import LOST_EXIT, HeldClaim, PodRecord
 from kubelet.runtime.resources import overlaid
-from kubelet.runtime.script import StartFaults, script_of
+from kubelet.runtime.script import StartFaults
 from kubelet.status.versions import TAKEN_BACK
 from kubelet.timers import EARLY_S
 from kubelet.view import KubeletContainer, KubeletPod, WorkerKey

@@ -49,8 +49,6 @@ class Resize:
         self._calls: list[Call] = []
         self._made = self._failures = 0
 
-    # --- a resize is admitted ---
-
     def allocate(self, pod: KubeletPod, now: float) -> None:
         """Allocate to the pod what it asks for now. What was never recorded cannot be forgotten: it needs no record."""
         context, generation = self._pod, pod.metadata.generation
@@ -92,8 +90,6 @@ class Resize:
         self._end()
         self._pod.conditions.pop(RESIZE_PENDING, None)
         self._pod.conditions.pop(RESIZE_IN_PROGRESS, None)
-
-    # --- it is applied ---
 
     def go_on(self, now: float) -> None:
         """Go on where nothing but durability was awaited."""

@@ -39,8 +39,8 @@ class StartTimes:
     def started(self, key: WorkerKey, now: float) -> None:
         """Its first container runs."""
         took_s = now - self._admitted_s.pop(key, now)
-        self._observe(START, "", took_s)
-        self._observe(WORKER, '{operation_type="create"}', took_s)
+        self._out.observe(START, took_s)
+        self._out.observe(WORKER, took_s, "create")
 
     def ending(self, key: WorkerKey, now: float) -> None:
         """It is being ended; said twice it counts from the first time."""
@@ -48,7 +48,7 @@ class StartTimes:
 
     def ended(self, key: WorkerKey, now: float) -> None:
         """Nothing of it runs any more."""
-        self._observe(WORKER, '{operation_type="kill"}', now - self._ending_s.pop(key, now))
+        self._out.observe(WORKER, now - self._ending_s.pop(key, now), "kill")
 
     def shown(self, worker: PodContext, pod: KubeletPod, now: float) -> None:
         """The API server shows the pod so."""
@@ -59,17 +59,13 @@ class StartTimes:
             return
         del self._unseen[worker.key]
         created_s = parse_time(pod.metadata.creation_timestamp) - self._times.offset_s
-        self._observe(SLI, "", max(0.0, now - created_s - _excluded_s(worker.containers)))
+        self._out.observe(SLI, max(0.0, now - created_s - _excluded_s(worker.containers)))
 
     def forget(self, key: WorkerKey) -> None:
         """The pod is gone."""
         self._admitted_s.pop(key, None)
         self._unseen.pop(key, None)
         self._ending_s.pop(key, None)
-
-    def _observe(self, name: str, labels: str, seconds: float) -> None:
-        self._out.add(f"{name}_sum{labels}", seconds)
-        self._out.count(f"{name}_count{labels}")
 
 
 def _excluded_s(containers: list[Container]) -> float:

@@ -15,7 +15,7 @@ from kubelet.pod.start_times import StartTimes
 from kubelet.pod.states import PodState
 from kubelet.runtime.records import PodRecord, lines_of
 from kubelet.status.versions import StatusVersions
-from kubelet.view import KubeletPod, WorkerKey
+from kubelet.view import WorkerKey
 from services.api.meta import Key
 
 E = TypeVar("E")
@@ -41,8 +41,6 @@ class PodTable:
         """Have a manager of this node handle an effect; the shell never sees it."""
         self._handlers[effect] = handler
 
-    # --- pods come ---
-
     def add(self, pod: Pod, *, is_recorded: bool = False) -> None:
         """Hold a new pod; `is_recorded`: an earlier kubelet ran it."""
         self.pods[pod.key] = pod
@@ -65,8 +63,6 @@ class PodTable:
             self._held[pod.key] = predecessor
         else:
             self.perform(pod, pod.begin(now), now)
-
-    # --- pods are driven ---
 
     def perform(self, pod: Pod, effects: list[Effect], now: float) -> None:
         """Hand every effect to its manager or to the shell, and have the pod called when something is due."""
@@ -117,8 +113,6 @@ class PodTable:
             if (successor := self.pods.get(waiting)) is not None:
                 self.perform(successor, successor.unhold(now), now)
 
-    # --- what is known of them ---
-
     def is_live(self, name: Key) -> bool:
         """Whether something of a pod of that name runs or is being ended."""
         return name in self._names
@@ -140,8 +134,6 @@ class PodTable:
     def images_in_use(self) -> frozenset[str]:
         """Return the images of containers that run, or ran and whose pods are still known."""
         return frozenset(c.image for pod in self.pods.values() for c in pod.containers if c.has_run)
-
-    # --- pods go ---
 
     def ended(self, pod: Pod) -> None:
         """Nothing of the pod runs any more: its name is free."""
@@ -177,13 +169,3 @@ class PodTable:
         """Have what is on disk of a pod erased."""
         gone = PodRecord(self._node, key.uid, key.generation, is_gone=True)
         self._out.effects.append(Save(key, 0, lines_of(gone)))
-
-    def find(self, namespace: str, name: str) -> Pod | None:
-        """Return a pod by its name."""
-        found = (p for p in self.pods.values() if p.pod.metadata.name == name and p.pod.metadata.namespace == namespace)
-        return next(found, None)
-
-    def pod_of(self, key: WorkerKey) -> KubeletPod | None:
-        """Return a pod as it was last seen."""
-        pod = self.pods.get(key)
-        return pod.pod if pod is not None else None

@@ -23,7 +23,7 @@ from kubelet.pod.pod import Pod
 from kubelet.pod.states import PodState
 from kubelet.pod.table import PodTable
 from kubelet.resize.allocation import Deferred, Fits, Infeasible, Judgement, NodeRules, grows, judge, shrinks
-from kubelet.resize.metrics import DeferredTimes, actuated
+from kubelet.resize.metrics import BOUNDS_MS, TOOK_MS, DeferredTimes
 from kubelet.resize.policy import DEFERRED
 from kubelet.runtime.resources import is_same, resources_of
 from kubelet.view import KubeletPod, WorkerKey, is_critical
@@ -199,7 +199,7 @@ class ResizeManager:
     def _accepted(self, worker: Pod, requests: Amounts, trigger: str) -> None:
         held = worker.conditions.get(RESIZE_PENDING)
         if held is not None and held.reason == DEFERRED:
-            self._out.count(f'kubelet_pod_deferred_accepted_resizes_total{{retry_trigger="{trigger}"}}')
+            self._out.counts.add("kubelet_pod_deferred_accepted_resizes_total", trigger)
         data = {
             "requests": requests,
             "ledger": dict(self._ledger.used),
@@ -216,14 +216,15 @@ class ResizeManager:
             self._times.began(worker.key, pod.spec.priority, now)
         else:
             self._times.ended(worker.key, "reverted", now)
-            self._out.count(f'kubelet_pod_infeasible_resizes_total{{reason_detail="{found.detail}"}}')
+            self._out.counts.add("kubelet_pod_infeasible_resizes_total", found.detail)
         if worker.set_resize_condition(now, RESIZE_PENDING, reason, found.message, generation):
             text = size_text(pod, resources_of(pod), generation, found.message)
             self._out.event(pod, f"Resize{reason}", f"Pod resize {reason}: {text}", "Warning")
 
     def _attempted(self, worker: Pod, attempt: ResizeAttempted, now: float) -> None:
         """The runtime has applied a new size, or not; after a smaller one other resizes may fit."""
-        actuated(self._out, attempt.took_s, succeeded=attempt.succeeded)
+        success = str(attempt.succeeded).lower()
+        self._out.observe(TOOK_MS, attempt.took_s * 1000, success, bounds=BOUNDS_MS)
         if attempt.succeeded and self._shrinking.pop(worker.key, 0) is None:
             self.retry("pod_resized", now)
 
@@ -245,10 +246,7 @@ class ResizeManager:
                 for resource in ("cpu", "memory"):
                     change = _change(one.get(resource), other.get(resource))
                     if change:
-                        self._out.count(
-                            f'kubelet_container_requested_resizes_total{{operation="{change}",'
-                            f'requirement="{part}",resource="{resource}"}}'
-                        )
+                        self._out.counts.add("kubelet_container_requested_resizes_total", change, part, resource)
 
 
 def _change(old: int | None, new: int | None) -> str:

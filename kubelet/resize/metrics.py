@@ -1,13 +1,12 @@
-"""How long resizes wait for capacity, and how many do, by the priority of their pods; how long carrying them out takes.
+"""How long resizes wait for capacity, by the priority of their pods. Pure.
 
 Source: kep-5836 11; kep-1287-in-place-resize 12. Deviates: upstream's names of waiting times are known from a digest of
 its change only; KEP-1287 calls the time of an attempt kubelet_pod_resize_duration_seconds, and the name served by
-kubelets since v1.34 counts milliseconds and says whether the attempt succeeded. Pure.
+kubelets since v1.34 counts milliseconds and says whether the attempt succeeded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from kubelet.effects import Outbox
@@ -18,28 +17,15 @@ PRIORITIES: Final = (
     (2_000_000_000, "system-critical"), (100_000, "high"), (1, "medium"), (0, "normal"), (-999, "low"),
 )  # fmt: skip
 WAITED: Final = "kubelet_pod_deferred_resize_duration_seconds"
-PENDING: Final = "kubelet_pod_pending_resizes"
+TOOK_MS: Final = "kubelet_pod_resize_duration_milliseconds"
+"""Attempts to carry a resize out (kep-1287-in-place-resize 12). The KEP calls it kubelet_pod_resize_duration_seconds;
+the name served by kubelets since v1.34 counts milliseconds and says whether the attempt succeeded."""
 BOUNDS_MS: Final = (10, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000)
-
-
-def actuated(out: Outbox, took_s: float, *, succeeded: bool) -> None:
-    """Count an attempt that is over, and its time."""
-    labels = f'success="{str(succeeded).lower()}"'
-    out.observe("kubelet_pod_resize_duration_milliseconds", labels, BOUNDS_MS, took_s * 1000)
 
 
 def priority_bucket(priority: int) -> str:
     """Return the class of a priority: the first whose least priority it reaches."""
     return next((name for least, name in PRIORITIES if priority >= least), "very-low")
-
-
-def by_priority(pending: Iterable[tuple[str, int]]) -> dict[str, float]:
-    """Return how many resizes are pending for which reason, given the reason and the pod's priority of each."""
-    found: dict[str, float] = {}
-    for reason, priority in pending:
-        name = f'{PENDING}{{priority_bucket="{priority_bucket(priority)}",reason="{reason}"}}'
-        found[name] = found.get(name, 0.0) + 1
-    return found
 
 
 class DeferredTimes:
@@ -59,4 +45,4 @@ class DeferredTimes:
         if not self._since or (found := self._since.pop(key, None)) is None:
             return
         since_s, bucket = found
-        self._out.observe(WAITED, f'priority_bucket="{bucket}",resolution="{resolution}"', BOUNDS, now - since_s)
+        self._out.observe(WAITED, now - since_s, bucket, resolution, bounds=BOUNDS)

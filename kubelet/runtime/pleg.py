@@ -10,7 +10,6 @@ Source: kubelet 1, 10, 11; upstream `pkg/kubelet/pleg`, `pkg/kubelet/kubelet.go`
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 GENERIC, EVENTED = "generic", "evented"
@@ -109,21 +108,6 @@ class Pleg:
         elif now > due_s:
             due_s += math.ceil((now - due_s) / self.interval_s - 1e-9) * self.interval_s
         self._anchor_s = due_s
-
-
-def pleg_metrics(plegs: Sequence[Pleg], now: float) -> dict[str, float]:
-    """Return what upstream counts of relists and of the runtime's stream, for all nodes together."""
-    counts = [pleg.relists(now) for pleg in plegs]
-    found: dict[str, float] = {
-        "kubelet_pleg_relist_duration_seconds_sum": sum(p.relist_s * n for p, n in zip(plegs, counts, strict=True)),
-        "kubelet_pleg_relist_duration_seconds_count": sum(counts),
-        "kubelet_pleg_relist_interval_seconds_sum": sum(pleg.spanned_s(now) for pleg in plegs),
-        "kubelet_pleg_relist_interval_seconds_count": sum(max(0, n - 1) for n in counts),
-    }
-    if any(pleg.connections for pleg in plegs):
-        found["kubelet_evented_pleg_connection_success_count"] = sum(pleg.connections for pleg in plegs)
-        found["kubelet_evented_pleg_connection_error_count"] = sum(pleg.errors for pleg in plegs)
-    return found
 
 
 AT_ONCE: Final = Pleg()

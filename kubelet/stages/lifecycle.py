@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 
 from kubelet.stages.jq import Query
 from kubelet.stages.stage import Stage
-from services.api.duration import Duration
 from services.api.meta import Document
-from services.api.times import parse_time
+from services.api.times import Duration, parse_time
 
 RETRY_MIN_S, RETRY_MAX_S = 1.0, 32.0
 EARLY_S = 1e-6

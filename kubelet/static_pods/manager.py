@@ -1,23 +1,29 @@
-"""The static pods of one node: manifests become pods, pods are shown by mirrors, and mirrors get their statuses.
+"""The static pods of one node: manifests become pods, pods are shown by mirrors, and mirrors get their statuses. Pure.
 
-Source: kubelet 3.1. A changed manifest ends the old pod first; the new one is asked whether it fits only then.
+A changed manifest ends the old pod first; the new one is asked whether it fits only then. A mirror is an ordinary
+object that is not run. It is made once its pod is decided, removed when it is of an earlier manifest, of none, or being
+deleted by anybody, and then made again: deleting it does not end its pod.
+Source: kubelet 3.1; upstream `tryReconcileMirrorPods`, `deleteOrphanedMirrorPods`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kubelet.effects import Outbox
+from kubelet.effects import NODE_KEY, CreateMirror, DeleteMirror, Outbox, SetTimer
 from kubelet.pod.table import PodTable
-from kubelet.static_pods.manifests import Manifests, StaticPod, is_mirror_of
-from kubelet.static_pods.mirrors import Mirrors
+from kubelet.static_pods.manifests import Manifests, StaticPod, is_mirror_of, mirror_document
 from kubelet.status.manager import StatusManager
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Key
 
+RETRY_S = 10.0
+
 
 class StaticPodManager:
-    """Invariant: a name of `_waiting` is that of a static pod whose predecessor is being ended."""
+    """Invariants: a name of `_waiting` is that of a static pod whose predecessor is being ended; of each name at most
+    one call about a mirror is in flight. `is_over`: whether nothing of a pod runs, or ever will.
+    """
 
     def __init__(
         self,
@@ -31,12 +37,18 @@ class StaticPodManager:
         is_over: Callable[[WorkerKey], bool],
     ) -> None:
         self.manifests = Manifests(node)
-        self.mirrors = Mirrors(node, self.manifests, out, self._is_settled, is_over)
-        self._table, self._statuses, self._out = table, statuses, out
-        self._add_pod, self._remove_pod = add, remove
+        self.node_uid = ""
+        """Of the Node that owns the mirrors; "": it is not registered, and nothing is called."""
+        self._node, self._table, self._statuses, self._out = node, table, statuses, out
+        self._add_pod, self._remove_pod, self._is_over = add, remove, is_over
         self._waiting: dict[Key, StaticPod] = {}
         self._undecided: dict[Key, None] = {}
         self._has_sources = False
+        self._mirrors: dict[Key, KubeletPod] = {}
+        """What the watch shows, by name."""
+        self._called: dict[Key, str] = {}
+        """What was called for last, by name: the uid of a mirror to delete, or of a static pod to show."""
+        self._retry_at_s: dict[Key, float] = {}
 
     def files_changed(self, files: Mapping[str, bytes], wall_s: float, now: float) -> dict[str, str]:
         """Take all manifests as they are now; return what is wrong with which."""
@@ -52,7 +64,7 @@ class StaticPodManager:
             else:
                 self._add(static, now)
         for static in gone:
-            self.mirrors.reconcile(static.key)
+            self._reconcile(static.key)
         return wrong
 
     def _add(self, static: StaticPod, now: float) -> None:
@@ -66,35 +78,37 @@ class StaticPodManager:
             static = self.manifests.by_name.get(name)
             if static is None or self._is_decided(WorkerKey(static.uid, 0)):
                 del self._undecided[name]
-                self.mirrors.reconcile(name)
+                self._reconcile(name)
 
     def sources_ready(self) -> None:
         """All objects of the node are known: from now on mirrors are made and removed."""
         self._has_sources = True
-        self.mirrors.reconcile_all()
+        self._reconcile_all()
 
     def registered(self, node_uid: str) -> None:
         """The Node that owns the mirrors is this one."""
-        if node_uid != self.mirrors.node_uid:
-            self.mirrors.node_uid = node_uid
-            self.mirrors.reconcile_all()
+        if node_uid != self.node_uid:
+            self.node_uid = node_uid
+            self._reconcile_all()
 
     def ended(self, name: Key, now: float) -> None:
         """Nothing of that pod runs any more, and pods that waited for capacity were decided again."""
         if name in self._waiting and not self._table.is_live(name):
             self._add(self._waiting.pop(name), now)
-        elif name in self.manifests.by_name or self.mirrors.holds(name):
-            self.mirrors.reconcile(name)
+        elif name in self.manifests.by_name or name in self._mirrors:
+            self._reconcile(name)
         if self._undecided:
             self._look()
 
     def mirror_changed(self, old: KubeletPod | None, new: KubeletPod | None, now: float) -> None:
         """Take one change of the watch."""
         if old is not None and (new is None or new.metadata.key != old.metadata.key):
-            self.mirrors.changed(old.metadata.key, None)
+            self._mirrors.pop(old.metadata.key, None)
+            self._settle(old.metadata.key)
         if new is None:
             return
-        self.mirrors.changed(new.metadata.key, new)
+        self._mirrors[new.metadata.key] = new
+        self._settle(new.metadata.key)
         static = self.manifests.by_name.get(new.metadata.key)
         if static is None or not is_mirror_of(new, static.uid):
             return
@@ -115,3 +129,50 @@ class StaticPodManager:
         if static is None:
             return not self._table.is_live(name)
         return name not in self._waiting and self._is_decided(WorkerKey(static.uid, 0))
+
+    def shown(self, pod: KubeletPod) -> KubeletPod | None:
+        """Return the mirror that shows this static pod, None while there is none."""
+        mirror = self._mirrors.get(pod.metadata.key)
+        return mirror if mirror is not None and is_mirror_of(mirror, pod.metadata.uid) else None
+
+    def _settle(self, name: Key) -> None:
+        """A call about the mirror of that name has ended, or failed a while ago: look at it again."""
+        self._called.pop(name, None)
+        self._retry_at_s.pop(name, None)
+        self._reconcile(name)
+
+    def _reconcile_all(self) -> None:
+        """Put everything right: the node is registered and knows all its objects."""
+        for name in dict.fromkeys((*self.manifests.by_name, *self._mirrors)):
+            self._reconcile(name)
+
+    def _reconcile(self, name: Key) -> None:
+        """Make, or remove, the mirror of that name if it is not as it should be."""
+        if not self.node_uid or name in self._called or not self._is_settled(name):
+            return
+        static, mirror = self.manifests.by_name.get(name), self._mirrors.get(name)
+        if mirror is not None:
+            if static is not None and self._is_right(mirror, static):
+                return
+            self._called[name] = mirror.metadata.uid
+            self._out.effects.append(DeleteMirror(mirror))
+        elif static is not None:
+            self._called[name] = static.uid
+            self._out.effects.append(CreateMirror(name, mirror_document(static, self._node, self.node_uid)))
+
+    def _is_right(self, mirror: KubeletPod, static: StaticPod) -> bool:
+        """Whether it stays. A phase never goes back: one that shows an end is wrong if the pod was started anew."""
+        if not is_mirror_of(mirror, static.uid) or mirror.metadata.deletion_timestamp is not None:
+            return False
+        return not mirror.is_terminal or self._is_over(WorkerKey(static.uid, 0))
+
+    def answered(self, name: Key, code: int, now: float) -> None:
+        """Take the answer to a call; `code` 0: none came. What is done the watch shows; what failed is tried again."""
+        if name in self._called and not 200 <= code < 300:
+            self._retry_at_s[name] = now + RETRY_S
+            self._out.effects.append(SetTimer(now + RETRY_S, "mirrors", NODE_KEY))
+
+    def due(self, now: float) -> None:
+        """The time after a failed call is over."""
+        for name in [n for n, at_s in self._retry_at_s.items() if at_s <= now + 1e-6]:
+            self._settle(name)

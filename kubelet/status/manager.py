@@ -7,7 +7,7 @@ runs. Source: kubelet 3.4, 4; guarantees N8.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 from kubelet.effects import DeletePod, Outbox, ReadPod, SetTimer, WriteStatuses
 from kubelet.status.versions import TAKEN_BACK, StatusVersions, Write
@@ -18,32 +18,29 @@ RETRY_S = 10.0
 WRITE_STATUSES = WriteStatuses()
 
 
-class PodStatuses(Protocol):
-    """What the manager asks of the kubelet: upstream's PodStatusProvider and PodDeletionSafetyProvider."""
-
-    pods: dict[str, KubeletPod]
-
-    def shown(self, key: WorkerKey) -> KubeletPod | None:
-        """Return the object that shows this pod: itself, of a static pod its mirror; None while there is none."""
-
-    def render(self, key: WorkerKey) -> Document | None:
-        """Return the status of a pod as this kubelet sees it."""
-
-    def is_over(self, key: WorkerKey) -> bool:
-        """Whether nothing of the pod runs, or ever will."""
-
-    def acknowledged(self, key: WorkerKey, now: float) -> None:
-        """The API server has the pod's newest status."""
-
-
 class StatusManager:
-    """Invariant: a key of `deleting` has one delete in flight, or a timer to try again."""
+    """Asked of the kubelet: a pod's status as it sees it (`render`), the object that shows it (`shown`), and whether
+    nothing of the pod runs, or ever will (`is_over`).
 
-    def __init__(self, pods: PodStatuses, versions: StatusVersions, out: Outbox) -> None:
+    Invariant: a key of `_deleting` has one delete in flight, or a timer to try again.
+    """
+
+    def __init__(
+        self,
+        pods: Mapping[str, KubeletPod],
+        versions: StatusVersions,
+        out: Outbox,
+        *,
+        render: Callable[[WorkerKey], Document | None],
+        shown: Callable[[WorkerKey], KubeletPod | None],
+        is_over: Callable[[WorkerKey], bool],
+        acknowledged: Callable[[WorkerKey, float], None],
+    ) -> None:
         self.versions = versions
         self.final_statuses: dict[WorkerKey, Document] = {}
         """Final statuses of pods that have no machine and never will."""
         self._pods, self._out = pods, out
+        self._render, self.shown, self._is_over, self._acknowledged = render, shown, is_over, acknowledged
         self._deleting: dict[WorkerKey, None] = {}
         self._recreated: dict[WorkerKey, None] = {}
 
@@ -61,7 +58,7 @@ class StatusManager:
 
     def status_changed(self, key: WorkerKey, now: float) -> None:
         """The pod's status may be another: have it written."""
-        status = self._pods.render(key) if self.versions.is_immediate else None
+        status = self._render(key) if self.versions.is_immediate else None
         if self.versions.changed(key, now, status):
             self._out.effects.append(WRITE_STATUSES)
 
@@ -73,12 +70,12 @@ class StatusManager:
     def next_write(self, now: float) -> Write | None:
         """Return the next status to write, or None when the API server has all that may be written now."""
         while (key := self.versions.next_key(now)) is not None:
-            pod = self._pods.pods.get(key.uid)
-            rendered = self._pods.render(key)
+            pod = self._pods.get(key.uid)
+            rendered = self._render(key)
             if pod is None or rendered is None or worker_key(pod) != key:
                 self.versions.forget(key)
                 continue
-            shown = self._pods.shown(key)
+            shown = self.shown(key)
             if shown is None:
                 self.versions.doubt(key)  # a static pod whose mirror is still to come
                 continue
@@ -87,10 +84,6 @@ class StatusManager:
                 return write
             self._after_ack(key, now)
         return None
-
-    def shown(self, key: WorkerKey) -> KubeletPod | None:
-        """Return the object that has this pod's status; None while there is none."""
-        return self._pods.shown(key)
 
     def status_written(self, write: Write, code: int, reason: str, now: float) -> None:
         """Take the answer to a status write; `code` 0: none came (N8)."""
@@ -109,7 +102,7 @@ class StatusManager:
         if code == 403 or (code == 409 and reason == "StaleBinding"):
             # Re-read; the old status is not sent again.
             self.versions.failed(write, now)
-            if (pod := self._pods.pods.get(key.uid)) is not None:
+            if (pod := self._pods.get(key.uid)) is not None:
                 self._out.effects.append(ReadPod(key, pod))
             self._out.effects.append(SetTimer(now + RETRY_S, "status", key))
             return
@@ -119,25 +112,23 @@ class StatusManager:
     def _after_ack(self, key: WorkerKey, now: float) -> None:
         if self._out.has_span(key) and self.versions.acked_phase(key) not in ("", "Pending"):
             self._out.end_span(key, "")
-        self._pods.acknowledged(key, now)
+        self._acknowledged(key, now)
         self.maybe_delete(key)
 
     def is_synced(self, key: WorkerKey) -> bool:
         """Whether the API server has everything said of the pod."""
         return self.versions.last_acked(key) is not None
 
-    # --- deletions ---
-
     def maybe_delete(self, key: WorkerKey) -> None:
         """Confirm a deletion once the terminal phase is in the API and nothing runs (kubelet 3.4)."""
-        pod = self._pods.pods.get(key.uid)
+        pod = self._pods.get(key.uid)
         if pod is None or worker_key(pod) != key:
             return
         if pod.metadata.deletion_timestamp is None:
             if key in self._recreated:  # the first delete was lost or refused: ask again
                 self._out.effects.append(DeletePod(key, pod, None))
             return
-        if self._pods.is_over(key) and self.is_synced(key):
+        if self._is_over(key) and self.is_synced(key):
             self.delete(key, pod)
 
     def delete(self, key: WorkerKey, pod: KubeletPod) -> None:

@@ -89,7 +89,7 @@ class UnbindManager:
         if answer is None or answer.status != "False":
             return None
         self._out.log("kubelet.unbind_result", pod, key, {"result": answer.reason, "code": 422})
-        self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{answer.reason}"}}')
+        self._out.counts.add("kubelet_pod_unbind_total", state.reason, answer.reason)
         return self._step(key, state, FallBack(answer.reason), now)
 
     def gone(self, key: WorkerKey, pod: KubeletPod, result: str) -> bool:
@@ -120,13 +120,12 @@ class UnbindManager:
         self._running[key] = None
         if len(self._running) > RUNNING_MAX:
             del self._running[next(iter(self._running))]
-        self._out.observe(UNTIL_RUNNING, "", (0, 1, 2, 4, 8), pod.status.unbind_count)
+        self._out.observe(UNTIL_RUNNING, pod.status.unbind_count, bounds=(0, 1, 2, 4, 8))
 
     def torn_down(self, pod: KubeletPod, key: WorkerKey, took_s: float) -> None:
         """Say that nothing of the pod is left on the node."""
         self._out.log("kubelet.teardown_done", pod, key, {})
-        self._out.add("kubelet_unbind_teardown_seconds_sum", took_s)
-        self._out.count("kubelet_unbind_teardown_seconds_count")
+        self._out.observe("kubelet_unbind_teardown_seconds", took_s)
 
     def may_begin(self, pod: KubeletPod, reason: str, now: float) -> bool:
         """Whether a pod rejected for this reason may be unbound now."""
@@ -157,7 +156,7 @@ class UnbindManager:
             self._answered_late(self._unanswered.pop(key, None), code, result, now)
             return None
         self._out.log("kubelet.unbind_result", state.pod, key, {"result": result, "code": code})
-        self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{result}"}}')
+        self._out.counts.add("kubelet_pod_unbind_total", state.reason, result)
         step = state.answer(answer, now)
         if code == 429 and isinstance(step, Wait):
             self._lines.setdefault(state.pod.metadata.namespace, {})[key] = None
@@ -189,13 +188,12 @@ class UnbindManager:
         """Count an answer about a pod that the watch had shown to be gone already."""
         if state is None:
             return
-        self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{result}"}}')
+        self._out.counts.add("kubelet_pod_unbind_total", state.reason, result)
         if code in (200, 201):
             self._took(state, now)
 
     def _took(self, state: Unbinding, now: float) -> None:
-        self._out.add("kubelet_pod_unbind_duration_seconds_sum", now - state.started_s)
-        self._out.count("kubelet_pod_unbind_duration_seconds_count")
+        self._out.observe("kubelet_pod_unbind_duration_seconds", now - state.started_s)
 
     def session_read(self, key: WorkerKey, is_mine: bool, now: float) -> UnbindOutcome | None:
         """Take a live read of the own Node's session."""

@@ -9,6 +9,7 @@ Invariant: every pod is on at most one node here; `columns` and `index` equal th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,12 +17,59 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import Columns
-from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.cache.node_tree import NodeTree
+from scheduler.cache.node_info import NodeInfo, PodInfo, count
 from scheduler.cache.pod_index import PodIndex
 from services.api.kinds.node import Node
 from services.api.meta import Key
 from services.api.quantity import amount
+
+REGION = "topology.kubernetes.io/region"
+ZONE = "topology.kubernetes.io/zone"
+Zone = tuple[str, str]
+
+
+def zone_of(labels: Mapping[str, str]) -> Zone:
+    """Return `(region, zone)` of a node's labels; both empty when unlabelled."""
+    return labels.get(REGION, ""), labels.get(ZONE, "")
+
+
+class NodeTree:
+    """The order in which nodes are visited: round-robin over zones, so that sampling spreads.
+
+    Zones come in the order they were first seen, nodes inside a zone likewise: z1n1, z2n1, z3n1, z1n2, …
+    `version` counts changes, so that an order can be kept. Source: scheduler-queue-and-cycles 3.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._zones: dict[Zone, dict[str, None]] = {}
+        self._zone_by_name: dict[str, Zone] = {}
+
+    def set(self, name: str, labels: Mapping[str, str]) -> None:
+        """Add the node, or move it to its new zone."""
+        zone = zone_of(labels)
+        if self._zone_by_name.get(name) == zone:
+            return
+        self.remove(name)
+        self._zones.setdefault(zone, {})[name] = None
+        self._zone_by_name[name] = zone
+        self.version += 1
+
+    def remove(self, name: str) -> None:
+        """Forget the node; a zone without nodes loses its place."""
+        zone = self._zone_by_name.pop(name, None)
+        if zone is None:
+            return
+        del self._zones[zone][name]
+        if not self._zones[zone]:
+            del self._zones[zone]
+        self.version += 1
+
+    def order(self) -> list[str]:
+        """Return all names, one of each zone in turn."""
+        lists = [list(names) for names in self._zones.values()]
+        longest = max((len(names) for names in lists), default=0)
+        return [names[i] for i in range(longest) for names in lists if i < len(names)]
 
 
 @dataclass(slots=True)
@@ -64,8 +112,6 @@ class Cache:
         self._order: NDArray[np.intp] = np.zeros(0, np.intp)
         self._order_version = -1
 
-    # -- nodes ---------------------------------------------------------------------------------------
-
     def set_node(self, node: Node) -> None:
         """Take in a new or changed node. Quantities that do not parse count as zero."""
         name = node.metadata.name
@@ -105,8 +151,6 @@ class Cache:
             self._order = np.array([slots[name] for name in self._tree.order()], np.intp)
             self._order_version = self._tree.version
         return self._order
-
-    # -- pods ----------------------------------------------------------------------------------------
 
     def node_of(self, uid: str) -> str:
         """Return the node the pod is counted on, or ""."""
@@ -183,7 +227,7 @@ class Cache:
             info = self.nodes[node_name] = NodeInfo(node_name)
         info.add(pod)
         for claim in pod.claims:
-            self.claim_users[claim] = self.claim_users.get(claim, 0) + 1
+            count(self.claim_users, claim, 1)
         self.columns.pods_changed(info, pod, 1)
         if info.slot >= 0:
             self.index.add(pod, info.slot)
@@ -193,11 +237,7 @@ class Cache:
         pod = info.remove(uid)
         assert pod is not None, f"pod {uid} is not on {node_name}"
         for claim in pod.claims:
-            users = self.claim_users[claim] - 1
-            if users:
-                self.claim_users[claim] = users
-            else:
-                del self.claim_users[claim]
+            count(self.claim_users, claim, -1)
         self.columns.pods_changed(info, pod, -1)
         if info.slot >= 0:
             self.index.remove(pod, info.slot)

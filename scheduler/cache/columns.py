@@ -10,14 +10,62 @@ change of a row is written to `log`, so that remembered answers can be asked aga
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.cache.images import Images
-from scheduler.cache.node_info import AMOUNT_MAX, ANY_IP, HostPort, NodeInfo, PodInfo
-from services.api.kinds.node import Node, Taint
+from scheduler.cache.node_info import AMOUNT_MAX, ANY_IP, HostPort, NodeInfo, PodInfo, count
+from services.api.kinds.node import ContainerImage, Node, Taint
+
+
+@dataclass(slots=True)
+class ImageState:
+    """`size_bytes` is what the first of the nodes said; upstream does not compare either."""
+
+    size_bytes: int
+    rows: dict[int, None] = field(default_factory=dict)
+
+
+class Images:
+    """Which container images are on which nodes, by name; falsy while no node reports any.
+
+    Source: scheduler-queue-and-cycles 6 (ImageLocality).
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[str, ImageState] = {}
+        self._by_row: dict[int, tuple[ContainerImage, ...]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._states)
+
+    def get(self, name: str) -> ImageState | None:
+        """Return who has the image, or None."""
+        return self._states.get(name)
+
+    def set(self, row: int, images: Sequence[ContainerImage]) -> bool:
+        """Take in what a node has now; return whether anything changed."""
+        new = tuple(images)
+        old = self._by_row.get(row, ())
+        if new == old:
+            return False
+        for name in [name for image in old for name in image.names]:
+            state = self._states.get(name)
+            if state is not None and row in state.rows:
+                del state.rows[row]
+                if not state.rows:
+                    del self._states[name]
+        for image in new:
+            for name in image.names:
+                self._states.setdefault(name, ImageState(image.size_bytes)).rows[row] = None
+        if new:
+            self._by_row[row] = new
+        else:
+            self._by_row.pop(row, None)
+        return True
+
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -79,8 +127,9 @@ class Columns:
         row = info.slot
         is_new = row < 0
         if is_new:
-            row = self._new_row()
-            info.slot = row
+            if not self._free:
+                self._grow(max(GROWTH_MIN, self.capacity // 16))
+            row = info.slot = self._free.pop()
             self.layout += 1
             self.nodes[row] = info
             self.slots[info.name] = row
@@ -212,11 +261,6 @@ class Columns:
             self.log.clear()
             self.epoch += 1
 
-    def _new_row(self) -> int:
-        if not self._free:
-            self._grow(max(GROWTH_MIN, self.capacity // 16))
-        return self._free.pop()
-
     def _grow(self, by: int) -> None:
         self.epoch += 1
         self.layout += 1
@@ -280,9 +324,7 @@ class Columns:
         ip, protocol, number = port
         rows = self._port_users.setdefault((protocol, number), {})
         addresses = rows.setdefault(row, {})
-        addresses[ip] = addresses.get(ip, 0) + change
-        if not addresses[ip]:
-            del addresses[ip]
+        count(addresses, ip, change)
         if not addresses:
             del rows[row]
 

@@ -18,13 +18,13 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from functools import lru_cache, partial
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from services.api.kinds.node import Node
-from services.api.kinds.pod import Affinity, Container, Pod, PodAffinityTerm, PodSpec, ResourceRequirements
+from services.api.kinds.pod import Affinity, Container, Pod, PodAffinity, PodAffinityTerm, PodSpec, ResourceRequirements
 from services.api.meta import Key, LabelSelector, LabelSelectorRequirement, ObjectMeta
 from services.api.podresources import Amounts, as_in_use, pod_requests
 from services.api.selectors import Selector, Term, from_label_selector
@@ -40,6 +40,7 @@ HostPort = tuple[str, str, int]
 """`(host IP, protocol, port)`."""
 ANY_IP = "0.0.0.0"
 _generations: Final = itertools.count(1)
+K = TypeVar("K", bound=Hashable)
 
 
 # -- what a pod asks for
@@ -107,8 +108,9 @@ def as_specified(pod: Pod) -> PodRequests:
 def _parse(pod: Pod) -> PodRequests:
     try:
         real = pod_requests(pod)
-        assumed = pod_requests(_with_defaults(pod))
-        incoming = pod_requests(replace(_with_defaults(pod), spec=replace(_with_defaults(pod).spec, resources=None)))
+        filled = _with_defaults(pod)
+        assumed = pod_requests(filled)
+        incoming = pod_requests(replace(filled, spec=replace(filled.spec, resources=None)))
     except ValueError:
         # The API server refuses such quantities; one that came through must not stop all other pods.
         return PodRequests({}, (), 0, 0, 0, 0, is_malformed=True)
@@ -161,8 +163,8 @@ def _default(resources: ResourceRequirements) -> ResourceRequirements:
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     """Return the host ports a pod occupies: main containers and sidecars, not plain init containers (12.7)."""
-    ports: list[HostPort] = []
     sidecars = (c for c in pod.spec.init_containers if c.restart_policy == "Always")
+    ports: list[HostPort] = []
     for container in (*pod.spec.containers, *sidecars):
         for port in container.ports:
             if port.host_port > 0:
@@ -211,12 +213,6 @@ class Identity(NamedTuple):
     is_terminating: bool
 
 
-def identity_of(pod: Pod) -> Identity:
-    """Return the pod's identity."""
-    meta = pod.metadata
-    return Identity(meta.namespace, tuple(sorted(meta.labels.items())), meta.deletion_timestamp is not None)
-
-
 class PodTerm(NamedTuple):
     """Pods in the namespaces whose labels match, grouped by a node label.
 
@@ -262,18 +258,12 @@ def terms_of(pod: Pod) -> PodTerms:
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return NO_TERMS
     own = pod.metadata.namespace
-    likes, dislikes = affinity.pod_affinity, affinity.pod_anti_affinity
+    likes, dislikes = affinity.pod_affinity or PodAffinity(), affinity.pod_anti_affinity or PodAffinity()
     return PodTerms(
-        required_affinity=tuple(_term(t, own) for t in likes.required) if likes else (),
-        required_anti_affinity=tuple(_term(t, own) for t in dislikes.required) if dislikes else (),
-        preferred_affinity=tuple(WeightedTerm(t.weight, _term(t.pod_affinity_term, own)) for t in likes.preferred)
-        if likes
-        else (),
-        preferred_anti_affinity=tuple(
-            WeightedTerm(t.weight, _term(t.pod_affinity_term, own)) for t in dislikes.preferred
-        )
-        if dislikes
-        else (),
+        tuple(_term(each, own) for each in likes.required),
+        tuple(_term(each, own) for each in dislikes.required),
+        tuple(WeightedTerm(each.weight, _term(each.pod_affinity_term, own)) for each in likes.preferred),
+        tuple(WeightedTerm(each.weight, _term(each.pod_affinity_term, own)) for each in dislikes.preferred),
     )
 
 
@@ -341,7 +331,9 @@ class PodInfo:
     def identity(self) -> Identity:
         """What selectors saw of the pod when they were first asked."""
         if self._identity is None:
-            self._identity = identity_of(self.pod)
+            meta = self.pod.metadata
+            labels = tuple(sorted(meta.labels.items()))
+            self._identity = Identity(meta.namespace, labels, meta.deletion_timestamp is not None)
         return self._identity
 
     @property
@@ -360,6 +352,7 @@ class PodInfo:
         return f"PodInfo({self.key})"
 
 
+@dataclass(slots=True, eq=False)
 class NodeInfo:
     """A node with what runs, or is assumed to run, on it.
 
@@ -371,34 +364,18 @@ class NodeInfo:
     requested the kubelet has not actuated.
     """
 
-    __slots__ = (
-        "allocatable",
-        "claims",
-        "generation",
-        "name",
-        "node",
-        "nonzero_cpu",
-        "nonzero_memory",
-        "pods",
-        "requested",
-        "slot",
-        "unactuated_pods",
-        "used_ports",
-    )
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.node: Node | None = None
-        self.slot = -1
-        self.pods: dict[str, PodInfo] = {}
-        self.allocatable: dict[str, int] = {}
-        self.requested: dict[str, int] = {}
-        self.nonzero_cpu = 0
-        self.nonzero_memory = 0
-        self.used_ports: dict[HostPort, int] = {}
-        self.claims: dict[Key, int] = {}
-        self.unactuated_pods: dict[str, PodInfo] = {}
-        self.generation = next(_generations)
+    name: str
+    node: Node | None = None
+    slot: int = -1
+    pods: dict[str, PodInfo] = field(default_factory=dict)
+    allocatable: dict[str, int] = field(default_factory=dict)
+    requested: dict[str, int] = field(default_factory=dict)
+    nonzero_cpu: int = 0
+    nonzero_memory: int = 0
+    used_ports: dict[HostPort, int] = field(default_factory=dict)
+    claims: dict[Key, int] = field(default_factory=dict)
+    unactuated_pods: dict[str, PodInfo] = field(default_factory=dict)
+    generation: int = field(default_factory=partial(next, _generations))
 
     @property
     def labels(self) -> dict[str, str]:
@@ -446,36 +423,30 @@ class NodeInfo:
         self.nonzero_cpu += sign * need.nonzero_cpu
         self.nonzero_memory += sign * need.nonzero_memory
         for port in pod.ports:
-            count = self.used_ports.get(port, 0) + sign
-            if count:
-                self.used_ports[port] = count
-            else:
-                del self.used_ports[port]
+            count(self.used_ports, port, sign)
         for claim in pod.claims:
-            users = self.claims.get(claim, 0) + sign
-            if users:
-                self.claims[claim] = users
-            else:
-                del self.claims[claim]
+            count(self.claims, claim, sign)
 
     def with_pods(self, pods: list[PodInfo]) -> NodeInfo:
         """Return a copy with these pods added, as if they ran here."""
-        copy = NodeInfo(self.name)
-        copy.node, copy.slot, copy.allocatable = self.node, self.slot, self.allocatable
-        copy.pods, copy.requested, copy.used_ports = dict(self.pods), dict(self.requested), dict(self.used_ports)
-        copy.nonzero_cpu, copy.nonzero_memory = self.nonzero_cpu, self.nonzero_memory
-        copy.claims = dict(self.claims)
-        copy.unactuated_pods = dict(self.unactuated_pods)
+        copy = dataclasses.replace(
+            self,
+            pods=dict(self.pods),
+            requested=dict(self.requested),
+            used_ports=dict(self.used_ports),
+            claims=dict(self.claims),
+            unactuated_pods=dict(self.unactuated_pods),
+            generation=next(_generations),
+        )
         for pod in pods:
             copy.add(pod)
         return copy
 
 
-def freeze(value: Any) -> Hashable:
-    """Return a hashable twin of a view, dict or tuple, equal when the originals are."""
-    if isinstance(value, dict):
-        return tuple(sorted((k, freeze(v)) for k, v in value.items()))
-    if isinstance(value, tuple | list):
-        return tuple(freeze(v) for v in value)
-    result: Hashable = value
-    return result
+def count(counts: dict[K, int], key: K, by: int) -> None:
+    """Add to one of several counts; a count that falls to zero goes."""
+    there = counts.get(key, 0) + by
+    if there:
+        counts[key] = there
+    else:
+        counts.pop(key, None)

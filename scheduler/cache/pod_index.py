@@ -214,8 +214,6 @@ class PodIndex:
         self.term_count = 0
         """How many different terms existing pods have."""
 
-    # -- pods come and go ------------------------------------------------------------------------------
-
     def add(self, pod: PodInfo, row: int) -> None:
         """Count a pod in on its node's row."""
         rows = self._populations.setdefault(pod.identity, {})
@@ -258,8 +256,6 @@ class PodIndex:
         if not known.tally.total:
             self._terms.take(place, key)
             self.term_count -= 1
-
-    # -- questions -------------------------------------------------------------------------------------
 
     def tally(self, question: Question) -> Tally:
         """Return how many pods match on each row, from now on kept up to date."""

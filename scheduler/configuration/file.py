@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.configuration.assembly import MadeProfile, make_profiles
-from scheduler.configuration.default_plugins import defaults
 from scheduler.configuration.document import Extender, KubeSchedulerConfiguration, as_json
 from scheduler.configuration.parser import ConfigurationError, completed, read
-from scheduler.configuration.plugin_sources import PluginSourceError, known_plugins
+from scheduler.configuration.plugins import PluginSourceError, defaults, known_plugins
 from scheduler.handle import Handle
 from services.api.switches import Switches
 from services.runtime.config import StartError

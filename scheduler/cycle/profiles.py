@@ -7,7 +7,7 @@ Source: scheduler-queue-and-cycles 9; upstream `pkg/scheduler/profile`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from scheduler.cache.node_info import PodInfo
@@ -21,12 +21,11 @@ from services.telemetry.metrics import Metrics, counter
 
 @dataclass(frozen=True)
 class Profile:
-    """One way of scheduling. `name`: the schedulerName of its pods; `points`: who runs where."""
+    """One way of scheduling. `name`: the schedulerName of its pods."""
 
     name: str
     runner: Runner
     cycle: SchedulingCycle
-    points: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class Profiles:
@@ -95,7 +94,7 @@ class Profiles:
                     {"name": plugin, **({"weight": weights[plugin]} if point == "score" else {})} for plugin in plugins
                 ]
             }
-            for point, plugins in profile.points.items()
+            for point, plugins in profile.runner.points.items()
         }
 
     def pre_enqueue(self, pod: PodInfo, first: str = "") -> Status:

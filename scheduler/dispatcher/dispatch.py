@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -37,32 +38,30 @@ class Outcome(msgspec.Struct, frozen=True):
     error: ApiError | UnknownOutcome | None = None
 
 
+@dataclass
 class Dispatcher:
     """One for the scheduler. `parallelism`: calls at once, 0 for no limit.
 
     `on_event`: called with a status patch that carries an event when it is really sent.
     """
 
-    def __init__(self, client: Client, seams: Seams, *, is_asynchronous: bool, parallelism: int) -> None:
-        self.on_event: Callable[[StatusPatch], None] = lambda call: None
-        self._is_asynchronous = is_asynchronous
-        self._client = client
-        self._seams = seams
-        self._queue = CallQueue()
-        self._parallelism = parallelism
-        self._running = 0
-        self._waiters: dict[int, asyncio.Future[Outcome]] = {}
-        self._wake = asyncio.Event()
-        self._seconds: dict[tuple[str, ...], Histogram] = {}
-
-    # -- requests ----------------------------------------------------------------------------------------
+    client: Client
+    seams: Seams
+    is_asynchronous: bool
+    parallelism: int
+    on_event: Callable[[StatusPatch], None] = lambda call: None
+    _queue: CallQueue = field(default_factory=CallQueue)
+    _running: int = 0
+    _waiters: dict[int, asyncio.Future[Outcome]] = field(default_factory=dict)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _seconds: dict[tuple[str, ...], Histogram] = field(default_factory=dict)
 
     async def say(self, call: StatusPatch) -> bool:
         """Have the patch made; returns at once with the feature gate, and with the answer without it.
 
         False: it could not be written, although the pod may be there.
         """
-        if self._is_asynchronous:
+        if self.is_asynchronous:
             self.later(call)
             return True
         if call.is_noop:
@@ -72,7 +71,7 @@ class Dispatcher:
 
     def later(self, call: StatusPatch, *, delay_s: float = 0.0) -> None:
         """Have the patch made in `delay_s` seconds at the earliest; never waits."""
-        self._settle(self._queue.add(call, self._seams.clock.now(), delay_s=delay_s)[1])
+        self._settle(self._queue.add(call, self.seams.clock.now(), delay_s=delay_s)[1])
         self._wake.set()
 
     async def bind(self, call: PodBinding) -> int:
@@ -80,11 +79,11 @@ class Dispatcher:
 
         Raises: ApiError for a refusal; UnknownOutcome when there is no answer, or when another call took its place.
         """
-        if not self._is_asynchronous:
+        if not self.is_asynchronous:
             # Nothing else can be under way for the pod, and the binding cycle's span is the call's own.
             return await self._bind(call, call.causes[0] if call.causes else "")
         waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        call_id, ended = self._queue.add(call, self._seams.clock.now())
+        call_id, ended = self._queue.add(call, self.seams.clock.now())
         self._waiters[call_id] = waiter
         self._settle(ended)
         self._wake.set()
@@ -103,16 +102,14 @@ class Dispatcher:
         """Forget what the pod's status should say: it is gone, was bound or was unbound."""
         self._settle(self._queue.drop(uid, POD_STATUS_PATCH))
 
-    # -- running -----------------------------------------------------------------------------------------
-
     async def run(self) -> None:
         """Make the calls as they become due, until cancelled; then every waiting caller gets an error."""
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
                     self._wake.clear()
-                    while not self._parallelism or self._running < self._parallelism:
-                        started = self._queue.pop(self._seams.clock.now())
+                    while not self.parallelism or self._running < self.parallelism:
+                        started = self._queue.pop(self.seams.clock.now())
                         if started is None:
                             break
                         self._running += 1
@@ -122,8 +119,8 @@ class Dispatcher:
             self._settle(self._queue.close())
 
     async def _sleep(self) -> None:
-        now = self._seams.clock.now()
-        is_full = self._parallelism and self._running >= self._parallelism
+        now = self.seams.clock.now()
+        is_full = self.parallelism and self._running >= self.parallelism
         due = None if is_full else self._queue.next_due(now)
         try:
             async with asyncio.timeout(None if due is None else max(due - now, 0.0)):
@@ -138,15 +135,15 @@ class Dispatcher:
             self._running -= 1
         self._resolve(started.call_id, outcome)
         is_done = outcome.ending is Ending.DONE
-        self._settle(self._queue.finalize(started, self._seams.clock.now(), is_done=is_done, rv=outcome.rv))
+        self._settle(self._queue.finalize(started, self.seams.clock.now(), is_done=is_done, rv=outcome.rv))
         self._wake.set()
 
     async def _make(self, call: ApiCall) -> Outcome:
         """Make the call now, whatever else is under way, in a span of its own below the decision that asked for it."""
-        clock = self._seams.clock
+        clock = self.seams.clock
         began = clock.now()
         key, causes = call.key, call.causes
-        span = self._seams.tracer.start(
+        span = self.seams.tracer.start(
             f"call {call.call_type}",
             parent=causes[0] if causes else "",
             links=causes[1:],
@@ -174,7 +171,7 @@ class Dispatcher:
         return outcome
 
     async def _bind(self, call: PodBinding, traceparent: str) -> int:
-        return await self._client.bind(
+        return await self.client.bind(
             call.key,
             call.uid,
             call.node,
@@ -183,7 +180,7 @@ class Dispatcher:
         )
 
     async def _patch(self, call: StatusPatch, traceparent: str) -> int:
-        document = call.document(self._seams.clock.wall())
+        document = call.document(self.seams.clock.wall())
         if document is None:
             return 0
         if call.event is not None:
@@ -200,7 +197,7 @@ class Dispatcher:
             traceparent=traceparent,
             deadline_s=STATUS_DEADLINE_S,
         )
-        return (await self._client.call(request)).unwrap().rv
+        return (await self.client.call(request)).unwrap().rv
 
     def _settle(self, ended: Endings) -> None:
         """Resolve the futures of callers that wait."""

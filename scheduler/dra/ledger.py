@@ -14,6 +14,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from enum import Enum
 
+from scheduler.cache.node_info import count
 from scheduler.dra.pools import DeviceId
 from services.api.kinds.resourceclaim import AllocationResult, ResourceClaim
 from services.api.meta import Key
@@ -54,8 +55,6 @@ class ClaimLedger:
     _counted: dict[str, tuple[DeviceId, ...]] = field(default_factory=dict)
     _in_use: dict[DeviceId, int] = field(default_factory=dict)
 
-    # -- what is so
-
     @property
     def in_use(self) -> Container[DeviceId]:
         """The devices that some claim has or is about to get."""
@@ -71,8 +70,6 @@ class ClaimLedger:
         if written is None or known is None or known.metadata.uid != written.metadata.uid:
             return known
         return written if written.metadata.rv > known.metadata.rv else known
-
-    # -- what changes it
 
     def on_change(self, change: Change[ResourceClaim]) -> None:
         """Follow the informer; the same change twice does no harm."""
@@ -118,13 +115,11 @@ class ClaimLedger:
             known = self._seen.get(uid, ())
         devices = tuple(dict.fromkeys((*known, *_devices(self._in_flight.get(uid)))))
         for each in self._counted.pop(uid, ()):
-            self._in_use[each] -= 1
-            if not self._in_use[each]:
-                del self._in_use[each]
+            count(self._in_use, each, -1)
         if devices:
             self._counted[uid] = devices
         for each in devices:
-            self._in_use[each] = self._in_use.get(each, 0) + 1
+            count(self._in_use, each, 1)
 
 
 def _devices(allocation: AllocationResult | None) -> tuple[DeviceId, ...]:

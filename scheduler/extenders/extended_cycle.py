@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import structlog
@@ -19,13 +19,11 @@ import structlog
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
 from scheduler.configuration.document import Extender
-from scheduler.cycle.binding_cycle import ExtenderBind
 from scheduler.cycle.profiles import Profile
-from scheduler.cycle.result import ScheduleResult, Unschedulable
+from scheduler.cycle.result import ExtenderBind, ScheduleResult, Unschedulable
 from scheduler.cycle.scheduling_cycle import Filtered
 from scheduler.extenders import documents
-from scheduler.extenders.results import Gathered, is_interested, victims_of
-from scheduler.extenders.transport import ExtenderTransport
+from scheduler.extenders.documents import Gathered, is_interested, victims_of
 from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.status import Status
 from scheduler.preemption.candidates import ASKING, LEFT, Candidate, ExtenderError, Victims, left_by_extender
@@ -33,32 +31,38 @@ from services.api.errors import UnknownOutcome
 from services.api.meta import Document, Key
 from services.telemetry.metrics import Metrics, counter
 
+
+class ExtenderTransport(Protocol):
+    """The way to an extender: carries one question and its answer. Processes go by HTTP, tests another way."""
+
+    async def post(self, extender: Extender, url: str, body: bytes, timeout_s: float) -> bytes:
+        """Return the body of the answer. Raises: ExtenderError when there is none in time, or its status is not 200."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
 TIMEOUT_S: Final = 5.0
 """How long an extender may think that has no `httpTimeout` of its own."""
 log = structlog.get_logger()
 
 
+@dataclass
 class Extenders:
     """All extenders of the configuration, in the order in which they are asked.
 
     `pod_document`, `node_document`: whole objects as informers hold them, None for one that is gone.
     """
 
-    def __init__(
-        self,
-        extenders: Sequence[Extender],
-        transport: ExtenderTransport,
-        cache: Cache,
-        pod_document: Callable[[Key], Document | None],
-        node_document: Callable[[Key], Document | None],
-    ) -> None:
-        self._extenders = tuple(extenders)
-        self._transport = transport
-        self._cache = cache
-        self._pod_document = pod_document
-        self._node_document = node_document
-        self.asked_total = 0
-        self.ignored_total = 0
+    extenders: Sequence[Extender]
+    transport: ExtenderTransport
+    cache: Cache
+    pod_document: Callable[[Key], Document | None]
+    node_document: Callable[[Key], Document | None]
+    asked_total: int = 0
+    ignored_total: int = 0
 
     def metrics(self) -> dict[str, float]:
         """Return how many questions were asked, and how many failures passed over."""
@@ -66,13 +70,11 @@ class Extenders:
 
     def are_interested(self, pod: PodInfo) -> bool:
         """Whether a cycle of this pod has to ask an extender."""
-        return any(is_interested(each, pod) for each in self._extenders)
+        return any(is_interested(each, pod) for each in self.extenders)
 
     async def close(self) -> None:
         """Let go of connections."""
-        await self._transport.close()
-
-    # -- the cycle -----------------------------------------------------------------------------------------
+        await self.transport.close()
 
     async def schedule(self, profile: Profile, pod: PodInfo, now: float) -> ScheduleResult | Unschedulable | CycleError:
         """Return what the pod's cycle returns, with the extenders' say in it."""
@@ -81,11 +83,11 @@ class Extenders:
         filtered = cycle.filter(pod, now)
         if isinstance(filtered, CycleError):
             return filtered
-        asked = [each for each in self._extenders if is_interested(each, pod)]
+        asked = [each for each in self.extenders if is_interested(each, pod)]
         if filtered.own >= 0 and await self._take_nominated(asked, pod, filtered):
             return cycle.only(filtered.own, filtered.state, 1)
         cycle.narrow(filtered)
-        opinion = Gathered(self._cache.columns)
+        opinion = Gathered(self.cache.columns)
         try:
             await self._filter(asked, pod, filtered, opinion)
         except ExtenderError as error:
@@ -97,7 +99,7 @@ class Extenders:
         result = cycle.choose(pod, filtered, opinion)
         if isinstance(result, Unschedulable) and result.post_filter is not None and result.post_filter.asks:
             filtered.state.data[LEFT] = await self._preempt(asked, pod, result.post_filter.asks)
-            columns, diagnosis = self._cache.columns, result.error.diagnosis
+            columns, diagnosis = self.cache.columns, result.error.diagnosis
             return replace(result, post_filter=profile.runner.post_filter(filtered.state, pod, columns, diagnosis))
         return result
 
@@ -105,7 +107,7 @@ class Extenders:
         """Whether the extenders, too, leave the node that the pod is nominated to; a failure is a rejection here."""
         names = self._names([filtered.own])
         try:
-            return bool(await self._pass(asked, pod, names, Gathered(self._cache.columns)))
+            return bool(await self._pass(asked, pod, names, Gathered(self.cache.columns)))
         except ExtenderError as error:
             log.warning("extender.failed", pod=str(pod.key), node=names[0], reason=str(error))
             return False
@@ -114,7 +116,7 @@ class Extenders:
         names = self._names(np.flatnonzero(filtered.found.mask).tolist())
         left = await self._pass(asked, pod, names, opinion)
         if len(left) < len(names):
-            filtered.found.mask, filtered.found.is_narrowed = self._cache.columns.mask_of(left), True
+            filtered.found.mask, filtered.found.is_narrowed = self.cache.columns.mask_of(left), True
 
     async def _pass(self, asked: Sequence[Extender], pod: PodInfo, names: list[str], opinion: Gathered) -> list[str]:
         """Return the nodes that all leave, one extender after the other. Raises: ExtenderError."""
@@ -150,8 +152,6 @@ class Extenders:
         for each, points in zip(scoring, await asyncio.gather(*map(points_of, scoring)), strict=True):
             opinion.prioritized(points, each.weight)
 
-    # -- preemption ----------------------------------------------------------------------------------------
-
     async def _preempt(
         self, asked: Sequence[Extender], pod: PodInfo, found: Sequence[Candidate]
     ) -> list[Candidate] | Status:
@@ -179,16 +179,14 @@ class Extenders:
             for node, theirs in documents.read_preemption(body, url=extender.url_prefix).items():
                 if node not in ours:
                     raise ExtenderError(f"extender {extender.url_prefix} names node {node}, which was not asked about")
-                answer[node] = victims_of(self._cache.nodes[node], ours[node], theirs, extender.url_prefix)
+                answer[node] = victims_of(self.cache.nodes[node], ours[node], theirs, extender.url_prefix)
         except ExtenderError as error:
             return error
         return answer
 
-    # -- binding -------------------------------------------------------------------------------------------
-
     def binding_of(self, pod: PodInfo) -> ExtenderBind | None:
         """Return what binds this pod to a node if an extender does; it raises UnknownOutcome when it fails."""
-        extender = next((each for each in self._extenders if each.bind_verb and is_interested(each, pod)), None)
+        extender = next((each for each in self.extenders if each.bind_verb and is_interested(each, pod)), None)
         return partial(self._bind, extender, pod) if extender is not None else None
 
     async def _bind(self, extender: Extender, pod: PodInfo, node: str) -> None:
@@ -199,27 +197,25 @@ class Extenders:
             # It may have bound the pod all the same: only a read is definite (K2).
             raise UnknownOutcome(str(error)) from error
 
-    # -- asking --------------------------------------------------------------------------------------------
-
     async def _ask(self, extender: Extender, verb: str, question: bytes) -> bytes:
         self.asked_total += 1
         url = f"{extender.url_prefix.rstrip('/')}/{verb}"
-        return await self._transport.post(extender, url, question, extender.http_timeout or TIMEOUT_S)
+        return await self.transport.post(extender, url, question, extender.http_timeout or TIMEOUT_S)
 
     def _question(self, extender: Extender, pod: PodInfo, names: Sequence[str]) -> bytes:
         nodes = None
         if not extender.node_cache_capable:
-            nodes = [found for name in names if (found := self._node_document(Key("", name))) is not None]
+            nodes = [found for name in names if (found := self.node_document(Key("", name))) is not None]
         return documents.filter_args(self._document(pod), names, nodes)
 
     def _document(self, pod: PodInfo) -> Document:
-        found = self._pod_document(pod.key)
+        found = self.pod_document(pod.key)
         if found is None or found["metadata"].get("uid") != pod.uid:
             raise ExtenderError(f"{pod.key} is gone")
         return found
 
     def _names(self, rows: Sequence[int]) -> list[str]:
-        nodes = self._cache.columns.nodes
+        nodes = self.cache.columns.nodes
         return [node.name for row in rows if (node := nodes[row]) is not None]
 
     def _ignore(self, extender: Extender, pod: PodInfo, error: ExtenderError) -> None:

@@ -5,11 +5,15 @@ Source: scheduler-queue-and-cycles 4.2, 12.1.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+
+from scheduler.cache.columns import Mask
+from scheduler.framework.status import Code
 
 NO_NODES_AVAILABLE: Final = "no nodes available to schedule pods"
 TOO_MANY_PODS: Final = "Too many pods"
@@ -27,7 +31,7 @@ class Diagnosis:
     rejected: dict[str, dict[str, int]] = field(default_factory=dict)
     rejectors: set[str] = field(default_factory=set)
     pending: set[str] = field(default_factory=set)
-    unresolvable: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    unresolvable: Mask = field(default_factory=lambda: np.zeros(0, bool))
     pre_filter_message: str = ""
     post_filter_message: str = ""
 
@@ -35,6 +39,17 @@ class Diagnosis:
         """Add nodes that a plugin refused for a reason."""
         reasons = self.rejected.setdefault(plugin, {})
         reasons[reason] = reasons.get(reason, 0) + nodes
+
+    def refuse(self, plugin: str, reasons: Iterable[str], code: Code, rows: Mask) -> None:
+        """Charge the nodes of these rows to a plugin; without any it is not charged."""
+        nodes = int(np.count_nonzero(rows))
+        if not nodes:
+            return
+        for reason in reasons:
+            self.count(plugin, reason, nodes)
+        (self.pending if code is Code.PENDING else self.rejectors).add(plugin)
+        if code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            self.unresolvable |= rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +72,9 @@ class FitError:
         if diagnosis.pre_filter_message:
             text += f" {diagnosis.pre_filter_message}."
         else:
-            histogram: dict[str, int] = {}
+            histogram: Counter[str] = Counter()
             for reasons in diagnosis.rejected.values():
-                for reason, nodes in reasons.items():
-                    histogram[reason] = histogram.get(reason, 0) + nodes
+                histogram.update(reasons)
             # Sorted as strings, counts included, as upstream sorts them.
             lines = sorted(f"{nodes} {reason}" for reason, nodes in histogram.items())
             if lines:

@@ -2,9 +2,10 @@
 
 A plugin is a class with a `name` that has the methods of the points it serves, and nothing else: no base class, no
 registration call. `filter` and `score` are about one node; a plugin that has the forms of `vectorized`, too, answers
-for all nodes at once. Points that proposals add are in `proposed`.
+for all nodes at once. Points of proposals, which upstream does not have, or not yet, stand at the end.
 
-Source: KEP-624; upstream `staging/src/k8s.io/kube-scheduler/framework/interface.go`.
+Source: KEP-624; upstream `staging/src/k8s.io/kube-scheduler/framework/interface.go`. Of proposals: KEP-4671
+(PlacementFeasible), KEP-5501 (a gate's message), KEP-5836 (deferred resizes).
 """
 
 # ruff: noqa: D102  (a protocol's class docstring says what its methods do)
@@ -13,18 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import Registration
 from scheduler.framework.status import SUCCESS, Status
-
-if TYPE_CHECKING:
-    from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
+from services.api.kinds.podgroup import PodGroup
 
 MAX_NODE_SCORE: Final = 100
 PODS_TO_ACTIVATE: Final = "PodsToActivate"
@@ -180,3 +181,72 @@ class PostBindPlugin(Plugin, Protocol):
     """Learns that the bind succeeded."""
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...
+
+
+POINTS: Final[dict[str, tuple[Any, ...]]] = {
+    "preEnqueue": (PreEnqueuePlugin,),
+    "queueSort": (QueueSortPlugin,),
+    "preFilter": (PreFilterPlugin,),
+    "filter": (FilterPlugin, VectorFilterPlugin),
+    "postFilter": (PostFilterPlugin,),
+    "preScore": (PreScorePlugin,),
+    "score": (ScorePlugin, VectorScorePlugin),
+    "reserve": (ReservePlugin,),
+    "permit": (PermitPlugin,),
+    "preBind": (PreBindPlugin,),
+    "bind": (BindPlugin,),
+    "postBind": (PostBindPlugin,),
+}
+"""Any of the protocols serves the point; in the order of scheduler-queue-and-cycles 5."""
+
+REJECTING: Final = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
+"""Points at which a plugin can reject a pod, which then waits for an event."""
+
+
+def serves(plugin: Any, point: str) -> bool:
+    """Whether the plugin has what the point calls; a point that is not in `POINTS` is served by no plugin."""
+    return isinstance(plugin, POINTS.get(point, ()))
+
+
+@runtime_checkable
+class ExplainsGate(Plugin, Protocol):
+    """Says what users should read of its rejection at PreEnqueue, "" for nothing (KEP-5501, explicit models)."""
+
+    def gate_message(self, pod: PodInfo, status: Status) -> str: ...
+
+
+@runtime_checkable
+class ResizeInterestedPlugin(Plugin, Protocol):
+    """Says whether its PostFilter takes on a pod that waits on its node for capacity to grow (KEP-5836, G0)."""
+
+    def should_handle_deferred_resize(self, pod: PodInfo, node_name: str) -> bool: ...
+
+
+@runtime_checkable
+class RelevancePlugin(Plugin, Protocol):
+    """Says first of all whether it has anything to do with the pod; Skip keeps it out of the cycle, everywhere.
+
+    Asked with KEP-5836's G4 only. A plugin that does not say is relevant for pods without a node, and for no others.
+    """
+
+    def is_relevant_for_pod(self, state: CycleState, pod: PodInfo) -> Status: ...
+
+
+class PlacementProgress(msgspec.Struct, frozen=True):
+    """How far a group cycle is.
+
+    `scheduled`: members with a node, those of earlier cycles too; `remaining`: members not tried yet.
+    """
+
+    scheduled: int
+    remaining: int
+
+
+@runtime_checkable
+class PlacementFeasiblePlugin(Plugin, Protocol):
+    """Says after each member of a group cycle whether the group's constraint is met.
+
+    Success: it is. Wait: not yet. Unschedulable: it cannot be any more, and the cycle ends.
+    """
+
+    def placement_feasible(self, group: PodGroup, progress: PlacementProgress) -> Status: ...

@@ -20,20 +20,24 @@ from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
 from scheduler.framework.nominated_pods import BlockedRows, NominatedPodFilter
 from scheduler.framework.plugin import (
+    POINTS,
+    REJECTING,
     BindCall,
     EnqueueExtensions,
     FilterPlugin,
+    PlacementFeasiblePlugin,
+    PlacementProgress,
     PostFilterResult,
     PreFilterExtensions,
     PreFilterResult,
+    RelevancePlugin,
     ScoreExtensions,
     ScorePlugin,
+    serves,
 )
-from scheduler.framework.points import REJECTING, serves
-from scheduler.framework.proposed import PlacementFeasiblePlugin, PlacementProgress, RelevancePlugin
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
 from scheduler.framework.templates import Asked, Remembered, Templates
-from scheduler.framework.timing import PluginTimes
+from scheduler.framework.timing import Observed, Observer
 from scheduler.framework.vectorized import Forms, RowPure, Signs
 from services.api.kinds.podgroup import PodGroup
 
@@ -104,7 +108,7 @@ class Runner:
 
     `points`: which plugins run where, names in their order, by extension point; None: every plugin wherever it serves.
     `asks_relevance`: plugins that can say so are asked first whether the pod concerns them (KEP-5836, G4).
-    `observer`: times the calls; `twin`: the runner whose memory an observed one shares.
+    `observer`: observes the calls; `twin`: the runner whose memory an observed one shares.
     `is_part`: it runs some plugins of a profile whose filters they use already.
     """
 
@@ -114,22 +118,21 @@ class Runner:
         points: Mapping[str, Sequence[str]] | None = None,
         *,
         asks_relevance: bool = False,
-        observer: PluginTimes | None = None,
+        observer: Observer | None = None,
         twin: Runner | None = None,
         is_part: bool = False,
     ) -> None:
         plugins = [e.plugin for e in profile]
         by_name = {e.name: e for e in profile}
-        self._points = points
+        self.points = points or {p: [e.name for e in profile if serves(e.plugin, p)] for p in POINTS}
+        """Which plugins run where, names in their order, by extension point."""
         self._choosy: list[Any] = [p for p in plugins if asks_relevance and isinstance(p, RelevancePlugin)]
 
         def at(point: str) -> list[Enabled]:
-            if points is not None:
-                return [by_name[name] for name in points[point]]
-            return [e for e in profile if serves(e.plugin, point)]
+            return [by_name[name] for name in self.points[point]]
 
         def asked(enabled: Sequence[Enabled]) -> list[Any]:
-            return [observer.plugin(e.plugin) if observer is not None else e.plugin for e in enabled]
+            return [Observed(e.plugin, observer) if observer is not None else e.plugin for e in enabled]
 
         def ranked_by(enabled: Sequence[Enabled]) -> list[Enabled]:
             return [Enabled(plugin, e.weight) for plugin, e in zip(asked(enabled), enabled, strict=True)]
@@ -182,16 +185,18 @@ class Runner:
         if observer is not None:
             observer.points(self)
 
-    def observed(self, observer: PluginTimes) -> Runner:
-        """Return the runner with the same plugins and the same memory whose calls the observer times."""
-        return Runner(self.profile, self._points, asks_relevance=bool(self._choosy), observer=observer, twin=self)
+    def observed(self, observer: Observer) -> Runner:
+        """Return the runner with the same plugins and the same memory whose calls are observed."""
+        return Runner(self.profile, self.points, asks_relevance=bool(self._choosy), observer=observer, twin=self)
 
-    def only(self, is_kept: Callable[[Any], bool], *, asks_relevance: bool = False) -> Runner:
-        """Return a runner of some of the plugins, at the points where they run here."""
+    def only(
+        self, is_kept: Callable[[Any], bool], *, asks_relevance: bool = False, observer: Observer | None = None
+    ) -> Runner:
+        """Return a runner of some of the plugins, at the points where they run here, which remembers nothing yet."""
         kept = [e for e in self.profile if is_kept(e.plugin)]
         names = {e.name for e in kept}
-        points = self._points and {p: [name for name in at if name in names] for p, at in self._points.items()}
-        return Runner(kept, points, asks_relevance=asks_relevance, is_part=True)
+        points = {p: [name for name in at if name in names] for p, at in self.points.items()}
+        return Runner(kept, points, asks_relevance=asks_relevance, observer=observer, is_part=True)
 
     def _concerned(self, plugins: list[Any], state: CycleState) -> list[Any]:
         return [p for p in plugins if p.name not in state.irrelevant]
@@ -230,7 +235,25 @@ class Runner:
         found = Feasible(mask, remembered, False, prepared)
         if prepared.node_names is not None:
             mask = mask & columns.mask_of(prepared.node_names)
-        return self._filter_rest(state, pod, columns, nominator, found, mask)
+        for other in self._other_filters:
+            if other.name in state.skip_filter:
+                continue
+            state.alive = mask
+            passed = self._forms.passed(state, pod, columns, other, mask)
+            found.refusals.append((other, passed))
+            if passed is not None:
+                mask = mask & passed
+        if nominator is not None and len(nominator):
+            is_local = self.has_only_row_filters(state)
+            asked = remembered.mask if is_local else mask
+            blocked = found.blocked = self._nominated_filter.of(
+                state, pod, columns, nominator, asked, is_local=is_local
+            )
+            if blocked:
+                mask = mask & blocked.free
+        found.is_narrowed = mask is not remembered.mask
+        found.mask = mask
+        return found
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Prepared:
         """Run PreFilter; which plugins skip their Filter is noted in the state."""
@@ -268,37 +291,6 @@ class Runner:
         state.skip_filter.update(irrelevant)
         state.skip_score.update(irrelevant)
         return SUCCESS
-
-    def _filter_rest(
-        self,
-        state: CycleState,
-        pod: PodInfo,
-        columns: Columns,
-        nominator: Nominator | None,
-        found: Feasible,
-        mask: Mask,
-    ) -> Feasible:
-        remembered = found.remembered
-        assert remembered is not None
-        for other in self._other_filters:
-            if other.name in state.skip_filter:
-                continue
-            state.alive = mask
-            passed = self._forms.passed(state, pod, columns, other, mask)
-            found.refusals.append((other, passed))
-            if passed is not None:
-                mask = mask & passed
-        if nominator is not None and len(nominator):
-            is_local = self.has_only_row_filters(state)
-            asked = remembered.mask if is_local else mask
-            blocked = found.blocked = self._nominated_filter.of(
-                state, pod, columns, nominator, asked, is_local=is_local
-            )
-            if blocked:
-                mask = mask & blocked.free
-        found.is_narrowed = mask is not remembered.mask
-        found.mask = mask
-        return found
 
     def filter_beside(self, state: CycleState, pod: PodInfo, node: NodeInfo, nominated: Sequence[PodInfo]) -> Status:
         """Return the first rejection of one node, both with the pods nominated there and without them, or success.
@@ -383,10 +375,7 @@ class Runner:
         rejection = found.prepared.rejection
         if rejection is not None:
             diagnosis.pre_filter_message = rejection.message
-            _blame(diagnosis, rejection.plugin, rejection.code)
-            diagnosis.count(rejection.plugin, rejection.message, columns.count)
-            if rejection.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                diagnosis.unresolvable = columns.valid.copy()
+            diagnosis.refuse(rejection.plugin, (rejection.message,), rejection.code, columns.valid)
             return diagnosis
         alive = columns.valid.copy()
         named_by = found.prepared.named_by
@@ -414,42 +403,23 @@ class Runner:
                 alive &= passed
         for status, rows in found.blocked.rejections.items() if found.blocked is not None else ():
             # What is still alive would fit but for the pods nominated there.
-            self._blame_nodes(diagnosis, status, rows & alive)
+            diagnosis.refuse(status.plugin, status.reasons, status.code, rows & alive)
         return diagnosis
-
-    def _blame_nodes(self, diagnosis: Diagnosis, status: Status, rows: Mask) -> None:
-        nodes = int(np.count_nonzero(rows))
-        if not nodes:
-            return
-        for reason in status.reasons:
-            diagnosis.count(status.plugin, reason, nodes)
-        _blame(diagnosis, status.plugin, status.code)
-        if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-            diagnosis.unresolvable |= rows
-
-    def _blame_node(self, diagnosis: Diagnosis, status: Status, row: int) -> None:
-        for reason in status.reasons:
-            diagnosis.count(status.plugin, reason, 1)
-        _blame(diagnosis, status.plugin, status.code)
-        if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-            diagnosis.unresolvable[row] = True
 
     def _explain(
         self, diagnosis: Diagnosis, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, refused: Mask
     ) -> None:
         if plugin.name in self._forms.vector_filters:
             for refusal in plugin.explain_all(state, pod, columns, refused):
-                nodes = int(np.count_nonzero(refusal.mask))
-                if nodes:
-                    diagnosis.count(plugin.name, refusal.reason, nodes)
-                    _blame(diagnosis, plugin.name, refusal.code)
-                    if refusal.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                        diagnosis.unresolvable |= refusal.mask
+                diagnosis.refuse(plugin.name, (refusal.reason,), refusal.code, refusal.mask)
             return
+        said: dict[Status, Mask] = {}
         for row in np.flatnonzero(refused):
             node = columns.nodes[row]
             assert node is not None
-            self._blame_node(diagnosis, _of(plugin.filter(state, pod, node), plugin), int(row))
+            said.setdefault(plugin.filter(state, pod, node), columns.full(False))[row] = True
+        for status, rows in said.items():
+            diagnosis.refuse(plugin.name, status.reasons, status.code, rows)
 
     # -- PreScore and Score --------------------------------------------------------------------------------
 
@@ -599,10 +569,6 @@ class Runner:
 
 def _of(status: Status, plugin: Any) -> Status:
     return Status(status.code, status.reasons, plugin.name)
-
-
-def _blame(diagnosis: Diagnosis, plugin: str, code: Code) -> None:
-    (diagnosis.pending if code is Code.PENDING else diagnosis.rejectors).add(plugin)
 
 
 def default_normalize(raw: Scores | int, feasible: Mask, *, reverse: bool) -> Scores | int:

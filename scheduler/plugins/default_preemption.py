@@ -36,7 +36,6 @@ from scheduler.preemption.dry_run import NodeWhatIf
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import Units
 from scheduler.switches import GangSwitches, PreemptionSwitches
-from services.api.kinds.pod import Pod
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 
 NAME: Final = "DefaultPreemption"
@@ -80,8 +79,6 @@ class DefaultPreemption:
         """Ask these filters about nodes changed in thought."""
         self._filters = filters
 
-    # -- PreEnqueue ------------------------------------------------------------------------------------
-
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Hold the pod back while its victims are being evicted."""
         if not self._switches.is_async:
@@ -101,9 +98,7 @@ class DefaultPreemption:
         """A deletion may open the gate, but whether it helps is for those to say who rejected the pod."""
         if not self._switches.is_async:
             return ()
-        return (Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _skip),)
-
-    # -- PostFilter ------------------------------------------------------------------------------------
+        return (Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), lambda pod, old, new: Hint.SKIP),)
 
     def post_filter(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> PostFilterResult:
         """Return the node to wait for and whom to evict there, or why preemption does not help."""
@@ -215,10 +210,6 @@ class _Judge:
         what_if = NodeWhatIf(self._filters, self._state, self._pod, node, rivals, self._units)
         found = select_victims(potential, what_if, self._budgets, node=node.name)
         return Candidate(node.name, found) if isinstance(found, Victims) else found
-
-
-def _skip(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
-    return Hint.SKIP
 
 
 PLUGIN = PluginEntry(NAME, DefaultPreemption, args=DefaultPreemptionArgs)

@@ -28,13 +28,13 @@ from scheduler.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterE
 from scheduler.framework.plugin import PostFilterResult, PreFilterResult
 from scheduler.framework.status import SKIP, SUCCESS, Status, failed, unresolvable, unschedulable
 from scheduler.handle import Handle
-from services.api.duration import Duration
 from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import CONSUMERS_MAX, AllocationResult, ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import Key
+from services.api.times import Duration
 from services.reconcile.controller import Change
 
 NAME: Final = "DynamicResources"
@@ -100,8 +100,6 @@ class DynamicResources:
     def _class(self, name: str) -> DeviceClass | None:
         return self._world.get(DeviceClass, Key("", name))
 
-    # -- whether
-
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Reject while a claim of the pod is missing, not generated yet, being deleted or another pod's."""
         problem = problem_of(pod.pod, self._find)
@@ -144,8 +142,6 @@ class DynamicResources:
         state.data[NAME] = notes
         return SUCCESS
 
-    # -- where
-
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no where a granted claim cannot be used, and where an open one finds no devices."""
         notes = _notes(state)
@@ -183,8 +179,6 @@ class DynamicResources:
             chosen = own[self._handle.random.randrange(0, len(own)) if len(own) > 1 else 0]
             self._release(Release.DEALLOCATE, chosen, pod)
         return PostFilterResult(unschedulable(DEALLOCATED if own else STILL_NOT))
-
-    # -- making it so
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Promise the claims the devices found on the node; no other pod is given these from now on."""
@@ -236,8 +230,6 @@ class DynamicResources:
             if not status.is_success:
                 return status
         return SUCCESS
-
-    # -- what may help
 
     def events_to_register(self) -> Sequence[Registration]:
         """Claims that come or change, classes, slices, nodes; and pods with claims that fail to reach their node."""

@@ -16,8 +16,7 @@ from scheduler.cache.pod_group_membership import group_of
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration, queue_if
-from scheduler.framework.plugin import PODS_TO_ACTIVATE
-from scheduler.framework.proposed import PlacementProgress
+from scheduler.framework.plugin import PODS_TO_ACTIVATE, PlacementProgress
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.handle import Handle
 from scheduler.switches import GangSwitches
@@ -42,8 +41,6 @@ class GangScheduling:
         self._handle = handle
         switches = handle.switches.of(GangSwitches)
         self._generation, self._timeout_s = switches.generation, switches.permit_timeout_s
-
-    # -- PreEnqueue ------------------------------------------------------------------------------------
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Hold members back until their group exists and, of a gang, enough members do."""
@@ -70,8 +67,6 @@ class GangScheduling:
             Registration(ClusterEvent(POD_GROUP, Action.UPDATE_OTHER), _asks_for_fewer),
         )
 
-    # -- PlacementFeasible -----------------------------------------------------------------------------
-
     def placement_feasible(self, group: PodGroup, progress: PlacementProgress) -> Status:
         """Say, after each member, whether enough are placed: yes, not yet (Wait), or never."""
         wanted, scheduled, left = group.spec.min_count, progress.scheduled, progress.remaining
@@ -83,8 +78,6 @@ class GangScheduling:
             return unschedulable(f"minCount ({wanted}) cannot be satisfied: {scheduled} scheduled, {left} remaining")
         text = f"minCount ({wanted}) is not yet satisfied: {scheduled} scheduled, {left} remaining"
         return Status(Code.WAIT, (text,))
-
-    # -- Permit ----------------------------------------------------------------------------------------
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status, float]:
         """Let the member wait until enough of its gang have a node; the member that completes it allows all."""

@@ -5,6 +5,7 @@ Source: scheduler-queue-and-cycles 4.2, 6; upstream `pkg/scheduler/framework/plu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from typing import Final
 
@@ -35,18 +36,14 @@ from services.api.node_selection import integer_of
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
 ENFORCED_REASON: Final = "node(s) didn't match scheduler-enforced node affinity"
-_ALNUM: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
-_INSIDE: Final = _ALNUM | frozenset("-_.")
+_LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?")
 
 
 def _invalid(term: NodeSelectorTerm) -> str:
     """Return what is wrong with a preferred term that the API server let through (12.8), or ""."""
     for requirement in term.match_expressions:
         for value in requirement.values:
-            is_label = not value or (
-                len(value) <= 63 and set(value) <= _INSIDE and value[0] in _ALNUM and value[-1] in _ALNUM
-            )
-            if not is_label:
+            if not _LABEL_VALUE.fullmatch(value):
                 return (
                     f'values[0][{requirement.key}]: Invalid value: "{value}": a valid label must be an empty string '
                     "or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "

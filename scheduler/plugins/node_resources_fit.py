@@ -106,8 +106,6 @@ class NodeResourcesFit:
             return unresolvable("pod has malformed resource quantities")
         return SUCCESS
 
-    # -- filter --------------------------------------------------------------------------------------
-
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Name everything that is short; above the allocatable preemption cannot help (12.3)."""
         allocatable = node.allocatable
@@ -176,8 +174,6 @@ class NodeResourcesFit:
             for reason in status.reasons:
                 found.setdefault((reason, status.code), np.zeros(columns.capacity, bool))[row] = True
         return [Refusal(reason, mask, code) for (reason, code), mask in found.items()]
-
-    # -- score ---------------------------------------------------------------------------------------
 
     def _asked(self, pod: PodInfo, resource: str) -> int:
         if resource == "cpu":
@@ -256,8 +252,6 @@ class NodeResourcesFit:
             weights += counts * float(weight)
         total /= np.maximum(weights, 1.0)
         return np.floor(total + 0.5) if kind == "RequestedToCapacityRatio" else np.floor(total, out=total)
-
-    # -- events --------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[Registration]:
         """Capacity appears: a pod leaves or shrinks, a node comes or grows, or the pod itself asks for less."""

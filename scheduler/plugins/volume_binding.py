@@ -78,8 +78,6 @@ class VolumeBinding:
         handle.world.on_change(PersistentVolume, self._assumed.volumes.on_change)
         handle.world.on_change(PersistentVolumeClaim, self._assumed.claims.on_change)
 
-    # -- where
-
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
         """Skip pods without claims; refuse those whose claims cannot be used yet."""
         if not pod.claims:
@@ -109,8 +107,6 @@ class VolumeBinding:
         code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         return [Refusal(reason, refused & mask, code) for reason, mask in everywhere.refused.items()]
 
-    # -- which is best
-
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
         """Skip unless storage counts and the pod has claims that wait."""
         notes = state.data.get(NAME)
@@ -129,8 +125,6 @@ class VolumeBinding:
             if node is not None and node.node is not None:
                 scores[row] = score_of(notes.claims, node.node, self._shape)
         return scores
-
-    # -- making it so
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Promise the pod the volumes found for it, and the node to claims that a volume is made for."""
@@ -160,8 +154,6 @@ class VolumeBinding:
         reserved = _notes(state).reserved
         assert reserved is not None, f"{pod.key}: PreBind without Reserve"
         return await self._binder.bind(pod, node_name, reserved, client)
-
-    # -- what may help
 
     def events_to_register(self) -> Sequence[Registration]:
         """Storage appears or becomes usable, or a node does that can reach it."""

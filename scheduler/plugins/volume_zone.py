@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from scheduler.cache.cache import REGION, ZONE
 from scheduler.cache.columns import Columns, Mask
 from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.cache.node_tree import REGION, ZONE
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration, queue_if

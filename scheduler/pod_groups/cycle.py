@@ -95,8 +95,6 @@ class GroupCycle:
         profile = self._profiles.of(members[0].info)
         return self._schedule(Placer(self._handle, profile.runner, profile.cycle.schedule, group, members, now))
 
-    # -- what makes a group impossible -----------------------------------------------------------------
-
     def _mistake(self, group: PodGroup, members: Sequence[QueuedPod]) -> str:
         first = members[0].info.spec
         for member in members:
@@ -122,8 +120,6 @@ class GroupCycle:
                     f"{policy} and {spec.preemption_policy}"
                 )
         return ""
-
-    # -- bind or preempt -------------------------------------------------------------------------------
 
     def _schedule(self, placer: Placer) -> GroupResult:
         found = placer.place(with_preemption=self._switches.group_preemption == "per-pod")
@@ -168,8 +164,6 @@ class GroupCycle:
             return self._reject(Outcome.ERROR, preemption.status, found)
         status = unschedulable(*status.reasons, *preemption.status.reasons)
         return self._reject(Outcome.UNSCHEDULABLE, status, found, preemption=preemption)
-
-    # -- results ---------------------------------------------------------------------------------------
 
     def _wait_for_victims(self, found: Placement, preemption: GroupPreemption) -> GroupResult:
         nominated = {each.member.uid: each.node_name for each in preemption.placed}

@@ -10,7 +10,7 @@ from scheduler.cache.cache import Assumption
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import CycleError
-from scheduler.framework.proposed import PlacementProgress
+from scheduler.framework.plugin import PlacementProgress
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status, failed, unschedulable
 from scheduler.handle import Handle

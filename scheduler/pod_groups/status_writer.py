@@ -6,6 +6,7 @@ Nothing here decides anything: what is lost is said again after the group's next
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
@@ -22,21 +23,21 @@ RESOURCE: Final = resource_of_view(PodGroup).name
 log = structlog.get_logger()
 
 
+@dataclass
 class GroupStatusWriter:
     """By group uid. `submit` never blocks."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-        self._desired: dict[str, dict[str, Document]] = {}
-        self._sending: set[str] = set()
+    client: Client
+    clock: Clock
+    _desired: dict[str, dict[str, Document]] = field(default_factory=dict)
+    _sending: set[str] = field(default_factory=set)
 
     def submit(self, group: PodGroup, condition: SetCondition, traceparent: str, tasks: asyncio.TaskGroup) -> None:
         """Ask for one condition, unless the group says so already; an unsent earlier word on it is forgotten."""
         old = find_condition(group.status.conditions, condition.type)
         if not condition.changes(old):
             return
-        uid, entry = group.metadata.uid, condition.entry(old, self._clock.wall())
+        uid, entry = group.metadata.uid, condition.entry(old, self.clock.wall())
         entry["lastTransitionTime"] = entry.pop("lastTransitionTime")  # comes last in a group's status
         self._desired.setdefault(uid, {})[condition.type] = entry
         if uid not in self._sending:
@@ -49,7 +50,7 @@ class GroupStatusWriter:
             while desired := self._desired.pop(uid, None):
                 patch: Document = {"status": {"conditions": list(desired.values())}}
                 try:
-                    await self._client.patch_rv(
+                    await self.client.patch_rv(
                         RESOURCE,
                         group.metadata.key,
                         patch,

@@ -8,7 +8,7 @@ queue and by the cache; usually they agree, and which of them is believed otherw
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from scheduler.cache.node_info import NodeInfo, PodInfo
@@ -55,6 +55,7 @@ class CapacityAndFilters:
         return next((status for each in self._both if not (status := each.fits()).is_success), SUCCESS)
 
 
+@dataclass
 class ResizeCycle:
     """Decides; changes nothing but its counts, and what it remembers with `double_preemption` memory.
 
@@ -62,15 +63,16 @@ class ResizeCycle:
     `out_of_tree`: by the name of a profile.
     """
 
-    def __init__(self, handle: Handle, rules: ResizeRules, out_of_tree: Mapping[str, OutOfTreePlugins]) -> None:
-        switches = handle.switches
-        self._handle = handle
-        self._rules = rules
-        self._out_of_tree = out_of_tree
-        self._units = Units(handle.groups, handle.cache, handle.world)
-        self._switches = switches.of(PreemptionSwitches)
-        self._evicted_for: set[str] = set()
-        self.attempts = self.violations = 0
+    handle: Handle
+    rules: ResizeRules
+    out_of_tree: Mapping[str, OutOfTreePlugins]
+    attempts: int = 0
+    violations: int = 0
+    _evicted_for: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._units = Units(self.handle.groups, self.handle.cache, self.handle.world)
+        self._switches = self.handle.switches.of(PreemptionSwitches)
 
     def forget(self, uid: str) -> None:
         """The pod does not wait any more."""
@@ -78,21 +80,21 @@ class ResizeCycle:
 
     def decide(self, queued: PodInfo, now: float = 0.0) -> ResizeOutcome | None:
         """Return what the attempt of a pod, as it is queued, finds; None when it waits for no resize any more."""
-        state = self._handle.cache.pods.get(queued.uid)
-        pod = state.pod if state is not None and self._rules.refreshes else queued
+        state = self.handle.cache.pods.get(queued.uid)
+        pod = state.pod if state is not None and self.rules.refreshes else queued
         if state is None or not waits(pod.pod):
             return None
-        node = self._handle.cache.nodes.get(state.node_name)
+        node = self.handle.cache.nodes.get(state.node_name)
         if node is None or node.node is None:
             return _refused(pod, state.node_name, _hopeless(NO_NODE))
-        if self._rules.reads_field and opts_out(node.node):
+        if self.rules.reads_field and opts_out(node.node):
             return _refused(pod, node.name, _hopeless(OPTED_OUT), Waits.POLICY)
         try:
             need = pod_requests(pod.pod)
         except ValueError:
             return _refused(pod, node.name, _hopeless(MALFORMED, FIT))
-        rivals = self._handle.nominator.rivals(node.name, pod)
-        plugins, columns = self._out_of_tree[pod.spec.scheduler_name], self._handle.cache.columns
+        rivals = self.handle.nominator.rivals(node.name, pod)
+        plugins, columns = self.out_of_tree[pod.spec.scheduler_name], self.handle.cache.columns
         return self._look(ResizeAttempt(plugins, pod, node, need, rivals, columns, now))
 
     def _look(self, attempt: ResizeAttempt) -> ResizeOutcome:
@@ -102,9 +104,9 @@ class ResizeCycle:
         if no.is_success:
             no = capacity.fits()
             # What follows the fit is not asked where the fit parks pods itself.
-            asked = attempt.filter() if no.is_success and self._rules.on_fit != "park_filter" else no
+            asked = attempt.filter() if no.is_success and self.rules.on_fit != "park_filter" else no
             no = Status(asked.code, asked.reasons, asked.plugin or FIT)
-        if no.is_success and self._rules.looks_first:
+        if no.is_success and self.rules.looks_first:
             return self._fitting(attempt)
         if no.code not in (Code.SUCCESS, Code.UNSCHEDULABLE):
             return _refused(attempt.pod, attempt.node.name, no)
@@ -118,12 +120,12 @@ class ResizeCycle:
             attempt.need,
             rivals=attempt.rivals,
             count=count,
-            adjusts_pod_count=self._rules.adjusts_pod_count,
-            without_self=self._rules.removes_self,
+            adjusts_pod_count=self.rules.adjusts_pod_count,
+            without_self=self.rules.removes_self,
         )
 
     def _fitting(self, attempt: ResizeAttempt) -> ResizeOutcome:
-        pod, node, on_fit = attempt.pod, attempt.node.name, self._rules.on_fit
+        pod, node, on_fit = attempt.pod, attempt.node.name, self.rules.on_fit
         if on_fit != "park_filter":
             no = attempt.reserve(is_bound=on_fit == "complete_bind")
             if not no.is_success:
@@ -131,8 +133,6 @@ class ResizeCycle:
         if on_fit == "complete_bind":
             return ResizeOutcome(pod, node, Waits.NOTHING)
         return ResizeOutcome(pod, node, Waits.KUBELET, NAME if on_fit == "park_permit" else FIT)
-
-    # -- preemption ------------------------------------------------------------------------------------
 
     def _post_filter(self, attempt: ResizeAttempt, no: Status) -> ResizeOutcome:
         """Ask the profile's PostFilter plugins in their order, until one succeeds or is final."""
@@ -166,7 +166,7 @@ class ResizeCycle:
         potential = self._potential(pod, node, priority)
         if not potential:
             return replace(refused, after=_nowhere(NO_VICTIMS))
-        budgets = Budgets(self._handle.world.all(PodDisruptionBudget), matches_empty=self._switches.matches_empty)
+        budgets = Budgets(self.handle.world.all(PodDisruptionBudget), matches_empty=self._switches.matches_empty)
         found = select_victims(potential, self._what_if(attempt), budgets, node=node.name)
         if not isinstance(found, Victims):
             if found.code is Code.ERROR:  # every pod may stay: the kubelet has the capacity, or will have it
@@ -180,11 +180,11 @@ class ResizeCycle:
 
     def _what_if(self, attempt: ResizeAttempt) -> WhatIf:
         """Return the node to be changed in thought: its capacity, and the filters of out-of-tree plugins."""
-        capacity = self._capacity(attempt, allocated if self._rules.counts_allocated else counted)
+        capacity = self._capacity(attempt, allocated if self.rules.counts_allocated else counted)
         if not attempt.has_filters:
             return capacity
         node, pod = attempt.node, attempt.pod
-        if self._rules.removes_self:
+        if self.rules.removes_self:
             node = node.with_pods([])
             node.remove(pod.uid)
         return CapacityAndFilters(
@@ -193,19 +193,19 @@ class ResizeCycle:
 
     def priority_of(self, pod: PodInfo) -> int:
         """Return what the pod counts for as a preemptor: itself, or its group."""
-        return self._units.priority_of(pod) if self._rules.acts_for_group else pod.priority
+        return self._units.priority_of(pod) if self.rules.acts_for_group else pod.priority
 
     def _refusal(self, pod: PodInfo, node: NodeInfo, priority: int) -> str:
-        if self._switches.is_async and self._handle.preempting.is_running(pod.uid):
+        if self._switches.is_async and self.handle.preempting.is_running(pod.uid):
             return eligibility.IN_PROGRESS
-        if self._rules.acts_for_group and self._is_degraded(pod):
+        if self.rules.acts_for_group and self._is_degraded(pod):
             return DEGRADED
         nominated = node if self._is_nominated(pod, node.name) else None
         return eligibility.refusal(pod, priority, nominated, self._units)
 
     def _is_nominated(self, pod: PodInfo, node: str) -> bool:
         """Whether the pod counts as one that waits for victims of its own."""
-        match self._rules.double_preemption:
+        match self.rules.double_preemption:
             case "spec_node_name":
                 return True
             case "memory":
@@ -220,8 +220,8 @@ class ResizeCycle:
         group = self._units.group_of(pod)
         if group is None or not group.spec.is_gang:
             return False
-        cache = self._handle.cache.pods
-        members = (cache[uid].pod for uid in self._handle.groups.uids(group.metadata.key) if uid in cache)
+        cache = self.handle.cache.pods
+        members = (cache[uid].pod for uid in self.handle.groups.uids(group.metadata.key) if uid in cache)
         running = sum(member.metadata.deletion_timestamp is None for member in members)
         return running < group.spec.min_count
 
@@ -232,10 +232,10 @@ class ResizeCycle:
 
     def _is_kin(self, pod: PodInfo, other: PodInfo) -> bool:
         """Whether the other is of the group that the pod acts for."""
-        if not self._rules.acts_for_group:
+        if not self.rules.acts_for_group:
             return False
-        group = self._handle.groups.group_of(pod)
-        return group is not None and self._handle.groups.group_of(other) == group
+        group = self.handle.groups.group_of(pod)
+        return group is not None and self.handle.groups.group_of(other) == group
 
 
 def _hopeless(reason: str, plugin: str = NAME) -> Status:

@@ -9,7 +9,8 @@ Source: kep-5836 6.1.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -18,8 +19,7 @@ from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.plugin import PostFilterResult
-from scheduler.framework.proposed import RelevancePlugin, ResizeInterestedPlugin
+from scheduler.framework.plugin import PostFilterResult, RelevancePlugin, ResizeInterestedPlugin
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status
 from services.api.podresources import Amounts
@@ -32,11 +32,11 @@ _CYCLE_POINTS: Final = ("preFilter", "filter", "postFilter", "reserve", "permit"
 class OutOfTreePlugins:
     """A profile's out-of-tree plugins: a runner of their gates, which always hold, and one of those a draft asks.
 
-    `points`: who runs where in the profile. `own`: the names of kube-scheduler's own plugins.
+    `own`: the names of kube-scheduler's own plugins.
     """
 
-    def __init__(self, runner: Runner, points: Mapping[str, Sequence[str]], own: Container[str], mode: str) -> None:
-        known, post_filters = runner.plugins_by_name, points["postFilter"]
+    def __init__(self, runner: Runner, own: Container[str], mode: str) -> None:
+        known, points, post_filters = runner.plugins_by_name, runner.points, runner.points["postFilter"]
         served = {name for point in _CYCLE_POINTS for name in points[point] if name not in own}
         by_mode: dict[str, set[str]] = {
             OPT_IN: set(),
@@ -52,32 +52,29 @@ class OutOfTreePlugins:
         self.out_of_tree_post_filters = {name: known[name] for name in post_filters if name in served}
 
 
+@dataclass
 class ResizeAttempt:
     """One attempt for one pod on its node, and what out-of-tree plugins have to say in it.
 
     `need`: what the pod asks for; `rivals`: pods nominated to the node that matter as much.
     """
 
-    def __init__(
-        self,
-        plugins: OutOfTreePlugins,
-        pod: PodInfo,
-        node: NodeInfo,
-        need: Amounts,
-        rivals: Sequence[PodInfo],
-        columns: Columns,
-        now: float,
-    ) -> None:
-        self.pod, self.node, self.need, self.rivals = pod, node, need, rivals
-        self.post_filters = plugins.post_filters
-        self.runner = plugins.runner
-        self.state = CycleState(now)
-        self._plugins = plugins
-        self._columns = columns
+    plugins: OutOfTreePlugins
+    pod: PodInfo
+    node: NodeInfo
+    need: Amounts
+    rivals: Sequence[PodInfo]
+    columns: Columns
+    now: float
+
+    def __post_init__(self) -> None:
+        self.post_filters = self.plugins.post_filters
+        self.runner = self.plugins.runner
+        self.state = CycleState(self.now)
 
     def pre_filter(self) -> Status:
         """Find out who takes part; return the first rejection on all nodes, or on this one."""
-        prepared = self.runner.pre_filter(self.state, self.pod, self._columns)
+        prepared = self.runner.pre_filter(self.state, self.pod, self.columns)
         if prepared.rejection is not None:
             return prepared.rejection
         if prepared.node_names is not None and self.node.name not in prepared.node_names:
@@ -98,16 +95,16 @@ class ResizeAttempt:
 
         `rejection`: what was rejected, and by which plugin.
         """
-        plugin: Any = self._plugins.out_of_tree_post_filters.get(name)
+        plugin: Any = self.plugins.out_of_tree_post_filters.get(name)
         if plugin is None:
             return None
-        if self._plugins.is_opt_in:
+        if self.plugins.is_opt_in:
             takes = isinstance(plugin, ResizeInterestedPlugin)
             if not takes or not plugin.should_handle_deferred_resize(self.pod, self.node.name):
                 return PostFilterResult(Status(Code.UNSCHEDULABLE, (UNSUPPORTED,)))
-        elif name not in self._plugins.asked or name in self.state.irrelevant:
+        elif name not in self.plugins.asked or name in self.state.irrelevant:
             return None
-        columns = self._columns
+        columns = self.columns
         elsewhere = columns.valid.copy()
         elsewhere[self.node.slot] = rejection.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         diagnosis = Diagnosis(columns.count, rejectors={rejection.plugin}, unresolvable=elsewhere.astype(np.bool_))

@@ -15,7 +15,7 @@ from scheduler.cache.node_selection import term_matches, terms_mask
 from services.api.kinds.csistoragecapacity import CSIStorageCapacity
 from services.api.kinds.node import Node
 from services.api.kinds.persistentvolume import PersistentVolume
-from services.api.kinds.storageclass import StorageClass, TopologySelectorTerm
+from services.api.kinds.storageclass import StorageClass
 from services.api.meta import LabelSelector
 from services.api.selectors import Term, from_label_selector
 
@@ -50,14 +50,10 @@ def class_mask(storage_class: StorageClass, columns: Columns) -> Mask | None:
         return None
     mask = columns.full(False)
     for term in storage_class.allowed_topologies:
-        mask |= _topology_mask(term, columns)
-    return mask
-
-
-def _topology_mask(term: TopologySelectorTerm, columns: Columns) -> Mask:
-    mask = columns.full(True)
-    for each in term.match_label_expressions:
-        mask &= columns.label_mask(each.key, each.values.__contains__)
+        allowed = columns.full(True)
+        for each in term.match_label_expressions:
+            allowed &= columns.label_mask(each.key, each.values.__contains__)
+        mask |= allowed
     return mask
 
 

@@ -26,7 +26,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """Base of all typed, frozen views over documents. Unknown fields are ignored on decode."""
 
 
-class Empty(View, frozen=True):
+class Mark(View, frozen=True):
     """A member of a union that has no fields of ours: that it is there says all."""
 
 
@@ -120,6 +120,12 @@ class LabelSelector(View, frozen=True):
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
+def condition_status(conditions: tuple[Condition, ...], condition_type: str) -> str:
+    """Return what the condition of that type says: "True", "False" or "Unknown"; "" when there is none."""
+    found = find_condition(conditions, condition_type)
+    return found.status if found is not None else ""
+
+
 def find_condition(conditions: tuple[Condition, ...], condition_type: str) -> Condition | None:
     """Return the condition of that type, or None."""
     return next((condition for condition in conditions if condition.type == condition_type), None)
@@ -156,7 +162,7 @@ AGE = Column("Age", "metadata.creationTimestamp", default="<unknown>", is_age=Tr
 
 @dataclass(frozen=True)
 class Resource:
-    """One kind as the API serves it; `plural` is the kind in small letters with an "s" unless said.
+    """One kind as the API serves it; unless said, named as its view, and its plural that in small letters with an "s".
 
     `view` is the frozen Struct that components decode; `subresources` are served besides the object;
     `columns` make the table of `kubectl get`. `selectable_fields` maps a field selector's
@@ -164,7 +170,7 @@ class Resource:
     `has_spec` says that `metadata.generation` counts changes of the spec.
     """
 
-    kind: str
+    kind: str = ""
     plural: str = ""
     group: str = ""
     version: str = "v1"
@@ -178,8 +184,8 @@ class Resource:
     selectable_fields: dict[str, Callable[[Document], str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.plural:
-            object.__setattr__(self, "plural", f"{self.singular}s")
+        object.__setattr__(self, "kind", self.kind or self.view.__name__)
+        object.__setattr__(self, "plural", self.plural or f"{self.singular}s")
 
     @property
     def singular(self) -> str:

@@ -45,13 +45,8 @@ class Switch:
     @property
     def type(self) -> str:
         """`flag`, `integer`, `number` or `choice`/`text`."""
-        if isinstance(self.default, bool):
-            return "flag"
-        if isinstance(self.default, int):
-            return "integer"
-        if isinstance(self.default, float):
-            return "number"
-        return "choice" if self.values else "text"
+        kinds: dict[type, str] = {bool: "flag", int: "integer", float: "number"}
+        return kinds.get(type(self.default), "choice" if self.values else "text")
 
     def parse(self, text: str) -> Value:
         """Return the typed value. Raises: SwitchError."""
@@ -72,11 +67,9 @@ class Switch:
                 raise ValueError(f"want {'an' if self.type == 'integer' else 'a'} {self.type}") from None
             if not math.isfinite(number):
                 raise ValueError("want a number that has an end")
-            if (self.minimum is not None and number < self.minimum) or (
-                self.maximum is not None and number > self.maximum
-            ):
-                bounds = f"{self.minimum} to {self.maximum}" if self.maximum is not None else f"{self.minimum} or more"
-                raise ValueError(f"want {bounds}")
+            low, high = self.minimum, self.maximum
+            if (low is not None and number < low) or (high is not None and number > high):
+                raise ValueError(f"want {low} to {high}" if high is not None else f"want {low} or more")
             return number
         if self.values and text not in self.values:
             raise ValueError(f"want one of {', '.join(value or '(nothing)' for value in self.values)}")

@@ -6,6 +6,7 @@ Source: kubelet-unbinding 4.2 to 4.4; guarantees X-UB1, X-UB5.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Final
@@ -35,6 +36,12 @@ REASONS: Final = frozenset((
     "FailedPrepareDynamicResources", "FailedCreatePodSandBox", "FailedMount", "RunContainerError",
 ))  # fmt: skip
 """What may be sent (kubelet-unbinding 6.1), besides every `OutOf<resource>`."""
+_OUT_OF: Final = re.compile(r"OutOf[A-Za-z0-9./_-]{1,253}")
+
+
+def may_be_sent(reason: str) -> bool:
+    """Whether that is a reason for which a pod may be unbound."""
+    return reason in REASONS or _OUT_OF.fullmatch(reason) is not None
 
 
 def spelling(switches: Switches) -> tuple[str, str]:

@@ -14,7 +14,9 @@ import random
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import msgspec
@@ -24,11 +26,10 @@ from services.api.switches import Value
 from services.chaos.plan import EVERYTHING, Fault, draw
 from services.client.link_faults import LinkFaults
 from services.scenarios.invariants import Auditor, unrest_of
-from services.scenarios.mesh import Mesh
+from services.scenarios.mesh import Mesh, Site
 from services.scenarios.observer import Observer
 from services.scenarios.result import RunResult
 from services.scenarios.run import load_scenario, simulate
-from services.scenarios.runner import Disturb
 from services.scenarios.script.scenario import Scenario
 from services.scenarios.simulation.simulated_mesh import SimMesh
 from services.scenarios.sweep import Job, Outcome, crashed, outcome_of
@@ -64,96 +65,79 @@ class ChaosRun:
         return "; ".join([*found, *self.result.failures[:3]])
 
 
-class _Faults:
-    """The faults of one run, happening to one mesh."""
+class _Counts:
+    """What was stored in one run: changes, and objects that were made, by kind."""
 
-    def __init__(self, mesh: SimMesh) -> None:
-        self._mesh = mesh
-        self._armed: dict[Fault, tuple[int, asyncio.Future[None]]] = {}
-        self.changes: dict[str, int] = {}
-        """Changes stored, by kind."""
-        self.made: dict[str, int] = {}
-        """Objects made, by kind."""
-        mesh.on_line(self._take)
+    def __init__(self) -> None:
+        self.changes: Counter[str] = Counter()
+        self.made: Counter[str] = Counter()
 
-    async def happen(self, fault: Fault) -> None:
-        """Return when the fault is over."""
-        mesh = self._mesh
-        await asyncio.sleep(fault.at_s)
-        if fault.kind in ("kill", "power"):
-            if fault.site:
-                await self._reach(fault)
-            for component in mesh.components() if fault.component == EVERYTHING else (fault.component,):
-                mesh.sever(component, fault.duration_s)
-            return
-        if await self._befell_machine(fault):
-            return
-        match fault.kind:
-            case "cut" | "node-cut":
-                mesh.link(fault.component, LinkFaults(cut=fault.detail))
-            case "slow" | "node-slow":
-                mesh.link(fault.component, LinkFaults(slow_s=min(fault.duration_s / 10, SLOW_MAX_S)))
-            case "node-drop":
-                mesh.link(fault.component, LinkFaults(drop=(fault.detail,)))
-            case "delay":
-                mesh.link(fault.component, LinkFaults(watch_delay_s=fault.duration_s / 2))
-            case "loss" | "node-loss":
-                mesh.link(fault.component, LinkFaults(loss=0.05))
-            case _:
-                mesh.link(fault.component, LinkFaults(duplicate=0.2))
-        await asyncio.sleep(fault.duration_s)
-        mesh.link(fault.component)
-
-    async def _befell_machine(self, fault: Fault) -> bool:
-        """Return once a fault of a process's machine is over; False when it is none."""
-        mesh = self._mesh
-        match fault.kind:
-            case "pause":
-                await mesh.pause(fault.component, fault.duration_s)
-            case "corrupt":
-                what, how = fault.detail.split()
-                await mesh.corrupt(fault.component, how, what)
-            case "boot":
-                await mesh.reboot(fault.component, fault.duration_s)
-            case "clock":
-                mesh.set_clock(fault.component, float(fault.detail))
-                await asyncio.sleep(fault.duration_s)
-                mesh.set_clock(fault.component, 0.0)
-            case "disk":
-                mesh.set_disk(fault.component, fault.detail, 0.0)
-                await asyncio.sleep(fault.duration_s)
-                mesh.set_disk(fault.component, "", 0.0)
-            case _:
-                return False
-        return True
-
-    async def _reach(self, fault: Fault) -> None:
-        """Return after the fault's site; a site that is not reached in time is given up: strike anyway."""
-        reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._armed[fault] = fault.count, reached
-        try:
-            async with asyncio.timeout(max(0.0, HEAL_S - fault.at_s)):
-                await reached
-            await asyncio.sleep(fault.after_s)
-        except TimeoutError:
-            return
-        finally:
-            self._armed.pop(fault, None)
-
-    def _take(self, line: Line) -> None:
+    def take(self, line: Line) -> None:
+        """Count a commit."""
         if line.ev == "store.commit" and line.obj is not None and not line.data.get("replayed"):
-            kind = line.obj["kind"]
-            self.changes[kind] = self.changes.get(kind, 0) + 1
-            self.made[kind] = self.made.get(kind, 0) + (line.data.get("type") == "ADDED")
-        for fault, (left, reached) in list(self._armed.items()):
-            if line.ev != fault.site or line.comp != fault.component or reached.done():
-                continue
-            self._armed[fault] = left - 1, reached
-            if left == 1:
-                if not fault.after_s:
-                    # In this very instant: what the line reports is logged and has not happened yet.
-                    self._mesh.sever(fault.component, fault.duration_s)
-                reached.set_result(None)
+            self.changes[line.obj["kind"]] += 1
+            self.made[line.obj["kind"]] += line.data.get("type") == "ADDED"
+
+
+async def _happen(mesh: SimMesh, fault: Fault) -> None:
+    """Return when the fault is over."""
+    await asyncio.sleep(fault.at_s)
+    component, duration_s = fault.component, fault.duration_s
+    match fault.kind:
+        case "kill" | "power":
+            if fault.site:
+                await _reach(mesh, fault)
+            for each in mesh.components() if component == EVERYTHING else (component,):
+                mesh.sever(each, duration_s)
+        case "pause":
+            await mesh.pause(component, duration_s)
+        case "corrupt":
+            what, how = fault.detail.split()
+            await mesh.corrupt(component, how, what)
+        case "boot":
+            await mesh.reboot(component, duration_s)
+        case "clock":
+            mesh.set_clock(component, float(fault.detail))
+            await asyncio.sleep(duration_s)
+            mesh.set_clock(component, 0.0)
+        case "disk":
+            mesh.set_disk(component, fault.detail, 0.0)
+            await asyncio.sleep(duration_s)
+            mesh.set_disk(component, "", 0.0)
+        case _:
+            mesh.link(component, _link_faults(fault))
+            await asyncio.sleep(duration_s)
+            mesh.link(component)
+
+
+def _link_faults(fault: Fault) -> LinkFaults:
+    match fault.kind.removeprefix("node-"):
+        case "cut":
+            return LinkFaults(cut=fault.detail)
+        case "slow":
+            return LinkFaults(slow_s=min(fault.duration_s / 10, SLOW_MAX_S))
+        case "drop":
+            return LinkFaults(drop=(fault.detail,))
+        case "delay":
+            return LinkFaults(watch_delay_s=fault.duration_s / 2)
+        case "loss":
+            return LinkFaults(loss=0.05)
+        case _:
+            return LinkFaults(duplicate=0.2)
+
+
+async def _reach(mesh: SimMesh, fault: Fault) -> None:
+    """Return after the fault's site; a site that is not reached in time is given up: strike anyway."""
+
+    def strike() -> None:
+        if not fault.after_s:
+            # In this very instant: what the line reports is logged and has not happened yet.
+            mesh.sever(fault.component, fault.duration_s)
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(max(0.0, HEAL_S - fault.at_s)):
+            await mesh.reached(fault.component, Site(fault.site, fault.count), strike)
+        await asyncio.sleep(fault.after_s)
 
 
 def run_chaos(
@@ -162,23 +146,20 @@ def run_chaos(
     """Run one seed in virtual time. `must_rest` False: safety only, for arms that never settle."""
     faults: list[Fault] = []
     undisturbed = _undisturbed(scenario, overrides or {}) if must_rest else {}
+    counts = _Counts()
 
-    def disturb_with(auditor: Auditor) -> Disturb:
-        async def disturb(mesh: Mesh, observer: Observer, finished: asyncio.Event) -> None:
-            assert isinstance(mesh, SimMesh)
-            faults.extend(draw(random.Random(f"chaos/{seed}"), mesh.components(), HEAL_S, mesh.nodes()))
-            happening = _Faults(mesh)
-            async with asyncio.TaskGroup() as group:
-                for fault in faults:
-                    group.create_task(happening.happen(fault))
-            await finished.wait()
-            if must_rest:
-                await _rest(observer, auditor, happening.changes)
-                _compare(auditor, happening.made, undisturbed)
+    async def disturb(auditor: Auditor, mesh: Mesh, observer: Observer, finished: asyncio.Event) -> None:
+        assert isinstance(mesh, SimMesh)
+        faults.extend(draw(random.Random(f"chaos/{seed}"), mesh.components(), HEAL_S, mesh.nodes()))
+        async with asyncio.TaskGroup() as group:
+            for fault in faults:
+                group.create_task(_happen(mesh, fault))
+        await finished.wait()
+        if must_rest:
+            await _rest(observer, auditor, counts.changes)
+            _compare(auditor, counts.made, undisturbed)
 
-        return disturb
-
-    result = simulate(scenario, seed=seed, overrides=overrides, disturb=disturb_with, patience=PATIENCE)
+    result = simulate(scenario, seed=seed, overrides=overrides, disturb=disturb, patience=PATIENCE, on_line=counts.take)
     result.expectations = []
     result.passed = result.violation_count == 0 and not result.error and not result.failures
     return ChaosRun(result, faults)
@@ -219,18 +200,9 @@ def _undisturbed(scenario: Scenario, overrides: Mapping[str, Value]) -> Mapping[
     """Return how many objects of each kind the scenario makes on a healthy mesh; counted once a process."""
     key = (scenario.path, tuple(sorted(overrides.items())))
     if key not in _UNDISTURBED:
-        reference: list[_Faults] = []
-
-        def disturb_with(auditor: Auditor) -> Disturb:
-            async def disturb(mesh: Mesh, observer: Observer, finished: asyncio.Event) -> None:
-                assert isinstance(mesh, SimMesh)
-                reference.append(_Faults(mesh))
-                await finished.wait()
-
-            return disturb
-
-        simulate(scenario, overrides=overrides, disturb=disturb_with)
-        _UNDISTURBED[key] = reference[0].made
+        counts = _Counts()
+        simulate(scenario, overrides=overrides, on_line=counts.take)
+        _UNDISTURBED[key] = counts.made
     return _UNDISTURBED[key]
 
 

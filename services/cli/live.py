@@ -7,6 +7,7 @@ import time
 
 from rich.console import Console
 from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from services.scenarios.observer import Observer
@@ -20,6 +21,13 @@ class _Console(Console):
 
 
 console = _Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def progress_bar(first: str, *last: str, quiet: bool, is_transient: bool = False) -> Progress:
+    """Return a bar that counts, with texts before and after; it shows on a terminal only."""
+    columns = (TextColumn(first), BarColumn(), MofNCompleteColumn(), *map(TextColumn, last), TimeRemainingColumn())
+    is_hidden = quiet or not console.is_terminal
+    return Progress(*columns, console=console, transient=is_transient, disable=is_hidden)
 
 
 class PodsView:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -28,6 +29,23 @@ def fail(message: str, code: int = EXIT_USAGE) -> NoReturn:
     """Print one line to standard error and end."""
     click.secho(f"keplab: {message}", err=True, fg="red")
     raise SystemExit(code)
+
+
+@contextmanager
+def refusing(*errors: type[Exception]) -> Iterator[None]:
+    """Have one of these errors be one line on standard error and exit code 2."""
+    try:
+        yield
+    except errors as error:
+        fail(str(error))
+
+
+def write_file(path: Path, text: str, what: str = "") -> None:
+    """Write a file that was asked for; where that cannot be, `cannot write WHAT PATH` and exit code 2."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        fail(f"cannot write {what}{path}: {error.strerror}")
 
 
 def remark(switches: Switches, who: str = "") -> None:
@@ -90,10 +108,10 @@ def print_table(
             table.add_row(*row)
         Console(highlight=False).print(table)
         return
-    widths = [max(len(row[i]) for row in [list(columns), *cells]) for i in range(len(columns))]
-    for row in [list(columns), *cells]:
-        padded = [
-            cell.ljust(width) if left else cell.rjust(width)
-            for cell, width, left in zip(row, widths, is_text, strict=True)
-        ]
-        click.echo("   ".join(padded).rstrip())
+    lines = [list(columns), *cells]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for row in lines:
+        placed = zip(row, widths, is_text, strict=True)
+        click.echo(
+            "   ".join(cell.ljust(width) if left else cell.rjust(width) for cell, width, left in placed).rstrip()
+        )

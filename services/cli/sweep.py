@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from services.cli.live import console
+from services.cli.live import progress_bar
 from services.cli.output import F, print_table
 from services.scenarios.sweep import Job, Outcome, run_jobs
 
@@ -17,22 +16,19 @@ SHOWN_MAX = 20
 """So many failures are printed; a record and `-o json` have all."""
 
 
+def workers_option(command: F) -> F:
+    """Give a command `--workers`."""
+    count = click.IntRange(0, 64)
+    return click.option("--workers", type=count, default=0, help="processes; 0: as many as cores")(command)
+
+
 def sweep_options(command: F) -> F:
     """Give a command `--record` and `--workers`."""
-    for option in (
-        click.option("--workers", type=click.IntRange(0, 64), default=0, help="processes; 0: as many as cores"),
-        click.option(
-            "--record", type=click.Path(path_type=Path), help="remember what passed here, and go on from there"
-        ),
-    ):
-        command = option(command)
-    return command
+    where = "remember what passed here, and go on from there"
+    return click.option("--record", type=click.Path(path_type=Path), help=where)(workers_option(command))
 
 
-def progress_bar(what: str, *, quiet: bool) -> Progress:
-    """Return a bar that counts runs, and those that failed; it shows on a terminal only."""
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[failed]} failed"))
-    return Progress(*columns, TimeRemainingColumn(), console=console, disable=quiet or not console.is_terminal)
+FAILED = "{task.fields[failed]} failed"
 
 
 def sweep(
@@ -43,7 +39,7 @@ def sweep(
         record.parent.mkdir(parents=True, exist_ok=True)
     found: dict[str, Outcome] = {}
     is_interrupted = False
-    with progress_bar(what, quiet=quiet) as progress:
+    with progress_bar(what, FAILED, quiet=quiet) as progress:
         task = progress.add_task("", total=len(jobs), failed=0)
 
         def done(outcome: Outcome) -> None:
@@ -62,11 +58,8 @@ def sweep(
 
 def failures(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Return the runs that failed, each with the command that repeats it."""
-    return [
-        {"scenario": o.scenario, "seed": o.seed, "problem": o.problem, "command": o.command}
-        for o in outcomes
-        if o.problem
-    ]
+    failed = [outcome for outcome in outcomes if outcome.problem]
+    return [{"scenario": o.scenario, "seed": o.seed, "problem": o.problem, "command": o.command} for o in failed]
 
 
 def show(outcomes: Sequence[Outcome], what: str) -> None:

@@ -17,7 +17,6 @@ from services.scenarios.result import RunResult
 RunOne = Callable[[Arm, int], RunResult]
 """Runs one arm with one seed."""
 
-TOLERANCE_S = 1e-9
 DIFFERENCES_MAX = 5000
 
 

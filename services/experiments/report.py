@@ -99,10 +99,9 @@ def page(comparison: Comparison, title: str, about: str) -> str:
 
 def _figures(comparison: Comparison) -> str:
     head = "".join(f"<th>{escape(arm.name)}" for arm, _ in comparison.arms)
-    body = "".join(
-        f"<tr><td>{escape(label)}" + "".join(f"<td>{escape(cell)}" for cell in cells)
-        for label, cells in rows(comparison)
-    )
+    body = ""
+    for label, cells in rows(comparison):
+        body += f"<tr><td>{escape(label)}" + "".join(f"<td>{escape(cell)}" for cell in cells)
     return f"<h2>Figures</h2><div class=scroll><table><tr><th>{head}{body}</table></div>"
 
 

@@ -142,15 +142,12 @@ def participants(steps: Iterable[Step]) -> list[str]:
     seen = dict.fromkeys(name for step in steps for name in (step.source, step.target) if name)
 
     def place(name: str) -> tuple[int, str]:
-        component = component_of(name)
-        return (
-            -1 if name == RUNNER else _COMPONENTS.index(component) if component in _COMPONENTS else len(_COMPONENTS)
-        ), name
+        order = (RUNNER, *_COMPONENTS)
+        known = name if name == RUNNER else component_of(name)
+        return order.index(known) if known in order else len(order), name
 
     return sorted(seen, key=place)
 
-
-# -- text
 
 _TIME_WIDTH = 11
 _COLUMN_MIN, _COLUMN_MAX = 18, 40
@@ -161,9 +158,8 @@ def text_diagram(steps: Sequence[Step]) -> list[str]:
     names = participants(steps)
     width = _width(steps, names)
     where = {name: _TIME_WIDTH + 2 + place * width for place, name in enumerate(names)}
-    lines = [
-        "".rjust(_TIME_WIDTH) + "  " + "".join(title[: width - 1].ljust(width) for title in map(titled, names)).rstrip()
-    ]
+    titles = "".join(title[: width - 1].ljust(width) for title in map(titled, names))
+    lines = [" " * (_TIME_WIDTH + 2) + titles.rstrip()]
     for step in steps:
         row = list(f"{step.at_s:{_TIME_WIDTH - 2}.4f} s".ljust(where[names[-1]] + 1 if names else _TIME_WIDTH))
         for x in where.values():

@@ -55,9 +55,8 @@ def parse_event(text: str) -> Event:
         else:
             raise EventError(f"{text!r}: no filter {field!r}; there are: {', '.join((*FIELDS, 'data.KEY', 'n'))}")
     if not name:
-        raise EventError(
-            f"{text!r}: want an event, for example sched.bind_call; --around list shows those of the scenario"
-        )
+        hint = "for example sched.bind_call; --around list shows those of the scenario"
+        raise EventError(f"{text!r}: want an event, {hint}")
     return Event(text, name, tuple(filters), number)
 
 

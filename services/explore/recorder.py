@@ -24,7 +24,7 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 class Recorder:
-    """A run's `Traffic`. `keep`: remember every delivery and every line; else only those that were held.
+    """`carry` is a run's `Traffic`. `keep`: remember every delivery and every line; else only those that were held.
 
     A hold whose delivery does not happen, because an earlier one changed the run, has no effect.
     """

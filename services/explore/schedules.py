@@ -113,17 +113,11 @@ class Plan:
 
     def overtakings(self) -> Iterator[Schedule]:
         """Yield each message held until a later one about something related has passed it, the nearest first."""
-        lists = [
-            (
-                d,
-                [
-                    other
-                    for other in self._later(d)
-                    if _rank(other, self._moment) == 0 or set(other.about) & set(d.about)
-                ],
-            )
-            for d in self.candidates
-        ]
+
+        def related(delivery: Delivery, other: Delivery) -> bool:
+            return _rank(other, self._moment) == 0 or not set(other.about).isdisjoint(delivery.about)
+
+        lists = [(d, [other for other in self._later(d) if related(d, other)]) for d in self.candidates]
         for place in range(max((len(others) for _, others in lists), default=0)):
             for delivery, others in lists:
                 if place < len(others):
@@ -160,8 +154,7 @@ class Plan:
     def schedules(self, budget: int) -> Iterator[Schedule]:
         """Yield at most `budget` different schedules: swaps, single holds, then random ones."""
         seen: dict[Schedule, None] = {(): None}
-        swaps = _new(self.swaps(), seen, int(budget * SWAPS_PART))
-        yield from swaps
+        yield from _new(self.swaps(), seen, int(budget * SWAPS_PART))
         yield from _new(_taking_turns((self.overtakings(), self.delays())), seen, 1 + int(budget * SINGLES_PART))
         # The same few messages may be all there is to hold: then nothing new comes, and that is the end.
         yield from _new(islice(self.random(), budget * 20), seen, 1 + budget)

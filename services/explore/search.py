@@ -23,7 +23,7 @@ from services.explore.schedules import Moment, Plan, Schedule, landmarks, share
 from services.explore.shrinker import shrink
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import ScriptError
-from services.scenarios.workers import runs_of
+from services.scenarios.sweep import runs_of
 
 MOMENTS_MAX = 8
 """More moments than this share a budget badly; the first ones are looked at."""
@@ -153,7 +153,7 @@ def record(trial: Trial, *, keep: bool = True) -> Recording:
     """Run it once and keep what was said. Raises: ScriptError when the scenario asks for what cannot be."""
     recorder, scenario = Recorder(trial.schedule, keep=keep), load_scenario(trial.scenario)
     overrides = Switches.parse(trial.switches).chosen
-    result = simulate(scenario, seed=trial.seed, overrides=overrides, traffic=recorder, on_line=recorder.take)
+    result = simulate(scenario, seed=trial.seed, overrides=overrides, traffic=recorder.carry, on_line=recorder.take)
     if result.is_mistake:
         raise ScriptError(result.error)
     return Recording(trial, result, breaks_of(result, scenario), recorder.deliveries, recorder.held, recorder.lines)

@@ -7,6 +7,7 @@ gone stale. `resource` is the wire name: `pods`, `replicasets.apps`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
@@ -128,10 +129,18 @@ class Result:
 NOTHING = Result()
 
 
-def event(about: View, reason: str, message: str, *, warns: bool = False) -> RecordEvent:
+class Described(Protocol):
+    """A view with metadata."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Name and uid of what the Event is about."""
+        ...
+
+
+def event(about: Described, reason: str, message: str, *, warns: bool = False) -> RecordEvent:
     """Return the Event about an object of a registered kind."""
-    kind = resource_of_view(type(about))
-    meta: ObjectMeta = about.metadata  # type: ignore[attr-defined]  # as every view of a whole object has it
+    kind, meta = resource_of_view(type(about)), about.metadata  # type: ignore[arg-type]  # a view, as it has metadata
     severity = "Warning" if warns else "Normal"
     return RecordEvent(kind.kind, kind.api_version, meta.key, meta.uid, reason, message, severity)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
 from services.api.identity import ADMIN, SCHEDULER, Identity, controller_identity, node_identity
@@ -18,7 +19,6 @@ from services.api.wire import Api
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.runtime.components import Schedulers, component_of
 from services.runtime.supervisor import block_sizes
-from services.telemetry.eventlog import Line
 
 
 class NotPossible(ValueError):
@@ -62,9 +62,8 @@ class MeshPlan:
 
     def switches_of(self, component: str) -> Switches:
         """Return the switches as one process has them."""
-        own = [
-            word for name, words in self.own_switches if name in (component, component_of(component)) for word in words
-        ]
+        names = (component, component_of(component))
+        own = [word for name, words in self.own_switches if name in names for word in words]
         return Switches.parse([*self.switches.assignments, *own]) if own else self.switches
 
     def components(self) -> list[str]:
@@ -75,14 +74,9 @@ class MeshPlan:
 
     def deal(self) -> dict[str, list[dict[str, object]]]:
         """Return nodes by host name, dealt in blocks as equal as can be: h0 gets the first."""
-        if not self.nodes:
-            return {}
-        sizes = block_sizes(len(self.nodes), self.hosts)
-        starts = [sum(sizes[:i]) for i in range(len(sizes))]
-        return {
-            f"h{i}": list(self.nodes[start : start + size])
-            for i, (start, size) in enumerate(zip(starts, sizes, strict=True))
-        }
+        rest = iter(self.nodes)
+        sizes = block_sizes(len(self.nodes), self.hosts) if self.nodes else []
+        return {f"h{i}": list(islice(rest, size)) for i, size in enumerate(sizes)}
 
 
 class Mesh(Protocol):
@@ -91,82 +85,59 @@ class Mesh(Protocol):
     @property
     def clock(self) -> Clock:
         """Return the clock that the scenario's times are counted with."""
-        ...
-
-    def lines(self) -> Sequence[Line]:
-        """Return the event log so far, merged. Raises: runlog.Incomplete."""
-        ...
 
     async def start(self) -> None:
         """Return when every process is ready and every node is registered and Ready."""
-        ...
 
     async def stop(self) -> None:
         """Stop everything that was started."""
-        ...
 
     def api(self, identity: Identity) -> Api:
         """Return the server as that identity reaches it, over a link without faults."""
-        ...
 
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
         """SIGKILL, once the site is reached; it comes back after `down_s`, or when its supervisor restarts it."""
-        ...
 
     async def pause(self, component: str, duration_s: float, site: Site | None = None) -> None:
         """SIGSTOP, once the site is reached, and SIGCONT after the duration."""
-        ...
 
     async def reboot(self, component: str, down_s: float) -> None:
         """The machine of a kubelet host crashes: nothing runs on its nodes until it is back, with a new boot id."""
-        ...
 
     async def corrupt(self, component: str, how: str, what: str) -> None:
         """End a kubelet host and damage what its machine keeps, before it is back (`corruption`)."""
-        ...
 
     def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:
         """Set the faults of a component's link; without any, heal it.
 
         `node/<name>` is the way of that node alone, whatever host it shares with others.
         """
-        ...
 
     def set_clock(self, component: str, offset_s: float) -> None:
         """Have the component's wall clock be off by so much from now on; seconds are counted as before."""
-        ...
 
     def set_disk(self, component: str, error: str, slow_s: float) -> None:
         """Have every sync of the component's disk fail (`ENOSPC`, `EIO`) or take so much longer; "" and 0 heal it."""
-        ...
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
         """Have the node find this file (`kubelet/agent/node_files.py`) from now on; None: not find it any more."""
-        ...
 
     def exit_codes(self, component: str) -> Sequence[int]:
         """Return how each life of a component ended that ended by itself, oldest first."""
-        ...
 
     async def command_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
         """Have an emulated device plugin act (`kubelet/deviceplugin/emulated/plugin.py`). Raises: ValueError."""
-        ...
 
     def components(self) -> Sequence[str]:
         """Return the names of all components, sorted."""
-        ...
 
 
 def identity_named(text: str) -> Identity:
     """Return the identity a scenario means: `node:n1`, `scheduler`, `admin`, `controller:gc`, or a user name."""
-    if text in ("admin", "system:mesh-admin"):
+    if text in ("admin", ADMIN.user):
         return ADMIN
-    if text in ("scheduler", "system:kube-scheduler"):
+    if text in ("scheduler", SCHEDULER.user):
         return SCHEDULER
-    for prefix in ("node:", "system:node:"):
-        if text.startswith(prefix):
-            return node_identity(text[len(prefix) :])
-    for prefix in ("controller:", "system:controller:"):
-        if text.startswith(prefix):
-            return controller_identity(text[len(prefix) :])
-    return Identity(text)
+    kind, _, name = text.removeprefix("system:").partition(":")
+    named = {"node": node_identity, "controller": controller_identity}.get(kind)
+    return named(name) if named is not None and name else Identity(text)

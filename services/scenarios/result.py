@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from services.scenarios.invariants import Violation
@@ -29,7 +29,6 @@ class RunResult:
     mode: str
     seed: int
     switches: tuple[str, ...]
-    digest: str
     passed: bool
     expectations: list[Judgement]
     violations: list[Violation]
@@ -41,6 +40,8 @@ class RunResult:
     measures: dict[str, float | None]
     pods: list[PodHistory]
     samples: list[Sample]
+    digest: str = ""
+    """Of the event log of a simulation."""
     spans: list[FinishedSpan] = field(default_factory=list)
     lines: int = 0
     failures: list[str] = field(default_factory=list)
@@ -60,20 +61,8 @@ class RunResult:
             "digest": self.digest,
             "passed": self.passed,
             "error": self.error,
-            "expectations": [
-                {"line": j.line, "text": j.text, "passed": j.passed, "seen": j.seen, "at_s": round(j.at_s, 6)}
-                for j in self.expectations
-            ],
-            "violations": [
-                {
-                    "invariant": v.invariant,
-                    "at": v.at,
-                    "objects": list(v.objects),
-                    "trace_id": v.trace_id,
-                    "detail": v.detail,
-                }
-                for v in self.violations
-            ],
+            "expectations": [replace(judgement, at_s=round(judgement.at_s, 6)) for judgement in self.expectations],
+            "violations": self.violations,
             "violation_count": self.violation_count,
             "not_judged": self.not_judged,
             "measures": self.measures,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from kubelet.node.definition import NodeDefinition
@@ -14,14 +15,12 @@ from services.api.identity import ADMIN, SCHEDULER, Identity
 from services.api.switches import Switches, Value
 from services.runtime import simloop
 from services.scenarios.invariants import Auditor
-from services.scenarios.measures.history import Writes, measures
-from services.scenarios.measures.rejections import Rejections
-from services.scenarios.measures.resizes import Preemptions
-from services.scenarios.measures.scheduling_results import SchedulingResults
-from services.scenarios.mesh import MeshPlan, identity_named
+from services.scenarios.measures.history import Measures
+from services.scenarios.mesh import Mesh, MeshPlan, identity_named
+from services.scenarios.observer import Observer
 from services.scenarios.processes.process_mesh import ProcessMesh
 from services.scenarios.result import RunResult
-from services.scenarios.runner import Disturb, Progress, ScenarioRun, run_scenario
+from services.scenarios.runner import Progress, ScenarioRun, run_scenario
 from services.scenarios.script.nodes import node_definition
 from services.scenarios.script.scenario import Scenario, ScriptError, parse_scenario
 from services.scenarios.script.verbs import VERBS, check
@@ -30,37 +29,6 @@ from services.scenarios.simulation.traffic import Traffic
 from services.scenarios.sweep import Job, Outcome, crashed, outcome_of, problem_of
 from services.telemetry import logs
 from services.telemetry.eventlog import Line
-from services.telemetry.spans import FinishedSpan
-
-
-class Takers:
-    """What reads the event log for a run's measures."""
-
-    def __init__(self) -> None:
-        self._writes, self._scheduling_results = Writes(), SchedulingResults()
-        self._preemptions, self._rejections = Preemptions(), Rejections()
-
-    def beside(self, auditor: Auditor) -> Callable[[Line], None]:
-        """Return what takes each line: the auditor, and then all of these."""
-        readers = (auditor, self._writes, self._scheduling_results, self._preemptions, self._rejections)
-
-        def take(line: Line) -> None:
-            for reader in readers:
-                reader.take(line)
-
-        return take
-
-    def measures(self, run: ScenarioRun) -> dict[str, float | None]:
-        """Return the figures of a run that is over, by name."""
-        return measures(
-            run.history,
-            self._writes,
-            self._scheduling_results,
-            self._preemptions,
-            self._rejections,
-            run.started_s,
-            run.ended_s,
-        )
 
 
 def load_scenario(path: str | Path) -> Scenario:
@@ -96,9 +64,8 @@ def plan_of(
     for declared in scenario.nodes:
         for name in declared.names:
             try:
-                definition = node_definition(name, declared.options)
-                NodeDefinition.parse(definition)
-                nodes.append(definition)
+                nodes.append(node_definition(name, declared.options))
+                NodeDefinition.parse(nodes[-1])
             except ValueError as error:
                 raise ScriptError(f"{scenario.path}:{declared.line}: {error}") from None
     try:
@@ -106,10 +73,9 @@ def plan_of(
         load_stages(scenario.stages)
     except ValueError as error:
         raise ScriptError(f"{scenario.path}: {error}") from None
-    switches = Switches.parse(scenario.switches).replace(overrides or {})
     made = MeshPlan(
         nodes=tuple(nodes),
-        switches=switches,
+        switches=Switches.parse(scenario.switches).replace(overrides or {}),
         latencies=scenario.latencies,
         seed=seed,
         traced=traced,
@@ -122,9 +88,8 @@ def plan_of(
     )
     for name, words in made.own_switches:
         if name not in (known := made.components()):
-            raise ScriptError(
-                f"{scenario.path}: set {name}: no process or component is called so; want {', '.join(known)}"
-            )
+            what = f"no process or component is called so; want {', '.join(known)}"
+            raise ScriptError(f"{scenario.path}: set {name}: {what}")
         Switches.parse(words)
     return made
 
@@ -136,7 +101,7 @@ def simulate(
     overrides: Mapping[str, Value] | None = None,
     traced: bool = False,
     progress: Progress | None = None,
-    disturb: Callable[[Auditor], Disturb] | None = None,
+    disturb: Callable[[Auditor, Mesh, Observer, asyncio.Event], Awaitable[None]] | None = None,
     patience: float = 1.0,
     afterwards: Callable[[SimMesh], None] | None = None,
     traffic: Traffic | None = None,
@@ -150,36 +115,23 @@ def simulate(
     """
     plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced)
     logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand components' log lines are not
-    auditor, takers = Auditor(plan.switches), Takers()
+    auditor, measures = Auditor(plan.switches), Measures()
     started = time.perf_counter()
-    meshes: list[SimMesh] = []
 
-    async def run_it() -> ScenarioRun:
-        take = takers.beside(auditor)
-        mesh = SimMesh(plan, on_line=take, recorder=auditor, traffic=traffic)
-        if on_line is not None:
-            mesh.on_line(on_line)
-        meshes.append(mesh)
-        disturb_run = disturb(auditor) if disturb is not None else None
-        run = await run_scenario(scenario, mesh, progress=progress, disturb=disturb_run, patience=patience)
+    async def run_it() -> tuple[SimMesh, ScenarioRun]:
+        mesh = SimMesh(plan, recorder=auditor, traffic=traffic)
+        for take in filter(None, (auditor.take, measures.take, on_line)):
+            mesh.on_line(take)
+        disturbance = partial(disturb, auditor) if disturb is not None else None
+        run = await run_scenario(scenario, mesh, progress=progress, disturb=disturbance, patience=patience)
         if afterwards is not None:
             afterwards(mesh)
-        return run
+        return mesh, run
 
-    run = simloop.run(run_it(), seed=seed)
-    mesh = meshes[0]
-    return _result(
-        scenario,
-        plan,
-        run,
-        auditor,
-        takers,
-        mode="simulated",
-        digest=mesh.events.digest,
-        wall_s=time.perf_counter() - started,
-        spans=mesh.spans.spans,
-        failures=mesh.failures,
-    )
+    mesh, run = simloop.run(run_it(), seed=seed)
+    result = _result(scenario, plan, run, auditor, measures, mode="simulated", wall_s=time.perf_counter() - started)
+    result.digest, result.spans, result.failures = mesh.events.digest, mesh.spans.spans, mesh.failures
+    return result
 
 
 def run_as_processes(
@@ -197,30 +149,21 @@ def run_as_processes(
     """
     plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine)
     logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what scenarios are about
-    auditor = Auditor(plan.switches, is_volatile=engine == "memory")
-    takers = Takers()
+    auditor, measures = Auditor(plan.switches, is_volatile=engine == "memory"), Measures()
     started = time.perf_counter()
-    meshes: list[ProcessMesh] = []
 
-    async def run_it() -> ScenarioRun:
-        take = takers.beside(auditor)
+    def take(line: Line) -> None:
+        auditor.take(line)
+        measures.take(line)
+
+    async def run_it() -> tuple[ProcessMesh, ScenarioRun]:
         mesh = ProcessMesh(plan, identities=_identities(scenario), data_dir=data_dir, on_line=take)
-        meshes.append(mesh)
-        return await run_scenario(scenario, mesh, progress=progress)
+        return mesh, await run_scenario(scenario, mesh, progress=progress)
 
-    run = asyncio.run(run_it())
-    return _result(
-        scenario,
-        plan,
-        run,
-        auditor,
-        takers,
-        mode="processes",
-        digest="",
-        wall_s=time.perf_counter() - started,
-        spans=[],
-        failures=meshes[0].failures,
-    )
+    mesh, run = asyncio.run(run_it())
+    result = _result(scenario, plan, run, auditor, measures, mode="processes", wall_s=time.perf_counter() - started)
+    result.failures = mesh.failures
+    return result
 
 
 def run_job(job: Job) -> Outcome:
@@ -230,12 +173,6 @@ def run_job(job: Job) -> Outcome:
     except Exception as error:  # one run that breaks the simulator must be reported, not end the other 999
         return crashed(job, error)
     return outcome_of(job, result, problem_of(result))
-
-
-def _not_judged(scenario: Scenario, auditor: Auditor) -> dict[str, str]:
-    """Return which invariants were not judged, and why; a scenario that settles judges those of a mesh at rest."""
-    settles = any(step.verb == "settle" for step in scenario.steps)
-    return {name: why for name, why in auditor.not_judged.items() if not (settles and name in ("I20", "I28"))}
 
 
 def _identities(scenario: Scenario) -> list[Identity]:
@@ -252,20 +189,18 @@ def _result(
     plan: MeshPlan,
     run: ScenarioRun,
     auditor: Auditor,
-    takers: Takers,
+    measures: Measures,
     *,
     mode: str,
-    digest: str,
     wall_s: float,
-    spans: list[FinishedSpan],
-    failures: list[str],
 ) -> RunResult:
+    # A scenario that settles judges the invariants of a mesh at rest.
+    at_rest = ("I20", "I28") if any(step.verb == "settle" for step in scenario.steps) else ()
     return RunResult(
         scenario=scenario.name,
         mode=mode,
         seed=plan.seed,
         switches=plan.switches.assignments,
-        digest=digest,
         passed=run.passed and auditor.count == 0,
         expectations=run.judgements,
         violations=auditor.violations,
@@ -274,12 +209,10 @@ def _result(
         is_mistake=run.is_mistake,
         virtual_s=run.ended_s,
         wall_s=wall_s,
-        measures=takers.measures(run),
+        measures=measures.of(run.history, run.started_s, run.ended_s),
         pods=list(run.history.pods.values()),
         samples=run.history.samples,
-        spans=spans,
         lines=auditor.lines,
-        failures=failures,
-        not_judged=_not_judged(scenario, auditor),
+        not_judged={name: why for name, why in auditor.not_judged.items() if name not in at_rest},
         started_s=run.started_s,
     )

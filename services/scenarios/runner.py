@@ -25,7 +25,6 @@ from services.scenarios.script.scenario import Scenario, Step
 from services.scenarios.script.verbs import VERBS
 
 SAMPLE_EVERY_S = 0.5
-RETRY_WRITE_S = 0.2
 
 
 @dataclass
@@ -51,30 +50,28 @@ class _Monitor:
     """An `always` or `for` expectation: judged after every change until it fails or ends."""
 
     def __init__(self, step: Step, expectation: Expectation, observer: Observer) -> None:
-        self.step, self._expectation, self._observer = step, expectation, observer
+        self._step, self._resource, self._observer = step, expectation.resource, observer
         self._judging = Judging(expectation, observer)
-        self.failed_at: float | None = None
-        self.seen = ""
-        self._active = True
-        self._judge()
+        self._failed_s: float | None = None
+        self._seen = ""
+        self._is_active = True
+        self._on_change(self._resource)
         observer.on_change(self._on_change)
 
     def _on_change(self, resource: str) -> None:
-        if self._active and resource == self._expectation.resource:
-            self._judge()
-
-    def _judge(self) -> None:
+        if not self._is_active or resource != self._resource:
+            return
         holds, seen = self._judging.judge()
         if holds:
-            self.seen = self.seen or seen
+            self._seen = self._seen or seen
         else:
-            self._active, self.failed_at, self.seen = False, self._observer.now_s, seen
+            self._is_active, self._failed_s, self._seen = False, self._observer.now_s, seen
 
     def close(self) -> Judgement:
         """Stop judging and return the result."""
-        self._active = False
-        at_s = self._observer.now_s if self.failed_at is None else self.failed_at
-        return Judgement(self.step.line, self.step.text, self.failed_at is None, self.seen, at_s)
+        self._is_active = False
+        at_s = self._observer.now_s if self._failed_s is None else self._failed_s
+        return Judgement(self._step.line, self._step.text, self._failed_s is None, self._seen, at_s)
 
 
 Progress = Callable[[Observer, str], None]
@@ -131,9 +128,11 @@ async def run_scenario(
     except _StepFailed as error:
         run.error, run.is_mistake = f"{scenario.path}:{error}", error.is_mistake
     finally:
-        run.judgements += _never_came(context, observer.now_s)
-        for monitor in monitors:
-            run.judgements.append(monitor.close())
+        # A fault whose moment did not come: without it this was no run of the scenario.
+        late = [step for step, task in context.planned if not task.done()]
+        never = "did not happen before the scenario ended"
+        run.judgements += [Judgement(step.line, step.text, False, never, observer.now_s) for step in late]
+        run.judgements += [monitor.close() for monitor in monitors]
         run.judgements.sort(key=lambda j: j.line)
         run.ended_s = observer.now_s
         observer.history.sample(observer.now_s)
@@ -156,13 +155,13 @@ class _StepFailed(Exception):
 async def _perform(
     context: ScenarioContext, run: ScenarioRun, monitors: list[_Monitor], step: Step, patience: float
 ) -> None:
-    if step.expectation is not None:
-        judgement = await _expect(context.observer, monitors, step, _spelled(context, step), patience)
-        if judgement is not None:
-            run.judgements.append(judgement)
-        return
     try:
-        await VERBS[step.verb](context, step)
+        if (expectation := step.expectation) is not None:
+            if "$" in expectation.value:
+                expectation = replace(expectation, value=substitute(context, expectation.value))
+            run.judgements += await _expect(context.observer, monitors, step, expectation, patience)
+        else:
+            await VERBS[step.verb](context, step)
     except (ValueError, KeyError) as error:
         what = f"option {error} is missing" if isinstance(error, KeyError) else str(error)
         raise _StepFailed(f"{step.line}: {what}", is_mistake=True) from None
@@ -173,45 +172,26 @@ async def _perform(
     context.answers.clear()
 
 
-def _spelled(context: ScenarioContext, step: Step) -> Expectation:
-    """Return what the step expects, with what was remembered in place of `$name`."""
-    assert step.expectation is not None
-    if "$" not in step.expectation.value:
-        return step.expectation
-    try:
-        return replace(step.expectation, value=substitute(context, step.expectation.value))
-    except ValueError as error:
-        raise _StepFailed(f"{step.line}: {error}", is_mistake=True) from None
-
-
-def _never_came(context: ScenarioContext, now_s: float) -> list[Judgement]:
-    """Return a result on every fault whose moment did not come: without it this was no run of the scenario."""
-    return [
-        Judgement(step.line, step.text, False, "did not happen before the scenario ended", now_s)
-        for step, task in context.planned
-        if not task.done()
-    ]
-
-
 async def _expect(
     observer: Observer, monitors: list[_Monitor], step: Step, expectation: Expectation, patience: float
-) -> Judgement | None:
+) -> list[Judgement]:
+    """Judge it as its mode says; `always` is only begun, so it has no result yet."""
     match expectation.mode:
         case "always":
             monitors.append(_Monitor(step, expectation, observer))
-            return None
+            return []
         case "for":
             monitor = _Monitor(step, expectation, observer)
             await asyncio.sleep(expectation.duration_s)
-            return monitor.close()
+            return [monitor.close()]
         case "within":
-            return await _within(observer, step, expectation, expectation.duration_s * patience)
+            holds, seen = await _within(observer, expectation, expectation.duration_s * patience)
         case _:
             holds, seen = expectation.judge(observer)
-            return Judgement(step.line, step.text, holds, seen, observer.now_s)
+    return [Judgement(step.line, step.text, holds, seen, observer.now_s)]
 
 
-async def _within(observer: Observer, step: Step, expectation: Expectation, limit_s: float) -> Judgement:
+async def _within(observer: Observer, expectation: Expectation, limit_s: float) -> tuple[bool, str]:
     changed = asyncio.Event()
     observer.on_change(lambda resource: changed.set() if resource == expectation.resource else None)
     judging = Judging(expectation, observer)
@@ -224,7 +204,7 @@ async def _within(observer: Observer, step: Step, expectation: Expectation, limi
                 holds, seen = judging.judge()
     except TimeoutError:
         holds, seen = judging.judge()
-    return Judgement(step.line, step.text, holds, seen, observer.now_s)
+    return holds, seen
 
 
 async def _pulse(observer: Observer, current: list[str], progress: Progress | None) -> None:

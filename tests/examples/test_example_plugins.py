@@ -8,7 +8,7 @@ from msgspec import structs
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.configuration.file import Configured
-from scheduler.configuration.plugin_sources import GROUP, PluginSourceError, known_plugins
+from scheduler.configuration.plugins import GROUP, PluginSourceError, known_plugins
 from scheduler.cycle.result import ScheduleResult
 from scheduler.framework.cycle_state import CycleState
 from scheduler.wiring import core_of

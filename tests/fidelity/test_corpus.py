@@ -14,7 +14,7 @@ import yaml
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
-from scheduler.configuration.default_plugins import DEFAULT, plugins
+from scheduler.configuration.plugins import DEFAULT, plugins
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.scheduling_cycle import SchedulingCycle
 from scheduler.framework.cycle_state import CycleState
@@ -177,7 +177,7 @@ class World:
             args = (
                 msgspec.convert(entry["args"], plugin.args)
                 if "args" in entry
-                else plugin.default_args(self.handle.switches)
+                else plugin.defaults(self.handle.switches)
             )
             found.append(Enabled(plugin.make(args, self.handle), entry.get("weight", weights.get(entry["name"], 1))))
         return found

@@ -12,7 +12,7 @@ from services.client.client import Client
 from services.runtime.real import RealClock, seeded_random
 from services.runtime.supervisor import MeshOptions, Supervisor
 from services.scenarios.invariants import Auditor
-from services.scenarios.processes.event_files import read_files
+from services.scenarios.processes.event_files import Tail
 
 
 class Proxy:
@@ -121,14 +121,14 @@ async def noticed_as_processes(tmp_path):
         silent_s = RealClock().now()
 
         async def is_noticed():
-            lines = read_files(mesh.events_dir.glob("kubelet*.jsonl"))
+            lines = [line for line in Tail(mesh.events_dir).poll(None) if line.comp.startswith("kubelet")]
             return any(x.ev == "watch.close" and x.mono_ns > silent_s * 1e9 for x in lines)
 
         await until(is_noticed, 25.0)
         noticed_s = RealClock().now() - silent_s
         proxy.speaks.set()
         await starts_pods(30.0)
-        return noticed_s, read_files(mesh.events_dir.glob("*.jsonl"))
+        return noticed_s, Tail(mesh.events_dir).poll(None)
     finally:
         await transport.close()
         await mesh.stop()

@@ -19,7 +19,7 @@ from services.explore.search import Task, explore, record, replayed
 from services.scenarios.run import load_scenario, simulate
 
 RACES = Path(__file__).parents[2] / "experiments" / "races"
-FREED_CAPACITY = str(RACES / "freed-room.txt")
+FREED_CAPACITY = str(RACES / "freed-capacity.txt")
 BIND_OF_P = parse_event("ev=sched.bind_call,obj=p")
 SAME_NAME = """
 nodes n1 cpu=4
@@ -96,7 +96,7 @@ def test_exploring_twice_finds_the_same(same_name, monkeypatch):
 
 
 def test_kep_5836_13_1_a_resize_evicts_and_another_resize_gets_the_capacity():
-    report = explore(task(str(RACES / "resized-room.txt"), "sched.victim", is_over_at_first=True))
+    report = explore(task(str(RACES / "resized-capacity.txt"), "sched.victim", is_over_at_first=True))
 
     (found,) = report.found
     assert found.broke.objects == ("Pod default/a",)

@@ -37,7 +37,8 @@ expect each pods name=steady status.phase == Running
 def test_kubelet_1_a_node_that_joined_is_ready_within_two_seconds_and_its_taint_is_removed():
     async def main():
         lines = []
-        mesh = SimMesh(MeshPlan(nodes=({"name": "n1"},)), on_line=lines.append)
+        mesh = SimMesh(MeshPlan(nodes=({"name": "n1"},)))
+        mesh.on_line(lines.append)
         await mesh.start()
         client = Client(mesh.api(ADMIN), mesh.clock, random.Random(0))
         begun = min(line.mono_ns for line in lines if line.ev == "kubelet.session") / 1e9

@@ -20,8 +20,7 @@ from apiserver_fake.storage.writer import Writer, refusal
 from kubelet.admission.predicates import Ledger
 from kubelet.pod.pod import Pod
 from scheduler.cache.node_info import PodInfo
-from scheduler.cycle.binder import Binder
-from scheduler.cycle.binding_cycle import BindResult, Outcome
+from scheduler.cycle.binder import Binder, BindResult, Outcome
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.leadership import MissingNodes
 from scheduler.queue.scheduling_queue import SchedulingQueue

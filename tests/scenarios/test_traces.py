@@ -40,7 +40,8 @@ def a_traced_run(path, seed):
     lines, meshes = [], []
 
     async def observe():
-        meshes.append(SimMesh(plan, on_line=lines.append))
+        meshes.append(SimMesh(plan))
+        meshes[0].on_line(lines.append)
         return await run_scenario(scenario, meshes[0])
 
     assert simloop.run(observe(), seed=seed).passed

@@ -1,1 +1,1 @@
-"""One file a kind that has rules of its own; each offers `STRATEGIES`."""
+"""The kinds that have rules of their own, by API group or subject; each file offers `STRATEGIES`."""

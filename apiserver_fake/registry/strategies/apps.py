@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import WriteContext
+from apiserver_fake.strategy import WriteContext, declared
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
     Causes,

@@ -13,8 +13,8 @@ import binascii
 import re
 from collections.abc import Mapping
 
-from apiserver_fake.registry.declared import Rules, declared
-from apiserver_fake.strategy import DeleteOptions, WriteContext, keep_all_but_status, keep_status
+from apiserver_fake.errors import forbidden as refused
+from apiserver_fake.strategy import DeleteOptions, Rules, WriteContext, declared, keep_all_but_status, keep_status
 from apiserver_fake.validation.fields import Field, Report, Struct, not_repeated, quantities, unique
 from apiserver_fake.validation.formats import (
     Cause,
@@ -31,7 +31,6 @@ from apiserver_fake.validation.formats import (
     required,
 )
 from apiserver_fake.validation.pod.placement import EFFECTS
-from services.api.errors import Forbidden
 from services.api.meta import Document
 from services.api.times import format_time
 
@@ -155,10 +154,7 @@ def _before_delete(old: Document, ctx: WriteContext, options: DeleteOptions) -> 
     meta = old["metadata"]
     name = meta["name"]
     if name in IMMORTAL:
-        raise Forbidden(
-            f'namespaces "{name}" is forbidden: this namespace may not be deleted',
-            details={"name": name, "kind": "namespaces"},
-        )
+        raise refused("namespaces", name, "this namespace may not be deleted")
     if meta.get("deletionTimestamp"):
         return None if is_done(old) else old
     marked = {**meta, "deletionTimestamp": format_time(ctx.wall_s), "deletionGracePeriodSeconds": 0}

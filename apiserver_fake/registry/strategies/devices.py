@@ -15,8 +15,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import WriteContext, keep_all_but_status
+from apiserver_fake.strategy import WriteContext, declared, keep_all_but_status
 from apiserver_fake.validation.fields import Check, Field, Report, Struct, amount_of, not_repeated, unique
 from apiserver_fake.validation.formats import (
     Cause,
@@ -234,7 +233,7 @@ ALLOCATION = Struct(
 CLAIM_STATUS = Struct(Field("reservedFor", most=CONSUMERS_MAX, items=_CONSUMER))
 
 
-def check_claim_status(old: Document, new: Document) -> list[Cause]:
+def _claim_status(old: Document, new: Document, ctx: WriteContext) -> list[Cause]:
     """Check a write of the status: granted once until taken back, and taken back only when no pod may use it."""
     before, status = old.get("status") or {}, new.get("status") or {}
     was, allocation = before.get("allocation"), status.get("allocation")
@@ -255,24 +254,23 @@ def check_claim_status(old: Document, new: Document) -> list[Cause]:
         requests = ((new.get("spec") or {}).get("devices") or {}).get("requests") or ()
         report.scope = [each.get("name") for each in requests]
         ALLOCATION.check(allocation, "status.allocation.", report)
+        if not causes and ctx.switches.double_allocation_guard == "apiserver":
+            causes += _already_granted(new, ctx.list(CLAIMS, ""))
     return causes
 
 
-def already_granted(document: Document, others: Iterable[Document]) -> list[Cause]:
+def _already_granted(document: Document, others: Iterable[Document]) -> Causes:
     """Refuse devices that another claim has (switch dra.double_allocation_guard=apiserver)."""
     wanted = {each: index for index, each in enumerate(_devices(document))}
-    uid = document["metadata"].get("uid")
-    causes = []
     for other in others:
-        if other["metadata"].get("uid") == uid:
+        meta = other["metadata"]
+        if meta.get("uid") == document["metadata"].get("uid"):
             continue
         for each in _devices(other):
             if each in wanted:
-                meta = other["metadata"]
                 text = f"is allocated to {meta.get('namespace')}/{meta.get('name')} already"
                 place = f"status.allocation.devices.results[{wanted[each]}]"
-                causes.append(invalid(place, "/".join(each), text))
-    return causes
+                yield invalid(place, "/".join(each), text)
 
 
 def _devices(claim: Document) -> list[tuple[str, str, str]]:
@@ -292,14 +290,6 @@ def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
     status = new.get("status") or {}
     if "devices" in status:
         new["status"] = {name: value for name, value in status.items() if name != "devices"}
-
-
-def _status_rules(old: Document, new: Document, ctx: WriteContext) -> list[Cause]:
-    causes = check_claim_status(old, new)
-    had, has = ((each.get("status") or {}).get("allocation") for each in (old, new))
-    if not causes and had is None and has and ctx.switches.double_allocation_guard == "apiserver":
-        causes += already_granted(new, ctx.list(CLAIMS, ""))
-    return causes
 
 
 def _keys(annotations: Mapping[str, str], path: str, report: Report) -> Causes:
@@ -322,8 +312,7 @@ def _place(spec: Document, at: str, report: Report) -> Causes:
     named = [name for name in PLACES if spec.get(name)]
     if len(named) != 1:
         text = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required"
-        wrong = invalid("spec", "{" + ", ".join(named) + "}", text) if named else required("spec", text)
-        yield wrong
+        yield invalid("spec", "{" + ", ".join(named) + "}", text) if named else required("spec", text)
     elif named == ["nodeName"]:
         yield from subdomain("spec.nodeName", spec["nodeName"])
     elif named == ["nodeSelector"]:
@@ -402,7 +391,7 @@ STRATEGIES = {
         Struct(Field("spec", default={}, struct=CLAIM_SPEC, is_immutable=True)),
         has_status=True,
         prepare_status=_prepare_status,
-        status_rules=_status_rules,
+        status_rules=_claim_status,
     ),
     "resourceclaimtemplates.resource.k8s.io": declared(
         Struct(Field("spec", default={}, struct=TEMPLATE_SPEC, is_immutable=True))

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
-from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import WriteContext
+from apiserver_fake.strategy import WriteContext, declared
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
     Causes,
@@ -27,8 +26,7 @@ from apiserver_fake.validation.formats import (
     unsupported,
 )
 from apiserver_fake.validation.pod.spec import POD_SPEC
-from services.api.job_indexes import parse_indexes
-from services.api.kinds.job import CONTROLLER_UID, JOB_NAME
+from services.api.kinds.job import CONTROLLER_UID, JOB_NAME, parse_indexes
 from services.api.meta import Document
 
 PARALLELISM_MAX, RULES_MAX, VALUES_MAX, PATTERNS_MAX = 100_000, 20, 255, 20
@@ -156,8 +154,7 @@ def _check_success_policy(policy: Document, path: str, report: Report) -> Causes
             yield from not_negative(f"{here}.succeededCount", count)
             if count > most:
                 what = "the number of indexes in the specified succeededIndexes field" if text else "completions"
-                text_ = f"must be less than or equal to {most} ({what})"
-                yield invalid(f"{here}.succeededCount", count, text_)
+                yield invalid(f"{here}.succeededCount", count, f"must be less than or equal to {most} ({what})")
 
 
 def _managed_by(manager: str, path: str, report: Report) -> Causes:
@@ -167,16 +164,8 @@ def _managed_by(manager: str, path: str, report: Report) -> Causes:
             yield invalid(path, manager, "must be a domain-prefixed path (such as acme.io/foo)")
 
 
-def _backoff_limit(spec: Mapping[str, Any]) -> int:
-    return 6 if spec.get("backoffLimitPerIndex") is None else NO_LIMIT
-
-
-def _completions(spec: Mapping[str, Any]) -> int | None:
-    return 1 if spec.get("parallelism") is None and spec.get("completions") is None else None
-
-
-def _replacement_policy(spec: Mapping[str, Any]) -> str:
-    return "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
+def _completions(job: Mapping[str, Any]) -> int | None:
+    return 1 if job.get("parallelism") is None and job.get("completions") is None else None
 
 
 def _open_scope(spec: Document, at: str, report: Report) -> Causes:
@@ -198,13 +187,15 @@ SPEC = Struct(
     Field("parallelism", default=1, minimum=0),
     Field("completions", default=_completions, minimum=0),
     Field("activeDeadlineSeconds", minimum=0),
-    Field("backoffLimit", default=_backoff_limit, minimum=0),
+    Field("backoffLimit", default=lambda job: 6 if job.get("backoffLimitPerIndex") is None else NO_LIMIT, minimum=0),
     Field("ttlSecondsAfterFinished", minimum=0),
     Field("backoffLimitPerIndex", minimum=0),
     Field("maxFailedIndexes", minimum=0),
     Field("completionMode", default="NonIndexed", enum=("NonIndexed", "Indexed")),
     Field("suspend", default=False),
-    Field("podReplacementPolicy", default=_replacement_policy),
+    Field(
+        "podReplacementPolicy", default=lambda job: "Failed" if job.get("podFailurePolicy") else "TerminatingOrFailed"
+    ),
     _check_modes,
     _check_template,
     Field("template", required=True, struct=Struct(Field("spec", default={}, struct=POD_SPEC))),

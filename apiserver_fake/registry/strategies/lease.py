@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import WriteContext
+from apiserver_fake.strategy import WriteContext, declared
 from apiserver_fake.validation.fields import Field, Struct
 from services.api.meta import Document
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver_fake.admission.limit_ranger import LIMIT_RANGES
-from apiserver_fake.registry.declared import declared
+from apiserver_fake.strategy import declared
 from apiserver_fake.validation.fields import Field, Report, Struct, unique
 from apiserver_fake.validation.formats import Cause, Causes, forbidden, invalid, qualified_name, quantity, required
 from services.api.kinds.limitrange import CLAIM, CONTAINER, POD
@@ -29,19 +29,15 @@ def _complete(item: Document) -> None:
 
 
 def _type(kind: str, path: str, report: Report) -> Causes:
-    yield from _check_type(kind, path)
+    causes = qualified_name(path, kind)
+    yield from causes
+    if not causes and "/" not in kind and kind not in (CONTAINER, POD, CLAIM):
+        yield invalid(path, kind, "must be a standard limit type or fully qualified")
 
 
 def _amounts(item: Document, at: str, report: Report) -> Causes:
     path = at[:-1]
     yield from [*_check_parts(item, item.get("type") or "", path)] or _check_order(item, path)
-
-
-def _check_type(kind: str, at: str) -> list[Cause]:
-    causes = qualified_name(at, kind)
-    if not causes and "/" not in kind and kind not in (CONTAINER, POD, CLAIM):
-        causes.append(invalid(at, kind, "must be a standard limit type or fully qualified"))
-    return causes
 
 
 def _check_parts(item: Document, kind: str, at: str) -> Causes:
@@ -90,28 +86,24 @@ def _check_order(item: Document, at: str) -> Causes:
         yield from _check_overcommit(name, has, f"{at}.defaultRequest[{name}]")
 
 
-def _check_overcommit(name: str, has: dict[str, Any], at: str) -> list[Cause]:
+def _check_overcommit(name: str, has: dict[str, Any], at: str) -> Causes:
     """What cannot be overcommitted (hugepages, devices) has one default for both."""
-    if name in _STANDARD or "default" not in has or "defaultRequest" not in has:
-        return []
-    limit, request = has["default"], has["defaultRequest"]
-    if milli(limit) == milli(request):
-        return []
-    return [invalid(at, request, f"default value {limit} must equal to defaultRequest value {request} in {name}")]
+    if name not in _STANDARD and "default" in has and "defaultRequest" in has:
+        limit, request = has["default"], has["defaultRequest"]
+        if milli(limit) != milli(request):
+            yield invalid(at, request, f"default value {limit} must equal to defaultRequest value {request} in {name}")
 
 
-def _check_ratio(has: dict[str, Any], at: str) -> list[Cause]:
+def _check_ratio(has: dict[str, Any], at: str) -> Causes:
     ratio = has.get("maxLimitRequestRatio")
     if ratio is None:
-        return []
+        return
     if milli(ratio) < 1000:
-        return [invalid(at, ratio, f"ratio {ratio} is less than 1")]
-    least = milli(has["min"]) if "min" in has else 0
-    if least and "max" in has:
+        yield invalid(at, ratio, f"ratio {ratio} is less than 1")
+    elif "max" in has and (least := milli(has.get("min", "0"))):
         widest = milli(has["max"]) / least
         if milli(ratio) / 1000 > widest:
-            return [invalid(at, ratio, f"ratio {ratio} is greater than max/min = {widest:f}")]
-    return []
+            yield invalid(at, ratio, f"ratio {ratio} is greater than max/min = {widest:f}")
 
 
 LIMIT = Struct(Field("type", missing="", rule=_type), unique("type"), _amounts, completion=_complete)

@@ -7,10 +7,9 @@ The three binding fields of the status, and `spec.nodeName` after creation, are 
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
 from apiserver_fake.admission import limit_ranger
-from apiserver_fake.admission.priority import resolve_priority
+from apiserver_fake.admission.priority import set_priority
 from apiserver_fake.strategy import (
     DeleteOptions,
     Strategy,
@@ -20,12 +19,11 @@ from apiserver_fake.strategy import (
 )
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import Cause, forbidden, invalid, metadata, plain_text, unsupported
-from apiserver_fake.validation.pod import defaults, pod_level
+from apiserver_fake.validation.pod import defaults
 from apiserver_fake.validation.pod.container import without_own_policies
 from apiserver_fake.validation.pod.placement import with_label_keys
 from apiserver_fake.validation.pod.spec import POD_SPEC
 from apiserver_fake.validation.pod.update import check_update
-from services.api.errors import Forbidden
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
 from services.api.times import format_time
@@ -40,7 +38,7 @@ _RANK = {"": 0, "Pending": 0, "Unknown": 0, "Running": 1, "Succeeded": 2, "Faile
 def _prepare_create(new: Document, ctx: WriteContext) -> None:
     spec = POD_SPEC.complete(new.get("spec") or {})
     spec = defaults.requests_from_limits(spec)
-    spec = pod_level.with_requests(defaults.with_resize_policies(_with_default_limits(new, spec, ctx)))
+    spec = defaults.with_pod_level_requests(defaults.with_resize_policies(_with_default_limits(new, spec, ctx)))
     spec = with_label_keys(
         spec,
         new["metadata"].get("labels") or {},
@@ -55,7 +53,7 @@ def _prepare_create(new: Document, ctx: WriteContext) -> None:
         spec.pop("schedulingGroup", None)
     if not ctx.switches.container_restart_rules:
         spec = without_own_policies(spec)
-    _set_priority(new, spec, ctx)
+    set_priority(new, spec, ctx, "pods", "pod spec")
     new["spec"] = spec
     status: Document = {"phase": "Pending"}
     with contextlib.suppress(ValueError):  # a malformed quantity: `validate` names the field
@@ -89,24 +87,6 @@ def _is_mirror(pod: Document) -> bool:
     return MIRROR_ANNOTATION in (pod["metadata"].get("annotations") or {})
 
 
-def _set_priority(new: Document, spec: Document, ctx: WriteContext) -> None:
-    """Resolve the priority class into a number (admission plugin Priority)."""
-    value, policy = resolve_priority(spec, ctx, lambda why: _refused(new, why), "pod spec")
-    wanted = spec.get("preemptionPolicy")
-    if wanted is not None and wanted != policy:
-        raise _refused(
-            new,
-            f"the string value of PreemptionPolicy ({wanted}) must not be provided in pod spec; "
-            f"priority admission controller computed {policy} from the given PriorityClass name",
-        )
-    spec["priority"], spec["preemptionPolicy"] = value, policy
-
-
-def _refused(pod: Document, why: str) -> Forbidden:
-    name = pod["metadata"].get("name") or pod["metadata"].get("generateName") or ""
-    return Forbidden(f'pods "{name}" is forbidden: {why}', details={"name": name, "kind": "pods"})
-
-
 _ADMITTED = ("priority", "preemptionPolicy", "priorityClassName", "serviceAccountName", "serviceAccount")
 
 
@@ -115,7 +95,7 @@ def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
     before = old.get("spec") or {}
     if new.get("spec") is not before:
         spec = defaults.requests_from_limits(POD_SPEC.complete(new.get("spec") or {}))
-        spec = pod_level.with_requests(defaults.with_resize_policies(spec))
+        spec = defaults.with_pod_level_requests(defaults.with_resize_policies(spec))
         for name in (*_ADMITTED, "enableServiceLinks"):
             if name not in spec and name in before:
                 spec[name] = before[name]
@@ -228,17 +208,12 @@ def _before_delete(old: Document, ctx: WriteContext, options: DeleteOptions) -> 
 
 def transition(conditions: list[Document], condition: Document, wall_s: float) -> list[Document]:
     """Return the conditions with one set; the transition time moves only when its status changes."""
-    result: list[Document] = []
-    before: Any = None
-    for each in conditions:
-        if each.get("type") == condition["type"]:
-            before = each
-        else:
-            result.append(each)
-    moved = format_time(wall_s)
+    kind, moved = condition["type"], format_time(wall_s)
+    before = {each.get("type"): each for each in conditions}.get(kind)
     if before is not None and before.get("status") == condition["status"]:
         moved = before.get("lastTransitionTime") or moved
-    return [*result, {**condition, "lastTransitionTime": moved}]
+    others = [each for each in conditions if each.get("type") != kind]
+    return [*others, {**condition, "lastTransitionTime": moved}]
 
 
 STRATEGIES = {

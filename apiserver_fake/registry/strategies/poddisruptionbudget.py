@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apiserver_fake.registry.declared import declared
+from apiserver_fake.strategy import declared
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import Causes, at_most_all, invalid, label_selector
 from services.api.meta import Document

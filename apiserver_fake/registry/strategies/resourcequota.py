@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import WriteContext
+from apiserver_fake.strategy import WriteContext, declared
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import IMMUTABLE, Causes, invalid, qualified_name, quantity, required
 from services.api import quotas

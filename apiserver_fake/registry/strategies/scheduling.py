@@ -7,13 +7,13 @@ added or removed later; its controller reference is set once.
 
 from __future__ import annotations
 
-from apiserver_fake.admission.priority import PRIORITY_CLASSES, SYSTEM_CLASSES, resolve_priority
-from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import WriteContext, drop_status
+from apiserver_fake.admission.priority import PRIORITY_CLASSES, SYSTEM_CLASSES, set_priority
+from apiserver_fake.errors import forbidden as refused
+from apiserver_fake.strategy import WriteContext, declared, drop_status
 from apiserver_fake.validation.fields import Check, Field, Report, Struct, one_of, unique
-from apiserver_fake.validation.formats import Cause, Causes, forbidden, immutable, label, subdomain, unsupported
+from apiserver_fake.validation.formats import Causes, forbidden, immutable, label, subdomain, unsupported
 from apiserver_fake.validation.pod.spec import PREEMPTION_POLICIES
-from services.api.errors import Forbidden, NotFound
+from services.api.errors import NotFound
 from services.api.kinds.workload import TEMPLATES_MAX
 from services.api.meta import Document
 
@@ -47,16 +47,13 @@ FIELDS = Struct(
 )
 
 
-def _one_default(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+def _one_default(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
     name = new["metadata"].get("name") or ""
     for other in ctx.list(PRIORITY_CLASSES, "") if new.get("globalDefault") else ():
         if other.get("globalDefault") and other["metadata"]["name"] != name:
-            raise Forbidden(
-                f'priorityclasses.scheduling.k8s.io "{name}" is forbidden: PriorityClass '
-                f"{other['metadata']['name']} is already marked as default. Only one default can exist",
-                details={"name": name, "group": "scheduling.k8s.io", "kind": "priorityclasses"},
-            )
-    return []
+            why = f"PriorityClass {other['metadata']['name']} is already marked as default. Only one default can exist"
+            raise refused(PRIORITY_CLASSES, name, why)
+    return ()
 
 
 CLAIMS_MAX = 4
@@ -107,23 +104,10 @@ def require_gate(new: Document, ctx: WriteContext) -> None:
 
 def with_priority(new: Document, spec: Document, ctx: WriteContext) -> Document:
     """Return the spec of a group completed: one by one unless it says otherwise, and the class's priority."""
-
-    def refused(why: str) -> Forbidden:
-        name = new["metadata"].get("name") or new["metadata"].get("generateName") or ""
-        details = {"name": name, "group": "scheduling.k8s.io", "kind": "podgroups"}
-        return Forbidden(f'podgroups.scheduling.k8s.io "{name}" is forbidden: {why}', details=details)
-
     spec = {**spec}
     spec.setdefault("disruptionMode", {"single": {}})
-    value, policy = resolve_priority(spec, ctx, refused, "pod group spec")
-    spec["priority"] = value
-    if ctx.switches.pod_group_preemption_policy:
-        stated = spec.setdefault("preemptionPolicy", policy)
-        if stated != policy:
-            raise refused(
-                f"the string value of PreemptionPolicy ({stated}) must not be provided in pod group spec; "
-                f"priority admission controller computed {policy} from the given PriorityClass name"
-            )
+    has_policy = ctx.switches.pod_group_preemption_policy
+    set_priority(new, spec, ctx, "podgroups.scheduling.k8s.io", "pod group spec", has_policy=has_policy)
     return spec
 
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from apiserver_fake.admission.limit_ranger import check_claim
-from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import WriteContext, keep_all_but_status
+from apiserver_fake.strategy import WriteContext, declared, keep_all_but_status
 from apiserver_fake.validation.fields import Field, Report, Struct, amount_of, not_repeated, unique
 from apiserver_fake.validation.formats import (
     Cause,

@@ -17,9 +17,10 @@ from typing import Final
 import msgspec
 
 from apiserver_fake.admission import limit_ranger
+from apiserver_fake.errors import forbidden
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
-from apiserver_fake.validation.pod.resize import check_resize, resized_spec
-from services.api.errors import Forbidden, invalid
+from apiserver_fake.validation.pod.update import check_resize, resized_spec
+from services.api.errors import invalid
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import Document
@@ -37,10 +38,8 @@ def check_feasible(pod: Document, ctx: WriteContext) -> None:
     node_name = (pod.get("spec") or {}).get("nodeName") or ""
     if not node_name or ctx.switches.resize_feasibility != BY_ADMISSION:
         return
-    name = pod["metadata"]["name"]
-    problem = _problem(pod, node_name, ctx.lookup("nodes", "", node_name))
-    if problem:
-        raise Forbidden(f'pods "{name}" is forbidden: {problem}', details={"name": name, "kind": "pods"})
+    if problem := _problem(pod, node_name, ctx.lookup("nodes", "", node_name)):
+        raise forbidden("pods", pod["metadata"]["name"], problem)
 
 
 def _problem(pod: Document, node_name: str, found: Document | None) -> str:

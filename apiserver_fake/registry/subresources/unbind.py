@@ -7,11 +7,8 @@ Fourteen checks in the order of kubelet-unbinding 4.3, all on the current object
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any
-
-import msgspec
 
 from apiserver_fake.errors import MODIFIED_TEXT, no_such_path
 from apiserver_fake.registry.strategies.pod import transition
@@ -22,56 +19,24 @@ from apiserver_fake.validation.formats import invalid as wrong
 from services.api.errors import Forbidden, Invalid, TooManyRequests, invalid
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
-from services.api.switches import Switches
 from services.api.times import format_time
 from services.api.unbind import (
     BLOCKED,
-    REASONS,
     REQUESTED,
     UNBINDER,
     UNSUPPORTED_REASONS,
     counted_unbinds,
     has_start_fence,
+    may_be_sent,
     nodes_may,
     request_id,
-    spelling,
     unbinder_may,
 )
-from services.api.wire import Request
 
 HISTORY_MAX, MESSAGE_KEPT_MAX, MESSAGE_MAX = 8, 256, 1024
 CAPABILITY, CAPABLE = "emulation/unbind", "v1"
 SCHEDULER_NAMES = "emulation/scheduler-names"
 """Annotations of a scheduler's lease: that it can take pods back, and the comma-separated profiles it runs."""
-
-_OUT_OF = re.compile(r"OutOf[A-Za-z0-9./_-]{1,253}")
-
-
-def as_unbind(request: Request, switches: Switches) -> Request:
-    """Return an unbind as `create` on `unbind`, however it is spelled; every other request as it is.
-
-    `unbind.api=binding_delete` spells it DELETE of the binding. One name for one operation: authorization, audit and
-    checks know no second. Raises: NotFound for a spelling that is not the chosen one.
-    """
-    spelled = (request.verb, request.subresource)
-    if request.resource != "pods" or spelled not in (("create", "unbind"), ("delete", "binding")):
-        return request
-    if spelled != spelling(switches):
-        raise no_such_path()
-    return msgspec.structs.replace(request, verb="create", subresource="unbind")
-
-
-class _Reason(msgspec.Struct):
-    reason: str = ""
-
-
-def reason_of(body: bytes) -> str:
-    """Return the reason in the body of an unbind, "other" for one that no caller may give: a metric's label."""
-    try:
-        reason = msgspec.json.decode(body, type=_Reason).reason
-    except msgspec.MsgspecError:
-        return "other"
-    return reason if reason in REASONS or _OUT_OF.fullmatch(reason) else "other"
 
 
 def _check_first(stored: Document | None, body: Document, ctx: WriteContext) -> None:
@@ -129,7 +94,7 @@ def _check_form(body: Document, ctx: WriteContext) -> None:
         causes += plain_text("message", message)
     causes += _check_exclude(body.get("exclude"))
     if not causes:
-        if body["reason"] not in REASONS and not _OUT_OF.fullmatch(body["reason"]):
+        if not may_be_sent(body["reason"]):
             causes.append(wrong("reason", body["reason"], "not a reason for which a pod may be unbound"))
         if body["requestID"] != request_id(str(uid), int(body["bindingGeneration"]), body["nodeName"]):
             text = "must be the hash of uid, bindingGeneration and nodeName"
@@ -184,34 +149,19 @@ def _check_version(stored: Document, body: Document, ctx: WriteContext) -> None:
         raise _refused(stored, "Conflict", MODIFIED_TEXT)
 
 
-def _check_node(stored: Document, body: Document, ctx: WriteContext) -> None:
-    """Check 5: it is still bound there."""
-    bound = (stored.get("spec") or {}).get("nodeName") or ""
+def _check_binding(stored: Document, body: Document, ctx: WriteContext) -> None:
+    """Checks 5 to 8: it is bound there by this binding, not being deleted, and pending: the phase never goes back."""
+    status, bound = stored.get("status") or {}, (stored.get("spec") or {}).get("nodeName") or ""
     if not bound:
         raise _refused(stored, "NotBound", "the pod is not bound to a node")
     if bound != body["nodeName"]:
         raise _refused(stored, "BoundElsewhere", f"the pod is not bound to node {body['nodeName']}")
-
-
-def _check_generation(stored: Document, body: Document, ctx: WriteContext) -> None:
-    """Check 6: it is this binding, and not a later one to the same node."""
-    current = (stored.get("status") or {}).get("bindingGeneration") or 0
-    if body["bindingGeneration"] != current:
-        raise _refused(
-            stored, "StaleBinding", f"binding generation {body['bindingGeneration']} is not the current one, {current}"
-        )
-
-
-def _check_not_terminating(stored: Document, body: Document, ctx: WriteContext) -> None:
-    """Check 7: it is not being deleted."""
+    if body["bindingGeneration"] != (current := status.get("bindingGeneration") or 0):
+        why = f"binding generation {body['bindingGeneration']} is not the current one, {current}"
+        raise _refused(stored, "StaleBinding", why)
     if stored["metadata"].get("deletionTimestamp"):
         raise _refused(stored, "Terminating", "the pod is being deleted")
-
-
-def _check_pending(stored: Document, body: Document, ctx: WriteContext) -> None:
-    """Check 8: the phase never goes back, so only a pending pod can be unbound."""
-    phase = (stored.get("status") or {}).get("phase") or "Pending"
-    if phase != "Pending":
+    if (phase := status.get("phase") or "Pending") != "Pending":
         raise _unprocessable(stored, "PhaseNotPending", f"the pod's phase is {phase}")
 
 
@@ -336,10 +286,7 @@ def _is_live(lease: Document, ctx: WriteContext) -> bool:
 
 _CHECKS: tuple[Callable[[Document, Document, WriteContext], None], ...] = (
     _check_version,  # 4
-    _check_node,  # 5
-    _check_generation,  # 6
-    _check_not_terminating,  # 7
-    _check_pending,  # 8
+    _check_binding,  # 5 to 8
     _check_not_started,  # 9
     _check_not_exempt,  # 10
     _check_gang,  # 10

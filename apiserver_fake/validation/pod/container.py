@@ -110,8 +110,7 @@ def _pull_policy(container: Mapping[str, Any]) -> str:
     image = container.get("image") or ""
     if "@" in image:
         return "IfNotPresent"
-    tag = image.rpartition("/")[2].partition(":")[2]
-    return "Always" if tag in ("", "latest") else "IfNotPresent"
+    return "Always" if image.rpartition("/")[2].partition(":")[2] in ("", "latest") else "IfNotPresent"
 
 
 # --- resources ---

@@ -22,13 +22,13 @@ from apiserver_fake.validation.formats import (
     subdomain,
     unsupported,
 )
-from apiserver_fake.validation.pod import pod_level
 from apiserver_fake.validation.pod.container import (
     CONTAINER,
     EPHEMERAL_CONTAINER,
     PodScope,
     check_resources,
 )
+from apiserver_fake.validation.pod.defaults import check_pod_level
 from apiserver_fake.validation.pod.placement import AFFINITY, SPREAD, TERMS_MAX, TOLERATION, TOLERATIONS_MAX
 from services.api.meta import Document
 
@@ -110,15 +110,10 @@ def _open_scope(spec: Document, at: str, report: Report) -> Causes:
     return ()
 
 
-def _some_container(spec: Document, at: str, report: Report) -> Causes:
-    if not spec.get("containers"):
-        yield required(f"{at}containers")
-
-
 def _agree_with_pod_level(spec: Document, at: str, report: Report) -> Causes:
     # Quantities must be valid for that.
     if len(report.causes) == report.scope.causes_before and spec.get("resources"):
-        yield from pod_level.check(spec, at[:-1])
+        yield from check_pod_level(spec, at[:-1])
 
 
 def _complete(spec: Document) -> None:
@@ -138,7 +133,7 @@ def _on_host(port: Document) -> Document:
 POD_SPEC = Struct(
     _open_scope,
     Field("volumes", items=_VOLUME),
-    _some_container,
+    Field("containers", required=True, missing=[]),
     Field("initContainers", most=CONTAINERS_MAX, items=CONTAINER),
     Field("containers", most=CONTAINERS_MAX, items=CONTAINER),
     Field("ephemeralContainers", most=CONTAINERS_MAX, items=EPHEMERAL_CONTAINER),

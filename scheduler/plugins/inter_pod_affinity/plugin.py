@@ -1,7 +1,6 @@
 """Filter and Score: put a pod near pods it wants, and away from pods it, or they, do not want.
 
-Required terms refuse, preferred ones weigh; existing pods' terms count in both. What it is made of, in
-`scheduler.plugins.inter_pod_affinity.plugin`.
+Required terms refuse, preferred ones weigh; existing pods' terms count in both.
 
 Source: scheduler-queue-and-cycles 6 and 12.4; KEP-2249 (namespace selector), KEP-3633 (match label keys).
 """
@@ -22,8 +21,9 @@ from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Re
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
-from scheduler.plugins.inter_pod_affinity.hand_count import Census, HandCount
 from scheduler.plugins.inter_pod_affinity.terms import (
+    Census,
+    HandCount,
     has_no_terms,
     means,
     means_all,
@@ -76,8 +76,6 @@ class InterPodAffinity:
         self._cache = handle.cache
         self._world = handle.world
         self._scoring = f"{self.name}.score"
-
-    # -- filter --------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
         """Skip pods without required terms that no existing pod keeps away."""
@@ -155,8 +153,6 @@ class InterPodAffinity:
             Refusal(HOSTILE_REASON, left & ~unwanted),
         ]
 
-    # -- score ---------------------------------------------------------------------------------------
-
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
         """Add up, by label and value, what each term is worth; skip when no term means any pod."""
         index, own = self._cache.index, pod.terms
@@ -200,8 +196,6 @@ class InterPodAffinity:
             return 0
         scores: Scores = np.trunc(100.0 * ((raw - low) / (high - low)))
         return scores
-
-    # -- events --------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[Registration]:
         """Pods or nodes come, go or change labels, or namespaces do; upstream forgets those, and nodes that go."""

@@ -5,9 +5,10 @@ Source: scheduler-queue-and-cycles 6, 12.4.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
-from scheduler.cache.node_info import PodInfo, PodTerm, PodTerms
+from scheduler.cache.node_info import NodeInfo, PodInfo, PodTerm, PodTerms, count
 from scheduler.cache.pod_index import Clause, Question
 from scheduler.framework.world import World
 from services.api.kinds.namespace import Namespace
@@ -66,3 +67,117 @@ def question(terms: Sequence[PodTerm]) -> Question | None:
 def has_no_terms(pod: PodInfo) -> bool:
     """Whether the pod has no required terms."""
     return not pod.terms.required_affinity and not pod.terms.required_anti_affinity
+
+
+Pair = tuple[str, str]
+Counts = dict[Pair, int]
+"""Pods by label and value of the node they are on; values that fall to zero are dropped."""
+
+
+class Neighbours:
+    """Pod affinity as the rule reads, for one node: pods counted by hand, one after the other.
+
+    Asked about nodes that were changed in thought, where the counts kept for all nodes do not hold, and held equal to
+    them by tests. Three counts: who the pod wants near, whom it wants far, and who wants the pod far.
+
+    `terms` are the pod's own, unrolled; existing pods' terms are asked with the labels of the pod's namespace.
+    """
+
+    def __init__(self, pod: PodInfo, terms: PodTerms, namespace_labels: Mapping[str, str]) -> None:
+        self._pod = pod
+        self._terms = terms
+        self._namespace_labels = namespace_labels
+        self.wanted: Counts = {}
+        self.unwanted: Counts = {}
+        self.hostile: Counts = {}
+
+    def change(self, other: PodInfo, node_labels: Mapping[str, str], by: int) -> None:
+        """Follow a pod put on (1) or taken off (-1) a node with these labels."""
+        pod, labels = self._pod, other.metadata.labels
+        for term in other.terms.required_anti_affinity:
+            if term.matches(pod.key.namespace, pod.metadata.labels, self._namespace_labels):
+                _count(self.hostile, term.topology_key, node_labels, by)
+        if means_all(self._terms.required_affinity, other.key.namespace, labels):
+            for term in self._terms.required_affinity:
+                _count(self.wanted, term.topology_key, node_labels, by)
+        for term in self._terms.required_anti_affinity:
+            if means(term, other.key.namespace, labels):
+                _count(self.unwanted, term.topology_key, node_labels, by)
+
+
+def _count(counts: Counts, key: str, labels: Mapping[str, str], by: int) -> None:
+    if key in labels:
+        count(counts, (key, labels[key]), by)
+
+
+class Census:
+    """The cluster as it is, counted when first asked for."""
+
+    def __init__(
+        self, pod: PodInfo, terms: PodTerms, namespace_labels: Mapping[str, str], nodes: Iterable[NodeInfo]
+    ) -> None:
+        self.pod, self.terms, self.namespace_labels = pod, terms, namespace_labels
+        self._nodes = nodes
+
+    @cached_property
+    def counts(self) -> Neighbours:
+        """All pods on known nodes, terminating ones included."""
+        counts = Neighbours(self.pod, self.terms, self.namespace_labels)
+        for info in self._nodes:
+            if info.node is not None:
+                for other in info.pods.values():
+                    counts.change(other, info.labels, 1)
+        return counts
+
+
+class HandCount:
+    """A census, and what a what-if has changed since."""
+
+    def __init__(self, census: Census) -> None:
+        self._census = census
+        self._changes = Neighbours(census.pod, census.terms, census.namespace_labels)
+
+    def clone(self) -> HandCount:
+        """Return a copy that may be changed by itself."""
+        copy = HandCount(self._census)
+        mine, other = self._changes, copy._changes
+        other.wanted, other.unwanted, other.hostile = dict(mine.wanted), dict(mine.unwanted), dict(mine.hostile)
+        return copy
+
+    def change(self, other: PodInfo, node_labels: Mapping[str, str], by: int) -> None:
+        """Follow a pod put on (1) or taken off (-1) a node with these labels."""
+        self._changes.change(other, node_labels, by)
+
+    def has_wanted(self, node_labels: Mapping[str, str]) -> bool:
+        """Whether the node has every key of the affinity, and the pods wanted there or nowhere yet.
+
+        The first of pods that want each other has no pod to join: it may go anywhere (12.4).
+        """
+        terms = self._census.terms.required_affinity
+        if any(term.topology_key not in node_labels for term in terms):
+            return False
+        pairs = [(term.topology_key, node_labels[term.topology_key]) for term in terms]
+        there, changes = self._census.counts.wanted, self._changes.wanted
+        if all(there.get(pair, 0) + changes.get(pair, 0) > 0 for pair in pairs):
+            return True
+        is_untouched = len(changes) < len(there) or any(pair not in changes for pair in there)
+        if is_untouched or any(there.get(pair, 0) + change for pair, change in changes.items()):
+            return False  # A matching pod is somewhere else.
+        pod = self._census.pod
+        return means_all(terms, pod.key.namespace, pod.metadata.labels)
+
+    def has_unwanted(self, node_labels: Mapping[str, str]) -> bool:
+        """Whether a pod that its anti-affinity matches is in one of the node's domains."""
+        there, changes = self._census.counts.unwanted, self._changes.unwanted
+        for term in self._census.terms.required_anti_affinity:
+            value = node_labels.get(term.topology_key)
+            if value is not None:
+                pair = (term.topology_key, value)
+                if there.get(pair, 0) + changes.get(pair, 0) > 0:
+                    return True
+        return False
+
+    def is_hostile(self, node_labels: Mapping[str, str]) -> bool:
+        """Whether the anti-affinity of a pod in one of the node's domains matches this pod."""
+        there, changes = self._census.counts.hostile, self._changes.hostile
+        return any(there.get(pair, 0) + changes.get(pair, 0) > 0 for pair in node_labels.items())

@@ -1,37 +1,44 @@
 """Filter and Score: spread pods that match a selector evenly over the values of a node label.
 
 Hard constraints refuse, soft ones weigh; pods without any get the cluster's defaults, with the selector of the
-services and the workload they belong to. What it is made of, in `scheduler.plugins.pod_topology_spread.plugin`.
+services and the workload they belong to. In scoring, the fuller a node's domains are, the higher its raw score, the
+worse it ranks.
 
 Source: KEP-895, KEP-1258, KEP-3022, KEP-3094, KEP-3243; scheduler-queue-and-cycles 6 and 12.5.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from scheduler.cache.columns import Columns, Mask, Scores
+from scheduler.cache.cache import ZONE
+from scheduler.cache.columns import Columns, Floats, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.node_selection import matches_required
-from scheduler.cache.node_tree import ZONE
-from scheduler.cache.pod_index import Grouping
+from scheduler.cache.pod_index import Area, Grouping, PodIndex
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
-from scheduler.plugins.pod_topology_spread.areas import Areas
-from scheduler.plugins.pod_topology_spread.constraints import Constraint, Constraints
-from scheduler.plugins.pod_topology_spread.hand_count import Census, HandCount, has_keys
-from scheduler.plugins.pod_topology_spread.scoring import HOSTNAME, DomainLoad, domain_load, ranked
+from scheduler.plugins.pod_topology_spread.constraints import (
+    Areas,
+    Census,
+    Constraint,
+    Constraints,
+    HandCount,
+    has_keys,
+)
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod, TopologySpreadConstraint
 
+HOSTNAME: Final = "kubernetes.io/hostname"
 HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"
 REASON: Final = "node(s) didn't match pod topology spread constraints"
@@ -74,8 +81,6 @@ class PodTopologySpread:
         self._constraints = Constraints(handle.world, defaults, is_system=is_system)
         self._areas = Areas()
         self._scoring = f"{self.name}.score"
-
-    # -- filter --------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
         """Skip pods without hard constraints."""
@@ -136,8 +141,6 @@ class PodTopologySpread:
             left &= ~skewed
         return [Refusal(REASON, uneven), Refusal(MISSING_LABEL, lacking, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)]
 
-    # -- score ---------------------------------------------------------------------------------------
-
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
         """Skip pods without soft constraints; for others count the pods in their domains."""
         constraints = self._constraints.of(pod, SOFT)
@@ -158,8 +161,6 @@ class PodTopologySpread:
     def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
         """The emptiest gets the most."""
         return ranked(state.data[self._scoring], feasible)
-
-    # -- events --------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[Registration]:
         """Pods that count come, go or change labels; domains do; or the pod itself learns to tolerate."""
@@ -217,3 +218,66 @@ def _even(pod: PodInfo, constraint: Constraint, grouping: Grouping) -> Mask:
 
 
 PLUGIN = PluginEntry("PodTopologySpread", PodTopologySpread, args=PodTopologySpreadArgs)
+
+
+class DomainLoad(NamedTuple):
+    """The raw score of each row, and the rows that lack a key (None: none), which get 0."""
+
+    raw: Floats
+    ignored: Mask | None
+
+
+def domain_load(
+    pod: PodInfo,
+    constraints: Sequence[Constraint],
+    areas: Sequence[Area],
+    ignored: Mask | None,
+    feasible: Mask,
+    index: PodIndex,
+    columns: Columns,
+) -> DomainLoad:
+    """Return the sum over constraints of count * weight + maxSkew - 1, rounded as Go rounds.
+
+    The weight is ln(domains + 2), so that a label with few values is not drowned by one with many. `areas`: one a
+    constraint. For the hostname a node counts its own pods, whatever the policies say (12.5).
+    """
+    scored = feasible if ignored is None else feasible & ~ignored
+    raw = np.zeros(columns.capacity)
+    for constraint, area in zip(constraints, areas, strict=True):
+        tally = index.tally(constraint.question(pod.key.namespace))
+        ids, values = columns.label_ids(constraint.key)
+        if constraint.key == HOSTNAME:
+            part = tally.on_rows() * math.log(int(np.count_nonzero(scored)) + 2)
+            part += constraint.max_skew - 1
+            part *= ids != 0
+        else:
+            domains = int(np.count_nonzero(np.bincount(ids[scored], minlength=len(values) + 1)))
+            of_value = tally.by(constraint.key, area).counts * math.log(domains + 2) + (constraint.max_skew - 1)
+            of_value[0] = 0.0
+            part = of_value[ids]
+        raw += part
+    return DomainLoad(_rounded(raw), ignored)
+
+
+def _rounded(scores: Floats) -> Floats:
+    """Round halves up. Adding 0.5 first would round the number just below a half up, too."""
+    whole = np.floor(scores)
+    whole += scores - whole >= 0.5
+    return whole
+
+
+def ranked(load: DomainLoad, feasible: Mask) -> Floats:
+    """Return 0 to 100: the emptiest row gets the most, the fullest what the emptiest is worth beside it."""
+    raw, ignored = load.raw, load.ignored
+    among = raw[feasible if ignored is None else feasible & ~ignored]
+    most = float(among.max(initial=0.0))
+    if most:
+        scores = most + float(among.min()) - raw
+        scores *= 100.0
+        scores /= most
+        np.floor(scores, out=scores)
+    else:
+        scores = np.full(len(raw), 100.0)
+    if ignored is not None:
+        scores[ignored] = 0.0
+    return scores

@@ -29,8 +29,7 @@ def _owner(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    kind="ControllerRevision",
-    group="apps",
     view=ControllerRevision,
+    group="apps",
     columns=(NAME, Column("Controller", _owner), Column("Revision", "revision", default=0), AGE),
 )

@@ -25,10 +25,9 @@ def _audiences(requests: list[Document]) -> str:
 
 
 RESOURCE = Resource(
-    kind="CSIDriver",
+    view=CSIDriver,
     group="storage.k8s.io",
     namespaced=False,
-    view=CSIDriver,
     has_spec=True,
     columns=(
         NAME,

@@ -36,9 +36,8 @@ class CSINode(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="CSINode",
+    view=CSINode,
     group="storage.k8s.io",
     namespaced=False,
-    view=CSINode,
     columns=(NAME, Column("Drivers", "spec.drivers", "integer", default=0, show=len), AGE),
 )

@@ -23,10 +23,9 @@ class CSIStorageCapacity(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="CSIStorageCapacity",
+    view=CSIStorageCapacity,
     plural="csistoragecapacities",
     group="storage.k8s.io",
-    view=CSIStorageCapacity,
     columns=(
         NAME,
         Column("StorageClassName", "storageClassName"),

@@ -65,12 +65,11 @@ class DaemonSet(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="DaemonSet",
+    view=DaemonSet,
     group="apps",
     short_names=("ds",),
     categories=("all",),
     subresources=("status",),
-    view=DaemonSet,
     has_spec=True,
     columns=(
         NAME,

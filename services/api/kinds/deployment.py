@@ -55,12 +55,11 @@ class Deployment(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="Deployment",
+    view=Deployment,
     group="apps",
     short_names=("deploy",),
     categories=("all",),
     subresources=("status", "scale"),
-    view=Deployment,
     has_spec=True,
     columns=(
         NAME,

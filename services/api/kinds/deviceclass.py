@@ -25,11 +25,10 @@ class DeviceClass(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="DeviceClass",
+    view=DeviceClass,
     plural="deviceclasses",
     group="resource.k8s.io",
     namespaced=False,
-    view=DeviceClass,
     has_spec=True,
     columns=(NAME, AGE),
 )

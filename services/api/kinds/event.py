@@ -68,9 +68,8 @@ def _involved(field: str) -> Any:
 
 
 RESOURCE = Resource(
-    kind="Event",
-    short_names=("ev",),
     view=Event,
+    short_names=("ev",),
     columns=(
         Column("Last Seen", _last_seen),
         Column("Type", "type"),

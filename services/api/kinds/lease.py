@@ -23,5 +23,5 @@ class Lease(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="Lease", group="coordination.k8s.io", view=Lease, columns=(NAME, Column("Holder", "spec.holderIdentity"), AGE)
+    view=Lease, group="coordination.k8s.io", columns=(NAME, Column("Holder", "spec.holderIdentity"), AGE)
 )

@@ -31,4 +31,4 @@ class LimitRange(View, frozen=True):
     spec: LimitRangeSpec = LimitRangeSpec()
 
 
-RESOURCE = Resource(kind="LimitRange", short_names=("limits",), view=LimitRange)
+RESOURCE = Resource(view=LimitRange, short_names=("limits",))

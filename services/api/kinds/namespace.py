@@ -26,11 +26,10 @@ class Namespace(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="Namespace",
+    view=Namespace,
     namespaced=False,
     short_names=("ns",),
     subresources=("status", "finalize"),
-    view=Namespace,
     has_spec=True,
     columns=(NAME, Column("Status", "status.phase"), AGE),
     selectable_fields={"status.phase": lambda d: d.get("status", {}).get("phase", "")},

@@ -50,12 +50,11 @@ class NodeResourceTopology(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="NodeResourceTopology",
+    view=NodeResourceTopology,
     plural="noderesourcetopologies",
     group="topology.node.k8s.io",
     version="v1alpha2",
     namespaced=False,
     short_names=("node-res-topo",),
-    view=NodeResourceTopology,
     columns=(NAME, Column("Zones", "zones", "integer", default=0, show=len), AGE),
 )

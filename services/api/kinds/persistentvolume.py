@@ -107,11 +107,10 @@ def _claim(reference: Document) -> str:
 
 
 RESOURCE = Resource(
-    kind="PersistentVolume",
+    view=PersistentVolume,
     namespaced=False,
     short_names=("pv",),
     subresources=("status",),
-    view=PersistentVolume,
     columns=(
         NAME,
         Column("Capacity", "spec.capacity.storage", default="0", show=str),

@@ -79,10 +79,9 @@ def _modes(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    kind="PersistentVolumeClaim",
+    view=PersistentVolumeClaim,
     short_names=("pvc",),
     subresources=("status",),
-    view=PersistentVolumeClaim,
     columns=(
         NAME,
         Column("Status", phase),

@@ -11,8 +11,8 @@ from services.api.meta import (
     Column,
     Condition,
     Document,
-    Empty,
     LabelSelector,
+    Mark,
     ObjectMeta,
     Resource,
     View,
@@ -233,7 +233,7 @@ class Volume(View, frozen=True):
 
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
-    ephemeral: Empty | None = None
+    ephemeral: Mark | None = None
     gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
     aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
     azure_disk: AzureDiskVolumeSource | None = None
@@ -434,11 +434,10 @@ def _gates(pod: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    kind="Pod",
+    view=Pod,
     short_names=("po",),
     categories=("all",),
     subresources=("status", "binding", "unbind", "eviction", "log", "resize", "ephemeralcontainers"),
-    view=Pod,
     has_spec=True,
     columns=(
         NAME,

@@ -35,11 +35,10 @@ class PodDisruptionBudget(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="PodDisruptionBudget",
+    view=PodDisruptionBudget,
     group="policy",
     short_names=("pdb",),
     subresources=("status",),
-    view=PodDisruptionBudget,
     has_spec=True,
     columns=(
         NAME,

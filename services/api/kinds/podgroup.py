@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.api.meta import AGE, NAME, Column, Condition, Document, Empty, ObjectMeta, Resource, View, find_condition
+from services.api.meta import AGE, NAME, Column, Condition, Document, Mark, ObjectMeta, Resource, View, find_condition
 
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 """Once True it stays: later evictions never set it back."""
@@ -19,15 +19,15 @@ class GangSchedulingPolicy(View, frozen=True):
 class PodGroupSchedulingPolicy(View, frozen=True):
     """Exactly one is set. `basic`: members are placed as pods are."""
 
-    basic: Empty | None = None
+    basic: Mark | None = None
     gang: GangSchedulingPolicy | None = None
 
 
 class DisruptionMode(View, frozen=True):
     """Exactly one is set: members are evicted one by one (`single`, the default), or together or not at all."""
 
-    single: Empty | None = None
-    all: Empty | None = None
+    single: Mark | None = None
+    all: Mark | None = None
 
 
 class WorkloadReference(View, frozen=True):
@@ -110,11 +110,10 @@ def _scheduled(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    kind="PodGroup",
+    view=PodGroup,
     group="scheduling.k8s.io",
     version="v1beta1",
     subresources=("status",),
-    view=PodGroup,
     has_spec=True,
     columns=(
         NAME,

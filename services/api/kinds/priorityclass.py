@@ -16,12 +16,11 @@ class PriorityClass(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="PriorityClass",
+    view=PriorityClass,
     plural="priorityclasses",
     group="scheduling.k8s.io",
     namespaced=False,
     short_names=("pc",),
-    view=PriorityClass,
     columns=(
         NAME,
         Column("Value", "value", "integer", default=0),

@@ -35,12 +35,11 @@ class ReplicaSet(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="ReplicaSet",
+    view=ReplicaSet,
     group="apps",
     short_names=("rs",),
     categories=("all",),
     subresources=("status", "scale"),
-    view=ReplicaSet,
     has_spec=True,
     columns=(
         NAME,

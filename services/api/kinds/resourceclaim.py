@@ -145,10 +145,9 @@ def _state(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    kind="ResourceClaim",
+    view=ResourceClaim,
     group="resource.k8s.io",
     subresources=("status",),
-    view=ResourceClaim,
     has_spec=True,
     columns=(NAME, Column("State", _state), AGE),
 )

@@ -27,10 +27,4 @@ class ResourceClaimTemplate(View, frozen=True):
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
 
 
-RESOURCE = Resource(
-    kind="ResourceClaimTemplate",
-    group="resource.k8s.io",
-    view=ResourceClaimTemplate,
-    has_spec=True,
-    columns=(NAME, AGE),
-)
+RESOURCE = Resource(view=ResourceClaimTemplate, group="resource.k8s.io", has_spec=True, columns=(NAME, AGE))

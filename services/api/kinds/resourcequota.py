@@ -62,9 +62,8 @@ def _used(*, are_limits: bool) -> Cell:
 
 
 RESOURCE = Resource(
-    kind="ResourceQuota",
+    view=ResourceQuota,
     short_names=("quota",),
     subresources=("status",),
-    view=ResourceQuota,
     columns=(NAME, Column("Request", _used(are_limits=False)), Column("Limit", _used(are_limits=True)), AGE),
 )

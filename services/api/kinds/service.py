@@ -38,11 +38,10 @@ def _ports(ports: list[Document]) -> str:
 
 
 RESOURCE = Resource(
-    kind="Service",
+    view=Service,
     short_names=("svc",),
     categories=("all",),
     subresources=("status",),
-    view=Service,
     has_spec=True,
     columns=(
         NAME,

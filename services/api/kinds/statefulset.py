@@ -89,12 +89,11 @@ class StatefulSet(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="StatefulSet",
+    view=StatefulSet,
     group="apps",
     short_names=("sts",),
     categories=("all",),
     subresources=("status", "scale"),
-    view=StatefulSet,
     has_spec=True,
     columns=(NAME, Column("Ready", ready_of), AGE, *TEMPLATE_COLUMNS[:2]),
 )

@@ -49,12 +49,11 @@ def _name(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    kind="StorageClass",
+    view=StorageClass,
     plural="storageclasses",
     group="storage.k8s.io",
     namespaced=False,
     short_names=("sc",),
-    view=StorageClass,
     columns=(
         Column("Name", _name, format="name"),
         Column("Provisioner", "provisioner"),

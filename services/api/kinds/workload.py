@@ -50,10 +50,9 @@ def _names(templates: list[Document]) -> str:
 
 
 RESOURCE = Resource(
-    kind="Workload",
+    view=Workload,
     group="scheduling.k8s.io",
     version="v1beta1",
-    view=Workload,
     has_spec=True,
     columns=(
         NAME,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from services.api.switches import Switches
-from services.cli.live import console
+from services.cli.live import progress_bar
 from services.cli.output import (
     EXIT_FAILED,
     EXIT_OK,
@@ -53,23 +55,15 @@ def mesh(nodes: int, pods: int, engine: str, assignments: tuple[str, ...], outpu
     from benchmarks.mesh import bench_mesh
 
     Switches.parse(assignments)  # a wrong one is refused before anything starts
-
-    def say(text: str) -> None:
-        click.echo(text, err=True)
-
-    try:
-        result = bench_mesh(nodes=nodes, pods=pods, engine=engine, switches=assignments, say=say)
-    except TimeoutError as error:
-        click.echo(f"Error: {error or 'the mesh did not get there in time'}", err=True)
-        return EXIT_FAILED
+    with _in_time("the mesh did not get there in time"):
+        result = bench_mesh(nodes=nodes, pods=pods, engine=engine, switches=assignments, say=_say)
     if output == "json":
         print_json(result.document())
         return EXIT_OK
     click.echo(f"{result.pods_per_s:,.0f} pods/s created → Running; {result.cpu_us_per_pod:,.0f} µs of CPU a pod")
     click.echo(f"created → Running  p50 {result.p50_ms:,.0f} ms, p99 {result.p99_ms:,.0f} ms")
-    click.echo(
-        f"created → bound    p50 {result.create_to_bound_p50_ms:,.0f} ms, p99 {result.create_to_bound_p99_ms:,.0f} ms"
-    )
+    p50_ms, p99_ms = result.create_to_bound_p50_ms, result.create_to_bound_p99_ms
+    click.echo(f"created → bound    p50 {p50_ms:,.0f} ms, p99 {p99_ms:,.0f} ms")
     print_table(
         ("PROCESS", "CPU µs/POD", "MiB AT REST", "MiB AFTER"),
         [
@@ -96,26 +90,16 @@ def kubelet(nodes: int, pods: int, rate: int, span: float, assignments: tuple[st
     from benchmarks.kubelet_host import bench_kubelet_host
 
     Switches.parse(assignments)  # a wrong one is refused before anything starts
-
-    def say(text: str) -> None:
-        click.echo(text, err=True)
-
-    try:
-        result = bench_kubelet_host(nodes=nodes, pods=pods, rate=rate, span_s=span, switches=assignments, say=say)
-    except TimeoutError as error:
-        click.echo(f"Error: {error or 'the mesh did not get there in time'}", err=True)
-        return EXIT_FAILED
+    with _in_time("the mesh did not get there in time"):
+        result = bench_kubelet_host(nodes=nodes, pods=pods, rate=rate, span_s=span, switches=assignments, say=_say)
     if output == "json":
         print_json(result.document())
         return EXIT_OK
     click.echo(f"{nodes:,} nodes registered after {result.registered_s:g} s, usable after {result.nodes_s:g} s")
     click.echo(f"{pods:,} pods created → Running in {result.rush_s:g} s")
     click.echo(f"at {rate} a second  p50 {result.rate_p50_ms:,.0f} ms, p99 {result.rate_p99_ms:,.0f} ms")
-    cores = sum(result.loaded_cpu.values())
-    click.echo(
-        f"at rest with {result.loaded_pods:,} pods  {cores:.2f} cores in all, no Lease older than "
-        f"{result.heartbeat_age_s:.1f} s"
-    )
+    cores, age = sum(result.loaded_cpu.values()), f"no Lease older than {result.heartbeat_age_s:.1f} s"
+    click.echo(f"at rest with {result.loaded_pods:,} pods  {cores:.2f} cores in all, {age}")
     print_table(
         ("PROCESS", "AT REST", "WITH PODS", f"AT {rate}/s", "µs/POD IN THE RUSH", "MiB AT REST", "MiB AFTER"),
         [
@@ -170,20 +154,18 @@ def scheduler(
     except register.UnknownWorkload as error:
         fail(str(error))
     size = chosen.size(nodes, init_pods=init_pods, pods=pods)
-    with _Bar(is_quiet=output == "json") as bar:
-        try:
-            if form == "algorithm":
-                from benchmarks.algorithm import bench_algorithm
+    with (
+        _in_time("the pods were not scheduled in time"),
+        progress_bar("{task.description}", quiet=output == "json", is_transient=True) as bar,
+    ):
+        if form == "algorithm":
+            from benchmarks.algorithm import bench_algorithm
 
-                result = bench_algorithm(chosen, size, assignments=assignments, progress=bar.show)
-            else:
-                from benchmarks.scheduler_mesh import bench_scheduler_mesh
+            result = bench_algorithm(chosen, size, assignments=assignments, progress=_shown_by(bar))
+        else:
+            from benchmarks.scheduler_mesh import bench_scheduler_mesh
 
-                result = bench_scheduler_mesh(chosen, size, assignments=assignments, progress=bar.show)
-        except TimeoutError as error:
-            bar.stop()
-            click.echo(f"Error: {error or 'the pods were not scheduled in time'}", err=True)
-            return EXIT_FAILED
+            result = bench_scheduler_mesh(chosen, size, assignments=assignments, progress=_shown_by(bar))
     if output == "json":
         print_json(result.document())
         return EXIT_OK
@@ -201,34 +183,32 @@ def _list(output: str) -> int:
     return EXIT_OK
 
 
-class _Bar:
-    """A bar on a terminal, nothing elsewhere."""
+def _say(text: str) -> None:
+    click.echo(text, err=True)
 
-    def __init__(self, *, is_quiet: bool) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._progress = Progress(
-            *columns, console=console, transient=True, disable=is_quiet or not console.is_terminal
-        )
-        self._task = self._progress.add_task("starting", total=None)
-        self._shown_at = 0.0
 
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
+@contextmanager
+def _in_time(late: str) -> Iterator[None]:
+    """End with one line and exit code 1 when it takes too long."""
+    try:
+        yield
+    except TimeoutError as error:
+        _say(f"Error: {error or late}")
+        raise click.exceptions.Exit(EXIT_FAILED) from None
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
-    def show(self, what: str, done: int, total: int) -> None:
-        """Show how far it is; drawing costs CPU, so that it is done ten times a second."""
+def _shown_by(bar: Progress) -> Callable[[str, int, int], None]:
+    """Return what shows how far it is; drawing costs CPU, so that it is done ten times a second."""
+    task, shown_at = bar.add_task("starting", total=None), 0.0
+
+    def show(what: str, done: int, total: int) -> None:
+        nonlocal shown_at
         now = time.monotonic()
-        if done == total or now - self._shown_at > 0.1:
-            self._shown_at = now
-            self._progress.update(self._task, description=what, completed=done, total=total)
+        if done == total or now - shown_at > 0.1:
+            shown_at = now
+            bar.update(task, description=what, completed=done, total=total)
 
-    def stop(self) -> None:
-        """Take the bar away."""
-        self._progress.stop()
+    return show
 
 
 def _show(result: SchedulerBench) -> None:

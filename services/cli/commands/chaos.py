@@ -8,9 +8,9 @@ import click
 
 from services.api.switches import SwitchError, Switches
 from services.chaos.run import ChaosJob, digest_elsewhere, run_seed
-from services.cli.live import console
-from services.cli.output import EXIT_FAILED, fail, output_option, print_json
-from services.cli.sweep import failures, progress_bar, show, sweep, sweep_options
+from services.cli.live import console, progress_bar
+from services.cli.output import EXIT_FAILED, output_option, print_json, refusing
+from services.cli.sweep import FAILED, failures, show, sweep, sweep_options
 from services.scenarios.run import load_scenario
 from services.scenarios.script.scenario import ScriptError
 
@@ -32,7 +32,7 @@ Examples:
 @click.option("--repeat", type=click.IntRange(0, 1000), default=0, help="compare digests over fresh interpreters")
 @sweep_options
 @output_option
-def command(
+def COMMAND(  # noqa: N802
     file: Path,
     seeds: int,
     seed: int,
@@ -44,11 +44,9 @@ def command(
     output: str,
 ) -> None:
     """Tell FILE once a seed while components are killed and links break; judge invariants and rest."""
-    try:
+    with refusing(ScriptError, SwitchError):
         load_scenario(file)
         Switches.parse(assignments)
-    except (ScriptError, SwitchError) as error:
-        fail(str(error))
     quiet = output == "json"
     jobs = [ChaosJob(str(file), tuple(assignments), number, not no_rest) for number in range(seed, seed + seeds)]
     outcomes, is_interrupted = sweep(jobs, record, workers, run_seed, what="seeds", quiet=quiet)
@@ -78,12 +76,9 @@ def command(
 def _digests_elsewhere(job: ChaosJob, repeat: int, *, quiet: bool) -> set[str]:
     digests: set[str] = set()
     if repeat:
-        with progress_bar("again", quiet=quiet) as progress:
+        with progress_bar("again", FAILED, quiet=quiet) as progress:
             task = progress.add_task("", total=repeat, failed=0)
             for number in range(repeat):
                 digests.add(digest_elsewhere(job, number))
                 progress.update(task, advance=1, failed=len(digests) - 1)
     return digests
-
-
-COMMAND = command

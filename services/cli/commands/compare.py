@@ -8,7 +8,7 @@ import click
 
 from services.api.switches import SwitchError, Switches
 from services.cli.live import PodsView, console
-from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table, remark
+from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table, refusing, remark
 from services.experiments.arms import Arm, parse_arms
 from services.experiments.compare import Comparison, compare
 from services.experiments.report import page, rows
@@ -34,7 +34,7 @@ Examples:
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="a switch that all arms share")
 @click.option("--report", type=click.Path(path_type=Path), help="where the HTML page goes")
 @output_option
-def command(
+def COMMAND(  # noqa: N802
     file: Path,
     arms: tuple[str, ...],
     seeds: int,
@@ -46,12 +46,10 @@ def command(
 ) -> None:
     """Run FILE once an arm and seed; print a table, write a page, list the pods whose fate differs."""
     shared = Switches.parse(assignments).chosen
-    try:
+    with refusing(ScriptError, SwitchError):
         scenario, parsed = load_scenario(file), parse_arms(arms)
         for arm in parsed if not scenario.own_switches else ():
             remark(Switches.parse(scenario.switches).replace({**shared, **arm.switches}), f"arm {arm.name}")
-    except (ScriptError, SwitchError) as error:
-        fail(str(error))
     quiet = output == "json"
 
     def run_one(arm: Arm, number: int) -> RunResult:
@@ -61,12 +59,9 @@ def command(
                 return run_as_processes(scenario, seed=number, overrides=overrides, progress=view.progress)
             return simulate(scenario, seed=number, overrides=overrides, progress=view.progress)
 
-    try:
-        made = compare(
-            scenario.name, "processes" if processes else "simulated", parsed, range(seed, seed + seeds), run_one
-        )
-    except (ScriptError, SwitchError) as error:
-        fail(str(error))
+    mode = "processes" if processes else "simulated"
+    with refusing(ScriptError, SwitchError):
+        made = compare(scenario.name, mode, parsed, range(seed, seed + seeds), run_one)
     path = report or Path("runs") / f"{scenario.name}.html"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,6 +86,3 @@ def _show(made: Comparison, path: Path) -> None:
         what = f"{made.difference_count} pods differ" if made.difference_count else "no pod's fate differs"
         console.print(f"Pod by pod: {what}.")
     console.print(f"Report: {path}", markup=False)
-
-
-COMMAND = command

@@ -11,7 +11,16 @@ import click
 import msgspec
 
 from services.api.meta import Key
-from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, fail, output_option, print_json, print_table
+from services.cli.output import (
+    EXIT_FAILED,
+    EXIT_OK,
+    data_option,
+    fail,
+    output_option,
+    print_json,
+    print_table,
+    refusing,
+)
 from services.runtime.mesh_directory import read_state
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import ScriptError
@@ -79,7 +88,7 @@ def _asked(data: Path, path: str) -> dict[str, Any] | None:
                 fail(f"{process['name']} on port {process['port']} does not answer: {error}", EXIT_FAILED)
     if path == "/explain/queue" and len(answers) > 1:
         return max(answers, key=lambda a: len(a["pods"]))
-    return max(answers, key=lambda a: (bool(a.get("pool")), a.get("attempts") or 0), default=None)
+    return _latest(answers)
 
 
 def _simulated(scenario: Path, seed: int, path: str) -> dict[str, Any] | None:
@@ -94,11 +103,13 @@ def _simulated(scenario: Path, seed: int, path: str) -> dict[str, Any] | None:
             _, _, namespace, name = path.split("/")
             found.extend(explainer.pod(Key(namespace, name)) for explainer in explainers)
 
-    try:
+    with refusing(ScriptError):
         simulate(load_scenario(scenario), seed=seed, afterwards=ask)
-    except ScriptError as error:
-        fail(str(error))
-    answers = [answer for answer in found if answer is not None]
+    return _latest([answer for answer in found if answer is not None])
+
+
+def _latest(answers: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the answer of the scheduler that has the pod in its queue, or tried most often."""
     return max(answers, key=lambda a: (bool(a.get("pool")), a.get("attempts") or 0), default=None)
 
 
@@ -155,11 +166,8 @@ def _named(change: dict[str, Any]) -> str:
 def _show_nodes(found: dict[str, Any]) -> None:
     if found["rejected"]:
         click.echo(f"\n{found['evaluated']} nodes were looked at; refused by:")
-        rows = [
-            (plugin, reason, nodes)
-            for plugin, reasons in found["rejected"].items()
-            for reason, nodes in sorted(reasons.items())
-        ]
+        by_plugin = found["rejected"].items()
+        rows = [(plugin, *counted) for plugin, reasons in by_plugin for counted in sorted(reasons.items())]
         print_table(("plugin", "reason", "nodes"), rows, texts=2)
     if found["final"]:
         best = sorted(found["final"], key=lambda n: (-found["final"][n], n))[:BEST_NODES]

@@ -7,21 +7,22 @@ from typing import Any
 
 import click
 import msgspec
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from services.api.switches import Switches
-from services.cli.live import console
+from services.cli.live import console, progress_bar
 from services.cli.output import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
-    EXIT_NOT_STARTED,
     EXIT_OK,
     fail,
     output_option,
     print_json,
     print_table,
+    refusing,
     set_option,
+    write_file,
 )
+from services.cli.sweep import workers_option
 from services.explore.diagram import held, short, steps_of, text_diagram
 from services.explore.moments import Event, EventError, nameable, parse_event
 from services.explore.picture import svg_diagram
@@ -47,8 +48,8 @@ class _Duration(click.ParamType[float]):
     "explore",
     epilog="""\b
 Examples:
-  keplab explore experiments/races/freed-room.txt --around list
-  keplab explore experiments/races/freed-room.txt --around ev=sched.bind_call,obj=p --budget 200
+  keplab explore experiments/races/freed-capacity.txt --around list
+  keplab explore experiments/races/freed-capacity.txt --around ev=sched.bind_call,obj=p --budget 200
   keplab explore FILE --around kubelet.stop,n=1 --window 2s --seeds 5 --save race.json --svg race.svg
   keplab explore --replay race.json""",
 )
@@ -68,13 +69,13 @@ Examples:
     "--depth", type=click.IntRange(1, 20), default=3, show_default=True, help="messages held at once, at most"
 )
 @click.option("--first", is_flag=True, help="stop at the first thing found")
-@click.option("--workers", type=click.IntRange(0, 64), default=0, help="processes; 0: as many as cores")
+@workers_option
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="write what was found, to replay")
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="draw what was found")
 @click.option("--replay", type=click.Path(path_type=Path), help="run a saved schedule again instead")
 @set_option
 @output_option
-def command(
+def COMMAND(  # noqa: N802
     file: Path | None,
     around: str | None,
     budget: int,
@@ -99,25 +100,19 @@ def command(
         raise SystemExit(_replay(file, replay, svg, output))
     if file is None or around is None:
         fail("want a scenario FILE and --around EVENT (or --around list), or --replay FILE")
-    try:
+    with refusing(ScriptError, EventError):
         load_scenario(file)
         if around == "list":
             _list(Trial(str(file), seed, assignments), output)
             return
-        event = parse_event(around)
-        task = Task(
-            str(file), event, budget, tuple(range(seed, seed + seeds)), assignments, window / 2, depth, first, workers
-        )
+        event, numbers = parse_event(around), tuple(range(seed, seed + seeds))
+        task = Task(str(file), event, budget, numbers, assignments, window / 2, depth, first, workers)
         report = _explore(task, quiet=output == "json")
-    except (ScriptError, EventError) as error:
-        fail(str(error))
-    except RuntimeError as error:
-        fail(f"the scenario cannot run: {error}", EXIT_NOT_STARTED)
     for number, found in enumerate(report.found):
         if save is not None:
-            _written(_numbered(save, number), write_replay(found, around))
+            write_file(_numbered(save, number), write_replay(found, around))
         if svg is not None:
-            _written(_numbered(svg, number), _picture(found))
+            write_file(_numbered(svg, number), _picture(found))
     if output == "json":
         print_json(document(report, event))
     else:
@@ -138,9 +133,7 @@ def _list(trial: Trial, output: str) -> None:
 
 
 def _explore(task: Task, *, quiet: bool) -> Report:
-    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[found]} found"))
-    shown = Progress(*columns, TimeRemainingColumn(), console=console, disable=quiet or not console.is_terminal)
-    with shown:
+    with progress_bar("runs", "{task.fields[found]} found", quiet=quiet) as shown:
         bar = shown.add_task("", total=task.budget, found=0)
 
         def progress(done: int, total: int, found: int) -> None:
@@ -152,13 +145,6 @@ def _explore(task: Task, *, quiet: bool) -> Report:
 def _numbered(path: Path, number: int) -> Path:
     """Return the file of the n-th thing found: race.json, then race-2.json."""
     return path if number == 0 else path.with_name(f"{path.stem}-{number + 1}{path.suffix}")
-
-
-def _written(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        fail(f"cannot write {path}: {error.strerror}")
 
 
 def _picture(found: Found) -> str:
@@ -244,24 +230,16 @@ def _show_found(found: Found) -> None:
 
 
 def _replay(file: Path | None, path: Path, svg: Path | None, output: str) -> int:
-    try:
+    with refusing(ReplayError, ScriptError):
         saved = read_replay(path)
         found, is_same = replayed(saved, str(file) if file is not None else "")
-    except (ReplayError, ScriptError) as error:
-        fail(str(error))
     if svg is not None:
-        _written(svg, _picture(found))
+        write_file(svg, _picture(found))
     if output == "json":
         print_json({"scenario": saved.scenario, "same_digest": is_same, **_found_document(found)})
     else:
         _show_found(found)
-        digest = found.run.result.digest[:16]
-        console.print(
-            f"\nthe same run again, digest {digest}"
-            if is_same
-            else f"\nanother run: digest {digest}, not {saved.digest[:16]}"
-        )
+        digest, known = found.run.result.digest[:16], saved.digest[:16]
+        again = f"the same run again, digest {digest}" if is_same else f"another run: digest {digest}, not {known}"
+        console.print(f"\n{again}")
     return EXIT_FAILED if found.broke.broke else EXIT_OK
-
-
-COMMAND = command

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
-from services.api.switches import SwitchError, Switches, Value
+from services.api.switches import SwitchError, Switches
 from services.cli.live import PodsView, console
 from services.cli.output import (
     EXIT_FAILED,
@@ -17,6 +17,7 @@ from services.cli.output import (
     fail,
     output_option,
     print_json,
+    refusing,
     remark,
 )
 from services.cli.sweep import failures, show, sweep, sweep_options
@@ -37,7 +38,7 @@ Examples:
   keplab run experiments --seeds 20 --record runs/scenarios.jsonl
   keplab run experiments/crashes/killed-scheduler.txt --processes
   keplab run experiments/runaway/runaway.txt --set kubelet.on_reject=unbind -o json
-  keplab run experiments/races/freed-room.txt --schedule race.json""",
+  keplab run experiments/races/freed-capacity.txt --schedule race.json""",
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--processes", is_flag=True, help="real processes over gRPC instead of the simulation")
@@ -58,7 +59,7 @@ Examples:
 @click.option("--seeds", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="so many from --seed on")
 @sweep_options
 @output_option
-def command(
+def COMMAND(  # noqa: N802
     files: tuple[Path, ...],
     processes: bool,
     seed: int,
@@ -84,28 +85,21 @@ def command(
     if schedule is not None:
         saved = _scheduled(schedule, files, processes=processes)
         overrides = Switches.parse(saved.switches).chosen | overrides
-    try:
+    with refusing(ScriptError):
         scenarios = [load_scenario(path) for path in files]
-    except ScriptError as error:
-        fail(str(error))
     if is_sweep:
         _sweep(scenarios, range(seed, seed + seeds), assignments, record, workers, output)
     documents, code = [], EXIT_OK
     for scenario in scenarios:
-        with PodsView(scenario.name, quiet=output == "json") as view:
-            try:
-                _remark(scenario, overrides)
-                if processes:
-                    result = run_as_processes(
-                        scenario, seed=seed, overrides=overrides, progress=view.progress, engine=engine
-                    )
-                else:
-                    traffic = Recorder(saved.schedule) if saved.schedule else None
-                    result = simulate(
-                        scenario, seed=saved.seed, overrides=overrides, progress=view.progress, traffic=traffic
-                    )
-            except (ScriptError, SwitchError) as error:
-                fail(str(error))
+        with PodsView(scenario.name, quiet=output == "json") as view, refusing(ScriptError, SwitchError):
+            if not scenario.own_switches:  # else a component of the scenario may have the other switch
+                remark(Switches.parse(scenario.switches).replace(overrides), scenario.name)
+            show = view.progress
+            if processes:
+                result = run_as_processes(scenario, seed=seed, overrides=overrides, progress=show, engine=engine)
+            else:
+                traffic = Recorder(saved.schedule).carry if saved.schedule else None
+                result = simulate(scenario, seed=saved.seed, overrides=overrides, progress=show, traffic=traffic)
         code = max(code, EXIT_USAGE if result.is_mistake else EXIT_OK if result.passed else EXIT_FAILED)
         documents.append(result.document())
         if output == "text":
@@ -156,19 +150,12 @@ def _sweep(
     raise SystemExit(EXIT_FAILED if failed else EXIT_OK)
 
 
-def _remark(scenario: Scenario, overrides: Mapping[str, Value]) -> None:
-    if not scenario.own_switches:  # else a component of the scenario may have the other switch
-        remark(Switches.parse(scenario.switches).replace(overrides), scenario.name)
-
-
 def _scheduled(path: Path, files: tuple[Path, ...], *, processes: bool) -> Trial:
     """Return the saved schedule, which is one scenario's and needs virtual time."""
     if processes or len(files) != 1:
         fail("--schedule is for one FILE, simulated")
-    try:
+    with refusing(ReplayError):
         return read_replay(path)
-    except ReplayError as error:
-        fail(str(error))
 
 
 def _show(result: RunResult, title: str) -> None:
@@ -188,14 +175,11 @@ def _show(result: RunResult, title: str) -> None:
         console.print(f"  {result.error}", style="red" if console.is_terminal else None, markup=False)
     for failure in result.failures[:10]:
         console.print(f"  process: {failure}", markup=False)
-    speed = (
-        f", {result.virtual_s / result.wall_s:.3g} × real time" if result.mode == "simulated" and result.wall_s else ""
-    )
+    speed = ""
+    if result.mode == "simulated" and result.wall_s:
+        speed = f", {result.virtual_s / result.wall_s:.3g} × real time"
     console.print(
         f"  {result.mode}, seed {result.seed}, {result.virtual_s:.1f} s told in {result.wall_s:.1f} s{speed}, "
         f"{result.lines} event lines, digest {result.digest[:16]}",
         markup=False,
     )
-
-
-COMMAND = command

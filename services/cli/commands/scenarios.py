@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from services.cli.output import fail, output_option, print_json, print_table
+from services.cli.output import fail, output_option, print_json, print_table, refusing
 from services.scenarios.run import load_scenario
 from services.scenarios.script.scenario import ScriptError
 
@@ -20,20 +20,13 @@ Examples:
 )
 @click.option("--dir", "folder", type=click.Path(path_type=Path), default=Path("experiments"), show_default=True)
 @output_option
-def command(folder: Path, output: str) -> None:
+def COMMAND(folder: Path, output: str) -> None:  # noqa: N802
     """List every scenario below a folder with its first line."""
     if not folder.is_dir():
         fail(f"there is no folder {folder}; run this where the repository's experiments/ is, or give --dir")
-    try:
+    with refusing(ScriptError):
         scenarios = [load_scenario(path) for path in sorted(folder.rglob("*.txt"))]
-    except ScriptError as error:
-        fail(str(error))
     if output == "json":
-        print_json(
-            [{"file": s.path, "title": s.title, "about": s.about, "switches": list(s.switches)} for s in scenarios]
-        )
+        print_json([{"file": s.path, "title": s.title, "about": s.about, "switches": s.switches} for s in scenarios])
         return
     print_table(["file", "scenario"], [(s.path, s.title) for s in scenarios])
-
-
-COMMAND = command

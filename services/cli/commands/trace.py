@@ -9,7 +9,7 @@ import msgspec
 from rich.text import Text
 
 from services.cli.live import console
-from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table
+from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table, refusing, write_file
 from services.experiments.waterfall_page import html_page, svg_picture
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import ScriptError
@@ -40,7 +40,7 @@ Examples:
 @click.option("--svg", type=click.Path(path_type=Path), help="write the waterfall as a picture")
 @click.option("--html", type=click.Path(path_type=Path), help="write it as a page of its own")
 @output_option
-def command(
+def COMMAND(  # noqa: N802
     target: str,
     namespace: str,
     data: Path,
@@ -65,7 +65,7 @@ def command(
         fail(f"no span names pod {name} {where}", EXIT_FAILED)
     for path, draw in ((svg, svg_picture), (html, html_page)):
         if path is not None:
-            _write(path, draw(fall))
+            write_file(path, draw(fall))
     if output == "json":
         print_json(document(fall))
     else:
@@ -80,17 +80,8 @@ def spans_below(folder: Path) -> list[FinishedSpan]:
 
 
 def _simulated(scenario: Path, seed: int) -> list[FinishedSpan]:
-    try:
+    with refusing(ScriptError):
         return simulate(load_scenario(scenario), seed=seed, traced=True).spans
-    except ScriptError as error:
-        fail(str(error))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        fail(f"cannot write {path}: {error.strerror}")
 
 
 def document(fall: Waterfall) -> dict[str, object]:
@@ -165,6 +156,3 @@ def _line(fall: Waterfall, row: Row, name: str, bar_width: int) -> Text:
     line.append(drawn, style=colour)
     line.append(f" {start:10.2f} {'+' + format(length, '.2f'):>9} ms")
     return line
-
-
-COMMAND = command

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ def _definitions(path: Path, hosts: int) -> dict[str, list[dict[str, object]]]:
         if name in names[:i]:
             raise click.UsageError(f"--nodes-file {path}: node {name} is defined twice")
     rest = iter(found)
-    return {f"h{i}": [next(rest) for _ in range(size)] for i, size in enumerate(block_sizes(len(found), hosts))}
+    return {f"h{i}": list(islice(rest, size)) for i, size in enumerate(block_sizes(len(found), hosts))}
 
 
 def _check_stages(paths: tuple[Path, ...]) -> None:
@@ -234,22 +235,14 @@ def _detach(given: dict[str, Any]) -> int:
     pid = holder(data) if data.is_dir() else 0
     if pid:
         raise AlreadyRunning(f"a mesh already runs on {data} (pid {pid}); stop it with `keplab down`")
-    arguments = ["--data", str(data.absolute()), "--output", "json"]
-    for name in ("nodes", "hosts", "engine", "rest_port", "grpc_port", "log_level", "schedulers"):
-        arguments += [f"--{name.replace('_', '-')}", str(given[name])]
-    for name in ("nodes_file", "scheduler_config", "static_pods"):
-        if given[name]:
-            arguments += [f"--{name.replace('_', '-')}", str(given[name].absolute())]
-    for flag, texts in (
-        ("--set", given["assignments"]),
-        ("--latency", given["latency"]),
-        ("--extra-scheduler", given["extra_schedulers"]),
-        ("--stages", [str(path.absolute()) for path in given["stages"]]),
-    ):
-        for text in texts:
-            arguments += [flag, text]
-    if given["device_sockets"]:
-        arguments.append("--device-sockets")
+    arguments = []
+    for option in COMMAND.params:
+        value = (given | {"detach": False, "output": "json"})[option.name or ""]
+        for each in value if isinstance(value, tuple) else (value,):
+            if each is True:
+                arguments.append(option.opts[-1])
+            elif each is not None and each is not False:
+                arguments += [option.opts[-1], str(each.absolute() if isinstance(each, Path) else each)]
     log_path = data / "logs" / "supervisor.log"
     try:
         log_path.parent.mkdir(parents=True, exist_ok=True)

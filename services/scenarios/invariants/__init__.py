@@ -1,8 +1,8 @@
 """What must hold in every state of every run (guarantees 6), judged from the event log and, in a
 simulation, from every watch stream and every answer as well.
 
-One file is one invariant; `auditor` shows them the lines. `view` is what is stored, `stream` one watch
-held against it, `rest` what a mesh at rest looks like.
+One file is one invariant; `auditor` shows them the lines. `view` is what is stored, `rest` what a mesh at rest looks
+like.
 """
 
 from services.scenarios.invariants.auditor import Auditor as Auditor

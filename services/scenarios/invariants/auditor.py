@@ -66,10 +66,9 @@ class Auditor:
         self._checks = [make(context) for make in checks()]
         reports: list[tuple[Check, Report]] = [(check, partial(self._report, check.id)) for check in self._checks]
         self._to_all = [(check.take, report) for check, report in reports if not check.events]
-        names = sorted({name for check in self._checks for name in check.events})
         self._by_event = {
-            name: [(check.take, report) for check, report in reports if not check.events or name in check.events]
-            for name in names
+            name: [(check.take, report) for check, report in reports if name in (check.events or (name,))]
+            for name in sorted({name for check in self._checks for name in check.events})
         }
         self._ticking = [(check, report) for check, report in reports if type(check).tick is not Check.tick]
         self._next_tick_ns = 0

@@ -19,10 +19,8 @@ class BindingGenerations(Check):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._max, self._decays = (
-            self.switches.integer("unbind.max_attempts"),
-            self.switches.flag("unbind.attempt_decay"),
-        )
+        self._max = self.switches.integer("unbind.max_attempts")
+        self._decays = self.switches.flag("unbind.attempt_decay")
         self._state: dict[str, tuple[int, int, bool]] = {}
         self._bound_once: dict[str, dict[int, None]] = {}
         self._given_up: dict[str, dict[tuple[int, str], None]] = {}
@@ -55,11 +53,9 @@ class BindingGenerations(Check):
         elif commit.before is not None and commit.before.uid == uid and not commit.is_replayed:
             before, after = commit.before, commit.content
             if (before.generation, before.unbinds) != (after.generation, after.unbinds):
-                report(
-                    line,
-                    f"binding generation and unbindCount went from {before.generation} and {before.unbinds} to "
-                    f"{after.generation} and {after.unbinds} by {commit.verb} {commit.subresource}".rstrip(),
-                )
+                went = f"from {before.generation} and {before.unbinds} to {after.generation} and {after.unbinds}"
+                by = f"{commit.verb} {commit.subresource}".rstrip()
+                report(line, f"binding generation and unbindCount went {went} by {by}")
 
     def _bound(self, line: Line, commit: Commit, report: Report) -> None:
         uid, node, generation = commit.content.uid, commit.content.node, commit.content.generation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from services.scenarios.invariants.check import Check, Context, Departed, Report, pod_commit, uid_of
@@ -32,29 +33,20 @@ class StartsAfterBind(Check):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._pods: dict[str, _Bindings] = {}
+        self._pods: defaultdict[str, _Bindings] = defaultdict(_Bindings)
         self._departed = Departed()
         # These arms exist to show the breach; it is counted by comparison, not failed.
-        self._is_counted_only = (
-            self.switches.choice("kubelet.unbind_teardown") == "after" or self.switches.choice("unbind.fence") == "none"
-        )
-        if self._is_counted_only:
+        if self.switches.choice("kubelet.unbind_teardown") == "after" or self.switches.choice("unbind.fence") == "none":
             self.why_not = "this arm exists to show the breach"
-
-    def _of(self, uid: str) -> _Bindings:
-        found = self._pods.get(uid)
-        if found is None:
-            found = self._pods[uid] = _Bindings()
-        return found
 
     def take(self, line: Line, report: Report) -> None:
         """Order binds, teardowns, checkpoints, starts and unbinds of one (uid, generation)."""
-        if self._is_counted_only:
+        if self.why_not:
             return
         if line.ev == "store.commit":
             self._take_commit(line, report)
             return
-        pod, generation = self._of(uid_of(line)), line.gen or 0
+        pod, generation = self._pods[uid_of(line)], line.gen or 0
         if line.ev == "kubelet.static":
             # Its uid is a hash with the node in it: it stands here or nowhere.
             pod.bound[0] = "" if line.data.get("gone") else line.node
@@ -83,9 +75,9 @@ class StartsAfterBind(Check):
             return
         is_new = commit.before is None or commit.before.uid != uid
         if commit.subresource == "binding" or (node and (is_new or commit.is_replayed)):
-            self._of(uid).bound[generation] = node
+            self._pods[uid].bound[generation] = node
         elif commit.subresource == "unbind":
-            pod = self._of(uid)
+            pod = self._pods[uid]
             if generation in pod.started:
                 report(line, f"unbound at generation {generation} although it started on {pod.started[generation]}")
             if generation not in pod.torn_down:

@@ -45,9 +45,9 @@ class NoRunningPodLosesDevices(Check):
             return
         if commit.after is not None and commit.after.granted is not None:
             return
+        lost = f"claim {commit.content.name} lost its devices"
         if commit.after is not None and commit.after.consumers:
-            report(line, f"claim {commit.content.name} lost its devices and is reserved for {commit.after.consumers}")
+            report(line, f"{lost} and is reserved for {commit.after.consumers}")
         for uid in commit.before.consumers:
             if uid in self._running and uid not in self._forced:
-                report(line, f"claim {commit.content.name} lost its devices while pod {uid} runs on "
-                             f"{self._running[uid]}")  # fmt: skip
+                report(line, f"{lost} while pod {uid} runs on {self._running[uid]}")

@@ -7,8 +7,7 @@ import hashlib
 import msgspec
 
 from services.api.wire import Request, Response
-from services.scenarios.invariants.check import Check, Report
-from services.scenarios.invariants.view import Commit
+from services.scenarios.invariants.check import Check, Report, uid_of
 from services.telemetry.eventlog import Line
 
 WRITES = ("create", "update", "patch", "delete")
@@ -45,8 +44,7 @@ class AcknowledgedIsStored(Check):
             return
         if line.ev == "client.return":
             if line.data.get("outcome") == "ok" and line.data.get("wrote"):
-                uid = line.obj.get("uid", "") if line.obj else ""
-                self._match(line, line.rv, line.obj["name"] if line.obj else "", uid, "", report)
+                self._match(line, line.rv, line.obj["name"] if line.obj else "", uid_of(line), "", report)
             return
         if int(line.data.get("code", 0)) < 400 and line.data.get("verb") in WRITES:
             parts = str(line.data.get("path", "")).split("/")
@@ -54,9 +52,8 @@ class AcknowledgedIsStored(Check):
 
     def answered(self, line: Line, request: Request, response: Response, report: Report) -> None:
         """Judge an answer that arrived; `line` is the newest of the log."""
-        if self.context.is_volatile or request.verb not in WRITES or not response.is_ok or not response.rv:
-            return
-        if request.dry_run:
+        is_write = request.verb in WRITES and not request.dry_run
+        if self.context.is_volatile or not (is_write and response.is_ok and response.rv):
             return
         uid = sha256 = ""
         name = request.name
@@ -64,17 +61,18 @@ class AcknowledgedIsStored(Check):
             head = _HEAD.decode(response.body)
         except msgspec.MsgspecError:
             head = _Head()
-        is_object = head.metadata.resource_version == str(response.rv) and request.subresource not in (
-            "unbind",
-            "binding",
-        )
-        if is_object and self.view.kind_of(request.resource) == head.kind:
+        is_object = request.subresource not in ("unbind", "binding")
+        if (
+            is_object
+            and head.metadata.resource_version == str(response.rv)
+            and self.view.kind_of(request.resource) == head.kind
+        ):
             uid, name = head.metadata.uid, head.metadata.name
             sha256 = hashlib.sha256(response.body).hexdigest()
         self._match(line, response.rv, name, uid, sha256, report)
 
     def _match(self, line: Line, rv: int, name: str, uid: str, sha256: str, report: Report) -> None:
-        commit: Commit | None = self.view.at(rv)
+        commit = self.view.at(rv)
         if commit is None:
             if rv > self.view.rv:
                 report(line, f"acknowledged at {rv}, which was never committed; the newest version is {self.view.rv}")

@@ -92,13 +92,6 @@ class CommitsHaveRequests(Check):
             return False
         resource = self.view.resource_of(line.obj["kind"])
         verb, sub = str(line.data.get("verb", "")), str(line.data.get("subresource", ""))
-        if (line.identity, "deletecollection", _path(resource, line.obj["ns"], "", "")) in self._open:
-            return True
-        return any(
-            (line.identity, verb, _path(resource, line.obj["ns"], name, sub)) in self._open
-            for name in (line.obj["name"], "")
-        ) or (verb == "create" and sub == "eviction")
-
-
-def _path(resource: str, namespace: str, name: str, subresource: str) -> str:
-    return "/".join((resource, namespace, name, subresource)).rstrip("/")
+        asked = (("deletecollection", "", ""), (verb, line.obj["name"], sub), (verb, "", sub))
+        paths = ((verb, "/".join((resource, line.obj["ns"], name, sub)).rstrip("/")) for verb, name, sub in asked)
+        return (verb, sub) == ("create", "eviction") or any((line.identity, *each) in self._open for each in paths)

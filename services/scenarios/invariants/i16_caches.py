@@ -37,9 +37,6 @@ class CachesAreViews(Check):
         self._judged += 1
         self.why_not = ""
         if wanted != found:
-            held = self.view.table(kind).at(rv, matches) or {}
-            report(
-                line,
-                f"the cache of {data.get('resource')} at {rv} holds {data.get('objects')} objects with hash "
-                f"{found[:12]}; {len(held)} are stored, with hash {wanted[:12]}",
-            )
+            held = f"holds {data.get('objects')} objects with hash {found[:12]}"
+            stored = f"{len(self.view.table(kind).at(rv, matches) or {})} are stored, with hash {wanted[:12]}"
+            report(line, f"the cache of {data.get('resource')} at {rv} {held}; {stored}")

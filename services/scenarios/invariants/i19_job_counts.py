@@ -67,11 +67,8 @@ class JobCountsAreExact(Check):
         same = commit.before is not None and commit.before.uid == stored.uid
         old = (commit.before.job if commit.before is not None and same else None) or JobCounts()
         if counts.failed < old.failed or (counts.exact and counts.succeeded < old.succeeded):
-            report(
-                line,
-                f"counters fell from {old.succeeded} succeeded and {old.failed} failed "
-                f"to {counts.succeeded} and {counts.failed}",
-            )
+            before = f"{old.succeeded} succeeded and {old.failed} failed"
+            report(line, f"counters fell from {before} to {counts.succeeded} and {counts.failed}")
         for uid in old.uncounted:
             if uid not in counts.uncounted:
                 job.seen[uid] = None

@@ -37,9 +37,8 @@ class CommitsAreAllowed(Check):
         """Remember what was asked for; judge what came of it."""
         if line.ev == "api.request":
             if line.req_id:
-                named = frozenset(
-                    word for word, field in (("uid", "uid"), ("rv", "resourceVersion")) if line.data.get(field)
-                )
+                fields = (("uid", "uid"), ("rv", "resourceVersion"))
+                named = frozenset(word for word, field in fields if line.data.get(field))
                 self._asked[(line.identity, line.req_id)] = (str(line.data.get("path", "")), named)
             return
         commit = self.view.commit
@@ -113,9 +112,8 @@ def _judge_node(node: str, commit: Commit, before: Stored | None, after: Stored)
     if _differ(before, after, "nominated"):
         wrong.append(f"node {node} changed the nomination from {before.nominated!r} to {after.nominated!r}")
     if after.observed < after.generation:
-        wrong.append(
-            f"node {node} wrote a status of generation {after.observed}; the pod is bound at {after.generation}"
-        )
+        bound = f"the pod is bound at {after.generation}"
+        wrong.append(f"node {node} wrote a status of generation {after.observed}; {bound}")
     return wrong
 
 

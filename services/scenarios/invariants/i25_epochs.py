@@ -64,5 +64,5 @@ class LeaseEpochs(Check):
 
     def _compare(self, line: Line, found: str, wanted: str, report: Report) -> None:
         if found != wanted:
-            report(line, f"{line.comp if line.ev != 'store.commit' else 'a leader'} leads by {wanted} and wrote under "
-                         f"{found or 'no epoch'}")  # fmt: skip
+            who = line.comp if line.ev != "store.commit" else "a leader"
+            report(line, f"{who} leads by {wanted} and wrote under {found or 'no epoch'}")

@@ -57,17 +57,14 @@ system:pod-unbinder           unbind                      pods/unbind
 system:pod-unbinder           change                      pods/status
 system:pod-unbinder           create,change               events
 system:kube-scheduler         read                        pods nodes namespaces services replicasets.apps \
-statefulsets.apps \
-poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io podgroups.scheduling.k8s.io workloads.scheduling.k8s.io \
-persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io csinodes.storage.k8s.io \
-csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io noderesourcetopologies.topology.node.k8s.io \
-resourceclaims.resource.k8s.io resourceslices.resource.k8s.io deviceclasses.resource.k8s.io
-system:kube-scheduler         change                      persistentvolumes persistentvolumeclaims
-system:kube-scheduler         change                      resourceclaims.resource.k8s.io \
-resourceclaims.resource.k8s.io/status
-system:kube-scheduler         change                      podgroups.scheduling.k8s.io/status
+statefulsets.apps poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io podgroups.scheduling.k8s.io \
+workloads.scheduling.k8s.io persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io \
+csinodes.storage.k8s.io csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io \
+noderesourcetopologies.topology.node.k8s.io resourceclaims.resource.k8s.io resourceslices.resource.k8s.io \
+deviceclasses.resource.k8s.io
+system:kube-scheduler         change                      pods pods/status persistentvolumes persistentvolumeclaims \
+podgroups.scheduling.k8s.io/status resourceclaims.resource.k8s.io resourceclaims.resource.k8s.io/status
 system:kube-scheduler         bind                        pods/binding
-system:kube-scheduler         change                      pods pods/status
 system:kube-scheduler         delete                      pods                                            uid
 system:kube-scheduler         create,change               events
 system:kube-scheduler         get,create,change           leases.coordination.k8s.io                      own-lease
@@ -112,16 +109,16 @@ C:descheduler                 read                        nodes pods
 C:descheduler                 delete                      pods                                            uid
 C:podgroup-protection         read                        podgroups.scheduling.k8s.io pods
 C:podgroup-protection         change                      podgroups.scheduling.k8s.io
-C:disruption                  read                        pods poddisruptionbudgets.policy replicasets.apps
-C:disruption                  read                        deployments.apps statefulsets.apps
+C:disruption                  read                        pods poddisruptionbudgets.policy replicasets.apps \
+deployments.apps statefulsets.apps
 C:disruption                  get                         */scale
 C:disruption                  change                      poddisruptionbudgets.policy/status pods/status
 C:persistentvolume-binder     read                        nodes persistentvolumes persistentvolumeclaims \
 storageclasses.storage.k8s.io csinodes.storage.k8s.io csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io
 C:persistentvolume-binder     create,change               persistentvolumes
 C:persistentvolume-binder     delete                      persistentvolumes                               uid
-C:persistentvolume-binder     change                      persistentvolumeclaims persistentvolumeclaims/status
-C:persistentvolume-binder     change                      persistentvolumes/status
+C:persistentvolume-binder     change                      persistentvolumeclaims persistentvolumeclaims/status \
+persistentvolumes/status
 C:resourcequota               read                        *
 C:resourcequota               change                      resourcequotas/status
 C:volume-protection           read,change                 persistentvolumes persistentvolumeclaims
@@ -146,12 +143,10 @@ user:*                        ordinary                    pods configmaps secret
 persistentvolumeclaims deployments.apps replicasets.apps daemonsets.apps poddisruptionbudgets.policy jobs.batch \
 podgroups.scheduling.k8s.io workloads.scheduling.k8s.io resourceclaims.resource.k8s.io \
 resourceclaimtemplates.resource.k8s.io own-namespace
-user:*                        get,change                  deployments.apps/scale replicasets.apps/scale   own-namespace
-user:*                        get,change                  statefulsets.apps/scale                         own-namespace
-user:*                        get,change                  pods/resize                                     own-namespace
-user:*                        get,change                  pods/ephemeralcontainers                        own-namespace
-user:*                        read                        events pods/log resourcequotas limitranges      own-namespace
-user:*                        read                        controllerrevisions.apps                        own-namespace
+user:*                        get,change                  deployments.apps/scale replicasets.apps/scale \
+statefulsets.apps/scale pods/resize pods/ephemeralcontainers                                              own-namespace
+user:*                        read                        events pods/log resourcequotas limitranges \
+controllerrevisions.apps                                                                                  own-namespace
 user:*                        get                         namespaces                                      own-namespace
 user:*                        evict                       pods/eviction                                   own-namespace
 """
@@ -208,11 +203,7 @@ def is_allowed(call: Call, settings: frozenset[tuple[str, str]] = frozenset()) -
         verb in verbs
         and _is_meant(call, who)
         and _is_listed(call, what, resources)
-        and (
-            tuple(condition[len(_SET) :].split("=")) in settings
-            if condition.startswith(_SET)
-            else _holds(call, condition)
-        )
+        and _holds(call, condition, settings)
         for who, verbs, resources, condition in _lines()
     )
 
@@ -239,7 +230,9 @@ def _is_listed(call: Call, what: str, resources: tuple[str, ...]) -> bool:
     return "*" in resources or ("all-but-secrets" in resources and what != "secrets")
 
 
-def _holds(call: Call, condition: str) -> bool:
+def _holds(call: Call, condition: str, settings: frozenset[tuple[str, str]]) -> bool:
+    if condition.startswith(_SET):
+        return tuple(condition.removeprefix(_SET).split("=")) in settings
     match condition:
         case "":
             return True

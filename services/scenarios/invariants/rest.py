@@ -24,20 +24,13 @@ def unrest_of(documents: Mapping[str, Iterable[Document]]) -> list[tuple[str, st
     for document in documents.get("daemonsets.apps", ()):
         status = document.get("status", {})
         wanted = status.get("desiredNumberScheduled", 0)
+        rolls = (document["spec"].get("updateStrategy") or {}).get("type") != "OnDelete"
         for field, what in (("numberReady", "ready"), ("updatedNumberScheduled", "up to date")):
-            if status.get(field, 0) != wanted and (field == "numberReady" or _rolls(document)):
+            if status.get(field, 0) != wanted and (field == "numberReady" or rolls):
                 found.append((_name(document), f"{status.get(field, 0)} of {wanted} nodes are {what} at rest"))
-    for document in documents.get("jobs.batch", ()):
-        if why := _idle(document):
-            found.append((_name(document), why))
-    for document in documents.get("pods", ()):
-        if why := _undecided(document):
-            found.append((_name(document), why))
+    for resource, unrest in (("jobs.batch", _idle), ("pods", _undecided)):
+        found += [(_name(document), why) for document in documents.get(resource, ()) if (why := unrest(document))]
     return found
-
-
-def _rolls(daemon_set: Document) -> bool:
-    return bool((daemon_set["spec"].get("updateStrategy") or {}).get("type") != "OnDelete")
 
 
 def _idle(job: Document) -> str:
@@ -55,9 +48,8 @@ def _undecided(pod: Document) -> str:
     status = pod.get("status", {})
     if status.get("phase") != "Running" or pod["metadata"].get("deletionTimestamp"):
         return ""
-    reasons = {
-        c["type"]: c.get("reason", "") for c in status.get("conditions", ()) if c["type"].startswith("PodResize")
-    }
+    conditions = status.get("conditions", ())
+    reasons = {c["type"]: c.get("reason", "") for c in conditions if c["type"].startswith("PodResize")}
     desired = {each["name"]: each.get("resources") or {} for each in pod["spec"].get("containers", ())}
     is_allocated = is_done = is_as_desired = True
     for each in status.get("containerStatuses", ()):
@@ -67,9 +59,8 @@ def _undecided(pod: Document) -> str:
         wanted, allocated = desired[each["name"]], each.get("allocatedResources")
         is_allocated = is_allocated and _is_equal(wanted.get("requests"), allocated)
         is_done = is_done and _is_equal(allocated, actual.get("requests"))
-        is_as_desired = is_as_desired and all(
-            _is_equal(wanted.get(part), actual.get(part)) for part in ("requests", "limits")
-        )
+        parts = ("requests", "limits")
+        is_as_desired = is_as_desired and all(_is_equal(wanted.get(part), actual.get(part)) for part in parts)
     if not is_allocated and "PodResizePending" not in reasons:
         return "asks for another size than its node has allocated, and no condition says why"
     if is_as_desired and "PodResizePending" in reasons:

@@ -7,13 +7,14 @@ creation, because generated names mean nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from services.api.kinds.pod import Pod
 from services.api.meta import find_condition
 from services.reconcile.controller import Change
-from services.scenarios.measures.quantile import quantile
+from services.scenarios.measures import quantile
 from services.scenarios.measures.rejections import Fate, Rejections, waits_after_rejection
 from services.scenarios.measures.resizes import Preemptions, Resizes, resize_measures
 from services.scenarios.measures.scheduling_results import ReportedReason, SchedulingResults
@@ -57,7 +58,7 @@ class PodHistory:
 
 @dataclass(frozen=True)
 class Sample:
-    """How many pods were in each phase at one moment; `pending_bound` are Pending with a node."""
+    """How many pods were in each phase at one moment; `failed_total`: how many ever failed."""
 
     at_s: float
     pending: int
@@ -77,13 +78,11 @@ class History:
 
     def observe(self, change: Change[Pod], now_s: float) -> None:
         """Take one change of a pod, seen at `now_s`."""
-        pod = change.object
-        record = self.pods.get(pod.metadata.uid)
+        pod, meta = change.object, change.object.metadata
+        record = self.pods.get(meta.uid)
         if record is None:
-            record = PodHistory(
-                pod.metadata.uid, pod.metadata.name, self._role(pod), pod.metadata.controller is not None, now_s
-            )
-            self.pods[pod.metadata.uid] = record
+            record = PodHistory(meta.uid, meta.name, self._role(pod), meta.controller is not None, now_s)
+            self.pods[meta.uid] = record
         if change.new is None:
             record.gone_s = now_s
             return
@@ -124,18 +123,11 @@ class History:
         if record.phase == "Failed" and record.failed_s is None:
             record.failed_s, record.reason = now_s, pod.status.reason
 
-    def sample(self, now_s: float) -> Sample:
+    def sample(self, now_s: float) -> None:
         """Count phases now and remember the count."""
-        living = [p for p in self.pods.values() if p.gone_s is None]
-        made = Sample(
-            now_s,
-            sum(p.phase == "Pending" for p in living),
-            sum(p.phase == "Running" for p in living),
-            sum(p.phase == "Failed" for p in living),
-            sum(p.failed_s is not None for p in self.pods.values()),
-        )
-        self.samples.append(made)
-        return made
+        phases = Counter(p.phase for p in self.pods.values() if p.gone_s is None)
+        failed_total = sum(p.failed_s is not None for p in self.pods.values())
+        self.samples.append(Sample(now_s, phases["Pending"], phases["Running"], phases["Failed"], failed_total))
 
 
 class Writes:
@@ -174,60 +166,66 @@ class Writes:
         return sum(at >= at_s for at in self.at_s)
 
 
-def measures(
-    history: History,
-    writes: Writes,
-    results: SchedulingResults,
-    preemptions: Preemptions,
-    rejections: Rejections,
-    started_s: float,
-    duration_s: float,
-) -> dict[str, float | None]:
-    """Return the figures of a run by name; times in seconds.
+class Measures:
+    """What the event log shows of a run beside the history of its pods; `take` is shown each line."""
 
-    They are about the pods that controllers created, and count from the first of these: bare pods only set
-    the scene. A scenario without such pods is measured over all pods. `started_s` is when the run began on
-    the log's clock. `pods_disturbed` counts all pods, bare ones too, that ran and then failed. `status_missing_min`
-    and `status_stale_min` are minutes of all pods together, until each is bound (`results`).
-    `api_writes_per_running_pod` is None when none of the pods runs at the end. What is said of resizes and victims is
-    about all pods.
-    """
-    owned = [p for p in history.pods.values() if p.is_owned]
-    pods = owned or list(history.pods.values())
-    running = [p for p in pods if p.phase == "Running" and p.gone_s is None]
-    started = [p for p in pods if p.running_s is not None]
-    failed = [p for p in pods if p.failed_s is not None]
-    starts = [p.running_s - p.created_s for p in started if p.running_s is not None]
-    waits = _waits(pods, {uid: at_s - started_s for uid, at_s in rejections.first_s.items()})
-    begun_s = min((p.created_s for p in pods), default=0.0)
-    first_running = min((p.running_s for p in started if p.running_s is not None), default=None)
-    total = writes.since(started_s + begun_s)
-    misreported = [
-        results.misreported_s(
-            p.uid, p.reported, started_s, min(t for t in (p.bound_s, p.gone_s, duration_s) if t is not None)
-        )
-        for p in pods
-    ]
-    return {
-        "pods_created": float(len(pods)),
-        "pods_failed": float(len(failed)),
-        "pods_running_at_end": float(len(running)),
-        "pods_disturbed": float(sum(p.running_s is not None and p.failed_s is not None for p in history.pods.values())),
-        "unbinds": float(sum(p.unbinds for p in pods)),
-        "failed_per_min": 60.0 * len(failed) / (duration_s - begun_s) if duration_s > begun_s else None,
-        "first_running_s": first_running - begun_s if first_running is not None else None,
-        "time_to_running_p50_s": quantile(starts, 0.50),
-        "time_to_running_p99_s": quantile(starts, 0.99),
-        "rejected_to_running_p50_s": quantile(waits, 0.50),
-        "rejected_to_running_p99_s": quantile(waits, 0.99),
-        "api_writes": float(total),
-        "api_writes_per_running_pod": total / len(running) if running else None,
-        "status_patches": float(sum(results.patches_by_uid.get(p.uid, 0) for p in pods)),
-        "status_missing_min": sum(missing for missing, _ in misreported) / 60.0,
-        "status_stale_min": sum(stale for _, stale in misreported) / 60.0,
-        **resize_measures(history.resizes, preemptions),
-        **writes.job_measures(),
-    }
+    def __init__(self) -> None:
+        self._writes, self._results = Writes(), SchedulingResults()
+        self._preemptions, self._rejections = Preemptions(), Rejections()
+
+    def take(self, line: Line) -> None:
+        """Note what is measured."""
+        self._writes.take(line)
+        self._results.take(line)
+        self._preemptions.take(line)
+        self._rejections.take(line)
+
+    def of(self, history: History, started_s: float, duration_s: float) -> dict[str, float | None]:
+        """Return the figures of a run that is over, by name; times in seconds.
+
+        They are about the pods that controllers created, and count from the first of these: bare pods only set
+        the scene. A scenario without such pods is measured over all pods. `started_s` is when the run began on
+        the log's clock. `pods_disturbed` counts all pods, bare ones too, that ran and then failed. `status_missing_min`
+        and `status_stale_min` are minutes of all pods together, until each is bound.
+        `api_writes_per_running_pod` is None when none of the pods runs at the end. What is said of resizes and victims
+        is about all pods.
+        """
+        writes, results = self._writes, self._results
+        owned = [p for p in history.pods.values() if p.is_owned]
+        pods = owned or list(history.pods.values())
+        running = [p for p in pods if p.phase == "Running" and p.gone_s is None]
+        failed = [p for p in pods if p.failed_s is not None]
+        starts = [(p.running_s, p.running_s - p.created_s) for p in pods if p.running_s is not None]
+        took = [took_s for _, took_s in starts]
+        waits = _waits(pods, {uid: at_s - started_s for uid, at_s in self._rejections.first_s.items()})
+        begun_s = min((p.created_s for p in pods), default=0.0)
+        first_running = min((at_s for at_s, _ in starts), default=None)
+        total = writes.since(started_s + begun_s)
+        until_s = [min(t for t in (p.bound_s, p.gone_s, duration_s) if t is not None) for p in pods]
+        misreported = [
+            results.misreported_s(p.uid, p.reported, started_s, end_s) for p, end_s in zip(pods, until_s, strict=True)
+        ]
+        disturbed = (p.running_s is not None and p.failed_s is not None for p in history.pods.values())
+        return {
+            "pods_created": float(len(pods)),
+            "pods_failed": float(len(failed)),
+            "pods_running_at_end": float(len(running)),
+            "pods_disturbed": float(sum(disturbed)),
+            "unbinds": float(sum(p.unbinds for p in pods)),
+            "failed_per_min": 60.0 * len(failed) / (duration_s - begun_s) if duration_s > begun_s else None,
+            "first_running_s": first_running - begun_s if first_running is not None else None,
+            "time_to_running_p50_s": quantile(took, 0.50),
+            "time_to_running_p99_s": quantile(took, 0.99),
+            "rejected_to_running_p50_s": quantile(waits, 0.50),
+            "rejected_to_running_p99_s": quantile(waits, 0.99),
+            "api_writes": float(total),
+            "api_writes_per_running_pod": total / len(running) if running else None,
+            "status_patches": float(sum(results.patches_by_uid.get(p.uid, 0) for p in pods)),
+            "status_missing_min": sum(missing for missing, _ in misreported) / 60.0,
+            "status_stale_min": sum(stale for _, stale in misreported) / 60.0,
+            **resize_measures(history.resizes, self._preemptions),
+            **writes.job_measures(),
+        }
 
 
 def _waits(pods: list[PodHistory], rejected_s: Mapping[str, float]) -> list[float]:

@@ -62,11 +62,9 @@ def waits_after_rejection(fates: Iterable[Fate]) -> list[float]:
 def _replacements(fates: list[Fate]) -> set[int]:
     """Return the places of pods made while fewer were left than there once were: others made the workload grow."""
     changes = [(fate.created_s, 1, place) for place, fate in enumerate(fates)]
-    changes += [
-        (fate.ended_s, 0, place)
-        for place, fate in enumerate(fates)
-        if fate.ended_s is not None and fate.running_s is None
-    ]
+    for place, fate in enumerate(fates):
+        if fate.ended_s is not None and fate.running_s is None:
+            changes.append((fate.ended_s, 0, place))
     found: set[int] = set()
     left = most = 0
     for _, is_made, place in sorted(changes):

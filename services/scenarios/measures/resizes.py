@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from services.api.kinds.pod import Pod
 from services.api.podresources import Amounts, as_actual, as_allocated, pod_requests
 from services.reconcile.controller import Change
-from services.scenarios.measures.quantile import quantile
+from services.scenarios.measures import quantile
 from services.telemetry.eventlog import Line
 
 

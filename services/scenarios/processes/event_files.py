@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
 from pathlib import Path
 
 import msgspec
@@ -59,24 +59,12 @@ class Tail:
         for path in sorted(self._folder.glob("*.jsonl")):
             self._held += self._files.setdefault(path, _File(path)).read()
         self._held.sort(key=_order)
-        if before_ns is None:
-            ready, self._held = self._held, []
-            return ready
-        split = next((i for i, line in enumerate(self._held) if line.mono_ns >= before_ns), len(self._held))
+        split = len(self._held)
+        if before_ns is not None:
+            split = bisect_left(self._held, before_ns, key=lambda line: line.mono_ns)
         ready, self._held = self._held[:split], self._held[split:]
         return ready
-
-    def everything(self) -> list[Line]:
-        """Return all lines from the beginning, whatever was polled. Raises: Incomplete."""
-        return read_files(self._folder.glob("*.jsonl"))
 
 
 def _order(line: Line) -> tuple[int, str, str, int]:
     return line.mono_ns, line.comp, line.inc, line.seq
-
-
-def read_files(paths: Iterable[Path]) -> list[Line]:
-    """Return the lines of all files merged. Raises: Incomplete naming file and line."""
-    merged = [line for path in sorted(paths) for line in _File(path).read()]
-    merged.sort(key=_order)
-    return merged

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from services.api.errors import ApiError, UnknownOutcome
+from services.api.identity import Identity, node_identity
+from services.api.wire import Api
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.runtime.config import MeshError
-from services.runtime.machine import READ_AGAIN, MachineFaults, Strike
+from services.runtime.machine import LATE_SUFFIX, READ_AGAIN, LateRequest, MachineFaults, Strike
 from services.runtime.real import write_atomically
 from services.runtime.supervisor import Supervisor
 from services.scenarios.mesh import Site
 
 LOOK_S = 0.005
+LOOK_FOR_LATE_S = 0.05
 
 
 class FaultFiles:
@@ -55,6 +60,30 @@ class FaultFiles:
                 if (kind == "pause") == (state == "T"):
                     return
             await asyncio.sleep(LOOK_S)
+
+
+async def deliver_late_requests(folder: Path, api: Callable[[Identity], Api]) -> None:
+    """Deliver the requests that their senders left in a folder, each when it is due, until cancelled.
+
+    A process that dies takes its connection with it, and what it had sent with that. What a scenario has arrive late
+    must arrive all the same, so it waits outside of all processes; its sender learns nothing of the answer.
+    """
+
+    def left() -> Iterator[LateRequest]:
+        for path in sorted(folder.glob(f"*{LATE_SUFFIX}")):
+            yield msgspec.json.decode(path.read_bytes(), type=LateRequest)
+            path.unlink()
+
+    async def deliver(late: LateRequest) -> None:
+        await asyncio.sleep(late.late_s)
+        with suppress(ApiError, UnknownOutcome):  # its sender is gone
+            await api(node_identity(late.node)).call(late.request)
+
+    async with asyncio.TaskGroup() as group:
+        while True:
+            for late in left():
+                group.create_task(deliver(late))
+            await asyncio.sleep(LOOK_FOR_LATE_S)
 
 
 def _state(pid: int) -> str:

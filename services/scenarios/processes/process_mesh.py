@@ -24,6 +24,7 @@ from services.client.informer import Informer
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.client.rpc import RpcTransport
 from services.runtime.components import component_of
+from services.runtime.config import MeshError
 from services.runtime.machine import disk_error
 from services.runtime.real import RealClock, seeded_random, write_atomically
 from services.runtime.supervisor import MeshOptions, Supervisor
@@ -31,8 +32,7 @@ from services.runtime.unix_sockets import UnixSockets
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, NotPossible, Site
 from services.scenarios.processes.event_files import Tail
-from services.scenarios.processes.machine_faults import FaultFiles
-from services.scenarios.processes.orphaned_requests import OrphanedRequests
+from services.scenarios.processes.machine_faults import FaultFiles, deliver_late_requests
 from services.telemetry.eventlog import FileEventLog, Line, NullEventLog, new_incarnation
 
 POLL_S = 0.5
@@ -95,6 +95,11 @@ class ProcessMesh:
             raise ValueError(f"no process {component!r}; there are: {', '.join(self.components())}")
         return component
 
+    def _host(self, node: str) -> str:
+        if node not in self._host_of:
+            raise ValueError(f"no node {node!r}; there are: {', '.join(self._host_of)}")
+        return self._host_of[node]
+
     async def start(self) -> None:
         """Start all processes and wait until every node is Ready; after an error or Ctrl-C nothing is left."""
         try:
@@ -102,7 +107,7 @@ class ProcessMesh:
             incarnation = new_incarnation(seeded_random(None))
             self._chaos = FileEventLog(self.data_dir / "events", "chaos", self.clock, incarnation)
             self._auditing = asyncio.create_task(self._audit())
-            self._delivering = asyncio.create_task(OrphanedRequests(self.data_dir / "run", self.api).run())
+            self._delivering = asyncio.create_task(deliver_late_requests(self.data_dir / "run", self.api))
             await self._wait_until_nodes_ready()
         except BaseException:
             await asyncio.shield(asyncio.ensure_future(self.stop()))
@@ -122,7 +127,7 @@ class ProcessMesh:
                     changed.clear()
                     await changed.wait()
         except TimeoutError:
-            raise RuntimeError(f"not all nodes are Ready after {NODES_READY_LIMIT_S:g} s") from None
+            raise MeshError(f"not all nodes are Ready after {NODES_READY_LIMIT_S:g} s") from None
         finally:
             watching.cancel()
 
@@ -199,9 +204,7 @@ class ProcessMesh:
         faults.check_component(component)
         kind, _, node = component.partition("/")
         if kind == "node":
-            if node not in self._host_of:
-                raise ValueError(f"no node {node!r}; there are: {', '.join(self._host_of)}")
-            name = f"kubelet/{self._host_of[node]}"
+            name = f"kubelet/{self._host(node)}"
         else:
             name, node = self._name(component), ""
         if name == "apiserver":
@@ -229,18 +232,12 @@ class ProcessMesh:
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
         """Put a file into the directory of the node's process. Raises: ValueError."""
-        if node not in self._host_of:
-            raise ValueError(f"no node {node!r}; there are: {', '.join(self._host_of)}")
-        path = self.data_dir / "kubelet" / self._host_of[node] / path_of(node, name)
+        path = self.data_dir / "kubelet" / self._host(node) / path_of(node, name)
         if data is None:
             path.unlink(missing_ok=True)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, data)
-
-    def lines(self) -> Sequence[Line]:
-        """Return every line of every file so far, merged."""
-        return self._tail.everything()
 
     async def _audit(self) -> None:
         while True:

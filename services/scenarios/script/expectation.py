@@ -47,11 +47,9 @@ class World(Protocol):
 
     def documents(self, resource: str) -> Iterable[Document]:
         """Return what is stored now of a resource (wire name)."""
-        ...
 
     def created(self, resource: str) -> Iterable[str]:
         """Return the names of all objects ever created of a resource, repeats included."""
-        ...
 
 
 @dataclass(frozen=True)

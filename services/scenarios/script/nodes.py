@@ -109,18 +109,8 @@ _SEVERAL_FIELDS: Mapping[str, Callable[[str], Document]] = {
     "shutdown": _shutdown,
     "reserved": lambda text: {"reservedCpus": int(text)} if text.isdigit() else {"reservedSystemCpus": text},
 }
-_OTHERS = [
-    "cpu",
-    "memory",
-    "pods",
-    "numa",
-    "devices",
-    "policy",
-    "plugins",
-    "plugin-topology",
-    "plugin-options",
-    "plugin-delay",
-]
+_PLUGINS = ("plugins", "plugin-topology", "plugin-options", "plugin-delay")
+_OTHERS = ("cpu", "memory", "pods", "numa", "devices", "policy", *_PLUGINS)
 _OPTIONS = frozenset((*_FIELDS, *_SEVERAL_FIELDS, *_OTHERS))
 _PLUGIN_OPTIONS = ("pairs", "spread", "pre-start")
 

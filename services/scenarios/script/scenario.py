@@ -28,21 +28,8 @@ from pathlib import PurePath
 from services.runtime.components import Schedulers
 from services.scenarios.script.expectation import Expectation, parse_expectation
 
-SETUP = frozenset(
-    [
-        "set",
-        "limit",
-        "hosts",
-        "latency",
-        "node",
-        "nodes",
-        "scheduler",
-        "schedulers",
-        "scheduler-config",
-        "stages",
-        "window",
-    ]
-)
+_OF_SCHEDULERS = ("scheduler", "schedulers", "scheduler-config")
+SETUP = frozenset(("set", "limit", "hosts", "latency", "node", "nodes", "stages", "window", *_OF_SCHEDULERS))
 
 
 class ScriptError(ValueError):

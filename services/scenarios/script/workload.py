@@ -190,6 +190,14 @@ def priority_class(name: str, options: Options) -> Document:
     }
 
 
+def _replicas(options: Options) -> Document:
+    return {"replicas": int(options.get("replicas", "1")), "minReadySeconds": int(options.get("min-ready", "0"))}
+
+
+def _pods(labels: Document, options: Options) -> Document:
+    return {"selector": {"matchLabels": labels}, "template": pod_template(options, labels)}
+
+
 _SET_OPTIONS = _POD_OPTIONS | {"replicas", "surge", "unavailable", "strategy", "min-ready"}
 
 
@@ -200,12 +208,7 @@ def replica_set(name: str, options: Options, *, kind: str = "ReplicaSet") -> Doc
     """
     check(options, _SET_OPTIONS, "a replicaset")
     labels = {"app": name}
-    spec = {
-        "replicas": int(options.get("replicas", "1")),
-        "minReadySeconds": int(options.get("min-ready", "0")),
-        "selector": {"matchLabels": labels},
-        "template": pod_template(options, labels),
-    }
+    spec = _replicas(options) | _pods(labels, options)
     return _object(f"apps/v1/{kind}", name, options, spec, labels)
 
 
@@ -233,13 +236,8 @@ def _rolling_update(options: Options, unsaid: str) -> Document:
 _STATEFUL_SPEC: Fields = {"policy": ("podManagementPolicy", str)}
 _STATEFUL_UPDATE: Fields = {"partition": ("partition", int), "unavailable": ("maxUnavailable", _number_or_percent)}
 _STATEFUL_RETENTION: Fields = {"when-deleted": ("whenDeleted", str), "when-scaled": ("whenScaled", str)}
-_STATEFUL_OPTIONS = (
-    _POD_OPTIONS
-    | {"replicas", "min-ready", "strategy", "start", "storage"}
-    | _STATEFUL_SPEC.keys()
-    | _STATEFUL_UPDATE.keys()
-    | _STATEFUL_RETENTION.keys()
-)
+_STATEFUL_TABLES = (*_STATEFUL_SPEC, *_STATEFUL_UPDATE, *_STATEFUL_RETENTION)
+_STATEFUL_OPTIONS = _POD_OPTIONS | {"replicas", "min-ready", "strategy", "start", "storage", *_STATEFUL_TABLES}
 
 
 def stateful_set(name: str, options: Options) -> Document:
@@ -250,13 +248,7 @@ def stateful_set(name: str, options: Options) -> Document:
     """
     check(options, _STATEFUL_OPTIONS, "a statefulset")
     labels = {"app": name}
-    spec: Document = {
-        "replicas": int(options.get("replicas", "1")),
-        "minReadySeconds": int(options.get("min-ready", "0")),
-        "serviceName": name,
-        "selector": {"matchLabels": labels},
-        "template": pod_template(options, labels),
-    } | fields(options, _STATEFUL_SPEC)
+    spec = _replicas(options) | {"serviceName": name} | _pods(labels, options) | fields(options, _STATEFUL_SPEC)
     strategy: Document = {"type": options["strategy"]} if "strategy" in options else {}
     if numbers := fields(options, _STATEFUL_UPDATE):
         strategy["rollingUpdate"] = numbers
@@ -286,11 +278,7 @@ def daemon_set(name: str, options: Options) -> Document:
     """
     check(options, _DAEMON_OPTIONS, "a daemonset")
     labels = {"app": name}
-    spec: Document = {
-        "minReadySeconds": int(options.get("min-ready", "0")),
-        "selector": {"matchLabels": labels},
-        "template": pod_template(options, labels),
-    }
+    spec: Document = {"minReadySeconds": int(options.get("min-ready", "0"))} | _pods(labels, options)
     if options.get("host-network") == "true":
         spec["template"]["spec"]["hostNetwork"] = True
     if "history" in options:

@@ -11,19 +11,19 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 import msgspec
 
 from services.api.errors import ApiError, UnknownOutcome
-from services.api.identity import Identity
+from services.api.identity import Identity, node_identity
 from services.api.seams import Random
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 from services.client.client import ATTEMPT_MAX_S
 from services.client.gate import Gate, GatedApi, Gates, ObservedApi
-from services.client.link_faults import LinkFaults, sort_of
+from services.client.link_faults import HEALTHY, LinkFaults, sort_of
 from services.scenarios.simulation.lifetime import Lifetime
 from services.scenarios.simulation.traffic import ArrivalRecorder, Carried, Traffic
 
@@ -40,40 +40,23 @@ WATCH_BATCHES_MAX = 4096
 
 @dataclass
 class LinkProfile:
-    """How one link behaves. Seconds; chances are 0 to 1 a message.
-
-    `loss`: a request (or its reply) vanishes and its caller learns nothing until the deadline.
-    `duplicate`: the request arrives twice, the copy up to some seconds later. `slow_s` is added to every
-    message, more or less; `watch_delay_s` to watch events alone. `drop`: sorts of requests that never arrive.
-    """
+    """How one link behaves; latencies in seconds."""
 
     latency_min_s: float = 0.0002
     latency_max_s: float = 0.0008
-    loss: float = 0.0
-    duplicate: float = 0.0
-    slow_s: float = 0.0
-    watch_delay_s: float = 0.0
-    requests_cut: bool = False
-    replies_cut: bool = False
-    drop: tuple[str, ...] = ()
-
-    def set(self, faults: LinkFaults) -> None:
-        """Have these faults and no others."""
-        self.requests_cut, self.replies_cut = faults.cuts_requests, faults.cuts_replies
-        self.slow_s, self.watch_delay_s = faults.slow_s, faults.watch_delay_s
-        self.loss, self.duplicate, self.drop = faults.loss, faults.duplicate, faults.drop
+    faults: LinkFaults = HEALTHY
 
 
 Answer = asyncio.Future["Response | str"]
 """What a caller waits for: the response, or why there is none."""
 
 
-class Server(Protocol):
-    """The part of `apiserver_fake.server.ApiServer` the network needs."""
+class Up(NamedTuple):
+    """The living API server: how identities reach it, its incarnation, and what is done when that ends."""
 
-    def api_for(self, identity: Identity) -> Api:
-        """Return the server as that identity reaches it."""
-        ...
+    api_for: Callable[[Identity], Api]
+    life: Lifetime
+    gone: asyncio.Future[None]
 
 
 @dataclass
@@ -95,49 +78,35 @@ class Network:
         self.recorder = recorder
         self.traffic = traffic
         self.profiles: dict[str, LinkProfile] = {}
-        self._server: Server | None = None
-        self._server_life: Lifetime | None = None
-        self._server_gone: asyncio.Future[None] | None = None
+        self.up: Up | None = None
+        """None while no API server is up."""
         self._answers: dict[Answer, None] = {}
         self.server_context: contextvars.Context | None = None
         self.context = contextvars.copy_context()
         """Messages take no component's time, so that they arrive even while their sender is stopped."""
-        self.messages = 0
 
     def profile(self, component: str) -> LinkProfile:
         """Return the (changeable) behaviour of a component's link."""
         return self.profiles.setdefault(component, LinkProfile())
 
-    def open(self, server: Server, life: Lifetime, context: contextvars.Context | None = None) -> None:
+    def open(
+        self, api_for: Callable[[Identity], Api], life: Lifetime, context: contextvars.Context | None = None
+    ) -> None:
         """Let this incarnation of the API server answer; its handlers run in the time of `context`."""
-        self._server, self._server_life, self.server_context = server, life, context
-        self._server_gone = asyncio.get_running_loop().create_future()
+        self.up, self.server_context = Up(api_for, life, asyncio.get_running_loop().create_future()), context
 
     def close(self) -> None:
         """Reset every connection: the API server is gone."""
-        self._server, self._server_life = None, None
-        if self._server_gone is not None and not self._server_gone.done():
-            self._server_gone.set_result(None)
+        if self.up is not None:
+            self.up.gone.set_result(None)
+            self.up = None
         answers, self._answers = self._answers, {}
         for answer in answers:
             _settle(answer, "connection reset")
 
-    def connect(self, life: Lifetime, gates: Gates | None = None) -> SimTransport:
-        """Return the transport of one incarnation; `gates`: the ways of its nodes, over all its incarnations."""
-        return SimTransport(self, life, gates)
-
-    def current(self) -> tuple[Server, Lifetime, asyncio.Future[None]] | None:
-        """Return the live server, its lifetime and the future that ends with it."""
-        if self._server is None or self._server_life is None or self._server_gone is None:
-            return None
-        return self._server, self._server_life, self._server_gone
-
-    # -- messages
-
     def latency(self, link: LinkProfile) -> float:
         """Return how long the next message of that link takes, in seconds."""
-        latency_s = self.random.uniform(link.latency_min_s, link.latency_max_s)
-        return latency_s + link.slow_s * self.random.uniform(0.5, 1.5) if link.slow_s else latency_s
+        return self.random.uniform(link.latency_min_s, link.latency_max_s) + link.faults.delay_s(self.random)
 
     def delay(self, stream: _Stream, transport: SimTransport, way: str, what: Carried) -> float:
         """Return in how many seconds a message sent now arrives, after all before it on that stream."""
@@ -147,57 +116,55 @@ class Network:
 
     def arrival(self, stream: _Stream, component: str, way: str, what: Carried, latency_s: float) -> float:
         """Return when a message sent now arrives, after all before it on that stream."""
-        self.messages += 1
         now = asyncio.get_running_loop().time()
         due_s = stream.arrival(now, latency_s)
         if self.traffic is not None:
-            due_s = stream.last_arrival = self.traffic.carry(component, way, what, now, due_s)
+            due_s = stream.last_arrival = self.traffic(component, way, what, now, due_s)
         return due_s
 
     def is_swallowed(self, transport: SimTransport) -> bool:
         """Whether a request sent now never arrives."""
         link = self.profile(transport.life.component)
-        return link.requests_cut or self._is_lost(link)
+        return link.faults.cuts_requests or self._is_lost(link)
 
     def _is_lost(self, link: LinkProfile) -> bool:
-        return link.loss > 0 and self.random.random() < link.loss
+        return link.faults.loss > 0 and self.random.random() < link.faults.loss
 
     def send(self, transport: SimTransport, identity: Identity, request: Request, answer: Answer) -> None:
         """Put a request on its way. It is on the wire now: it arrives even if its sender dies."""
         link = self.profile(transport.life.component)
-        if self.is_swallowed(transport) or (link.drop and sort_of(request) in link.drop):
+        if self.is_swallowed(transport) or (link.faults.drop and sort_of(request) in link.faults.drop):
             return
         loop = asyncio.get_running_loop()
         delay_s = self.delay(transport.up, transport, "request", request)
         loop.call_later(delay_s, self._arrive, transport, identity, request, answer, context=self.context)
-        if link.duplicate and self.random.random() < link.duplicate:
+        if link.faults.duplicate and self.random.random() < link.faults.duplicate:
             late_s = self.latency(link) + self.random.uniform(0.0, DUPLICATE_LATE_MAX_S) * self.random.random()
             loop.call_later(late_s, self._arrive, transport, identity, request, None, context=self.context)
 
-    def deliver_late(self, identity: Identity, request: Request, late_s: float) -> None:
-        """Have a request arrive so much later, whatever becomes of its sender; the answer is dropped."""
-        orphaned = self.connect(Lifetime("network", 1))
+    def deliver_late(self, node: str, request: Request, late_s: float) -> None:
+        """Have a node's request arrive so much later, whatever becomes of its sender; the answer is dropped."""
+        sender, orphaned = node_identity(node), SimTransport(self, Lifetime("network", 1))
         loop = asyncio.get_running_loop()
-        loop.call_later(late_s, self._arrive, orphaned, identity, request, None, context=self.context)
+        loop.call_later(late_s, self._arrive, orphaned, sender, request, None, context=self.context)
 
     def _arrive(self, transport: SimTransport, identity: Identity, request: Request, answer: Answer | None) -> None:
-        current = self.current()
-        if current is None:
+        up = self.up
+        if up is None:
             if answer is not None:
                 asyncio.get_running_loop().call_later(CONNECTION_REFUSED_S, _settle, answer, "connection refused")
             return
-        server, life, _ = current
         if answer is not None:
             self._answers[answer] = None
-        work = self._serve(transport, server.api_for(identity), request, answer)
-        life.adopt(asyncio.create_task(work, context=self.server_context))
+        work = self._serve(transport, up.api_for(identity), request, answer)
+        up.life.adopt(asyncio.create_task(work, context=self.server_context))
 
     async def _serve(self, transport: SimTransport, api: Api, request: Request, answer: Answer | None) -> None:
         response = await _guarded(api, request)
         if answer is None:
             return
         link = self.profile(transport.life.component)
-        if link.replies_cut or self._is_lost(link):
+        if link.faults.cuts_replies or self._is_lost(link):
             self._answers.pop(answer, None)
             return
         loop = asyncio.get_running_loop()
@@ -210,7 +177,10 @@ class Network:
 
 
 class SimTransport:
-    """One component's connection; hands out the server as each of its identities reaches it."""
+    """One incarnation's connection; hands out the server as each of its identities reaches it.
+
+    `gates`: the ways of its nodes, over all its incarnations.
+    """
 
     def __init__(self, network: Network, life: Lifetime, gates: Gates | None = None) -> None:
         self.network = network
@@ -222,10 +192,9 @@ class SimTransport:
 
     def api(self, identity: str = "") -> Api:
         """Return the server as the main or a named identity reaches it."""
-        if not identity:
-            assert self.main is not None
-            return ObservedApi(SimApi(self, self.main), self.gates)
-        return ObservedApi(SimApi(self, self.identities[identity]), self.gates)
+        caller = self.identities[identity] if identity else self.main
+        assert caller is not None
+        return ObservedApi(SimApi(self, caller), self.gates)
 
     async def node_api(self, node: str) -> Api:
         """Return the server as a node reaches it; one call to bootstrap, as the real transport makes."""
@@ -233,33 +202,31 @@ class SimTransport:
         gate = self.gates.of(node)
         request = Request(verb="create", resource="nodetokens", name=node, deadline_s=ATTEMPT_MAX_S)
         (await SimApi(self, self.main, gate).call(request)).unwrap()
-        return ObservedApi(SimApi(self, Identity(f"system:node:{node}", ("system:nodes",)), gate), self.gates)
+        return ObservedApi(SimApi(self, node_identity(node), gate), self.gates)
 
 
 class SimApi:
     """`Api` over a simulated link, behind the gate of the node that it is for."""
 
     def __init__(self, transport: SimTransport, identity: Identity, gate: Gate | None = None) -> None:
-        self._transport = transport
-        self._network = transport.network
-        self._identity = identity
-        self._gate = gate
-        wire = _Wire(transport, identity)
-        self._way: Api = wire if gate is None else GatedApi(wire, gate)
+        self._transport, self._identity, self._gate = transport, identity, gate
+        self._recorder = transport.network.recorder
+        self._way = self._over(_Wire(transport, identity))
+
+    def _over(self, wire: _Wire) -> Api:
+        return wire if self._gate is None else GatedApi(wire, self._gate)
 
     async def call(self, request: Request) -> Response:
         """Answer as the server does, or raise `UnknownOutcome` at the deadline or a lost connection."""
         response = await self._way.call(request)
-        if self._network.recorder is not None:
-            self._network.recorder.answered(request, response)
+        if self._recorder is not None:
+            self._recorder.answered(request, response)
         return response
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
         """Yield batches in order, each after the link's latency."""
-        recorder = self._network.recorder
-        wire = _Wire(self._transport, self._identity)
-        way: Api = wire if self._gate is None else GatedApi(wire, self._gate)
-        stream = way.watch(request)
+        recorder, wire = self._recorder, _Wire(self._transport, self._identity)
+        stream = self._over(wire).watch(request)
         try:
             async for batch in stream:
                 wire.check_alive()
@@ -287,9 +254,8 @@ class _Wire:
         deadline_s = request.deadline_s or REQUEST_DEADLINE_S
         loop = asyncio.get_running_loop()
         answer: Answer = loop.create_future()
-        timer = loop.call_later(
-            deadline_s, _settle, answer, f"no answer to {request.verb} {request.resource} within {deadline_s:g} s"
-        )
+        late = f"no answer to {request.verb} {request.resource} within {deadline_s:g} s"
+        timer = loop.call_later(deadline_s, _settle, answer, late)
         self._network.send(self._transport, self._identity, request, answer)
         try:
             response = await answer
@@ -313,15 +279,14 @@ class _Wire:
             raise UnknownOutcome(f"watch silent for {WATCH_SILENCE_S:g} s")
         await asyncio.sleep(self._network.delay(self._transport.up, self._transport, "request", request))
         self.check_alive()
-        current = self._network.current()
-        if current is None:
+        up = self._network.up
+        if up is None:
             await asyncio.sleep(CONNECTION_REFUSED_S)
             raise UnknownOutcome("connection refused")
-        server, life, gone = current
-        pipe = _WatchPipe(self._network, self._transport, gone)
-        served = pipe.pump(server.api_for(self._identity).watch(request))
+        pipe = _WatchPipe(self._network, self._transport, up.gone)
+        served = pipe.pump(up.api_for(self._identity).watch(request))
         pump = asyncio.create_task(served, context=self._network.server_context)
-        life.adopt(pump)
+        up.life.adopt(pump)
         recorder, mine = self._network.recorder, self._transport.life
         if recorder is not None:
             self.number = recorder.opened(mine.component, mine.incarnation, self._identity.user, request)
@@ -381,7 +346,7 @@ class _WatchPipe:
     def _send(self, item: list[WatchEvent] | ApiError | None) -> None:
         component = self._transport.life.component
         link = self._network.profile(component)
-        delay_s = self._network.latency(link) + link.watch_delay_s
+        delay_s = self._network.latency(link) + link.faults.watch_delay_s
         arrival = self._network.arrival(self._stream, component, "watch", item, delay_s)
         self._queue.append((arrival, item))
         self._loop.call_at(arrival, self._wake, context=self._network.context)
@@ -402,7 +367,7 @@ class _WatchPipe:
             now = loop.time()
             if self._gone.done():
                 raise UnknownOutcome("connection reset")
-            is_cut = self._network.profile(self._transport.life.component).replies_cut
+            is_cut = self._network.profile(self._transport.life.component).faults.cuts_replies
             if not self._queue or self._queue[0][0] > now or is_cut:
                 if now >= self._received_s + WATCH_SILENCE_S:
                     raise UnknownOutcome(f"watch silent for {WATCH_SILENCE_S:g} s")

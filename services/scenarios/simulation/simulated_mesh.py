@@ -27,16 +27,16 @@ from kubelet.runtime.boots import BOOT_FILE
 from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
-from services.api.identity import SCHEDULER, Identity, node_identity
+from services.api.identity import SCHEDULER, Identity
 from services.api.seams import Component, Seams
-from services.api.wire import Api, Request
+from services.api.wire import Api
 from services.client.gate import Gates
 from services.client.leases import LeadershipLost
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import build as build_controllers
 from services.runtime.components import component_of, plugin_name, plugins_of
-from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_OK, StartError
+from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_OK, MeshError, StartError
 from services.runtime.machine import disk_error
 from services.runtime.roles import controller_identities
 from services.runtime.simloop import OWNER, SimLoop
@@ -63,10 +63,8 @@ Build = Callable[[Seams], Component]
 class _Process:
     """One component over all its incarnations."""
 
-    def __init__(
-        self, name: str, build: Build, main: Identity, others: Sequence[Identity] = (), *, clock: SimClock
-    ) -> None:
-        self.name, self.build, self.main, self.others = name, build, main, tuple(others)
+    def __init__(self, name: str, build: Build, main: Identity, others: Sequence[Identity], clock: SimClock) -> None:
+        self.name, self.build, self.main, self.others, self.clock = name, build, main, others, clock
         self.disk_image = DiskImage()
         self.incarnations = 0
         self.life: Lifetime | None = None
@@ -74,7 +72,6 @@ class _Process:
         self.task: asyncio.Task[None] | None = None
         self.keeper: asyncio.Task[None] | None = None
         self.down_until = 0.0
-        self.clock = clock
         self.gates = Gates(random.Random(f"gates/{name}"))
         self.exit_codes: list[int] = []
         self.sites: list[Callable[[str], None]] = []
@@ -97,7 +94,6 @@ class SimMesh:
         self,
         plan: MeshPlan,
         *,
-        on_line: Callable[[Line], None] | None = None,
         recorder: ArrivalRecorder | None = None,
         traffic: Traffic | None = None,
     ) -> None:
@@ -106,7 +102,7 @@ class SimMesh:
         self._loop = loop
         self.plan = plan
         self.clock = SimClock(loop, WALL_BASE_S)
-        self._handlers: list[Callable[[Line], None]] = [on_line] if on_line is not None else []
+        self._handlers: list[Callable[[Line], None]] = []
         self.events = MemoryEvents(keep=False, on_line=self._on_line)
         self._chaos = MemoryEventLog("chaos", self.clock, into=self.events)
         self.spans = MemorySpans()
@@ -125,12 +121,11 @@ class SimMesh:
         def switches(name: str) -> tuple[str, ...]:
             return self.plan.switches_of(name).assignments
 
-        api = ApiServerConfig(
-            name="apiserver", engine="memory", grpc_port=None, rest_port=None, set=switches("apiserver")
-        )
+        own = switches("apiserver")
+        api = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None, set=own)
         if self.plan.window_s is not None:
             api = replace(api, window_s=self.plan.window_s, window_changes=0)
-        self._add("apiserver", lambda seams: build_apiserver(api, seams), Identity("system:apiserver"))
+        self._add("apiserver", partial(build_apiserver, api), Identity("system:apiserver"))
         for each in self.plan.schedulers.processes():
             scheduler = SchedulerConfig(
                 name=each.name,
@@ -142,7 +137,7 @@ class SimMesh:
             self._add(each.name, partial(build_scheduler, scheduler), SCHEDULER)
         manager = ControllersConfig(name="controllers", set=switches("controllers"))
         identity = Identity("system:kube-controller-manager")
-        self._add("controllers", lambda seams: build_controllers(manager, seams), identity, controller_identities())
+        self._add("controllers", partial(build_controllers, manager), identity, controller_identities())
         for host, nodes in self.plan.deal().items():
             definitions = tuple(NodeDefinition.parse(node) for node in nodes)
             config = KubeletConfig(
@@ -157,12 +152,9 @@ class SimMesh:
             main = Identity(f"system:node-host:{host}", ("system:node-hosts",))
             self._add(f"kubelet/{host}", partial(build_kubelet, config), main)
             self._host_of |= {str(node["name"]): host for node in nodes}
-            self._processes[f"kubelet/{host}"].gates.on_late_request = self._late_request
+            self._processes[f"kubelet/{host}"].gates.on_late_request = self._network.deliver_late
             for node in nodes:
                 self._add_plugins(node)
-
-    def _late_request(self, node: str, request: Request, late_s: float) -> None:
-        self._network.deliver_late(node_identity(node), request, late_s)
 
     def _add_plugins(self, node: dict[str, object]) -> None:
         name = str(node["name"])
@@ -177,8 +169,7 @@ class SimMesh:
             self._add(config.name, partial(build_plugin, config), Identity(f"keplab:{config.name}"))
 
     def _add(self, name: str, build: Build, main: Identity, others: Sequence[Identity] = ()) -> None:
-        clock = SimClock(self._loop, WALL_BASE_S)
-        self._processes[name] = _Process(name, build, main, others, clock=clock)
+        self._processes[name] = _Process(name, build, main, others, SimClock(self._loop, WALL_BASE_S))
 
     def components(self) -> Sequence[str]:
         """Return the names of all components, sorted."""
@@ -200,23 +191,34 @@ class SimMesh:
             raise ValueError(f"no component {component!r}; there are: {', '.join(self.components())}")
         return self._processes[component]
 
+    def _host(self, node: str) -> _Process:
+        if node not in self._host_of:
+            raise ValueError(f"no node {node!r}; there are: {', '.join(self._host_of)}")
+        return self._processes[f"kubelet/{self._host_of[node]}"]
+
     def api(self, identity: Identity) -> Api:
         """Return the server over a link without faults or latency."""
         return SimApi(SimTransport(self._network, self._observer_life), identity)
 
     async def start(self) -> None:
-        """Start the API server, then everything else; return when all is ready and all nodes are."""
+        """Start the API server, then everything else; return when all is ready and all nodes are. Raises: MeshError."""
         for process in self._processes.values():
             process.keeper = asyncio.create_task(self._keep(process))
         limit = self.clock.now() + READY_LIMIT_S
-        while not self._all_ready():
+        while waiting := [p for p in self._processes.values() if p.component is None or not p.component.is_ready]:
+            for process in waiting:
+                if process.keeper is not None and process.keeper.done() and (error := process.keeper.exception()):
+                    await self.stop()
+                    if not isinstance(error, StartError):
+                        raise error
+                    switches = self.plan.switches_of(process.name).assignments
+                    why = f" (with {', '.join(switches)})" if switches else ""
+                    raise MeshError(f"{process.name} cannot start: {error}{why}")
             if self.clock.now() > limit:
-                waiting = [p.name for p in self._processes.values() if p.component is None or not p.component.is_ready]
-                raise RuntimeError(f"not ready after {READY_LIMIT_S:g} s: {', '.join(waiting)}; {self.failures[-3:]}")
+                await self.stop()
+                names = ", ".join(process.name for process in waiting)
+                raise MeshError(f"not ready after {READY_LIMIT_S:g} s: {names}; {self.failures[-3:]}")
             await asyncio.sleep(READY_POLL_S)
-
-    def _all_ready(self) -> bool:
-        return all(p.component is not None and p.component.is_ready for p in self._processes.values())
 
     async def _keep(self, process: _Process) -> None:
         """Start the component, and start it again whenever it ended."""
@@ -243,7 +245,7 @@ class SimMesh:
         seed = f"{self.plan.seed}/{process.name}/{process.incarnations}"
         chance = random.Random(seed)
         incarnation = f"{chance.getrandbits(64):016x}"
-        transport = self._network.connect(life, process.gates)
+        transport = SimTransport(self._network, life, process.gates)
         transport.main = process.main
         transport.identities = {identity.user: identity for identity in process.others}
         events = LivingLog(MemoryEventLog(process.name, process.clock, incarnation, self.events), life)
@@ -269,7 +271,7 @@ class SimMesh:
         context.run(OWNER.set, process.name)
         process.component = context.run(process.build, seams)
         if process.name == "apiserver" and not life.is_over:
-            self._network.open(process.component.server, life, context)  # type: ignore[attr-defined]
+            self._network.open(process.component.server.api_for, life, context)  # type: ignore[attr-defined]
         process.task = asyncio.create_task(process.component.run(), context=context)
         life.adopt(process.task)
 
@@ -389,17 +391,11 @@ class SimMesh:
         kind, _, node = component.partition("/")
         if kind == "node":
             name = component
-            gates = self._host(node).gates
-            gates.of(node).set(faults)
+            self._host(node).gates.of(node).set(faults)
         else:
             name = self._process(component).name
-            self._network.profile(name).set(faults)
+            self._network.profile(name).faults = faults
         self._report(f"link/{name}", faults.data())
-
-    def _host(self, node: str) -> _Process:
-        if node not in self._host_of:
-            raise ValueError(f"no node {node!r}; there are: {', '.join(self._host_of)}")
-        return self._processes[f"kubelet/{self._host_of[node]}"]
 
     def _report(self, target: str, what: Mapping[str, object]) -> None:
         self._chaos.write("fault.inject" if what else "fault.heal", data={"target": target, **what})
@@ -429,17 +425,11 @@ class SimMesh:
 
     async def put_file(self, node: str, name: str, data: bytes | None) -> None:
         """Put a file on the disk of the node's process, which survives its kills. Raises: ValueError."""
-        files = self._process(f"kubelet/{node}").disk_image.files
-        if node not in self._host_of:
-            raise ValueError(f"no node {node!r}; there are: {', '.join(self._host_of)}")
+        files = self._host(node).disk_image.files
         if data is None:
             files.pop(path_of(node, name), None)
         else:
             files[path_of(node, name)] = bytearray(data)
-
-    def lines(self) -> Sequence[Line]:
-        """Return the event log so far."""
-        return self.events.lines
 
     async def stop(self) -> None:
         """End every incarnation; nothing restarts."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from services.api.local_rpc import LocalService, RpcError
@@ -20,38 +20,12 @@ LATENCY_MIN_S, LATENCY_MAX_S = 0.0001, 0.0004
 CONNECT_POLL_S = 0.1
 
 
-class _Served:
-    """One socket and the process behind it. `is_over`: none is, although the file may still be there."""
-
-    def __init__(self, service: LocalService, life: Lifetime, context: contextvars.Context) -> None:
-        self.service, self.life, self.context = service, life, context
-        self.is_closed = False
-        self._tasks: dict[asyncio.Task[None], None] = {}
-
-    @property
-    def is_over(self) -> bool:
-        return self.is_closed or self.life.is_over
-
-    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do some work in the time of the process that serves, as long as it does."""
-        task = asyncio.create_task(work, context=self.context.copy())
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
-        self.life.adopt(task)
-        return task
-
-    def close(self) -> None:
-        self.is_closed = True
-        for task in list(self._tasks):
-            task.cancel()
-
-
 class MachineSockets:
     """The sockets of one machine, by path. `random` decides how long messages take."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._files: dict[str, _Served] = {}
+        self.files: dict[str, _Served] = {}
         self.context = contextvars.copy_context()
         """Messages take no process's time, so that they arrive even while their sender is stopped."""
 
@@ -59,33 +33,44 @@ class MachineSockets:
         """Return how long the next message takes."""
         return self._random.uniform(LATENCY_MIN_S, LATENCY_MAX_S)
 
-    def bind(self, path: str, served: _Served) -> None:
-        """Put a socket at that path, in place of what was there."""
-        self._files[path] = served
-
-    def unbind(self, path: str, served: _Served) -> None:
-        """Remove the socket, unless another process's is there by now."""
-        if self._files.get(path) is served:
-            del self._files[path]
-
-    def exists(self, path: str) -> bool:
-        """Whether there is a socket, with or without anybody behind it."""
-        return path in self._files
-
-    def clear(self, directory: str) -> None:
-        """Remove the sockets of one directory."""
-        for path in [p for p in self._files if p.rpartition("/")[0] == directory.rstrip("/")]:
-            del self._files[path]
-
     def reach(self, path: str) -> _Served:
         """Return who serves there. Raises: RpcError as Go's dialer says it."""
-        served = self._files.get(path)
+        served = self.files.get(path)
         if served is None or served.is_over:
             why = "connect: connection refused" if served is not None else "connect: no such file or directory"
-            raise RpcError(
-                "Unavailable", f'connection error: desc = "transport: Error while dialing: dial unix {path}: {why}"'
-            )
+            failed = f"transport: Error while dialing: dial unix {path}: {why}"
+            raise RpcError("Unavailable", f'connection error: desc = "{failed}"')
         return served
+
+
+class _Served:
+    """One socket and the process behind it. `is_over`: none is, although the file may still be there."""
+
+    def __init__(self, machine: MachineSockets, path: str, service: LocalService, life: Lifetime) -> None:
+        self.service = service
+        self._machine, self._path, self._life, self._context = machine, path, life, contextvars.copy_context()
+        self._is_closed = False
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_closed or self._life.is_over
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do some work in the time of the process that serves, as long as it does."""
+        task = asyncio.create_task(work, context=self._context.copy())
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        self._life.adopt(task)
+        return task
+
+    async def close(self) -> None:
+        """Break every connection and remove the socket, unless another process's is there by now."""
+        if self._machine.files.get(self._path) is self:
+            del self._machine.files[self._path]
+        self._is_closed = True
+        for task in list(self._tasks):
+            task.cancel()
 
 
 class _Pipe:
@@ -119,11 +104,14 @@ class _Pipe:
         return message
 
 
+_Serve = Callable[["_Served", str, bytes, _Pipe], Coroutine[Any, Any, None]]
+
+
 class _Connection:
     """A way to one socket."""
 
-    def __init__(self, machine: MachineSockets, life: Lifetime, path: str) -> None:
-        self._machine, self._life, self._path = machine, life, path
+    def __init__(self, machine: MachineSockets, path: str) -> None:
+        self._machine, self._path = machine, path
 
     async def connect(self, timeout_s: float) -> None:
         """Return once a server is there. Raises: RpcError."""
@@ -144,10 +132,9 @@ class _Connection:
         """Return the answer; without a timeout wait as long as it takes. Raises: RpcError."""
         pipe = _Pipe(self._machine)
         loop = asyncio.get_running_loop()
-        timer = None
-        if timeout_s is not None:
-            timer = loop.call_later(timeout_s, pipe.put, RpcError("DeadlineExceeded", "context deadline exceeded"))
-        self._send(method, request, pipe, is_stream=False)
+        late = RpcError("DeadlineExceeded", "context deadline exceeded")
+        timer = loop.call_later(timeout_s, pipe.put, late) if timeout_s is not None else None
+        self._send(method, request, pipe, _answered)
         try:
             answer = await pipe.take()
         finally:
@@ -159,8 +146,7 @@ class _Connection:
     async def stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
         """Yield answers until the other side ends it. Raises: RpcError."""
         pipe = _Pipe(self._machine)
-        served: list[asyncio.Task[None]] = []
-        self._send(method, request, pipe, is_stream=True, served=served)
+        served = self._send(method, request, pipe, _streamed)
         try:
             while (message := await pipe.take()) is not None:
                 yield message
@@ -168,28 +154,21 @@ class _Connection:
             for task in served:
                 task.cancel()
 
-    def _send(
-        self,
-        method: str,
-        request: bytes,
-        pipe: _Pipe,
-        *,
-        is_stream: bool,
-        served: list[asyncio.Task[None]] | None = None,
-    ) -> None:
+    def _send(self, method: str, request: bytes, pipe: _Pipe, serve: _Serve) -> list[asyncio.Task[None]]:
+        """Put a call on its way; return where the task that serves it will be, once it has arrived."""
+        serving: list[asyncio.Task[None]] = []
+
         def arrive() -> None:
             try:
                 there = self._machine.reach(self._path)
             except RpcError as error:
                 pipe.send(error)
-                return
-            work = _streamed(there, method, request, pipe) if is_stream else _answered(there, method, request, pipe)
-            task = there.begin(work)
-            if served is not None:
-                served.append(task)
+            else:
+                serving.append(there.begin(serve(there, method, request, pipe)))
 
         delay_s = self._machine.latency_s()
         asyncio.get_running_loop().call_later(delay_s, arrive, context=self._machine.context)
+        return serving
 
     async def close(self) -> None:
         """Hang up."""
@@ -228,38 +207,26 @@ async def _streamed(there: _Served, method: str, request: bytes, pipe: _Pipe) ->
         pipe.send(ending)
 
 
-class _Server:
-    """A socket being served."""
-
-    def __init__(self, machine: MachineSockets, path: str, served: _Served) -> None:
-        self._machine, self._path, self._served = machine, path, served
-
-    async def close(self) -> None:
-        """Break every connection and remove the socket."""
-        self._machine.unbind(self._path, self._served)
-        self._served.close()
-
-
 class SimSockets:
     """The sockets of the machine, as one incarnation of a process reaches them."""
 
     def __init__(self, machine: MachineSockets, life: Lifetime) -> None:
         self._machine, self._life = machine, life
 
-    async def serve(self, path: str, service: LocalService) -> _Server:
+    async def serve(self, path: str, service: LocalService) -> _Served:
         """Serve on a socket; the server that was there before is not reached any more."""
-        served = _Served(service, self._life, contextvars.copy_context())
-        self._machine.bind(path, served)
-        return _Server(self._machine, path, served)
+        served = self._machine.files[path] = _Served(self._machine, path, service, self._life)
+        return served
 
     def dial(self, path: str) -> _Connection:
         """Return a way to that socket."""
-        return _Connection(self._machine, self._life, path)
+        return _Connection(self._machine, path)
 
     def exists(self, path: str) -> bool:
         """Whether there is a socket of that path, with or without anybody behind it."""
-        return self._machine.exists(path)
+        return path in self._machine.files
 
     def clear(self, directory: str) -> None:
         """Leave a directory without sockets."""
-        self._machine.clear(directory)
+        for path in [p for p in self._machine.files if p.rpartition("/")[0] == directory.rstrip("/")]:
+            del self._machine.files[path]

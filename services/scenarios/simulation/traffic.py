@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from services.api.errors import ApiError
@@ -11,15 +12,12 @@ Carried = Request | tuple[Request, Response] | WatchRequest | list[WatchEvent] |
 """What one message holds: a call, a call with its answer, the opening of a watch, a batch, how a watch ended."""
 
 
-class Traffic(Protocol):
-    """Knows every message that is on its way and may hold it back; `services.explore.recorder.Recorder` is one."""
+Traffic = Callable[[str, str, Carried, float, float], float]
+"""Knows every message that is on its way and may hold it back; `services.explore.recorder.Recorder.carry` is one.
 
-    def carry(self, component: str, way: str, what: Carried, sent_s: float, due_s: float) -> float:
-        """Return when the message arrives: at `due_s` (virtual seconds) or later.
-
-        `way`: request, reply or watch; `component` is the end that is not the API server.
-        """
-        ...
+Called with the component that is not the API server, the way (request, reply or watch), what is carried, when it was
+sent and when it is due (virtual seconds); returns when it arrives, then or later.
+"""
 
 
 class ArrivalRecorder(Protocol):
@@ -27,16 +25,12 @@ class ArrivalRecorder(Protocol):
 
     def opened(self, component: str, incarnation: int, user: str, request: WatchRequest) -> int:
         """A component opened a watch; return the number to call it by."""
-        ...
 
     def received(self, number: int, batch: list[WatchEvent]) -> None:
         """A batch is about to be handed to the component."""
-        ...
 
     def closed(self, number: int) -> None:
         """The watch is over, for whatever reason."""
-        ...
 
     def answered(self, request: Request, response: Response) -> None:
         """An answer is about to be handed to the component."""
-        ...

@@ -181,11 +181,8 @@ class _Graph:
 
     def stages(self, span: FinishedSpan) -> list[FinishedSpan]:
         """Return the children in the span's own process: what it was busy with."""
-        return [
-            child
-            for child in self.children.get(span.span_id, ())
-            if (child.service, child.instance) == (span.service, span.instance)
-        ]
+        process, children = (span.service, span.instance), self.children.get(span.span_id, ())
+        return [child for child in children if (child.service, child.instance) == process]
 
     def cause(self, span: FinishedSpan) -> FinishedSpan | None:
         """Return what this span was started for: its parent, or else the first it is linked to."""

@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from apiserver_fake.rest.server import RestSettings, serve
+from apiserver_fake.storage.watch_hub import bookmark
 from services.api.errors import Expired, Forbidden, NotFound, TooManyRequests, Unauthorized
 from services.api.identity import ADMIN, ANONYMOUS
+from services.api.resources import resources
 from services.api.wire import Response, WatchEvent
 
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
@@ -115,7 +117,7 @@ async def a_rest_server(api, *, token="secret", **settings):
         try:
             yield client
         finally:
-            await runner.cleanup()
+            await runner.aclose()
 
 
 def run(scenario):
@@ -331,8 +333,7 @@ def test_a_watch_is_one_json_object_a_line_and_ends_cleanly():
 
 
 def test_guarantees_w12_the_bookmark_that_ends_the_initial_events_is_annotated():
-    bookmark = WatchEvent(type="BOOKMARK", resource="pods", rv=9, initial_events_end=True)
-    _, [line] = watch_lines(AnApi({}, [[bookmark]]))
+    _, [line] = watch_lines(AnApi({}, [[bookmark(resources()["pods"], 9, initial_events_end=True)]]))
 
     assert line["object"]["metadata"]["resourceVersion"] == "9"
     assert line["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}

@@ -16,6 +16,7 @@ from services.api.seams import Seams
 from services.api.switches import Switches
 from services.client.client import Client
 from services.client.informer import Informer
+from services.client.link_faults import LinkFaults
 from services.runtime import simloop
 from services.scenarios.simulation.disk import DiskImage, SimDisk
 from services.scenarios.simulation.lifetime import Lifetime, SimClock
@@ -55,7 +56,7 @@ class Cluster:
         self.life = Lifetime("apiserver", self.incarnation)
         config = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None, state_hash=True)
         server_component = build(config, self.seams("apiserver", self.life))
-        self.network.open(server_component.server, self.life)
+        self.network.open(server_component.server.api_for, self.life)
         self.task = asyncio.create_task(server_component.run())
         self.life.adopt(self.task)
         while not server_component.is_ready:
@@ -174,7 +175,7 @@ def test_c6_over_a_link_that_loses_and_repeats_every_write_takes_effect_exactly_
         client, key = cluster.client("lossy", deadline_s=300.0), Key("default", "counter")
         await cluster.client().create("configmaps", settings_named("counter", n="0"))
         profile = cluster.network.profile("lossy")
-        profile.loss, profile.duplicate = 0.2, 0.2
+        profile.faults = LinkFaults(loss=0.2, duplicate=0.2)
         for i in range(1, 16):
             document = await client.get("configmaps", key)
             assert document["data"]["n"] == str(i - 1)
@@ -215,9 +216,10 @@ def test_c2_c3_c4_an_informer_ends_equal_to_the_server_through_crashes_and_cuts(
                 cluster.crash()
                 await asyncio.sleep(chance.uniform(0.0, 3.0))
                 await cluster.start()
-            cluster.network.profile("informer").replies_cut = round_number % 10 >= 7
+            faults = LinkFaults(cut="replies" if round_number % 10 >= 7 else "")
+            cluster.network.profile("informer").faults = faults
             await asyncio.sleep(chance.uniform(0.0, 2.0))
-        cluster.network.profile("informer").replies_cut = False
+        cluster.network.profile("informer").faults = LinkFaults()
         _, rv = await client.list("configmaps")
         await informer.wait_until_rv(rv)
         items, _ = await client.list("configmaps")
@@ -255,7 +257,7 @@ def test_the_caches_hash_is_that_of_the_servers_documents():
 
 def test_one_seed_gives_one_event_log():
     async def act(cluster):
-        cluster.network.profile("lossy").loss = 0.1
+        cluster.network.profile("lossy").faults = LinkFaults(loss=0.1)
         informer = cluster.informer(AnyObject, "lossy", resource=CONFIGMAPS.name)
         informer_task = asyncio.create_task(informer.run())
         client = cluster.client("lossy", deadline_s=300.0)

@@ -16,6 +16,7 @@ from services.api.switches import Switches
 from services.api.wire import Request
 from services.client.client import Client
 from services.client.leases import Elector, LeadershipLost, Terms
+from services.client.link_faults import LinkFaults
 from services.runtime import simloop
 from services.scenarios.simulation.disk import DiskImage, SimDisk
 from services.scenarios.simulation.lifetime import Lifetime, SimClock
@@ -46,7 +47,7 @@ class Cluster:
         )  # fmt: skip
         config = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None)
         server_component = build(config, seams)
-        self.network.open(server_component.server, life)
+        self.network.open(server_component.server.api_for, life)
         task = group.create_task(server_component.run())
         await server_component.server.wait_until_ready()
         self.admin = self.client("admin", ADMIN)
@@ -99,7 +100,7 @@ def test_the_second_candidate_leads_once_the_silent_leaders_lease_ran_out_and_th
         waiting = asyncio.create_task(second.acquire())
         await asyncio.sleep(5.0)
         profile = cluster.network.profile("a")
-        profile.requests_cut = profile.replies_cut = True
+        profile.faults = LinkFaults(cut="both")
         cut_at = cluster.clock.now()
         lost = await ended(holding)
         given_up = cluster.clock.now() - cut_at
@@ -141,7 +142,7 @@ def test_who_makes_a_deleted_lease_anew_goes_on_counting_and_outranks_the_leader
         await asyncio.sleep(5.0)
         before = first.transitions
         profile = cluster.network.profile("a")
-        profile.requests_cut = profile.replies_cut = True
+        profile.faults = LinkFaults(cut="both")
         await cluster.admin.delete(LEASES, LEASE)
         await waiting
         await ended(holding)

@@ -19,7 +19,7 @@ from services.runtime import simloop
 from services.runtime.roles import controller_identities
 from services.scenarios.simulation.disk import DiskImage, SimDisk
 from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
-from services.scenarios.simulation.network import Network
+from services.scenarios.simulation.network import Network, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 
@@ -45,7 +45,7 @@ class World:
 
     def seams(self, name, life, main, others=()):
         chance = random.Random(f"{self.seed}/{name}/{life.incarnation}")
-        transport = self.network.connect(life)
+        transport = SimTransport(self.network, life)
         transport.main = main
         transport.identities = {identity.user: identity for identity in others}
         log = MemoryEventLog(name, self.clock, f"{life.incarnation:016x}", self.events)
@@ -59,7 +59,7 @@ class World:
         life = Lifetime("apiserver", 1)
         config = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None)
         self.apiserver = build_apiserver(config, self.seams("apiserver", life, Identity("system:apiserver")))
-        self.network.open(self.apiserver.server, life)
+        self.network.open(self.apiserver.server.api_for, life)
         self.tasks.append(asyncio.create_task(self.apiserver.run()))
         await self.until(lambda: self.apiserver.is_ready)
         self.admin = self.client(ADMIN)

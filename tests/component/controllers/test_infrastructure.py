@@ -8,6 +8,7 @@ from services.api.errors import NotFound
 from services.api.identity import ADMIN
 from services.api.meta import Key
 from services.api.wire import Request, encode
+from services.client.link_faults import LinkFaults
 
 
 def pod(name, labels=None, **spec):
@@ -110,9 +111,9 @@ def test_fm_w4_a_controller_that_was_cut_off_blames_no_node(world_of, cut_s):
     async def act(world):
         await asyncio.sleep(20.0)
         link = world.network.profile("controllers")
-        link.requests_cut = link.replies_cut = True
+        link.faults = LinkFaults(cut="both")
         await asyncio.sleep(cut_s)
-        link.requests_cut = link.replies_cut = False
+        link.faults = LinkFaults()
         seen = []
         for _ in range(120):
             await asyncio.sleep(1.0)

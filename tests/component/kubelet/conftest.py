@@ -20,7 +20,7 @@ from services.client.client import Client
 from services.runtime import simloop
 from services.scenarios.simulation.disk import DiskImage, SimDisk
 from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
-from services.scenarios.simulation.network import Network
+from services.scenarios.simulation.network import Network, SimTransport
 from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
@@ -55,7 +55,7 @@ class World:
 
     def seams(self, name, life, disk_image, main):
         chance = random.Random(f"{self.seed}/{name}/{life.incarnation}")
-        transport = self.network.connect(life)
+        transport = SimTransport(self.network, life)
         transport.main = main
         log = MemoryEventLog(name, self.clock, f"{life.incarnation:016x}", self.events)
         return Seams(
@@ -70,7 +70,7 @@ class World:
         config = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None)
         seams = self.seams("apiserver", self.api_life, DiskImage(), Identity("system:apiserver"))
         self.apiserver = build_apiserver(config, seams)
-        self.network.open(self.apiserver.server, self.api_life)
+        self.network.open(self.apiserver.server.api_for, self.api_life)
         self.tasks.append(asyncio.create_task(self.apiserver.run()))
         await self.until(lambda: self.apiserver.is_ready)
         chance = random.Random(7)

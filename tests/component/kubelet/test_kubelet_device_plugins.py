@@ -113,7 +113,7 @@ def test_what_a_plugin_says_while_the_first_status_is_under_way_is_reported_next
     async def scenario(w):
         gpus = await plugin(w, devices=2)
         w.kill_kubelet()
-        w.network.profile("kubelet/h0").set(LinkFaults(slow_s=1.0))
+        w.network.profile("kubelet/h0").faults = LinkFaults(slow_s=1.0)
         begun = w.clock.now()
         await w.start_kubelet(wait=False)
         await w.until(lambda: w.lines("kubelet.session") and not w.lines("kubelet.session")[-1].data["acked"])

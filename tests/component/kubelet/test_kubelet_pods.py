@@ -5,6 +5,7 @@ import itertools
 
 from kubelet.agent.node import NodeShell
 from services.api.meta import Key
+from services.client.link_faults import LinkFaults
 
 
 def running(pod):
@@ -148,7 +149,7 @@ def test_kubelet_14_a_label_removed_between_bind_and_admission_is_a_node_affinit
 
         await w.admin.patch("nodes", Key("", "n1"), {"metadata": {"labels": {"disk": "ssd"}}})
         await asyncio.sleep(1)
-        w.network.profile("kubelet/h0").watch_delay_s = 2.0
+        w.network.profile("kubelet/h0").faults = LinkFaults(watch_delay_s=2.0)
         await w.create("p", spec={"nodeSelector": {"disk": "ssd"}})
         await w.admin.patch("nodes", Key("", "n1"), {"metadata": {"labels": {"disk": None}}})
         return await w.until_pod("p", lambda p: p["status"]["phase"] == "Failed")
@@ -289,9 +290,9 @@ def test_guarantees_n7_a_cut_off_kubelet_writes_only_the_newest_status_afterward
     async def scenario(w):
         await w.create("p", run="crash after 1s")
         await w.until_pod("p", lambda pod: running(pod) and pod["status"]["containerStatuses"][0]["restartCount"] == 1)
-        w.network.profile("kubelet/h0").requests_cut = True
+        w.network.profile("kubelet/h0").faults = LinkFaults(cut="requests")
         await asyncio.sleep(120)
-        w.network.profile("kubelet/h0").requests_cut = False
+        w.network.profile("kubelet/h0").faults = LinkFaults()
         before = w.agent().calls.status_writes
         await asyncio.sleep(15)
         return w.agent().calls.status_writes - before, await w.pod("p")
@@ -306,10 +307,10 @@ def test_a_finished_pod_is_not_run_again_when_the_kubelet_dies_before_its_status
     async def scenario(w):
         await w.create("p", run="exit 0 after 2s", spec={"restartPolicy": "Never"})
         await w.until_pod("p", running)
-        w.network.profile("kubelet/h0").requests_cut = True
+        w.network.profile("kubelet/h0").faults = LinkFaults(cut="requests")
         await asyncio.sleep(5)
         w.kill_kubelet()
-        w.network.profile("kubelet/h0").requests_cut = False
+        w.network.profile("kubelet/h0").faults = LinkFaults()
         await w.start_kubelet()
         pod = await w.until_pod("p", lambda p: p["status"]["phase"] != "Running")
         return pod, w.lines("kubelet.start")
@@ -337,7 +338,7 @@ def test_guarantees_n6_a_kubelet_that_was_frozen_reads_its_pods_before_it_acts(s
     async def scenario(w):
         await w.create("p", run="crash after 1s")
         await w.until_pod("p", lambda pod: running(pod) and pod["status"]["containerStatuses"][0]["restartCount"] == 1)
-        w.network.profile("kubelet/h0").watch_delay_s = 25.0
+        w.network.profile("kubelet/h0").faults = LinkFaults(watch_delay_s=25.0)
         await w.delete("p", 0)
         w.process.host._last_tick_s -= 70.0  # as if no timer had fired for that long
         before = w.agent().kubelet.table.pods.copy()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from services.api.meta import Key
+from services.client.link_faults import LinkFaults
 from services.runtime.config import StartError
 
 STAGES = Path(__file__).parents[3] / "experiments" / "stages"
@@ -267,7 +268,7 @@ def test_a_label_of_a_node_leads_its_stages_elsewhere_within_one_reading(simulat
 
 def test_one_seed_gives_one_log_and_lost_answers_are_tried_again(simulate):
     async def scenario(world):
-        world.network.profile("kubelet/h0").loss = 0.3
+        world.network.profile("kubelet/h0").faults = LinkFaults(loss=0.3)
         for i in range(6):
             await world.create(f"p{i}", cpu="100m")
         for i in range(6):

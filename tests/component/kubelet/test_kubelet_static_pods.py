@@ -10,6 +10,7 @@ from services.api.errors import ApiError
 from services.api.identity import Identity
 from services.api.meta import Key
 from services.api.wire import encode
+from services.client.link_faults import LinkFaults
 
 FOLDER = "nodes/n1/static-pods/"
 
@@ -95,13 +96,13 @@ def test_a_manifest_that_is_removed_takes_its_pod_and_then_the_mirror_along(simu
 def test_without_the_api_server_static_pods_start_and_are_shown_by_mirrors_later(simulate):
     async def scenario(world):
         world.kill_kubelet()
-        world.network.profile("kubelet/h0").requests_cut = True
+        world.network.profile("kubelet/h0").faults = LinkFaults(cut="requests")
         put(world, "web.yaml", manifest())
         await world.start_kubelet(wait=False)
         await asyncio.sleep(5)
         started = world.lines("kubelet.start")
         shown = await world.pod("web-n1")
-        world.network.profile("kubelet/h0").requests_cut = False
+        world.network.profile("kubelet/h0").faults = LinkFaults()
         pod = await world.until_pod("web-n1", runs)
         return started, shown, pod
 

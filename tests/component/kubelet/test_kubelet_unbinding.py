@@ -10,6 +10,7 @@ from services.api.errors import Forbidden, UnknownOutcome
 from services.api.identity import node_identity
 from services.api.meta import Key
 from services.api.wire import Response
+from services.client.link_faults import LinkFaults
 
 UNBIND = ("kubelet.on_reject=unbind",)
 SMALL = ({"name": "n1", "cpu": "1"}, {"name": "n2", "cpu": "4"})
@@ -175,11 +176,11 @@ def test_kubelet_unbinding_21_a_pod_with_a_preset_node_fails_as_today(simulate):
 
 def test_kubelet_unbinding_19_a_kubelet_cut_off_after_the_rejection_completes_the_flow_on_return(simulate):
     async def scenario(w):
-        w.network.profile("kubelet/h0").watch_delay_s = 1.0
+        w.network.profile("kubelet/h0").faults = LinkFaults(watch_delay_s=1.0)
         await w.create("p", cpu="2")
-        w.network.profile("kubelet/h0").requests_cut = True
+        w.network.profile("kubelet/h0").faults = LinkFaults(cut="requests", watch_delay_s=1.0)
         await asyncio.sleep(60)
-        w.network.profile("kubelet/h0").requests_cut = False
+        w.network.profile("kubelet/h0").faults = LinkFaults(watch_delay_s=1.0)
         return await w.until_pod("p", unbound)
 
     assert simulate(scenario, nodes=SMALL, switches=UNBIND)["status"]["unbindCount"] == 1
@@ -187,13 +188,13 @@ def test_kubelet_unbinding_19_a_kubelet_cut_off_after_the_rejection_completes_th
 
 def test_kubelet_unbinding_6_3_a_kubelet_killed_while_unbinding_admits_again_under_a_new_session(simulate):
     async def scenario(w):
-        w.network.profile("kubelet/h0").watch_delay_s = 1.0
+        w.network.profile("kubelet/h0").faults = LinkFaults(watch_delay_s=1.0)
         await w.create("p", cpu="2")
-        w.network.profile("kubelet/h0").requests_cut = True
+        w.network.profile("kubelet/h0").faults = LinkFaults(cut="requests", watch_delay_s=1.0)
         await asyncio.sleep(3)
         first = w.agent().session
         w.kill_kubelet()
-        w.network.profile("kubelet/h0").requests_cut = False
+        w.network.profile("kubelet/h0").faults = LinkFaults(watch_delay_s=1.0)
         await w.start_kubelet()
         return await w.until_pod("p", unbound), first != w.agent().session
 

@@ -83,7 +83,7 @@ class World:
 
     def _seams(self, name: str, identity: Identity, switches: Switches) -> Seams:
         life = Lifetime(name, 1)
-        transport = self.network.connect(life)
+        transport = SimTransport(self.network, life)
         transport.main = identity
         return Seams(
             component=name,
@@ -100,7 +100,7 @@ class World:
         seams = self._seams("apiserver", Identity("system:apiserver"), self.switches)
         config = ApiServerConfig(name="apiserver", engine="memory", grpc_port=None, rest_port=None)
         server = build_apiserver(config, seams)
-        self.network.open(server.server, Lifetime("apiserver", 1))
+        self.network.open(server.server.api_for, Lifetime("apiserver", 1))
         self.tasks = [group.create_task(server.run())]
         await self.until(lambda: server.is_ready)
         await self.start_scheduler(group)

@@ -7,13 +7,14 @@ import contextlib
 
 import pytest
 
-from scheduler.configuration.default_plugins import default_profile
+from scheduler.configuration.plugins import default_profile
 from scheduler.framework.runner import Enabled
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status
 from services.api.errors import AlreadyExists
 from services.api.identity import node_identity
 from services.api.meta import Key
 from services.api.wire import Response
+from services.client.link_faults import LinkFaults
 
 
 async def pod(world, name, cpu, priority=0, grace=1, **spec):
@@ -353,7 +354,7 @@ def test_a_victim_that_still_looks_alive_is_not_deleted_again(play):
         for name, priority in (("v1", 30), ("v2", 20), ("v3", 10)):
             await pod(world, name, "1", priority, grace=30)
             await world.until(world.bound(name))
-        world.network.profile("scheduler").watch_delay_s = 2.0
+        world.network.profile("scheduler").faults = LinkFaults(watch_delay_s=2.0)
         await pod(world, "p", "3", 1000)
         await world.until(lambda: "v3" in deletes.sent)
         return sorted(deletes.sent)

@@ -10,6 +10,7 @@ from scheduler.framework.events import Action
 from services.api.errors import ApiError, Conflict, UnknownOutcome
 from services.api.meta import Key
 from services.api.wire import Response
+from services.client.link_faults import LinkFaults
 
 BIND = "binding"
 
@@ -234,7 +235,7 @@ def test_kubelet_unbinding_13_with_the_watch_two_seconds_late_nothing_is_left_be
         await world.node("n1", cpu="8")
         await world.node("n2", cpu="2")
         await asyncio.sleep(1)
-        world.network.profile("scheduler").watch_delay_s = 2.0
+        world.network.profile("scheduler").faults = LinkFaults(watch_delay_s=2.0)
         await world.pod("p")
         await world.until(world.bound("p"))
         await world.unbind("p", "n1")

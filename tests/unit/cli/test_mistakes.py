@@ -90,3 +90,19 @@ def test_a_switch_that_changes_nothing_is_remarked_on_standard_error(tmp_path, c
     gate = "InPlacePodVerticalScalingSchedulerPreemption"
     assert ended.value.code == 0
     assert f"scenario: resize.generation=G4 changes nothing while {gate}=false" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [("run",), ("explore", "--around", "list")])
+def test_a_kubelet_that_cannot_start_is_one_line_with_its_node_the_reason_and_the_switch(tmp_path, capsys, command):
+    path = tmp_path / "even.txt"
+    path.write_text("nodes n1 numa=2x4 cpu-policy=static cpu-options=distribute-cpus-across-numa\npod a cpu=1\n")
+
+    try:
+        code = run([command[0], str(path), *command[1:], "--set", "CPUManagerPolicyBetaOptions=false"])
+    except SystemExit as ended:
+        code = ended.code
+    shown = capsys.readouterr()
+
+    assert (code, shown.out, len(shown.err.splitlines())) == (3, "", 1)
+    assert 'node n1: CPU Manager Policy Beta-level Options not enabled, but option "distribute' in shown.err
+    assert shown.err.endswith("provided (with CPUManagerPolicyBetaOptions=false)\n")

@@ -11,7 +11,7 @@ import pytest
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
-from scheduler.configuration.default_plugins import default_profile, plugins
+from scheduler.configuration.plugins import default_profile, plugins
 from scheduler.cycle.profiles import Profile, Profiles
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.scheduling_cycle import SchedulingCycle
@@ -108,7 +108,7 @@ def new_handle(switches: Switches | None = None, *objects: View) -> Handle:
 def plugin_of(name: str, handle: Handle | None = None, **args: Any) -> Any:
     """The plugin of that name, with its defaults but for these arguments."""
     entry, handle = plugins()[name], handle or new_handle()
-    return entry.make(entry.args(**args) if args else entry.default_args(handle.switches), handle)
+    return entry.make(entry.args(**args) if args else entry.defaults(handle.switches), handle)
 
 
 class Cluster:
@@ -123,7 +123,7 @@ class Cluster:
             nominator=self.handle.nominator,
             sort_key=self.runner.sort_key,
             pre_enqueue=self.runner.pre_enqueue,
-            registrations=self.runner.registrations(),
+            registrations_by_profile={"default-scheduler": self.runner.registrations()},
             pop_from_backoff=assigned.flag("SchedulerPopFromBackoffQ"),
         )
         chance = random.Random(7)

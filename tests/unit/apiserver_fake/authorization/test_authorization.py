@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from apiserver_fake.authorization.authorizer import SPECIAL, admit, authorize, roles
+from apiserver_fake.authorization.authorizer import admit, authorize, roles
 from apiserver_fake.authorization.field_masks import changes
 from apiserver_fake.authorization.node import NODE_TEXT
 from services.api.errors import ApiError, Forbidden
@@ -123,6 +123,8 @@ UNOWNED = {
     "storageclasses.storage.k8s.io",
     "deviceclasses.resource.k8s.io",
 }
+
+SPECIAL = frozenset(("bind", "unbind", "evict", "token", "impersonate", "statehash", "chaos"))
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apiserver_fake.patch.json_patch import json_patch
-from apiserver_fake.patch.patch import apply_patch, merge_patch
-from apiserver_fake.patch.strategic_merge import strategic_merge_patch
+from apiserver_fake.patch.patch import apply_patch, merge_patch, strategic_merge_patch
 from apiserver_fake.schema.schemas import check_fields, conform, shape_of
 from services.api.errors import ApiError, BadRequest, Invalid, RequestEntityTooLarge
 

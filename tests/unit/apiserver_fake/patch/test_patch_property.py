@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import apiserver_fake.patch.strategic_merge as strategic_merge
+import apiserver_fake.patch.patch as strategic_merge
 from apiserver_fake.schema import schemas
 from apiserver_fake.schema.schemas import _conform, _strict_type, conform, shape_of
 from services.api.errors import ApiError

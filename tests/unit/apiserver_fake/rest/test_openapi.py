@@ -67,3 +67,12 @@ def test_defaults_enums_and_bounds_in_the_schemas_are_those_that_writes_are_chec
     )
     workloads = openapi.document("apps", "v1")["components"]["schemas"]
     assert workloads["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["replicas"]["default"] == 1
+
+
+def test_what_the_tables_require_is_required_in_the_schemas():
+    core = openapi.document("", "v1")["components"]["schemas"]
+    workloads = openapi.document("apps", "v1")["components"]["schemas"]
+
+    assert core["io.k8s.api.core.v1.PodSpec"]["required"] == ["containers"]
+    assert core["io.k8s.api.core.v1.Container"]["required"] == ["image", "name"]
+    assert workloads["io.k8s.api.apps.v1.DeploymentSpec"]["required"] == ["selector", "template"]

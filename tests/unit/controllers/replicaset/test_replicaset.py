@@ -2,7 +2,7 @@ from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Key
 from services.controllers.replicaset.controller import controller
-from services.controllers.shared_deletion_order import in_deletion_order
+from services.controllers.shared_pods import in_deletion_order
 from services.reconcile.actions import Batch, Create, Delete, Patch, Query, RecordEvent
 
 WEB = Key("default", "web")

@@ -4,9 +4,10 @@ import pytest
 
 from kubelet.config import KubeletConfig
 from kubelet.node.definition import NodeDefinition
+from kubelet.runtime.behavior import script_of
 from kubelet.runtime.latency import Distribution, LatencyModel
 from kubelet.runtime.records import ContainerRecord, PodRecord, encode_record, replay
-from kubelet.runtime.script import FOREVER, Script, ScriptError, parse_script, script_of
+from kubelet.runtime.script import FOREVER, Script, ScriptError, parse_script
 from kubelet.timers import Timers
 from services.runtime.config import StartError
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubelet.node.policies import parse_options, settled
+from kubelet.node.definition import parse_options, settled
 from services.api.switches import Switches
 from services.scenarios.script.nodes import node_definition
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from kubelet.effects import Outbox
 from kubelet.pod.actuation import (
     POD,
     Call,
@@ -14,7 +13,6 @@ from kubelet.pod.actuation import (
     plan,
     size_text,
 )
-from kubelet.resize.metrics import actuated
 from kubelet.runtime.resources import PodResources, is_same, resources_of
 from services.api.kinds.pod import Container, ContainerResizePolicy, ResourceRequirements
 
@@ -131,21 +129,6 @@ def test_memory_in_use_follows_the_curves_where_they_give_it(a_pod):
 
     assert [memory_in_use(pod, "a", age_s) for age_s in (0.0, 5.0, 60.0)] == [2 << 20, 3 << 20, 4 << 20]
     assert memory_in_use(pod, "b", 5.0) == 1 << 20
-
-
-def test_attempts_are_counted_in_milliseconds_by_success():
-    out = Outbox()
-
-    actuated(out, 0.15, succeeded=False)
-    actuated(out, 0.7, succeeded=True)
-    actuated(out, 700.0, succeeded=True)
-
-    name = "kubelet_pod_resize_duration_milliseconds"
-    reported = out.counters
-    assert reported[f'{name}_count{{success="false"}}'] == 1
-    assert reported[f'{name}_sum{{success="true"}}'] == 700_700
-    assert f'{name}_bucket{{success="true",le="500"}}' not in reported
-    assert [reported[f'{name}_bucket{{success="true",le="{le}"}}'] for le in (1000, 600000, "+Inf")] == [1, 1, 2]
 
 
 def test_what_events_carry_is_json_of_containers_generation_and_error(a_pod):

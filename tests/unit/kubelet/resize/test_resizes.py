@@ -134,17 +134,30 @@ def test_only_a_resize_that_shrank_its_pod_has_others_tried_again(node, a_pod):
     assert triggers == ["", "", "pod_resized"]
 
 
+def test_attempts_are_counted_in_milliseconds_by_success(node, a_pod):
+    worker = node.run(a_pod(cpu="500m"))
+    for took_s, succeeded in ((0.15, False), (0.7, True), (700.0, True)):
+        node.table.perform(worker, [ResizeAttempted(took_s, succeeded=succeeded)], 1.0)
+
+    counts, name = node.out.counts, "kubelet_pod_resize_duration_milliseconds"
+    assert counts.of(f"{name}_count") == {("false",): 1, ("true",): 2}
+    assert counts.of(f"{name}_sum")["true",] == 700_700
+    buckets = counts.of(f"{name}_bucket")
+    assert ("true", "500") not in buckets
+    assert [buckets["true", le] for le in ("1000", "600000", "+Inf")] == [1, 1, 2]
+
+
 def test_what_is_requested_is_counted_item_by_item(node, a_pod):
     old = a_pod(cpu="500m", memory="1Gi", limits=False)
     new = a_pod(cpu="700m", memory="512Mi", limits=True)
 
     node.resizes.count_request(old, new)
 
-    assert {name.partition("{")[2] for name in node.out.counters} == {
-        'operation="increase",requirement="requests",resource="cpu"}',
-        'operation="decrease",requirement="requests",resource="memory"}',
-        'operation="add",requirement="limits",resource="cpu"}',
-        'operation="add",requirement="limits",resource="memory"}',
+    assert set(node.out.counts.of("kubelet_container_requested_resizes_total")) == {
+        ("increase", "requests", "cpu"),
+        ("decrease", "requests", "memory"),
+        ("add", "limits", "cpu"),
+        ("add", "limits", "memory"),
     }
 
 

@@ -55,7 +55,7 @@ def wrote(disk):
             journal.load()
             writing = asyncio.create_task(journal.run())
             for record in records:
-                journal.put(lines_of(record), 0, lambda key, seq: None)
+                journal.put(lines_of(record))
                 await journal.flushed()
             writing.cancel()
             return journal

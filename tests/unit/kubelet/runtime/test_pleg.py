@@ -5,7 +5,7 @@ import math
 import pytest
 
 from kubelet.node.health import parse_node_faults
-from kubelet.runtime.pleg import EVENTED, GENERIC, Pleg, pleg_metrics
+from kubelet.runtime.pleg import EVENTED, GENERIC, Pleg
 
 
 @pytest.mark.parametrize(
@@ -63,19 +63,3 @@ def test_the_words_for_a_stream_that_fails_say_how_often():
         2,
         0,
     ]
-
-
-def test_relists_are_counted_by_upstreams_names():
-    generic, evented = Pleg(GENERIC, relist_s=0.25), Pleg(EVENTED, relist_s=0.25)
-    evented.fail_stream(2.0, 1)
-
-    found = pleg_metrics([generic, evented], 10.3)
-
-    assert found == {
-        "kubelet_pleg_relist_duration_seconds_sum": 11 * 0.25,
-        "kubelet_pleg_relist_duration_seconds_count": 11,
-        "kubelet_pleg_relist_interval_seconds_sum": 10.0,
-        "kubelet_pleg_relist_interval_seconds_count": 9,
-        "kubelet_evented_pleg_connection_success_count": 2,
-        "kubelet_evented_pleg_connection_error_count": 1,
-    }

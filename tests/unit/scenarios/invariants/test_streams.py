@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scenarios.invariants.stream import Stream
+from services.scenarios.invariants.i15_streams import Stream
 from services.scenarios.invariants.view import View, matcher
 from services.telemetry.eventlog import Line
 

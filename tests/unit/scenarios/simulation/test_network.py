@@ -8,6 +8,7 @@ import pytest
 from services.api.errors import UnknownOutcome
 from services.api.identity import ADMIN
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
+from services.client.link_faults import LinkFaults
 from services.runtime import simloop
 from services.scenarios.mesh import MeshPlan
 from services.scenarios.simulation.lifetime import Lifetime
@@ -39,7 +40,7 @@ class Echo:
 def run_simulated(scenario):
     async def main():
         network, echo = Network(random.Random(1)), Echo()
-        network.open(echo, Lifetime("apiserver", 1))
+        network.open(echo.api_for, Lifetime("apiserver", 1))
         life = Lifetime("client", 1)
         await scenario(network, echo, SimApi(SimTransport(network, life), ADMIN), life)
 
@@ -48,7 +49,7 @@ def run_simulated(scenario):
 
 def test_a_request_on_the_wire_arrives_although_its_sender_is_killed():
     async def scenario(network, echo, api, life):
-        network.profile("client").slow_s = 1.0
+        network.profile("client").faults = LinkFaults(slow_s=1.0)
         task = asyncio.create_task(api.call(REQUEST))
         life.adopt(task)
         await asyncio.sleep(0.1)
@@ -62,7 +63,7 @@ def test_a_request_on_the_wire_arrives_although_its_sender_is_killed():
 
 def test_guarantees_fm_n5_the_copy_of_a_duplicated_request_may_come_seconds_later():
     async def scenario(network, echo, api, life):
-        network.profile("client").duplicate = 1.0
+        network.profile("client").faults = LinkFaults(duplicate=1.0)
         for _ in range(20):
             assert (await api.call(REQUEST)).code == 201
         await asyncio.sleep(5.0)
@@ -74,11 +75,11 @@ def test_guarantees_fm_n5_the_copy_of_a_duplicated_request_may_come_seconds_late
 
 def test_guarantees_fm_n3_a_cut_of_requests_or_replies_ends_in_an_unknown_outcome():
     async def scenario(network, echo, api, life):
-        network.profile("client").requests_cut = True
+        network.profile("client").faults = LinkFaults(cut="requests")
         with pytest.raises(UnknownOutcome, match="within 5 s"):
             await api.call(REQUEST)
         assert echo.calls == []
-        network.profile("client").requests_cut, network.profile("client").replies_cut = False, True
+        network.profile("client").faults = LinkFaults(cut="replies")
         with pytest.raises(UnknownOutcome, match="within 5 s"):
             await api.call(REQUEST)
         assert len(echo.calls) == 1
@@ -100,12 +101,12 @@ def test_a_call_under_way_learns_of_the_servers_death_at_once():
 
 def test_delayed_watch_events_keep_their_order_and_delay_no_answer():
     async def scenario(network, echo, api, life):
-        network.profile("client").watch_delay_s = 3.0
+        network.profile("client").faults = LinkFaults(watch_delay_s=3.0)
         loop, seen = asyncio.get_running_loop(), []
         async for batch in api.watch(WatchRequest(resource="pods")):
             seen += [event.rv for event in batch]
             if seen[-1] == 2:
-                network.profile("client").watch_delay_s = 0.0
+                network.profile("client").faults = LinkFaults()
                 asked = loop.time()
                 await api.call(REQUEST)
                 assert loop.time() - asked < 0.01

@@ -1,6 +1,6 @@
 """The order of visiting nodes: zones in turn."""
 
-from scheduler.cache.node_tree import NodeTree
+from scheduler.cache.cache import NodeTree
 
 ZONES = {"a": "z1", "b": "z1", "c": "z1", "d": "z2", "e": "z3", "f": "z3"}
 

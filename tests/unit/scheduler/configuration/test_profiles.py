@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.configuration.assembly import make_profiles
-from scheduler.configuration.default_plugins import DEFAULT, plugins
+from scheduler.configuration.assembly import lineup, make_profiles, merged
 from scheduler.configuration.document import PluginRef, Plugins, PluginSet, from_json
 from scheduler.configuration.file import Configured
-from scheduler.configuration.merge import lineup, merged
 from scheduler.configuration.parser import ConfigurationError, completed, read
+from scheduler.configuration.plugins import DEFAULT, plugins
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.points import POINTS
+from scheduler.framework.plugin import POINTS
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, unschedulable
 from scheduler.wiring import core_of

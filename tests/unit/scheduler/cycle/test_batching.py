@@ -81,7 +81,7 @@ class Scene:
 
 
 def _with(extra: Any) -> Any:
-    from scheduler.configuration.default_plugins import default_profile
+    from scheduler.configuration.plugins import default_profile
 
     return lambda handle: [*default_profile(handle), Enabled(extra, 0)]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
-from scheduler.configuration.default_plugins import default_profile
+from scheduler.configuration.plugins import default_profile
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.plugin import FilterPlugin, ScorePlugin
 from scheduler.framework.runner import Runner

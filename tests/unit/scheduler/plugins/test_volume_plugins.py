@@ -46,7 +46,7 @@ from services.api.kinds.pod import (
     Volume,
 )
 from services.api.kinds.storageclass import StorageClass, TopologySelectorLabelRequirement, TopologySelectorTerm
-from services.api.meta import Empty, LabelSelector, ObjectMeta, ObjectReference, OwnerReference
+from services.api.meta import LabelSelector, Mark, ObjectMeta, ObjectReference, OwnerReference
 from services.api.switches import Switches
 from tests.unit.scheduler.conftest import new_handle
 
@@ -152,7 +152,7 @@ class Case:
 
     def __init__(self, a: Any, entry: Any, *objects: Any, args: Any = None, **switches: Any) -> None:
         self.handle = new_handle(Switches(switches), *objects)
-        self.plugin = entry.make(args or entry.default_args(self.handle.switches), self.handle)
+        self.plugin = entry.make(args or entry.defaults(self.handle.switches), self.handle)
         self.cache: Cache = self.handle.cache
         self.a = a
         for name, zone in (("n1", "a"), ("n2", "b"), ("n3", "")):
@@ -238,7 +238,7 @@ def test_a_claim_of_a_class_that_does_not_exist_waits_for_no_consumer(a):
 
 
 def test_an_ephemeral_volume_waits_for_its_claim_and_takes_no_other_pods(a):
-    pod = a.pod("p", volumes=(Volume(name="tmp", ephemeral=Empty()),))
+    pod = a.pod("p", volumes=(Volume(name="tmp", ephemeral=Mark()),))
     case = Case(a, BINDING, late())
     assert case.begin(pod) is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     assert case.said == 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-tmp"'

@@ -185,7 +185,7 @@ def test_the_volume_plugins_say_of_all_nodes_what_they_say_of_each(objects, labe
     info, columns = PodInfo(pod), cache.columns
     for module in (volume_binding, volume_zone, volume_restrictions, node_volume_limits):
         entry, state = module.PLUGIN, CycleState()
-        plugin = entry.make(entry.default_args(handle.switches), handle)
+        plugin = entry.make(entry.defaults(handle.switches), handle)
         answer = plugin.pre_filter(state, info, columns)
         if not (answer.status if isinstance(answer, PreFilterResult) else answer).is_success:
             continue

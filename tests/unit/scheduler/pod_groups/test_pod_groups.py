@@ -33,7 +33,7 @@ from services.api.kinds.podgroup import (
     PodGroupStatus,
     TopologyConstraint,
 )
-from services.api.meta import Condition, Empty, Key, LabelSelector, ObjectMeta
+from services.api.meta import Condition, Key, LabelSelector, Mark, ObjectMeta
 from services.api.switches import Switches
 from tests.unit.scheduler.conftest import Worlds, new_handle
 
@@ -44,11 +44,11 @@ SHORT = "minCount (3) cannot be satisfied"
 def group(name: str = "g", count: int | None = 2, *, priority: int = 0, whole: bool = False, **spec: Any) -> PodGroup:
     """A gang of `count`; None: basic."""
     policy = (
-        PodGroupSchedulingPolicy(basic=Empty())
+        PodGroupSchedulingPolicy(basic=Mark())
         if count is None
         else PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(min_count=count))
     )
-    mode = DisruptionMode(all=Empty()) if whole else None
+    mode = DisruptionMode(all=Mark()) if whole else None
     return PodGroup(
         metadata=ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", generation=1),
         spec=PodGroupSpec(scheduling_policy=policy, disruption_mode=mode, priority=priority, **spec),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.configuration.assembly import MadeProfile
-from scheduler.configuration.default_plugins import default_profile
+from scheduler.configuration.plugins import default_profile
 from scheduler.cycle.result import ScheduleResult
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Registration
 from scheduler.framework.plugin import PostFilterResult, PreFilterResult

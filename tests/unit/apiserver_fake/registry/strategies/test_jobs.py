@@ -3,7 +3,7 @@
 import pytest
 
 from apiserver_fake.strategy import strategy_for
-from services.api.job_indexes import format_indexes, parse_indexes
+from services.api.kinds.job import format_indexes, parse_indexes
 from services.api.printing import cells
 from services.api.resources import resources
 

@@ -1,0 +1,103 @@
+"""What a host of nodes shows when it is scraped: one table, read from the machines of its nodes."""
+
+import pytest
+
+from kubelet.effects import Outbox
+from kubelet.kubelet import Kubelet
+from kubelet.metrics import METRICS, HostState
+from kubelet.node.definition import NodeDefinition
+from kubelet.pod.context import RESIZE_PENDING, Condition
+from kubelet.runtime.pleg import EVENTED, GENERIC, Pleg
+from kubelet.switches import KubeletSwitches
+from services.api.switches import Switches
+from services.telemetry.metrics import render
+from tests.unit.kubelet.pod.test_pod import Life, a_runtime
+
+NOTHING = dict.fromkeys(
+    (
+        *("nodes_ready", "timers", "status_writes", "status_failures", "lease_renewals", "node_writes"),
+        *("checkpoint_batches", "checkpoint_syncs", "checkpoint_useless", "checkpoint_lost"),
+    ),
+    0,
+)
+
+
+def a_kubelet(**shared):
+    definition, switches = NodeDefinition.parse({"name": "n1"}), Switches.parse(()).of(KubeletSwitches)
+    return Kubelet(definition, a_runtime(**shared), switches=switches, pod_network="10.64.0")
+
+
+def shown(*kubelets, now=0.0, has_resize_preemption=False):
+    return METRICS.of(HostState(kubelets, now, has_resize_preemption, **NOTHING))
+
+
+@pytest.mark.parametrize(
+    ("name", "label"), [("kubelet_evictions", "eviction_signal"), ("kubelet_preemptions", "preemption_signal")]
+)
+def test_what_only_grows_is_exposed_as_a_counter_as_upstream_does(name, label):
+    kubelet = a_kubelet()
+    kubelet.out.counts.add(name, "memory.available")
+
+    text = render(shown(kubelet)).decode()
+
+    assert f'# TYPE {name} counter\n{name}{{{label}="memory.available"}} 1\n' in text
+
+
+def test_nodes_of_one_process_are_counted_together():
+    one, other = a_kubelet(), a_kubelet()
+    for kubelet, reasons in ((one, ("OutOfcpu", "NodePorts")), (other, ("OutOfcpu",))):
+        for reason in reasons:
+            kubelet.out.counts.add("kubelet_admission_rejections_total", reason)
+
+    found = shown(one, other)
+
+    assert found["kubelet_nodes"] == 2
+    assert found['kubelet_admission_rejections_total{reason="OutOfcpu"}'] == 2
+    assert found['kubelet_admission_rejections_total{reason="NodePorts"}'] == 1
+
+
+def test_a_value_with_bounds_is_counted_in_each_bucket_it_fits_into():
+    out = Outbox()
+    out.observe("seconds", 3.0, "a", bounds=(1, 5, 10))
+
+    assert out.counts.of("seconds_bucket") == {("a", "5"): 1, ("a", "10"): 1, ("a", "+Inf"): 1}
+    assert (out.counts.of("seconds_sum"), out.counts.of("seconds_count")) == ({("a",): 3.0}, {("a",): 1})
+
+
+def test_relists_are_counted_by_upstreams_names():
+    generic, evented = (a_kubelet(pleg=Pleg(mode, relist_s=0.25)) for mode in (GENERIC, EVENTED))
+    evented.runtime.pleg.fail_stream(2.0, 1)
+
+    found = {name: value for name, value in shown(generic, evented, now=10.3).items() if "pleg" in name}
+
+    assert found == {
+        "kubelet_pleg_relist_duration_seconds_sum": 11 * 0.25,
+        "kubelet_pleg_relist_duration_seconds_count": 11,
+        "kubelet_pleg_relist_interval_seconds_sum": 10.0,
+        "kubelet_pleg_relist_interval_seconds_count": 9,
+        "kubelet_evented_pleg_connection_success_count": 2,
+        "kubelet_evented_pleg_connection_error_count": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("has_resize_preemption", "expected"),
+    [
+        (False, {'reason="deferred"': 2, 'reason="infeasible"': 1}),
+        (
+            True,
+            {'priority_bucket="medium",reason="deferred"': 2, 'priority_bucket="normal",reason="infeasible"': 1},
+        ),
+    ],
+)
+def test_pending_resizes_are_counted_by_reason_and_with_kep_5836_by_priority(a_pod, has_resize_preemption, expected):
+    kubelet = a_kubelet()
+    for name, reason, priority in (("a", "Deferred", 5), ("b", "Deferred", 7), ("c", "Infeasible", 0)):
+        pod = Life(a_pod(name, spec={"priority": priority})).worker
+        pod.conditions[RESIZE_PENDING] = Condition("True", "", reason)
+        kubelet.table.add(pod)
+
+    found = shown(kubelet, has_resize_preemption=has_resize_preemption)
+
+    pending = {name: value for name, value in found.items() if name.startswith("kubelet_pod_pending_resizes")}
+    assert pending == {f"kubelet_pod_pending_resizes{{{labels}}}": count for labels, count in expected.items()}
