@@ -26,7 +26,7 @@ from kubelet.switches import KubeletSwitches
 from kubelet.unbind import unbinding
 from kubelet.unbind.deferral import Deferral
 from kubelet.unbind.manager import UnbindManager, UnbindOutcome
-from kubelet.unbind.unbinding import HOLD_PERIOD_S, FallBack, Next, Unbinding
+from kubelet.unbind.unbinding import HOLD_PERIOD_S, FallBack, Next, UnbindAnswer, Unbinding
 from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static
 from services.api.meta import Document
 
@@ -315,22 +315,9 @@ class AdmissionHandler:
 
     # --- unbinding (kubelet-unbinding 6.2) ---
 
-    def unbind_answered(
-        self,
-        key: WorkerKey,
-        code: int,
-        reason: str,
-        now: float,
-        *,
-        retry_after_s: float | None = None,
-        names_pod: bool = True,
-        jitter: float = 0.5,
-    ) -> None:
-        """Take the answer to an unbind; `code` 0: none came."""
-        outcome = self.unbinds.answered(
-            key, code, reason, now, retry_after_s=retry_after_s, names_pod=names_pod, jitter=jitter
-        )
-        self._stays(key, outcome, now)
+    def unbind_answered(self, key: WorkerKey, answer: UnbindAnswer, now: float) -> None:
+        """Take the answer to an unbind."""
+        self._stays(key, self.unbinds.answered(key, answer, now), now)
         if key in self._tearing:
             # What is being torn down has no status to write, whatever was answered.
             self._statuses.versions.suppress(key)

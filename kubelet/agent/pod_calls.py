@@ -18,7 +18,7 @@ from kubelet.static_pods.manager import StaticPodManager
 from kubelet.status.manager import StatusManager
 from kubelet.status.versions import Write
 from kubelet.timers import CALL_DEADLINE_S
-from kubelet.unbind.unbinding import unbind_body
+from kubelet.unbind.unbinding import UnbindAnswer, unbind_body
 from kubelet.view import KubeletPod
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Key
@@ -117,15 +117,14 @@ class PodCalls:
         response = await node.call(request)
         code, reason = _outcome(response)
         error = None if response is None or response.is_ok else response.error()
-        self._admission.unbind_answered(
-            call.key,
+        answer = UnbindAnswer(
             code,
             reason,
-            node.now(),
             retry_after_s=None if error is None else error.retry_after_s,
             names_pod=error is None or error.details.get("name") == call.pod.metadata.name,
             jitter=node.host.random.random(),
         )
+        self._admission.unbind_answered(call.key, answer, node.now())
         node.drain()
 
     async def read(self, name: Key) -> KubeletPod | None:

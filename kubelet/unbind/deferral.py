@@ -43,7 +43,10 @@ class Deferral:
             self.waiting.pop(key, None)
             return False
         if state is None:
-            state = self.waiting[key] = self._begun(pod, key, rejection, now)
+            timeout_s = self._timeout_s(rejection)
+            self._out.log("kubelet.defer", pod, key, {"reason": rejection.reason, "timeout_s": timeout_s})
+            self._out.event(pod, "AdmissionDeferred", f"Tried again for {timeout_s:g} s: {rejection.reason}", "Normal")
+            state = self.waiting[key] = _Deferred(now + timeout_s, now)
         elif now >= state.until_s - _EARLY_S:
             del self.waiting[key]
             self._out.counts.add("kubelet_pod_deferrals_total", "timeout")
@@ -70,12 +73,6 @@ class Deferral:
         """Return the rejection of a pod that waited in vain."""
         return Rejection(rejection.reason, f"{rejection.message} (deferred for {self._timeout_s(rejection):g} s)")
 
-    def _begun(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> _Deferred:
-        timeout_s = self._timeout_s(rejection)
-        self._out.log("kubelet.defer", pod, key, {"reason": rejection.reason, "timeout_s": timeout_s})
-        self._out.event(pod, "AdmissionDeferred", f"Tried again for {timeout_s:g} s: {rejection.reason}", "Normal")
-        return _Deferred(now + timeout_s, now)
-
     def _timeout_s(self, rejection: Rejection) -> float:
         """Return how long a pod waits; for missing devices that may be another time (switch device.defer_timeout_s)."""
         switches = self._switches
@@ -85,9 +82,8 @@ class Deferral:
     def _may_pass(self, pod: KubeletPod, rejection: Rejection) -> bool:
         """Whether time may cure this: with `defer` all that is no lack of the node's, else what is marked transient."""
         switches, reason = self._switches, rejection.reason
-        if switches.on_reject not in ("defer", "defer-then-unbind") or is_static(pod):
-            return False
-        if self._timeout_s(rejection) <= 0:
+        defers = switches.on_reject in ("defer", "defer-then-unbind")
+        if not defers or is_static(pod) or self._timeout_s(rejection) <= 0:
             return False
         if switches.on_reject == "defer":
             return reason not in EXCLUDE_MAX_REASONS

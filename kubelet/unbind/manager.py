@@ -15,7 +15,7 @@ from kubelet.pod.context import WallTimes
 from kubelet.status.versions import StatusVersions
 from kubelet.switches import KubeletSwitches
 from kubelet.unbind import unbinding
-from kubelet.unbind.unbinding import FallBack, Next, Step, Unbinding, Wait
+from kubelet.unbind.unbinding import FallBack, Next, Step, UnbindAnswer, Unbinding, Wait
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, find_condition
 from services.api.unbind import REQUESTED
@@ -147,26 +147,17 @@ class UnbindManager:
             return self._step(key, state, state.asked(now), now)
         return self._step(key, state, state.call(now), now)
 
-    def answered(
-        self,
-        key: WorkerKey,
-        code: int,
-        reason: str,
-        now: float,
-        *,
-        retry_after_s: float | None = None,
-        names_pod: bool = True,
-        jitter: float = 0.5,
-    ) -> UnbindOutcome | None:
-        """Take the answer to an unbind; `code` 0: none came."""
+    def answered(self, key: WorkerKey, answer: UnbindAnswer, now: float) -> UnbindOutcome | None:
+        """Take the answer to an unbind."""
+        code = answer.code
         state = self.going.get(key)
-        result = "ok" if code in (200, 201) else reason or str(code)
+        result = "ok" if code in (200, 201) else answer.reason or str(code)
         if state is None:
             self._answered_late(self._unanswered.pop(key, None), code, result, now)
             return None
         self._out.log("kubelet.unbind_result", state.pod, key, {"result": result, "code": code})
         self._out.counts.add("kubelet_pod_unbind_total", state.reason, result)
-        step = state.answer(code, reason, now, retry_after_s=retry_after_s, names_pod=names_pod, jitter=jitter)
+        step = state.answer(answer, now)
         if code == 429 and isinstance(step, Wait):
             self._lines.setdefault(state.pod.metadata.namespace, {})[key] = None
             step = state.asked(now) if self._waits_in_line(key, state) else step

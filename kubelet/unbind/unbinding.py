@@ -106,6 +106,20 @@ def pending_status(pod: KubeletPod, condition: str, reason: str, message: str, s
     }
 
 
+class UnbindAnswer(msgspec.Struct, frozen=True):
+    """What the API server answered to an unbind. `code` 0: no answer came.
+
+    `names_pod`: whether a 404 speaks of the pod; otherwise the endpoint is missing. `jitter` in [0, 1) spreads retries
+    by 20 %.
+    """
+
+    code: int
+    reason: str = ""
+    retry_after_s: float | None = None
+    names_pod: bool = True
+    jitter: float = 0.5
+
+
 class Next(Enum):
     """What to do next, where that says all."""
 
@@ -172,28 +186,17 @@ class Unbinding:
         self.is_calling = True
         return Next.CALL
 
-    def answer(
-        self,
-        code: int,
-        reason: str,
-        now: float,
-        *,
-        retry_after_s: float | None = None,
-        names_pod: bool = True,
-        jitter: float = 0.5,
-    ) -> Step:
-        """Return what an answer means. `code` 0: none came. `jitter` in [0, 1) spreads retries by 20 %.
-
-        `names_pod`: whether a 404 speaks of the pod; otherwise the endpoint is missing.
-        """
+    def answer(self, answer: UnbindAnswer, now: float) -> Step:
+        """Return what an answer means."""
         self.is_calling = False
+        code, reason = answer.code, answer.reason
         if code in _BY_CODE:
             return _BY_CODE[code]
         if code == 409 and reason in _CONFLICTS:
             return _CONFLICTS[reason]
         match code:
             case 404:
-                return Next.GONE if names_pod else Next.ABSENT
+                return Next.GONE if answer.names_pod else Next.ABSENT
             case 409 if reason == "StaleSession" and not self._session_checked:
                 return Next.READ_SESSION
             case 409 if reason in ("StaleSession", "SchedulerNotCapable"):
@@ -201,9 +204,9 @@ class Unbinding:
                 return FallBack(reason)
             case 422:
                 return FallBack(reason)
-            case 429 if retry_after_s is not None:
-                return self._wait(now, retry_after_s)
-        delay_s = min(RETRY_BASE_S * 2**self.tries, RETRY_MAX_S) * (0.8 + 0.4 * jitter)
+            case 429 if answer.retry_after_s is not None:
+                return self._wait(now, answer.retry_after_s)
+        delay_s = min(RETRY_BASE_S * 2**self.tries, RETRY_MAX_S) * (0.8 + 0.4 * answer.jitter)
         self.tries += 1
         return self._wait(now, delay_s)
 

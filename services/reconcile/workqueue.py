@@ -30,13 +30,15 @@ class TokenBucket:
 
     def reserve(self, now: float) -> float:
         """Take one token and return the seconds until it is really there."""
-        self._refill(now)
+        if now > self._at:
+            self._refill(now)
         self._tokens -= 1.0
         return max(0.0, -self._tokens / self._per_s)
 
     def try_take(self, now: float) -> bool:
         """Take one token if it is there."""
-        self._refill(now)
+        if now > self._at:
+            self._refill(now)
         if self._tokens < 1.0:
             return False
         self._tokens -= 1.0
@@ -44,18 +46,19 @@ class TokenBucket:
 
     def wait_s(self, now: float) -> float:
         """Return the seconds until a token is there, without taking it."""
-        self._refill(now)
+        if now > self._at:
+            self._refill(now)
         return max(0.0, (1.0 - self._tokens) / self._per_s)
 
     def is_full(self, now: float) -> bool:
         """Whether nothing is missing: then this bucket remembers nothing worth keeping."""
-        self._refill(now)
+        if now > self._at:
+            self._refill(now)
         return self._tokens >= self._burst
 
     def _refill(self, now: float) -> None:
-        if now > self._at:
-            self._tokens = min(self._burst, self._tokens + (now - self._at) * self._per_s)
-            self._at = now
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._per_s)
+        self._at = now
 
 
 class WorkQueue(Generic[K]):
@@ -126,7 +129,8 @@ class WorkQueue(Generic[K]):
 
     def get(self, now: float) -> K | None:
         """Take the next key, or None when none is ready; `done` must follow."""
-        self._promote(now)
+        if self._delayed:
+            self._promote(now)
         if not self._ready:
             return None
         key = self._ready.popleft()
@@ -143,7 +147,8 @@ class WorkQueue(Generic[K]):
 
     def next_due(self, now: float) -> float | None:
         """Return when a key is ready: `now` if one is, the time of the earliest delayed one, or None."""
-        self._promote(now)
+        if self._delayed:
+            self._promote(now)
         if self._ready:
             return now
         return self._delayed[0][0] if self._delayed else None

@@ -57,11 +57,6 @@ class _ServerFile(msgspec.Struct):
     node_key: str
 
 
-def host_identity(host: str) -> Identity:
-    """Return the bootstrap identity of one kubelet host."""
-    return Identity(f"system:node-host:{host}", (NODE_HOSTS_GROUP,))
-
-
 def make(
     directory: Path,
     *,
@@ -93,7 +88,7 @@ def make(
         "controllers": {identity.user: token(identity) for identity in (CONTROLLER_MANAGER, *controller_identities())},
     }
     for host in hosts:
-        identity = host_identity(host)
+        identity = Identity(f"system:node-host:{host}", (NODE_HOSTS_GROUP,))
         files[f"kubelet/{host}"] = {identity.user: token(identity)}
     for identity in others:
         token(identity)

@@ -155,7 +155,8 @@ class ControllerLoop:
         controller = self._controller
         if controller.reconciles is not None and controller.reconciles is not AnyObject:
             self._caches.on_change(
-                controller.reconciles, lambda change: self._add(meta_of(change.object).key, change.traceparent)
+                controller.reconciles,
+                lambda change: self._add(meta_of(change.object).key, change.traceparent),
             )
             owner = resource_of_view(controller.reconciles)
             for view in controller.owns:
@@ -318,11 +319,11 @@ class ControllerLoop:
 
         Raises: Unavailable. The controller's `failed` learns that nothing was performed.
         """
-        silence_s = self._caches.silence_s(self._clock.now())
-        if silence_s <= STALE_S:
-            return
         actions = [a for action in result.actions for a in (action.actions if isinstance(action, Batch) else (action,))]
-        if any(isinstance(action, Delete) for action in actions):
+        if not any(isinstance(action, Delete) for action in actions):
+            return
+        silence_s = self._caches.silence_s(self._clock.now())
+        if silence_s > STALE_S:
             if failed := self._failed_of(key):
                 for action in actions:
                     failed(action, NOT_PERFORMED)

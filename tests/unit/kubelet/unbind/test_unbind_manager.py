@@ -7,7 +7,7 @@ from kubelet.pod.context import WallTimes
 from kubelet.status.versions import StatusVersions
 from kubelet.switches import KubeletSwitches
 from kubelet.unbind.manager import UnbindManager
-from kubelet.unbind.unbinding import FallBack
+from kubelet.unbind.unbinding import FallBack, UnbindAnswer
 from kubelet.view import worker_key
 
 
@@ -36,7 +36,7 @@ class Node:
         return found
 
     def limited(self, number, now, retry_after_s=6):
-        self.giving.answered(self.keys[number], 429, "TooManyRequests", now, retry_after_s=retry_after_s)
+        self.giving.answered(self.keys[number], UnbindAnswer(429, "TooManyRequests", retry_after_s), now)
         return self.asked()
 
     def until(self, now):
@@ -73,7 +73,7 @@ def test_kubelet_unbinding_20_the_next_one_asks_once_the_first_got_through(limit
     limited.until(6.1)
 
     if how == "answer":
-        limited.giving.answered(limited.keys[1], 200, "", 6.2)
+        limited.giving.answered(limited.keys[1], UnbindAnswer(200), 6.2)
     else:
         limited.giving.gone(limited.keys[1], limited.giving.going[limited.keys[1]].pod, "gone")
     limited.asked()
@@ -84,7 +84,7 @@ def test_kubelet_unbinding_20_the_next_one_asks_once_the_first_got_through(limit
 def test_kubelet_unbinding_20_no_pod_waits_behind_one_rejected_for_another_reason(limited):
     limited.until(6.1)
 
-    limited.giving.answered(limited.keys[1], 503, "ServiceUnavailable", 6.2)
+    limited.giving.answered(limited.keys[1], UnbindAnswer(503, "ServiceUnavailable"), 6.2)
     limited.asked()
 
     assert limited.until(6.2) == ([0], [])

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from kubelet.unbind.unbinding import FallBack, Next, Unbinding, Wait, may_unbind, request_id, unbind_body
+from kubelet.unbind.unbinding import FallBack, Next, UnbindAnswer, Unbinding, Wait, may_unbind, request_id, unbind_body
 from kubelet.view import WorkerKey
 
 
@@ -25,11 +25,11 @@ def calling(a_pod):
      (422, "Exempt", FallBack("Exempt")), (409, "SchedulerNotCapable", FallBack("SchedulerNotCapable"))],
 )  # fmt: skip
 def test_kubelet_unbinding_6_2_every_answer_has_one_meaning(calling, code, reason, step):
-    assert calling.answer(code, reason, 1.0) == step
+    assert calling.answer(UnbindAnswer(code, reason), 1.0) == step
 
 
 def test_kubelet_unbinding_6_2_a_429_waits_as_long_as_it_says(calling):
-    assert calling.answer(429, "TooManyRequests", 1.0, retry_after_s=7) == Wait(8.0)
+    assert calling.answer(UnbindAnswer(429, "TooManyRequests", retry_after_s=7), 1.0) == Wait(8.0)
     assert calling.call(5.0) == Wait(8.0)
     assert calling.call(8.0) == Next.CALL
 
@@ -38,7 +38,7 @@ def test_kubelet_unbinding_6_2_a_429_waits_as_long_as_it_says(calling):
 def test_kubelet_unbinding_6_2_lost_answers_and_conflicts_wait_1_2_4_to_30_seconds(calling, code, reason):
     now, waits = 0.0, []
     for _ in range(6):
-        step = calling.answer(code, reason, now, jitter=0.5)
+        step = calling.answer(UnbindAnswer(code, reason, jitter=0.5), now)
         waits.append(step.until_s - now)
         now = step.until_s
         assert calling.call(now) == Next.CALL
@@ -49,13 +49,13 @@ def test_kubelet_unbinding_6_2_the_wait_is_spread_by_20_percent(a_pod):
     for jitter, wait in ((0.0, 0.8), (0.5, 1.0)):
         state = Unbinding(a_pod(), "OutOfcpu", "m", 0.0, 120.0)
         state.call(0.0)
-        assert state.answer(0, "", 0.0, jitter=jitter) == Wait(wait)
+        assert state.answer(UnbindAnswer(0, "", jitter=jitter), 0.0) == Wait(wait)
 
 
 def test_kubelet_unbinding_6_2_after_120_seconds_of_silence_it_falls_back(calling):
     now = 0.0
     for _ in range(20):
-        step = calling.answer(0, "", now, jitter=0.5)
+        step = calling.answer(UnbindAnswer(0, "", jitter=0.5), now)
         now = step.until_s
         step = calling.call(now)
         if step != Next.CALL:
@@ -65,7 +65,7 @@ def test_kubelet_unbinding_6_2_after_120_seconds_of_silence_it_falls_back(callin
 
 
 def test_a_404_that_does_not_name_the_pod_means_there_is_no_such_endpoint(calling):
-    assert calling.answer(404, "NotFound", 1.0, names_pod=False) == Next.ABSENT
+    assert calling.answer(UnbindAnswer(404, "NotFound", names_pod=False), 1.0) == Next.ABSENT
 
 
 def test_a_403_falls_back_only_for_a_pod_that_is_still_ours(a_pod):
@@ -76,9 +76,9 @@ def test_a_403_falls_back_only_for_a_pod_that_is_still_ours(a_pod):
 
 
 def test_a_stale_session_that_is_ours_is_tried_exactly_once_more(calling):
-    assert calling.answer(409, "StaleSession", 1.0) == Next.READ_SESSION
+    assert calling.answer(UnbindAnswer(409, "StaleSession"), 1.0) == Next.READ_SESSION
     assert calling.session_read(2.0) == Next.CALL
-    assert calling.answer(409, "StaleSession", 3.0) == FallBack("StaleSession")
+    assert calling.answer(UnbindAnswer(409, "StaleSession"), 3.0) == FallBack("StaleSession")
 
 
 def test_guarantees_x_ub5_the_request_id_is_what_the_server_computes():
