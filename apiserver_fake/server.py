@@ -17,26 +17,22 @@ import msgspec
 import structlog
 
 from apiserver_fake.authentication import Authenticator, TokenFile
-from apiserver_fake.event_log.lines import MUTATING, EventLines
-from apiserver_fake.registry.creation import Limits
-from apiserver_fake.registry.errors import find_resource
+from apiserver_fake.errors import find_resource
+from apiserver_fake.event_log import MUTATING, EventLines
 from apiserver_fake.registry.event_expiry import EventExpiry
 from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
-from apiserver_fake.registry.read import NotYet
+from apiserver_fake.registry.read import ContinueTokens, NotYet
 from apiserver_fake.registry.registry import Registry
 from apiserver_fake.registry.subresources.unbind import as_unbind, reason_of
-from apiserver_fake.storage.continue_tokens import ContinueTokens
+from apiserver_fake.registry.write import Limits
 from apiserver_fake.storage.journal import Journal, Recovered
 from apiserver_fake.storage.records import Cause, Change, record_of
-from apiserver_fake.storage.recovery import Gap, restore
 from apiserver_fake.storage.selection import Selection
-from apiserver_fake.storage.store import INDEXED_FIELDS, WINDOW_CHANGES, WINDOW_S, Store
+from apiserver_fake.storage.store import WINDOW_CHANGES, WINDOW_S, Gap, Store, restore
 from apiserver_fake.storage.watch_hub import QUEUE_BYTES, QUEUE_EVENTS, Hub, Notify, Watcher
-from apiserver_fake.storage.watch_reader import Signal, batches
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
 from services.api.errors import ApiError, BadRequest, NotFound
 from services.api.identity import ADMIN, Identity
-from services.api.resources import resources
 from services.api.seams import Seams, Span
 from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, WatchEvent, WatchRequest
 from services.runtime.config import EXIT_CONFIG, StartError
@@ -93,8 +89,7 @@ class ApiServer:
             self.store,
             seams.clock,
             seams.random,
-            indexed=INDEXED_FIELDS,
-            ended=self._watch_ended,
+            ended=self._lines.watch_closed if self._lines is not None else None,
             taken=self._lines.watch_events if self._lines is not None and self._settings.log_watch_events else None,
             queue_events=self._settings.queue_events,
             queue_bytes=self._settings.queue_bytes,
@@ -141,18 +136,12 @@ class ApiServer:
             store.rv = store.window_start = int(self._clock.wall() * 1_000_000)
             log.warning("store.is_volatile", durability="memory", resource_version=store.rv)
         try:
-            base = [
-                record_of(
-                    find_resource(kept.resource),
-                    msgspec.json.decode(kept.body),
-                    kept.rv,
-                    kept.body,
-                    hashing=store.hashing,
-                )
-                for kept in recovered.base
-            ]
             if self._journal.is_durable:
-                restore(store, base, recovered.base_rv, recovered.entries, resources().get, now_s)
+                base = [
+                    record_of(find_resource(name), msgspec.json.decode(body), rv, body, hashing=store.hashing)
+                    for name, rv, body in map(msgspec.structs.astuple, recovered.base)
+                ]
+                restore(store, base, recovered.base_rv, recovered.entries, now_s)
         except (Gap, NotFound, msgspec.MsgspecError) as error:
             raise StartError(f"the store is damaged: {error}", EXIT_CONFIG) from error
         for key, answer in answers_of(recovered.entries, now_s):
@@ -410,10 +399,6 @@ class ApiServer:
             self._lines.watch_opened(watcher, request)
         return watcher
 
-    def _watch_ended(self, watcher: Watcher) -> None:
-        if self._lines is not None:
-            self._lines.watch_closed(watcher)
-
     # -- figures
 
     def metrics(self) -> dict[str, float]:
@@ -470,10 +455,15 @@ class LocalApi:
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
         """Yield batches of events until the server ends the watch. Raises: ApiError when it is refused."""
-        watcher = self._server.open_watch(self.identity, request, Signal())
+        woken = asyncio.Event()
+        watcher = self._server.open_watch(self.identity, request, lambda _: woken.set())
         try:
-            async for batch in batches(watcher):
-                yield batch
+            while not watcher.is_over:
+                if batch := watcher.take():
+                    yield batch
+                else:
+                    await woken.wait()
+                    woken.clear()
         finally:
             watcher.close()
 

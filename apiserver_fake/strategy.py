@@ -16,16 +16,19 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, MutableSequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
+from apiserver_fake.decode import decode_object
+from apiserver_fake.errors import method_not_allowed, no_such_path
 from apiserver_fake.switches import ApiServerSwitches
-from services.api.errors import BadRequest, Forbidden, NotFound
+from apiserver_fake.validation.formats import Causes
+from services.api.errors import BadRequest
 from services.api.identity import Identity
-from services.api.meta import Document
+from services.api.meta import Document, Resource
 from services.api.seams import Random
 from services.api.switches import Switches
 from services.api.times import format_time
@@ -35,14 +38,6 @@ Lookup = Callable[[str, str, str], Document | None]
 """`(resource, namespace, name)` to the newest document, staged writes included; read-only."""
 Labels = Callable[[str, str, str], Mapping[str, str] | None]
 """`(resource, namespace, name)` to the newest labels; None when there is no such object."""
-
-
-class Cause(NamedTuple):
-    """One broken rule: field path, cause reason (`FieldValueInvalid`, …) and message."""
-
-    path: str
-    reason: str
-    message: str
 
 
 @dataclass
@@ -80,10 +75,6 @@ class ServerMemory:
         return found
 
 
-def _none_yet() -> MutableSequence[str]:
-    return []
-
-
 class WriteContext(msgspec.Struct, frozen=True):
     """What a rule may look at while one write is being committed.
 
@@ -105,7 +96,7 @@ class WriteContext(msgspec.Struct, frozen=True):
     list: Callable[[str, str], Iterable[Document]]
     memory: ServerMemory
     labels: Labels
-    warnings: MutableSequence[str] = msgspec.field(default_factory=_none_yet)
+    warnings: MutableSequence[str] = []
 
 
 @dataclass(frozen=True)
@@ -142,12 +133,13 @@ class DeleteOptions:
 
 
 def delete_options(request: Request) -> DeleteOptions:
-    """Return the options in the body of a delete. Raises: BadRequest."""
-    try:
-        body = msgspec.json.decode(request.body) if request.body else {}
-    except msgspec.DecodeError as error:
-        raise BadRequest(f"DeleteOptions: {error}") from None
-    return DeleteOptions.from_document(body if isinstance(body, dict) else {})
+    """Return the options of a delete, preconditions of the call included. Raises: BadRequest."""
+    options = DeleteOptions.from_document(decode_object(request.body, "DeleteOptions") if request.body else {})
+    return replace(
+        options,
+        uid=options.uid or request.uid,
+        resource_version=options.resource_version or request.resource_version,
+    )
 
 
 def delete_now_or_mark(old: Document, ctx: WriteContext, options: DeleteOptions, grace_s: int = 0) -> Document | None:
@@ -183,23 +175,6 @@ def delete_now_or_mark(old: Document, ctx: WriteContext, options: DeleteOptions,
     return old if changed == meta else {**old, "metadata": changed}
 
 
-def require_open_namespace(lookup: Lookup, resource: str, namespace: str, name: str) -> None:
-    """Refuse to create an object in a namespace that is missing (404) or being removed (403).
-
-    Source: controllers 11; upstream `staging/src/k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle`.
-    """
-    found = lookup("namespaces", "", namespace)
-    if found is None:
-        raise NotFound(f'namespaces "{namespace}" not found', details={"name": namespace, "kind": "namespaces"})
-    if found["metadata"].get("deletionTimestamp") or (found.get("status") or {}).get("phase") == "Terminating":
-        text = f"unable to create new content in namespace {namespace} because it is being terminated"
-        cause = {"reason": "NamespaceTerminating", "field": "metadata.namespace", "message": text}
-        raise Forbidden(
-            f'{resource} "{name}" is forbidden: {text}',
-            details={"name": name, "kind": resource.partition(".")[0], "causes": [cause]},
-        )
-
-
 def drop_status(new: Document, ctx: WriteContext) -> None:
     """Take what a creator says of the status away: only the status subresource writes it (S21)."""
     if "status" in new:
@@ -214,6 +189,12 @@ def keep_status(old: Document, new: Document, ctx: WriteContext) -> None:
         new.pop("status", None)
 
 
+def next_generation(stored: Document) -> Document:
+    """Return the object as one whose spec changes: with metadata of its own and the next generation."""
+    meta = stored["metadata"]
+    return {**stored, "metadata": {**meta, "generation": int(meta.get("generation") or 0) + 1}}
+
+
 def keep_all_but_status(old: Document, new: Document, ctx: WriteContext) -> None:
     """Put everything but the status back into a write of the status (S21)."""
     for name in [name for name in new if name != "status" and name not in old]:
@@ -221,22 +202,6 @@ def keep_all_but_status(old: Document, new: Document, ctx: WriteContext) -> None
     for name, value in old.items():
         if name != "status":
             new[name] = value
-
-
-def _nothing_to_prepare_create(new: Document, ctx: WriteContext) -> None:
-    pass
-
-
-def _nothing_to_prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
-    pass
-
-
-def _nothing_to_validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    return []
-
-
-def _nothing_to_bound(old: Document | None, new: Document, ctx: WriteContext) -> None:
-    pass
 
 
 @dataclass(frozen=True)
@@ -250,13 +215,13 @@ class Strategy:
     document to store (`is old`: nothing to write). `*_status` are the same for the `status` subresource.
     """
 
-    prepare_create: Callable[[Document, WriteContext], None] = _nothing_to_prepare_create
-    prepare_update: Callable[[Document, Document, WriteContext], None] = _nothing_to_prepare_update
-    validate: Callable[[Document | None, Document, WriteContext], list[Cause]] = _nothing_to_validate
-    check_bounds: Callable[[Document | None, Document, WriteContext], None] = _nothing_to_bound
+    prepare_create: Callable[[Document, WriteContext], None] = lambda new, ctx: None
+    prepare_update: Callable[[Document, Document, WriteContext], None] = lambda old, new, ctx: None
+    validate: Callable[[Document | None, Document, WriteContext], Causes] = lambda old, new, ctx: ()
+    check_bounds: Callable[[Document | None, Document, WriteContext], None] = lambda old, new, ctx: None
     before_delete: Callable[[Document, WriteContext, DeleteOptions], Document | None] = delete_now_or_mark
     prepare_status: Callable[[Document, Document, WriteContext], None] = keep_all_but_status
-    validate_status: Callable[[Document | None, Document, WriteContext], list[Cause]] = _nothing_to_validate
+    validate_status: Callable[[Document, Document, WriteContext], Causes] = lambda old, new, ctx: ()
     fields: Any = None
     """The table of field rules (`validation.fields.Struct`) that completes the served OpenAPI, if there is one."""
 
@@ -281,8 +246,8 @@ class SubresourceResult(msgspec.Struct, frozen=True):
 class Subresource:
     """One subresource verb of one resource (`pods`) or of all (`*`).
 
-    `apply(stored, body, ctx)` runs inside the commit and raises ApiError; `stored` is None when there
-    is no such object, which `apply` answers itself. For `create` and `update`
+    `apply(stored, body, ctx)` runs inside the commit and raises ApiError, as does `check_first`, which is asked before
+    it is known whether there is such an object. For `create` and `update`
     the body is the decoded request; for `patch` it is the patched *read form* (`read`), so that one
     `apply` serves both. `read(stored)` is the document that `get` returns.
     """
@@ -290,8 +255,9 @@ class Subresource:
     resource: str
     name: str
     verbs: tuple[str, ...]
-    apply: Callable[[Document | None, Document, WriteContext], SubresourceResult]
+    apply: Callable[[Document, Document, WriteContext], SubresourceResult]
     read: Callable[[Document], Document] = lambda stored: stored
+    check_first: Callable[[Document | None, Document, WriteContext], None] = lambda stored, body, ctx: None
     admits: bool = False
     """Whether `apply` asks `authorization.admit` itself, about what the caller wanted."""
     is_charged: bool = False
@@ -333,3 +299,13 @@ def subresource(resource: str, name: str) -> Subresource | None:
     """Return the subresource of that resource, or None when the resource has none of that name."""
     table = _subresources()
     return table.get((resource, name)) or table.get(("*", name))
+
+
+def served_subresource(resource: Resource, request: Request) -> Subresource:
+    """Return the subresource that is asked for. Raises: NotFound, MethodNotAllowed."""
+    found = subresource(resource.name, request.subresource)
+    if found is None or request.subresource not in resource.subresources:
+        raise no_such_path()
+    if request.verb not in found.verbs:
+        raise method_not_allowed()
+    return found

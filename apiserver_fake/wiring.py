@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from apiserver_fake.authentication import TokenFile, read_tokens
 from apiserver_fake.config import ApiServerConfig
-from apiserver_fake.grpc import server as grpc_server
-from apiserver_fake.registry.creation import Limits
+from apiserver_fake.grpc.server import GrpcServer
+from apiserver_fake.registry.write import Limits
 from apiserver_fake.rest import server as rest_server
 from apiserver_fake.rest.server import RestSettings
 from apiserver_fake.server import ApiServer, ServerSettings
-from apiserver_fake.storage.journal import DiskJournal, Journal, MemoryJournal, SqliteJournal
+from apiserver_fake.storage.journal import DiskJournal, Journal, SqliteJournal
 from services.api.seams import Seams
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
-from services.telemetry.metrics import render
 
 
 class ApiServerComponent:
@@ -33,45 +33,38 @@ class ApiServerComponent:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.server.run())
             await self.server.wait_until_ready()
-            servers = _Servers()
-            try:
-                await self._open(servers)
-                self._is_listening = True
-                await asyncio.Event().wait()
-            finally:
-                self._is_listening = False
-                # First the watches, so that their streams end by themselves and the servers need not wait (W18).
-                self.server.hub.shut_down()
-                await servers.close()
+            async with AsyncExitStack() as servers:
+                try:
+                    await self._open(servers)
+                    self._is_listening = True
+                    await asyncio.Event().wait()
+                finally:
+                    self._is_listening = False
+                    # First the watches, so that their streams end by themselves and the servers need not wait (W18).
+                    self.server.hub.shut_down()
 
-    async def _open(self, servers: _Servers) -> None:
+    async def _open(self, servers: AsyncExitStack) -> None:
         config = self._config
         if config.grpc_port is not None:
-            servers.grpc, self.grpc_port = await grpc_server.serve(
-                self.server, config.grpc_host, config.grpc_port, clock=self._seams.clock
-            )
+            grpc = GrpcServer(self.server, self._seams.clock)
+            servers.push_async_callback(grpc.close)
+            self.grpc_port = await grpc.open(config.grpc_host, config.grpc_port)
         if config.rest_port is not None:
             try:
-                servers.rest, self.rest_port = await rest_server.serve(
+                rest, self.rest_port = await rest_server.serve(
                     self.server,
                     config.rest_host,
                     config.rest_port,
                     clock=self._seams.clock,
                     tracer=self._seams.tracer,
-                    settings=RestSettings(
-                        allowed_hosts=config.rest_allowed_hosts,
-                        authorize=self.server.authorize,
-                        metrics=self._metrics_text,
-                    ),
+                    settings=RestSettings(config.rest_allowed_hosts),
                 )
+                servers.push_async_callback(rest.cleanup)
             except OSError as error:
                 why = error.strerror or str(error)
                 raise StartError(
                     f"cannot listen on {config.rest_host}:{config.rest_port}: {why}", EXIT_CONFIG
                 ) from None
-
-    def _metrics_text(self) -> str:
-        return render(self.metrics()).decode()
 
     @property
     def is_ready(self) -> bool:
@@ -86,20 +79,6 @@ class ApiServerComponent:
         """Return the ports of the open servers."""
         found = {"grpc": self.grpc_port, "rest": self.rest_port}
         return {name: port for name, port in found.items() if port is not None}
-
-
-class _Servers:
-    """What has to be closed again."""
-
-    def __init__(self) -> None:
-        self.grpc: grpc_server.GrpcServer | None = None
-        self.rest: rest_server.RestRunner | None = None
-
-    async def close(self) -> None:
-        if self.rest is not None:
-            await self.rest.cleanup()
-        if self.grpc is not None:
-            await self.grpc.close()
 
 
 def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
@@ -127,5 +106,5 @@ def _journal(config: ApiServerConfig, seams: Seams) -> Journal:
         case "memory":
             # Without servers the component runs in a simulation, whose disks can lose power.
             has_servers = config.grpc_port is not None or config.rest_port is not None
-            return MemoryJournal() if has_servers else DiskJournal(seams.disk)
+            return Journal() if has_servers else DiskJournal(seams.disk)
     raise StartError(f"engine {config.engine!r} is none of memory, sqlite", EXIT_USAGE)

@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks.clocks import Clocks, clocking
-from benchmarks.procfs import rss_mib
 from benchmarks.result import Breakdown, SchedulerBench, breakdown_of, milliseconds
+from benchmarks.running_mesh import rss_mib
 from benchmarks.scheduler_cores import Algorithm
 from benchmarks.workloads import documents
 from benchmarks.workloads.documents import NewObject

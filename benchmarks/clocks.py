@@ -9,6 +9,7 @@ import functools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any, Final
 
 POINTS: Final = {
@@ -83,11 +84,6 @@ class Clocks:
         return took_s / calls
 
 
-def _name_of(plugin: Any) -> str:
-    name: str = plugin.name
-    return name
-
-
 def _always(name: str) -> Callable[[Any], str]:
     return lambda _: name
 
@@ -106,7 +102,7 @@ def clocking(clocks: Clocks, plugins: Iterable[type], parts: Iterable[tuple[type
     try:
         for cls in dict.fromkeys(base for plugin in plugins for base in plugin.__mro__[:-1]):
             for name, point in POINTS.items():
-                wrap(cls, name, _name_of, point)
+                wrap(cls, name, attrgetter("name"), point)
         for cls, part in parts:
             for name in [n for n in vars(cls) if not n.startswith("_")]:
                 wrap(cls, name, _always(part), "")

@@ -13,13 +13,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import msgspec
-
 from benchmarks import scheduler_figures
 from benchmarks.fan_out import bench_fan_out
 from benchmarks.kubelet_host import HOST, bench_kubelet_host
-from benchmarks.mesh import LOAD, BenchResult, bench_mesh
+from benchmarks.mesh import BenchResult, bench_mesh
 from benchmarks.result import SchedulerBench
+from benchmarks.running_mesh import LOAD
 from benchmarks.start_up import bench_start
 from services.api.switches import Value
 from services.scenarios.run import load_scenario, simulate
@@ -112,7 +111,7 @@ def measure(say: Say, *, is_quick: bool = False) -> Figures:
 def _start(found: Figures, say: Say) -> None:
     say("starting a mesh of three nodes, and calling it one by one")
     result = bench_start(nodes=3)
-    found.runs.append({"workload": "Start", **msgspec.to_builtins(result)})
+    found.runs.append({"workload": "Start", **result.document()})
     found.add("start.first_running_s", "nothing → first pod Running, 3 nodes, SQLite", result.first_running_s, "s")
     for name, size in result.idle_rss_mib.items():
         found.add(f"idle_mib.{name}", f"memory at rest, {name}", size, "MiB", at_most=60)
@@ -151,7 +150,7 @@ def _fan_out(found: Figures, say: Say, *, is_quick: bool) -> None:
     watchers, changes = (20, 200) if is_quick else (100, 1_000)
     say(f"{changes} changes to {watchers} watchers")
     result = bench_fan_out(watchers=watchers, changes=changes)
-    found.runs.append({"workload": "FanOut", **msgspec.to_builtins(result)})
+    found.runs.append({"workload": "FanOut", **result.document()})
     found.add("watch.events_per_s", f"watch events received by {watchers} watchers", result.events_per_s, "events/s")
     found.add("watch.server_us_per_event", "CPU of the API server for each", result.server_us_per_event, "µs")
 

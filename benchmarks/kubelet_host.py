@@ -9,26 +9,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
-from benchmarks.environment import surroundings
-from benchmarks.mesh import (
-    LIMIT_S,
-    Stopwatch,
-    create_one,
-    create_pods,
-    quiet_arguments,
-    wait_for_nodes,
-)
-from benchmarks.procfs import cpu_s, rss_mib
+from benchmarks.mesh import Stopwatch, wait_for_nodes
+from benchmarks.result import Result
+from benchmarks.running_mesh import LIMIT_S, RunningMesh, quiet_arguments, rounded, running_mesh
 from services.api.times import parse_time
 from services.api.wire import Api, Request
-from services.client.rpc import RpcTransport
-from services.runtime.supervisor import MeshOptions, Supervisor
-from services.scenarios.measures import quantile
 
 HOST: Final = "kubelet/h0"
 NODE_LEASES: Final = "kube-node-lease"
@@ -39,7 +29,7 @@ LOOK_S: Final = 2.5
 
 
 @dataclass
-class KubeletHostResult:
+class KubeletHostResult(Result):
     """Figures of one host process; CPU as a share of one core, 1.0 being all of it, by process of the mesh.
 
     `registered_s`: from the start of the host process until every node is registered and follows its pods; `nodes_s`:
@@ -57,62 +47,32 @@ class KubeletHostResult:
     rate_p50_ms: float
     rate_p99_ms: float
     rush_s: float
-    rush_cpu_us_per_pod: dict[str, float] = field(default_factory=dict)
-    idle_rss_mib: dict[str, float] = field(default_factory=dict)
-    rss_mib: dict[str, float] = field(default_factory=dict)
-    loaded_pods: int = 0
-    loaded_cpu: dict[str, float] = field(default_factory=dict)
-    heartbeat_age_s: float = 0.0
+    rush_cpu_us_per_pod: dict[str, float]
+    idle_rss_mib: dict[str, float]
+    rss_mib: dict[str, float]
+    loaded_pods: int
+    loaded_cpu: dict[str, float]
+    heartbeat_age_s: float
     workload: str = "KubeletHost"
     form: str = "mesh"
 
-    def document(self) -> dict[str, Any]:
-        """Return the JSON document of `keplab bench kubelet -o json`."""
-        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
-
-
-class _Meter:
-    """CPU of the mesh's processes between two moments."""
-
-    def __init__(self, pids: dict[str, int]) -> None:
-        self._pids = pids
-        self._began_s = time.perf_counter()
-        self._before = {name: cpu_s(pid) for name, pid in pids.items()}
-
-    def shares(self) -> dict[str, float]:
-        """Return cores used since."""
-        took_s = time.perf_counter() - self._began_s
-        return {name: round(spent / took_s, 4) for name, spent in self.spent_s().items()}
-
-    def spent_s(self) -> dict[str, float]:
-        """Return CPU seconds since."""
-        return {name: cpu_s(pid) - self._before[name] for name, pid in self._pids.items()}
-
-
-async def _at_rate(api: Api, watch: Stopwatch, first: int, pods: int, rate: int) -> None:
-    """Create pods evenly, `rate` a second, and return when all run."""
-    begun = time.perf_counter()
-    async with asyncio.TaskGroup() as group:
-        for number in range(pods):
-            if (early_s := begun + number / rate - time.perf_counter()) > 0:
-                await asyncio.sleep(early_s)
-            group.create_task(create_one(api, watch, first + number))
-    await watch.done.wait()
-
 
 async def _phase(api: Api, first: int, pods: int, rate: int) -> Stopwatch:
-    watch, ready = Stopwatch(pods, first=first), asyncio.Event()
-    following = asyncio.create_task(watch.follow(api, ready))
-    try:
+    """Create pods evenly, `rate` a second (0: as fast as the mesh takes them), and return when all run."""
+    watch = Stopwatch(api, pods, first=first)
+    async with watch.watching():
         await asyncio.sleep(0.2)
+        if not rate:
+            await watch.create_all()
+            return watch
+        begun = time.perf_counter()
         async with asyncio.timeout(LIMIT_S):
-            if rate:
-                await _at_rate(api, watch, first, pods, rate)
-            else:
-                await create_pods(api, watch, pods, first=first)
-                await watch.done.wait()
-    finally:
-        following.cancel()
+            async with asyncio.TaskGroup() as group:
+                for number in range(pods):
+                    if (early_s := begun + number / rate - time.perf_counter()) > 0:
+                        await asyncio.sleep(early_s)
+                    group.create_task(watch.create(number))
+            await watch.done.wait()
     return watch
 
 
@@ -129,44 +89,40 @@ async def _oldest_lease_s(api: Api, span_s: float) -> float:
     return oldest_s
 
 
-def _host_uptime_s(supervisor: Supervisor) -> float:
-    return next(float(p["uptime_s"]) for p in supervisor.status()["processes"] if p["name"] == HOST)
+def _host_uptime_s(mesh: RunningMesh) -> float:
+    return next(float(p["uptime_s"]) for p in mesh.supervisor.status()["processes"] if p["name"] == HOST)
 
 
 async def _measure(
-    options: MeshOptions, nodes: int, pods: int, rate: int, span_s: float, say: Callable[[str], None]
+    nodes: int, pods: int, rate: int, span_s: float, switches: tuple[str, ...], say: Callable[[str], None]
 ) -> KubeletHostResult:
-    supervisor = Supervisor(options)
-    await supervisor.start()
-    registered_s = _host_uptime_s(supervisor)
-    transport: RpcTransport = supervisor.client_transport()
-    try:
-        api = transport.api()
-        await wait_for_nodes(api, nodes)
-        processes = supervisor.status()["processes"]
-        nodes_s = _host_uptime_s(supervisor)
+    arguments = quiet_arguments()
+    arguments["kubelet"] = [*arguments["kubelet"], "--registration-spread-s", "0"]
+    async with running_mesh(nodes=nodes, hosts=1, engine="memory", switches=switches, arguments=arguments) as mesh:
+        registered_s = _host_uptime_s(mesh)
+        await wait_for_nodes(mesh.api, nodes)
+        nodes_s = _host_uptime_s(mesh)
         say(f"{nodes} nodes are Ready after {nodes_s:g} s")
-        pids = {p["name"]: p["pid"] for p in processes}
         await asyncio.sleep(SETTLE_S)
-        meter = _Meter(pids)
+        meter = mesh.meter()
         await asyncio.sleep(span_s)
         idle = meter.shares()
-        idle_rss = {name: round(rss_mib(pid), 1) for name, pid in pids.items()}
+        idle_rss = mesh.rss_mib()
         say(f"at rest the host takes {100 * idle[HOST]:.2f} % of a core")
-        meter, steady = _Meter(pids), int(rate * span_s)
-        watch = await _phase(api, 0, steady, rate)
+        meter, steady = mesh.meter(), int(rate * span_s)
+        watch = await _phase(mesh.api, 0, steady, rate)
         busy = meter.shares()
         say(f"at {rate} pod starts a second it takes {100 * busy[HOST]:.1f} % of a core")
         times = watch.milliseconds()
         await asyncio.sleep(SETTLE_S)
-        meter = _Meter(pids)
-        watch = await _phase(api, steady, pods, 0)
+        meter = mesh.meter()
+        watch = await _phase(mesh.api, steady, pods, 0)
         rush_s = max(watch.running.values()) - min(watch.created.values())
-        rush_cpu = {name: round(1e6 * spent / pods, 1) for name, spent in meter.spent_s().items()}
+        rush_cpu = meter.us_per(pods)
         await asyncio.sleep(SETTLE_S)
-        rss = {name: round(rss_mib(pid), 1) for name, pid in pids.items()}
-        meter = _Meter(pids)
-        heartbeat_age_s = await _oldest_lease_s(api, span_s)
+        rss = mesh.rss_mib()
+        meter = mesh.meter()
+        heartbeat_age_s = await _oldest_lease_s(mesh.api, span_s)
         loaded = meter.shares()
         share = f"{100 * loaded[HOST]:.2f} % of a core"
         say(f"at rest with {steady + pods} pods it takes {share}; oldest Lease {heartbeat_age_s:.1f} s")
@@ -178,8 +134,8 @@ async def _measure(
             nodes_s=nodes_s,
             idle_cpu=idle,
             rate_cpu=busy,
-            rate_p50_ms=round(quantile(times, 0.5) or 0.0, 1),
-            rate_p99_ms=round(quantile(times, 0.99) or 0.0, 1),
+            rate_p50_ms=rounded(times, 0.5),
+            rate_p99_ms=rounded(times, 0.99),
             rush_s=round(rush_s, 2),
             rush_cpu_us_per_pod=rush_cpu,
             idle_rss_mib=idle_rss,
@@ -188,33 +144,18 @@ async def _measure(
             loaded_cpu=loaded,
             heartbeat_age_s=round(heartbeat_age_s, 2),
         )
-    finally:
-        await transport.close()
-        await supervisor.stop()
 
 
 def bench_kubelet_host(
     *,
-    nodes: int = 5_000,
-    pods: int = 10_000,
+    nodes: int,
+    pods: int,
     rate: int = 200,
-    span_s: float = 20.0,
+    span_s: float,
     switches: tuple[str, ...] = (),
     say: Callable[[str], None] = lambda _: None,
 ) -> KubeletHostResult:
     """Start a mesh with one kubelet host; look at it at rest and at `rate` pod starts a second for `span_s` each;
     then create `pods` pods as fast as the mesh takes them, and look once more at rest. Raises: TimeoutError.
     """
-    with surroundings() as folder:
-        arguments = quiet_arguments()
-        arguments["kubelet"] = [*arguments["kubelet"], "--registration-spread-s", "0"]
-        options = MeshOptions(
-            data_dir=folder,
-            nodes=nodes,
-            hosts=1,
-            engine="memory",
-            switches=switches,
-            arguments=arguments,
-            log_level="warning",
-        )
-        return asyncio.run(_measure(options, nodes, pods, rate, span_s, say))
+    return asyncio.run(_measure(nodes, pods, rate, span_s, switches, say))

@@ -1,4 +1,4 @@
-"""The figures of a scheduler workload, and where its time goes."""
+"""The figures of a workload, and where the time of the scheduler's goes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,16 @@ CYCLE: Final = "cycle"
 """What no plugin and no other part spent: the runner, remembered templates, the choice among the best."""
 
 
+class Result:
+    """The figures of one workload."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document that `keplab bench -o json` prints."""
+        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
+
+
 @dataclass
-class SchedulerBench:
+class SchedulerBench(Result):
     """One workload in one form. Times a pod in microseconds of the measured pods.
 
     `p50_ms`, `p99_ms`: form `algorithm`, from pop to assume, or, of pods that come one after the other, from when they
@@ -43,10 +51,6 @@ class SchedulerBench:
     by_extension_point: dict[str, float] = field(default_factory=dict)
     by_part: dict[str, float] = field(default_factory=dict)
     cpu_us_per_pod_by_process: dict[str, float] = field(default_factory=dict)
-
-    def document(self) -> dict[str, Any]:
-        """Return the JSON document of `keplab bench scheduler -o json`."""
-        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

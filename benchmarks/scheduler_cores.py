@@ -73,8 +73,6 @@ class Algorithm:
         """Return the core's time in seconds."""
         return self._clock() + self._skipped_s
 
-    # -- the world's doings -------------------------------------------------------------------------------
-
     def add_node(self, node: NewObject) -> Node:
         """Show a new node."""
         view = self._decode_node(node.body)
@@ -134,13 +132,11 @@ class Algorithm:
         while (queued := queue.pop(self.now())) is not None:
             self._attempt(queued, self.now())
 
-    # -- cycles -------------------------------------------------------------------------------------------
-
     def run_until(self, is_done: Callable[[], bool], what: Callable[[], str]) -> None:
         """Schedule pods until that is so. Raises: TooSlow."""
         limit = time.perf_counter() + LIMIT_S
         agenda, queue = self._agenda, self.core.queue
-        wake_ups = self.core.resizes.wake_ups if self.core.resizes is not None else None
+        resizes = self.core.resizes
         while not is_done():
             now = self.now()
             while agenda and agenda[0][0] <= now:
@@ -149,14 +145,14 @@ class Algorithm:
                 if after_s is not None:
                     self.at(when + after_s, do)
             queue.flush(now)
-            if wake_ups is not None:
-                wake_ups.flush(now)
+            if resizes is not None:
+                resizes.flush(now)
             queued = queue.pop(now)
             if queued is not None:
                 self._attempt(queued, now)
                 continue
             deadline = queue.next_deadline(now)
-            clock = wake_ups.next_deadline() if wake_ups is not None else None
+            clock = resizes.next_deadline() if resizes is not None else None
             due = [when for when in (deadline, clock, agenda[0][0] if agenda else None) if when is not None]
             if not due or self._skipped_s - self._skipped_at_bind_s > STUCK_S:
                 raise TooSlow(f"{what()}, and nothing will change that")

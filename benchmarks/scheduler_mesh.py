@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
 from benchmarks.algorithm import Progress, where_the_time_goes
-from benchmarks.environment import surroundings
-from benchmarks.mesh import IN_FLIGHT, LIMIT_S, LOAD, quiet_arguments
-from benchmarks.procfs import cpu_s, rss_mib
+from benchmarks.mesh import PodState
 from benchmarks.result import SchedulerBench, milliseconds
+from benchmarks.running_mesh import LIMIT_S, LOAD, Meter, follow_pods, many, quiet_arguments, running_mesh
 from benchmarks.scheduler_cores import TooSlow
 from benchmarks.workloads import documents
 from benchmarks.workloads.documents import NewObject
@@ -34,51 +32,17 @@ from benchmarks.workloads.ops import (
     Size,
     Workload,
 )
-from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
-from services.api.meta import Document, View
+from services.api.errors import AlreadyExists, NotFound
+from services.api.meta import Document
 from services.api.switches import Switches
-from services.api.wire import Api, Request, WatchRequest
-from services.runtime.supervisor import MeshOptions, Supervisor
+from services.api.wire import Api, Request, WatchEvent
 
 SETTLE_S: Final = 1.0
 """Between the preparations and the measurement, so that what lags behind is not measured."""
 
 
-class _Spec(View, frozen=True):
-    node_name: str = ""
-
-
-class _Pod(View, frozen=True):
-    spec: _Spec = _Spec()
-
-
-class Bindings:
-    """When a watcher saw each pod bound, by name; names are unique in a workload."""
-
-    def __init__(self) -> None:
-        self.bound_s: dict[str, float] = {}
-        self.changed = asyncio.Event()
-        self._decode = msgspec.json.Decoder(_Pod).decode
-
-    async def follow(self, api: Api) -> None:
-        """Watch pods until cancelled; resume when the server ends the stream."""
-        rv = ""
-        bound, decode = self.bound_s, self._decode
-        while True:
-            try:
-                async for batch in api.watch(WatchRequest(resource="pods", resource_version=rv)):
-                    now = time.perf_counter()
-                    for event in batch:
-                        rv = str(event.rv) if event.rv else rv
-                        if event.type == "MODIFIED" and event.name not in bound and decode(event.body).spec.node_name:
-                            bound[event.name] = now
-                    self.changed.set()
-            except (ApiError, UnknownOutcome):
-                await asyncio.sleep(0.1)
-
-
 class Load:
-    """Plays a workload's steps to an API server. `group` holds what goes on meanwhile."""
+    """Plays a workload's steps to an API server, and watches. `group` holds what goes on meanwhile."""
 
     def __init__(self, api: Api, size: Size, group: asyncio.TaskGroup, progress: Progress) -> None:
         self._api = api
@@ -86,9 +50,17 @@ class Load:
         self._group = group
         self._progress = progress
         self._pods_by_namespace: dict[str, list[tuple[str, str]]] = {}
-        self.meanwhile: list[asyncio.Task[None]] = []
-        self.bindings = Bindings()
+        self._changed = asyncio.Event()
+        self._decode = msgspec.json.Decoder(PodState).decode
+        self.meanwhile = [group.create_task(follow_pods(api, self._note, self._changed.set))]
         self.created_s: dict[str, float] = {}
+        self.bound_s: dict[str, float] = {}
+        """When a watcher saw each pod bound, by name; names are unique in a workload."""
+
+    def _note(self, event: WatchEvent, now: float) -> None:
+        bound = self.bound_s
+        if event.type == "MODIFIED" and event.name not in bound and self._decode(event.body).spec.node_name:
+            bound[event.name] = now
 
     async def do(self, step: int, op: Any) -> None:
         """Do one step; return when its pods have nodes."""
@@ -117,12 +89,8 @@ class Load:
         """Have a priority class for each number that pods of the workload name."""
         for value in documents.priorities_of(workload):
             name = documents.PRIORITY_CLASS.format(value)
-            document = {
-                "apiVersion": "scheduling.k8s.io/v1",
-                "kind": "PriorityClass",
-                "metadata": {"name": name},
-                "value": value,
-            }
+            head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+            document = {**head, "value": value}
             await self._create("priorityclasses.scheduling.k8s.io", NewObject("", name, msgspec.json.encode(document)))
 
     async def _pods(self, step: int, op: CreatePods) -> None:
@@ -145,7 +113,7 @@ class Load:
             waiting.cancel()
 
     async def _wait(self, pods: list[NewObject], what: str) -> None:
-        bound, names, done = self.bindings.bound_s, iter([pod.name for pod in pods]), 0
+        bound, names, done = self.bound_s, iter([pod.name for pod in pods]), 0
         name = next(names, None)
         try:
             async with asyncio.timeout(LIMIT_S):
@@ -154,8 +122,8 @@ class Load:
                         name, done = next(names, None), done + 1
                         continue
                     self._progress(what, done, len(pods))
-                    self.bindings.changed.clear()
-                    await self.bindings.changed.wait()
+                    self._changed.clear()
+                    await self._changed.wait()
         except TimeoutError:
             raise TooSlow(f"{done} of {len(pods)} pods have a node after {LIMIT_S:g} s") from None
         self._progress(what, done, len(pods))
@@ -168,19 +136,9 @@ class Load:
             meta = document["metadata"]
             namespace, name = meta.get("namespace", ""), meta["name"]
             await self._create(plural, NewObject(namespace, name, msgspec.json.encode(document)))
-            patch = msgspec.json.encode({"status": document["status"]})
-            request = Request(
-                verb="patch",
-                resource=plural,
-                namespace=namespace,
-                name=name,
-                subresource="status",
-                patch_type="merge",
-                body=patch,
-            )
-            (await self._api.call(request)).unwrap()
+            await self._patch_status(plural, namespace, name, {"status": document["status"]}, "merge")
 
-        await _many(made, create)
+        await many(made, create)
 
     async def _deferred(self, step: int, op: DeferResizes) -> None:
         await self._namespace(op.namespace, {})
@@ -188,19 +146,9 @@ class Load:
         async def create(pair: tuple[NewObject, Document]) -> None:
             pod, status = pair
             await self._create("pods", pod)
-            body = msgspec.json.encode(status)
-            request = Request(
-                verb="patch",
-                resource="pods",
-                namespace=pod.namespace,
-                name=pod.name,
-                subresource="status",
-                patch_type="strategic",
-                body=body,
-            )
-            (await self._api.call(request)).unwrap()
+            await self._patch_status("pods", pod.namespace, pod.name, status, "strategic")
 
-        await _many(documents.deferred_of(op, step, self._size), create)
+        await many(documents.deferred_of(op, step, self._size), create)
 
     async def _create_all(self, plural: str, objects: Iterable[NewObject], per_s: float = 0.0) -> None:
         began, numbers = time.perf_counter(), itertools.count()
@@ -211,10 +159,22 @@ class Load:
             self.created_s[each.name] = time.perf_counter()
             await self._create(plural, each)
 
-        await _many(objects, create)
+        await many(objects, create)
 
     async def _create(self, plural: str, each: NewObject) -> None:
         request = Request(verb="create", resource=plural, namespace=each.namespace, body=each.body)
+        (await self._api.call(request)).unwrap()
+
+    async def _patch_status(self, plural: str, namespace: str, name: str, patch: Document, patch_type: str) -> None:
+        request = Request(
+            verb="patch",
+            resource=plural,
+            namespace=namespace,
+            name=name,
+            subresource="status",
+            patch_type=patch_type,
+            body=msgspec.json.encode(patch),
+        )
         (await self._api.call(request)).unwrap()
 
     async def _namespace(self, name: str, labels: dict[str, str]) -> None:
@@ -223,8 +183,6 @@ class Load:
             await self._create("namespaces", NewObject("", name, msgspec.json.encode(document)))
         except AlreadyExists:
             return
-
-    # -- what goes on meanwhile ----------------------------------------------------------------------------
 
     async def _churn(self, op: Churn) -> None:
         last: list[Request] = []
@@ -251,58 +209,42 @@ class Load:
                 continue
 
 
-async def _many(items: Iterable[Any], do: Callable[[Any], Awaitable[None]]) -> None:
-    """Do it for each, `IN_FLIGHT` at a time."""
-    waiting = iter(items)
-
-    async def worker() -> None:
-        for item in waiting:
-            await do(item)
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(IN_FLIGHT):
-            group.create_task(worker())
-
-
-async def _play(options: MeshOptions, workload: Workload, size: Size, progress: Progress) -> SchedulerBench:
-    supervisor = Supervisor(options)
-    await supervisor.start()
-    transport = supervisor.client_transport()
-    try:
-        pids = {process["name"]: process["pid"] for process in supervisor.status()["processes"]}
+async def _play(assignments: tuple[str, ...], workload: Workload, size: Size, progress: Progress) -> SchedulerBench:
+    without = frozenset(("controllers",))
+    async with running_mesh(
+        engine="memory", switches=assignments, without=without, arguments=quiet_arguments()
+    ) as mesh:
         async with asyncio.TaskGroup() as group:
-            load = Load(transport.api(), size, group, progress)
-            following = group.create_task(load.bindings.follow(transport.api()))
+            load = Load(mesh.api, size, group, progress)
             await load.prepare_priorities(workload)
-            before: dict[str, float] = {}
+            meter: Meter | None = None
             for step, op in enumerate(workload.ops):
                 if isinstance(op, CreatePods) and op.is_measured:
-                    before = {name: cpu_s(pid) for name, pid in {**pids, LOAD: os.getpid()}.items()}
+                    meter = mesh.meter(with_load=True)
                     measured = [pod.name for pod in documents.pods_of(op, step, size)]
                 await load.do(step, op)
-            used = {name: cpu_s(pid) - before[name] for name, pid in {**pids, LOAD: os.getpid()}.items()}
-            for task in (following, *load.meanwhile):
+            assert meter is not None, f"{workload.name} measures nothing"
+            used = meter.spent_s()
+            for task in load.meanwhile:
                 task.cancel()
-        created, bound = load.created_s, load.bindings.bound_s
+        created, bound = load.created_s, load.bound_s
         took_s = max(bound[name] for name in measured) - min(created[name] for name in measured)
         waits = [bound[name] - created[name] for name in measured]
+        us_per_pod = {name: 1e6 * spent / size.pods for name, spent in used.items()}
         return SchedulerBench(
             workload=workload.name,
             form="mesh",
             nodes=size.nodes,
             pods=size.pods,
             init_pods=size.init_pods,
-            switches=options.switches,
+            switches=assignments,
             pods_per_s=round(size.pods / took_s, 1),
-            cpu_us_per_pod=round(1e6 * sum(used[name] for name in pids) / size.pods, 1),
+            cpu_us_per_pod=round(sum(spent for name, spent in us_per_pod.items() if name != LOAD), 1),
             p50_ms=milliseconds(waits, 0.5),
             p99_ms=milliseconds(waits, 0.99),
-            rss_mib={name: round(rss_mib(pid), 1) for name, pid in pids.items()},
-            cpu_us_per_pod_by_process={name: round(1e6 * spent / size.pods, 1) for name, spent in used.items()},
+            rss_mib=mesh.rss_mib(),
+            cpu_us_per_pod_by_process={name: round(spent, 1) for name, spent in us_per_pod.items()},
         )
-    finally:
-        await transport.close()
-        await supervisor.stop()
 
 
 def bench_scheduler_mesh(
@@ -317,19 +259,10 @@ def bench_scheduler_mesh(
     Where the time goes by plugin is taken from a short play of the same size to the core alone.
     Raises: TooSlow.
     """
-    with surroundings() as folder:
-        options = MeshOptions(
-            data_dir=folder,
-            engine="memory",
-            switches=assignments,
-            arguments=quiet_arguments(),
-            without=frozenset(("controllers",)),
-            log_level="warning",
-        )
-        try:
-            result = asyncio.run(_play(options, workload, size, progress))
-        except ExceptionGroup as group:
-            raise group.exceptions[0] from None
+    try:
+        result = asyncio.run(_play(assignments, workload, size, progress))
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None
     where = where_the_time_goes(workload, size, Switches.parse(assignments), progress)
     result.by_plugin, result.by_extension_point = where.by_plugin, where.by_extension_point
     result.by_part = where.by_part

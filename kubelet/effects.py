@@ -6,6 +6,8 @@ managers of the same node: `PodTable` hands them over at once, and they never re
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +21,11 @@ NODE_KEY: Final = WorkerKey("", 0)
 """Of timers that are about no single pod."""
 
 
-class Log(msgspec.Struct, frozen=True):
+class Effect(msgspec.Struct, frozen=True):
+    """What a node wants done."""
+
+
+class Log(Effect, frozen=True):
     """Write a line of the event log, now."""
 
     ev: str
@@ -29,7 +35,7 @@ class Log(msgspec.Struct, frozen=True):
     name: Key | None = None
 
 
-class RecordEvent(msgspec.Struct, frozen=True):
+class RecordEvent(Effect, frozen=True):
     """Record an Event about a pod."""
 
     pod: KubeletPod
@@ -38,7 +44,7 @@ class RecordEvent(msgspec.Struct, frozen=True):
     type: str
 
 
-class SetTimer(msgspec.Struct, frozen=True):
+class SetTimer(Effect, frozen=True):
     """Call `due(what, key)` at that time."""
 
     at_s: float
@@ -46,7 +52,7 @@ class SetTimer(msgspec.Struct, frozen=True):
     key: WorkerKey
 
 
-class Save(msgspec.Struct, frozen=True):
+class Save(Effect, frozen=True):
     """Make what is known of a pod durable, then call `saved(key, seq)`; seq 0: without an answer."""
 
     key: WorkerKey
@@ -54,11 +60,11 @@ class Save(msgspec.Struct, frozen=True):
     lines: Lines
 
 
-class WriteStatuses(msgspec.Struct, frozen=True):
+class WriteStatuses(Effect, frozen=True):
     """There are statuses to write."""
 
 
-class CallUnbind(msgspec.Struct, frozen=True):
+class CallUnbind(Effect, frozen=True):
     """Send the unbind of this pod and report with `unbind_answered`."""
 
     key: WorkerKey
@@ -67,21 +73,21 @@ class CallUnbind(msgspec.Struct, frozen=True):
     message: str
 
 
-class ReadPod(msgspec.Struct, frozen=True):
+class ReadPod(Effect, frozen=True):
     """Read the pod live and report with `pod_read`."""
 
     key: WorkerKey
     pod: KubeletPod
 
 
-class ReadNode(msgspec.Struct, frozen=True):
+class ReadNode(Effect, frozen=True):
     """Read the own Node live and report with `node_read`, or with `session_read` when `for_session`."""
 
     key: WorkerKey
     for_session: bool
 
 
-class DeletePod(msgspec.Struct, frozen=True):
+class DeletePod(Effect, frozen=True):
     """Delete the pod with its uid as precondition and report with `delete_answered`."""
 
     key: WorkerKey
@@ -89,20 +95,20 @@ class DeletePod(msgspec.Struct, frozen=True):
     grace_s: int | None
 
 
-class CreateMirror(msgspec.Struct, frozen=True):
+class CreateMirror(Effect, frozen=True):
     """Create the object that shows a static pod and report with `statics.mirrors.answered`."""
 
     name: Key
     document: Document
 
 
-class DeleteMirror(msgspec.Struct, frozen=True):
+class DeleteMirror(Effect, frozen=True):
     """Delete exactly this mirror, at once, and report with `statics.mirrors.answered`."""
 
     pod: KubeletPod
 
 
-class ReadClaims(msgspec.Struct, frozen=True):
+class ReadClaims(Effect, frozen=True):
     """Read the claims of that pod live and report with `claims.claims_read`."""
 
     key: WorkerKey
@@ -110,36 +116,26 @@ class ReadClaims(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
 
 
-class PublishSlices(msgspec.Struct, frozen=True):
+class PublishSlices(Effect, frozen=True):
     """Delete the slices of the drivers in `wipe` (None: all of the node), and have those in `publish` offer anew."""
 
     publish: tuple[str, ...]
     wipe: tuple[str, ...] | None
 
 
-class ReportNode(msgspec.Struct, frozen=True):
-    """Write the Node's status: these pressures stand now."""
+class ReportNode(Effect, frozen=True):
+    """Write the Node's status, in which these are other now (fields of `NodeReport`); None: as before."""
 
-    conditions: tuple[str, ...]
-
-
-class ReportNotReady(msgspec.Struct, frozen=True):
-    """Write the Node's status: it is not Ready for these reasons; none: it is."""
-
-    reasons: tuple[str, ...]
+    pressures: tuple[str, ...] | None = None
+    reasons: tuple[str, ...] | None = None
+    images: tuple[tuple[str, int], ...] | None = None
 
 
-class PowerOff(msgspec.Struct, frozen=True):
+class PowerOff(Effect, frozen=True):
     """The shutdown is over: the machine may be switched off."""
 
 
-class ReportImages(msgspec.Struct, frozen=True):
-    """Write the Node's status: these images are on it, with their sizes in bytes."""
-
-    images: tuple[tuple[str, int], ...]
-
-
-class RecordNodeEvent(msgspec.Struct, frozen=True):
+class RecordNodeEvent(Effect, frozen=True):
     """Record an Event about the Node."""
 
     reason: str
@@ -171,7 +167,7 @@ Operation = StageEvent | StagePatch | StageDelete
 """What playing a stage does to its object."""
 
 
-class PlayStage(msgspec.Struct, frozen=True):
+class PlayStage(Effect, frozen=True):
     """Perform what a stage wants of a pod, in order, and report with `staging.played`."""
 
     key: WorkerKey
@@ -181,7 +177,7 @@ class PlayStage(msgspec.Struct, frozen=True):
     is_immediate: bool
 
 
-class StartSpan(msgspec.Struct, frozen=True):
+class StartSpan(Effect, frozen=True):
     """A pod sync begins: continue the trace of its cause."""
 
     key: WorkerKey
@@ -189,7 +185,7 @@ class StartSpan(msgspec.Struct, frozen=True):
     traceparent: str
 
 
-class SpanStage(msgspec.Struct, frozen=True):
+class SpanStage(Effect, frozen=True):
     """The pod's start came to this point; only the first time counts. `reason`: why it was rejected."""
 
     key: WorkerKey
@@ -197,136 +193,79 @@ class SpanStage(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class EndSpan(msgspec.Struct, frozen=True):
+class EndSpan(Effect, frozen=True):
     """The API server knows that the pod runs or failed, or the pod is not ours any more."""
 
     key: WorkerKey
     error: str
 
 
-# --- from a pod to a manager of its node ---
+class ManagerEffect(Effect, frozen=True):
+    """What a pod wants a manager of its node to do."""
 
 
-class StatusChanged(msgspec.Struct, frozen=True):
+class StatusChanged(ManagerEffect, frozen=True):
     """The pod waits for time to pass: its status is worth writing."""
 
-    key: WorkerKey
 
-
-class PodStarted(msgspec.Struct, frozen=True):
+class PodStarted(ManagerEffect, frozen=True):
     """The first container of the pod was started."""
 
-    key: WorkerKey
     container: str
 
 
-class PodStopped(msgspec.Struct, frozen=True):
+class PodStopped(ManagerEffect, frozen=True):
     """The last container of the pod has stopped; `container` is the one that `PodStarted` named."""
 
-    key: WorkerKey
     container: str
 
 
-class PodEnded(msgspec.Struct, frozen=True):
+class PodEnded(ManagerEffect, frozen=True):
     """Nothing of the pod runs or is held any more."""
 
-    key: WorkerKey
 
-
-class StartFailed(msgspec.Struct, frozen=True):
+class StartFailed(ManagerEffect, frozen=True):
     """The start has failed so often, for this reason, that the pod may be unbound if that is configured."""
 
-    key: WorkerKey
     reason: str
     message: str
 
 
-class PodRejected(msgspec.Struct, frozen=True):
+class PodRejected(ManagerEffect, frozen=True):
     """The pod was admitted, and what it needs cannot be had here: reject it after all."""
 
-    key: WorkerKey
     reason: str
     message: str
 
 
-class ResizeAttempted(msgspec.Struct, frozen=True):
+class ResizeAttempted(ManagerEffect, frozen=True):
     """Carrying a resize out took so long. When it succeeded, other resizes may fit now."""
 
-    key: WorkerKey
     took_s: float
     succeeded: bool = True
 
 
-class PrepareDevices(msgspec.Struct, frozen=True):
+class PrepareDevices(ManagerEffect, frozen=True):
     """A container is about to start: have plugins prepare its devices, then call `devices_prepared`."""
 
-    key: WorkerKey
     container: str
 
 
-class PrepareClaims(msgspec.Struct, frozen=True):
+class PrepareClaims(ManagerEffect, frozen=True):
     """Read the pod's claims, then call `claims_listed`, or `claims_failed`."""
 
-    key: WorkerKey
 
-
-class CallDrivers(msgspec.Struct, frozen=True):
+class CallDrivers(ManagerEffect, frozen=True):
     """The record of the pod's claims is durable: prepare them, then call `claims_prepared` or `claims_failed`.
 
     `is_broken`: a start fault has this try fail.
     """
 
-    key: WorkerKey
     is_broken: bool
 
 
-class UnprepareClaims(msgspec.Struct, frozen=True):
+class UnprepareClaims(ManagerEffect, frozen=True):
     """Nothing of the pod runs: unprepare its claims, then call `claims_unprepared`."""
-
-    key: WorkerKey
-
-
-ManagerEffect = (
-    StatusChanged
-    | PodStarted
-    | PodStopped
-    | PodEnded
-    | StartFailed
-    | PodRejected
-    | ResizeAttempted
-    | PrepareDevices
-    | PrepareClaims
-    | CallDrivers
-    | UnprepareClaims
-)
-
-ShellEffect = (
-    PlayStage
-    | Log
-    | RecordEvent
-    | SetTimer
-    | Save
-    | WriteStatuses
-    | CallUnbind
-    | ReadPod
-    | ReadNode
-    | DeletePod
-    | StartSpan
-    | SpanStage
-    | EndSpan
-    | ReportNode
-    | ReportNotReady
-    | PowerOff
-    | ReportImages
-    | RecordNodeEvent
-    | CreateMirror
-    | DeleteMirror
-    | CallPlugin
-    | DevicesChanged
-    | ReadClaims
-    | PublishSlices
-)
-Effect = ShellEffect | ManagerEffect
 
 
 class Outbox:
@@ -336,7 +275,7 @@ class Outbox:
     """
 
     def __init__(self) -> None:
-        self.effects: list[ShellEffect] = []
+        self.effects: list[Effect | CallPlugin | DevicesChanged] = []
         self.counters: dict[str, float] = {}
         self._spans: dict[WorkerKey, str] = {}  # running spans, and the error they will end with
 
@@ -381,3 +320,11 @@ class Outbox:
     def add(self, name: str, value: float) -> None:
         """Add to a counter."""
         self.counters[name] = self.counters.get(name, 0.0) + value
+
+    def observe(self, name: str, labels: str, bounds: Sequence[float], value: float) -> None:
+        """Count a value of the histogram that has these labels (`a="b",c="d"`, or "") and upper bounds."""
+        prefix, braces = (f"{labels},", f"{{{labels}}}") if labels else ("", "")
+        reached = (*bounds[bisect_left(bounds, value) :], "+Inf")
+        samples = {f'{name}_bucket{{{prefix}le="{bound}"}}': 1.0 for bound in reached}
+        for sample, by in (samples | {f"{name}_sum{braces}": value, f"{name}_count{braces}": 1.0}).items():
+            self.counters[sample] = self.counters.get(sample, 0.0) + by

@@ -9,7 +9,7 @@ Source: kubelet 3 to 7; kubelet-unbinding 6; kep-1287 6; guarantees N1 to N8.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -31,24 +31,22 @@ from kubelet.effects import (
     StartFailed,
     StatusChanged,
 )
-from kubelet.eviction.pressure import NodePressure
-from kubelet.managers.device_calls import Answer
-from kubelet.managers.resource_managers import Allocation, Rejection, ResourceManagers
+from kubelet.eviction.manager import NodePressure
+from kubelet.managers.allocation import Allocation, Rejection
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.node import shutdown
 from kubelet.node.definition import NodeDefinition
 from kubelet.node.life import TIMERS, NodeLife
 from kubelet.node.status import node_labels
-from kubelet.pod.context import WallTimes
+from kubelet.pod import status
+from kubelet.pod.context import NodeRuntime
 from kubelet.pod.pod import REMOVED_GRACE_S, Pod, has_run
-from kubelet.pod.restarts import Policy
 from kubelet.pod.start_times import StartTimes
 from kubelet.pod.states import PodState
 from kubelet.pod.table import PodTable
-from kubelet.resize.allocation import NodeRules
+from kubelet.resize.allocation import LIMITED_SWAP, NodeRules
 from kubelet.resize.manager import ResizeManager
 from kubelet.resize.policy import LOOK_S, ResizePolicy, deferred_of
-from kubelet.resize.swap import LIMITED
-from kubelet.runtime.latency import LatencyModel
 from kubelet.runtime.records import LOST_EXIT, PodRecord
 from kubelet.runtime.resources import is_same, overlaid, resources_of
 from kubelet.runtime.usage import NODE_RESOURCES, parse_curves
@@ -78,17 +76,13 @@ class Kubelet:
     def __init__(
         self,
         definition: NodeDefinition,
+        runtime: NodeRuntime,
         *,
         switches: KubeletSwitches,
-        latency: LatencyModel,
-        policy: Policy,
-        times: WallTimes,
-        host_ip: str = "127.0.0.1",
-        pod_network: str = "10.64.0",
+        pod_network: str,
     ) -> None:
-        self.name = definition.name
-        self.definition, self.switches = definition, switches
-        self.host_ip, self.pod_network = host_ip, pod_network
+        self.name, times = definition.name, runtime.times
+        self.runtime, self.switches, self._pod_network = runtime, switches, pod_network
         self.pods: dict[str, KubeletPod] = {}
         """The pods of this node as the API server, or a manifest, shows them, by uid."""
         self.records: dict[WorkerKey, PodRecord] = {}
@@ -132,7 +126,7 @@ class Kubelet:
             NodeRules(
                 has_static_cpus=definition.has_static_cpus,
                 has_static_memory=definition.memory_policy == "Static",
-                has_swap=definition.swap_behavior == LIMITED,
+                has_swap=definition.swap_behavior == LIMITED_SWAP,
                 evicts=switches.evicts_for_resizes,
             ),
             self.table,
@@ -143,11 +137,12 @@ class Kubelet:
         )
         self.node = NodeLife(
             definition,
-            self.admission,
+            runtime,
             self.ledger,
             self.table,
             self.pressure,
             self.out,
+            set_admission=self._set_admission,
             end_pod=self._end_for_shutdown,
         )
         self.static_pods = StaticPodManager(
@@ -178,7 +173,6 @@ class Kubelet:
             self.admission.devices = self.plugins.admission
         self.stages: StageManager | None = None
         """Of nodes whose pods stages may move; the shell sets it."""
-        self._latency, self._policy, self._times = latency, policy, times
         self._adds: dict[str, tuple[KubeletPod, str]] = {}
         self._unbinding: dict[WorkerKey, tuple[Rejection, float]] = {}
         """Why pods are torn down to be unbound, and since when."""
@@ -375,18 +369,10 @@ class Kubelet:
         made = Pod(
             pod,
             key,
-            node=self.name,
-            host_ip=self.host_ip,
+            self.runtime,
             pod_ip=self.new_ip(pod),
             allocation=allocation,
-            latency=self._latency.for_pod(self.name, key.uid),
-            policy=self._policy,
-            times=self._times,
             now=now,
-            node_faults=self.node.faults,
-            images=self.node.images,
-            pleg=self.node.pleg,
-            volumes=self.node.volumes,
         )
         if self.plugins is not None:
             self.plugins.pod_added(made)
@@ -395,7 +381,7 @@ class Kubelet:
     def new_ip(self, pod: KubeletPod) -> str:
         """Return an address for a pod of this node; the node's own when the pod shares its network."""
         self._last_ip = self._last_ip % 65000 + 1
-        return self.host_ip if pod.spec.host_network else f"{self.pod_network}.{self._last_ip % 254 + 1}"
+        return self.runtime.host_ip if pod.spec.host_network else f"{self._pod_network}.{self._last_ip % 254 + 1}"
 
     def _adopt(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, traceparent: str, now: float) -> None:
         """Take over what a previous kubelet started; its allocation is not asked for again."""
@@ -497,7 +483,7 @@ class Kubelet:
         key = pod.key
         self._release(key)
         self.table.ended(pod)
-        self.node.volumes.release(key)
+        self.runtime.volumes.release(key)
         self.resizes.forget(key, now)
         is_removed = key in self.table.gone or pod.pod.metadata.deletion_timestamp is not None
         unbinding = self._unbinding.pop(key, None)
@@ -582,12 +568,20 @@ class Kubelet:
             "status": "True",
             "reason": "TerminationByKubelet",
             "message": message,
-            "lastTransitionTime": self._times.text(now),
+            "lastTransitionTime": self.runtime.times.text(now),
         }
-        status = {"phase": "Failed", "reason": reason, "message": message, "conditions": [disruption]}
-        self.statuses.set_final(victim, pod, status, now)
+        final = {"phase": "Failed", "reason": reason, "message": message, "conditions": [disruption]}
+        self.statuses.set_final(victim, pod, final, now)
         self._release(victim)
         self._offer_capacity("pod_terminated", now)
+
+    def _set_admission(self, refused: Rejection | None, is_held: bool, now: float) -> None:
+        """Admit no pod any more, or hold new ones back, because of the node."""
+        is_new = refused is not None and self.admission.refused is None
+        self.admission.refused = refused
+        self.admission.hold_back(is_held, now)
+        if is_new:
+            self.admission.capacity_came(now)  # who waits is refused now
 
     def _end_for_shutdown(self, key: WorkerKey, grace_s: float, now: float) -> None:
         """End a pod because the node shuts down."""
@@ -626,25 +620,6 @@ class Kubelet:
     def _remove_static(self, pod: KubeletPod, now: float) -> None:
         """End the pod within its own grace period."""
         self._removed(pod, now, float(pod.spec.termination_grace_period_seconds))
-
-    # --- devices of plugins (kubelet 5.5) ---
-
-    def devices_changed(self, changed: Sequence[str], now: float) -> None:
-        """A plugin registered, or some of its devices changed: decide again about pods that wait for some."""
-        assert self.plugins is not None
-        if self.plugins.show_health(now) or changed:
-            self.admission.capacity_came(now)
-
-    def devices_lost(self, now: float) -> None:
-        """A plugin is gone."""
-        assert self.plugins is not None
-        self.plugins.show_health(now)
-
-    def devices_answered(self, number: int, answer: Answer, now: float) -> None:
-        """A plugin answered a call."""
-        assert self.plugins is not None
-        if not self.plugins.answered(number, answer, now):
-            self.admission.devices_answered(number, answer, now)
 
     # --- time and disk ---
 
@@ -688,7 +663,7 @@ class Kubelet:
         """Return the status of a pod as this kubelet sees it."""
         pod = self.table.pods.get(key)
         if pod is not None:
-            return self.resize_policy.add_condition(pod, pod.render())
+            return self.resize_policy.add_condition(pod, status.render(pod))
         return self.statuses.final_statuses.get(key) or self.admission.rendered(key)
 
     def is_over(self, key: WorkerKey) -> bool:

@@ -7,6 +7,8 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+CALL_DEADLINE_S = 10.0
+"""How long a call of the API server may take."""
 EARLY_S = 1e-6
 """A timer this close is due: below it, float rounding could make a loop wait for ever for nothing."""
 

@@ -13,9 +13,10 @@ from kubelet.agent.log_server import ContainerLogs
 from kubelet.config import KubeletConfig
 from kubelet.deviceplugin.report import pod_resources
 from kubelet.dra.times import claims_in_use
-from kubelet.managers.metrics import manager_metrics
+from kubelet.managers.resource_managers import manager_metrics
 from kubelet.node.policies import settled
 from kubelet.pod.context import RESIZE_IN_PROGRESS, RESIZE_PENDING
+from kubelet.pod.logs import Run
 from kubelet.pod.states import ContainerState
 from kubelet.resize.metrics import PENDING, by_priority
 from kubelet.runtime.pleg import pleg_metrics
@@ -88,7 +89,7 @@ class KubeletProcess:
         }
         held = (each.claim for agent in agents for each in agent.kubelet.claims.cached.values())
         found |= claims_in_use(claim.devices for claim in held)
-        found |= pleg_metrics([agent.kubelet.node.pleg for agent in agents], self.host.clock.now())
+        found |= pleg_metrics([agent.kubelet.runtime.pleg for agent in agents], self.host.clock.now())
         found |= manager_metrics([agent.kubelet.managers for agent in agents])
         found["kubelet_pod_in_progress_resizes"] = resizes.pop("in progress")
         if self.host.switches.has_resize_preemption:
@@ -102,9 +103,13 @@ class KubeletProcess:
     def http_routes(self) -> list[tuple[str, Callable[[HttpRequest], HttpResponse]]]:
         """Return what the process serves besides its health: container logs, and who has which devices."""
         return [
-            ("/containerLogs/{namespace}/{pod}/{container}", ContainerLogs(self.host).answer),
+            ("/containerLogs/{namespace}/{pod}/{container}", ContainerLogs(self._run_of, self.host.clock).answer),
             ("/podResources/{node}", self._pod_resources),
         ]
+
+    def _run_of(self, namespace: str, pod: str, container: str, previous: bool) -> Run | str | None:
+        runs = (agent.run_of(namespace, pod, container, previous=previous) for agent in self.agents)
+        return next((run for run in runs if run is not None), None)
 
     def _pod_resources(self, request: Any) -> HttpResponse:
         for agent in self.agents:

@@ -13,7 +13,7 @@ from scheduler.dra.ledger import ClaimLedger
 from scheduler.framework.world import World
 from scheduler.preemption.progress import RunningPreemptions
 from scheduler.queue.exclusions import Exclusions
-from scheduler.volumes.assumed import AssumedVolumes
+from scheduler.volumes.claims import AssumedVolumes
 from services.api.seams import Random
 from services.api.switches import Switches
 

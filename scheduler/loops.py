@@ -27,10 +27,8 @@ from scheduler.cycle.gate_reports import GateReports
 from scheduler.cycle.held_changes import HeldChanges
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.waiting_pods import WaitingPods
-from scheduler.dispatcher.calls import clear_nomination
-from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
-from scheduler.dra.deallocator import ClaimReleaser
-from scheduler.dra.unbound_claims import release_unbound
+from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, clear_nomination
+from scheduler.dra.claim_writer import ClaimReleaser, release_unbound
 from scheduler.event_handlers import ClearNomination, Crash, Effect, EventHandlers, ResizeEnded, Unbound
 from scheduler.explain.explanation import Explainer
 from scheduler.explain.record_writer import RecordWriter
@@ -149,18 +147,20 @@ class Scheduler:
             core,
             clients,
             self._recorder,
+            self._attempts,
             self._failures,
             self._evictions,
             self._permit_and_bind,
             handle,
             core.group_cycle,
         )
-        self._resizes = ResizeLoop(seams, core, clients, self._recorder, self._evictions, resizes)
+        self._resizes = ResizeLoop(self._attempts, clients, self._recorder, self._evictions, resizes)
         self._claims = handle.claims
         self._releaser = ClaimReleaser(handle.claims, clients.client)
         self._releases_claims = self._switches.claim_release == "scheduler"
         self._record_writer = RecordWriter(core, clients.client) if self._switches.record == "annotations" else None
-        self.explainer = Explainer(core, clients.pods.lister.get, seams.clock.now, self._record_writer)
+        records = self._record_writer.records if self._record_writer is not None else None
+        self.explainer = Explainer(core, clients.pods.lister.get, seams.clock.now, records)
         self._crash = ""
         self._ready = False
         self._group: asyncio.TaskGroup | None = None
@@ -350,7 +350,7 @@ class Scheduler:
             now = clock.now()
             core.queue.flush(now)
             if core.resizes is not None:
-                core.resizes.wake_ups.flush(now)
+                core.resizes.flush(now)
             expiry = core.exclusions.next_expiry()
             if expiry is not None and expiry <= now:
                 core.handlers.expire_exclusions(now)
@@ -370,7 +370,7 @@ class Scheduler:
         """Return when something happened or is due."""
         self._wake.clear()
         core = self._core
-        clock = core.resizes.wake_ups.next_deadline() if core.resizes is not None else None
+        clock = core.resizes.next_deadline() if core.resizes is not None else None
         due = [d for d in (core.queue.next_deadline(now), core.exclusions.next_expiry(), clock) if d is not None]
         try:
             async with asyncio.timeout(max(min(due) - now, 0.0) if due else None):
@@ -403,7 +403,7 @@ class Scheduler:
         result = await self._choose(info, now)
         self._attempts.decided(attempt)
         if self._record_writer is not None:
-            self._record_writer.note(info, core.profiles.runner_of(info), result, now)
+            self._record_writer.note(info, core.profiles.of(info), result, now)
         match result:
             case ScheduleResult():
                 await self._assume(attempt, result, group)

@@ -15,28 +15,25 @@ from scheduler.config import SchedulerConfig
 from scheduler.configuration.assembly import MadeProfile
 from scheduler.configuration.default_plugins import default_profile, plugins
 from scheduler.configuration.file import Configured
+from scheduler.cycle.attempt import Decisions
 from scheduler.cycle.clients import Clients
-from scheduler.cycle.decisions import Decisions
 from scheduler.cycle.profiles import Profile, Profiles
 from scheduler.cycle.scheduling_cycle import EXTENDER, Batching, Rotation, SchedulingCycle
 from scheduler.cycle.waiting_pods import WaitingPods
-from scheduler.dispatcher.call_queue import CallQueue
-from scheduler.dispatcher.calls import RELEVANCES
 from scheduler.dispatcher.dispatch import Dispatcher
-from scheduler.dispatcher.limited_client import LimitedClient
-from scheduler.dispatcher.limits import Limits, Sharing
+from scheduler.dispatcher.limited_client import LimitedClient, Limits, Sharing
 from scheduler.event_handlers import EventHandlers
 from scheduler.extenders.extended_cycle import Extenders
 from scheduler.extenders.transport import ExtenderTransport
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
 from scheduler.framework.points import POINTS, serves
 from scheduler.framework.runner import Runner
-from scheduler.framework.world import ListedWorld, followed
+from scheduler.framework.world import World, followed
 from scheduler.handle import Handle
 from scheduler.loops import Scheduler, SchedulerCore
 from scheduler.metrics import SchedulerMetrics
 from scheduler.pod_groups.cycle import GroupCycle
-from scheduler.pod_groups.queue import GroupedQueue, GroupQueueRules
+from scheduler.pod_groups.queue import GroupedQueue
 from scheduler.preemption.progress import RunningPreemptions
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.preenqueue_status import missing_gate
@@ -98,7 +95,7 @@ def build(
         switches=switches,
         cache=cache,
         nominator=nominator,
-        world=ListedWorld({view: each.lister for view, each in others.items()}),
+        world=World({view: each.lister for view, each in others.items()}),
         exclusions=exclusions,
         random=random,
         wall=clock.wall,
@@ -115,13 +112,7 @@ def build(
         nodes=nodes,
         others=others,
         recorder=Recorder(client, clock, random, component=config.scheduler_name),
-        dispatcher=Dispatcher(
-            client,
-            seams,
-            CallQueue(RELEVANCES),
-            is_asynchronous=calls.is_on,
-            parallelism=calls.parallelism,
-        ),
+        dispatcher=Dispatcher(client, seams, is_asynchronous=calls.is_on, parallelism=calls.parallelism),
         elector=config.elector(seams, LEASE),
     )
     extenders = _extenders(configured, cache, pods, nodes, to_extenders)
@@ -182,17 +173,15 @@ def core_of(
         {EXTENDER: (Registration(ClusterEvent(WILDCARD, Action.ALL)),)} if configured.extenders else None,
     )
     own, gangs = switches.of(SchedulerSwitches), switches.of(GangSwitches)
-    make_queue = SchedulingQueue
+    make_queue: Callable[..., SchedulingQueue] = SchedulingQueue
     if handle.groups.is_on:
         make_queue = partial(
             GroupedQueue,
-            GroupQueueRules(  # type: ignore[assignment]
-                handle.groups,
-                handle.world,
-                one_by_one=gangs.is_one_by_one,
-                hints=gangs.retry == "hints",
-                backoff_max_s=gangs.backoff_max_s,
-            ),
+            groups=handle.groups,
+            world=handle.world,
+            is_one_by_one=gangs.is_one_by_one,
+            has_hints=gangs.retry == "hints",
+            group_backoff_max_s=gangs.backoff_max_s,
         )
     out_of_tree: dict[str, OutOfTreePlugins] = {}
     if rules is not None:

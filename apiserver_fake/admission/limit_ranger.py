@@ -17,8 +17,7 @@ from services.api.errors import Forbidden
 from services.api.kinds.limitrange import CLAIM, CONTAINER, POD, LimitRange, LimitRangeItem
 from services.api.kinds.pod import Pod, PodStatus, ResourceRequirements
 from services.api.meta import Document
-from services.api.podlimits import limits_in_use
-from services.api.podresources import Amounts, amounts, pod_requests
+from services.api.podresources import Amounts, amounts, limits_in_use, pod_requests
 from services.api.quantity import milli
 from services.api.quotas import text_of
 

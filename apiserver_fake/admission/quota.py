@@ -15,9 +15,8 @@ from services.api import quotas
 from services.api.errors import Forbidden
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourcequota import ResourceQuota
-from services.api.meta import Document, View
+from services.api.meta import Document, Resource, View
 from services.api.podresources import Amounts
-from services.api.resources import Resource
 
 CHARGED_ON_UPDATE = frozenset((quotas.CLAIMS, quotas.SERVICES))
 """Kinds that may use more after a plain update; pods do by `resize` alone."""

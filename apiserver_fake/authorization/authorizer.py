@@ -1,25 +1,35 @@
 """May this identity do that? Decided twice: before the body is read, and inside the commit.
 
 `authorize` looks at names, identity and stored objects only (guarantees 8.2, step 4). `admit` runs
-inside the commit on the current object: field masks, and the node rules that need the body. The table
-is in `rules`; what nodes may do is in `node`.
+inside the commit on the current object: field masks, and the node rules that need the body.
+
+The table is guarantees 8.3, deny by default: the roles stand in `roles.yaml` and, for controllers, in their folders.
+Special verbs (bind, unbind, evict, token, impersonate, statehash) are held by those rules alone that name them: `*`
+never includes one. Nodes are in neither, because their rules depend on which pod is bound where (`node`).
 """
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 from apiserver_fake.authorization.field_masks import check_mask
 from apiserver_fake.authorization.node import Listing, admit_node, authorize_node
-from apiserver_fake.authorization.rules import roles
 from apiserver_fake.strategy import Lookup, WriteContext, delete_options
 from services.api.errors import Forbidden
 from services.api.identity import Identity
 from services.api.meta import Document
 from services.api.wire import Request
-from services.runtime.roles import Role, Rule
+from services.runtime.roles import Role, Rule, controller_roles, read_roles
 
+SPECIAL = frozenset(("bind", "unbind", "evict", "token", "impersonate", "statehash", "chaos"))
 _SPECIAL_VERBS = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
+
+
+@cache
+def roles() -> tuple[Role, ...]:
+    """Return every role there is."""
+    return (*read_roles(Path(__file__).with_name("roles.yaml")), *controller_roles())
 
 
 def verb_of(request: Request) -> str:
@@ -31,11 +41,11 @@ def verb_of(request: Request) -> str:
     return _SPECIAL_VERBS.get(request.subresource, "create") if request.verb == "create" else request.verb
 
 
-def authorize(identity: Identity, request: Request, lookup: Lookup, listing: Listing | None = None) -> None:
+def authorize(identity: Identity, request: Request, lookup: Lookup, listing: Listing) -> None:
     """Return when the identity may try that, whatever the body says.
 
-    `lookup(resource, namespace, name)` and `listing(resource, namespace)` show visible state; without
-    a listing a node may read no secret or configmap. Raises: Forbidden, for nodes with one constant text.
+    `lookup(resource, namespace, name)` and `listing(resource, namespace)` show visible state.
+    Raises: Forbidden, for nodes with one constant text.
     """
     if identity.node:
         authorize_node(identity.node, request, lookup, listing)
@@ -167,16 +177,9 @@ def _check_preconditions(rule: Rule, identity: Identity, request: Request, ctx: 
     if not rule.needs or (rule.unless[0] and ctx.register.flag(rule.unless[0]) == rule.unless[1]):
         return
     options = delete_options(request)
-    missing = [
-        name
-        for name, value in (
-            ("uid", options.uid or request.uid),
-            ("rv", options.resource_version or request.resource_version),
-        )
-        if name in rule.needs and not value
-    ]
-    if missing:
-        names = " and ".join({"uid": "uid", "rv": "resourceVersion"}[name] for name in missing)
+    wanted = (("uid", "uid", options.uid), ("rv", "resourceVersion", options.resource_version))
+    if missing := [field for need, field, value in wanted if need in rule.needs and not value]:
+        names = " and ".join(missing)
         raise Forbidden(
             f'{request.resource} "{request.name}" is forbidden: User "{identity.user}" must name the {names} '
             "it deletes as a precondition",

@@ -10,18 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from apiserver_fake.authorization.field_masks import changes
-from apiserver_fake.authorization.rules import (
-    EVENTS_BURST,
-    EVENTS_PER_S,
-    LABELS_AT_REGISTRATION,
-    LABELS_OF_NODES,
-)
 from apiserver_fake.strategy import Lookup, WriteContext, delete_options
 from services.api.errors import Conflict, Forbidden, TooManyRequests
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
 from services.api.wire import Request
 
+LABELS_AT_REGISTRATION = (
+    "topology.kubernetes.io/region", "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone",
+)  # fmt: skip
+"""Labels a node may give itself when it is created, and never change (X-NR3)."""
+
+LABELS_OF_NODES = (
+    "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch", "beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type",
+    "node.kubernetes.io/windows-build",
+)  # fmt: skip
+"""Labels a node may set on itself at any time; also everything below `kubelet.kubernetes.io/` (X-NR3)."""
+
+EVENTS_PER_S, EVENTS_BURST = 20.0, 20.0
+"""Events of one node (X-NR15)."""
 NODE_TEXT = "node may only act on objects it owns"
 NODE_LEASES = "kube-node-lease"
 Listing = Callable[[str, str], Iterable[Document]]
@@ -37,35 +46,27 @@ def is_bound_to(pod: Document | None, node: str) -> bool:
     return pod is not None and (pod.get("spec") or {}).get("nodeName") == node
 
 
-def authorize_node(node: str, request: Request, lookup: Lookup, listing: Listing | None) -> None:
+def authorize_node(node: str, request: Request, lookup: Lookup, listing: Listing) -> None:
     """Return when the node may try that, whatever the body says. Raises: Forbidden with one constant text."""
     if not _may_node(node, request, lookup, listing):
         raise not_yours()
 
 
-def _may_node(node: str, request: Request, lookup: Lookup, listing: Listing | None) -> bool:
+def _may_node(node: str, request: Request, lookup: Lookup, listing: Listing) -> bool:
     verb, sub, name = request.verb, request.subresource, request.name
+    is_own = (verb in ("get", "update", "patch") and name == node) or (verb == "create" and name in ("", node))
     match request.resource:
         case "pods":
             return _may_node_pods(node, request, lookup)
         case "nodes":
-            if sub == "":
-                return (verb in ("get", "update", "patch") and name == node) or (
-                    verb == "create" and name in ("", node)
-                )
-            return sub == "status" and verb in ("get", "update", "patch") and name == node
+            return is_own if sub == "" else sub == "status" and verb != "create" and is_own
         case "leases.coordination.k8s.io":
-            if sub or request.namespace != NODE_LEASES:
-                return False
-            return (verb in ("get", "update", "patch", "delete") and name == node) or (
-                verb == "create" and name in ("", node)
-            )
+            is_own = is_own or (verb == "delete" and name == node)
+            return sub == "" and request.namespace == NODE_LEASES and is_own
         case "events":
             return sub == "" and verb in ("create", "patch")
         case "csinodes.storage.k8s.io" | "noderesourcetopologies.topology.node.k8s.io":
-            return sub == "" and (
-                (verb in ("get", "update", "patch") and name == node) or (verb == "create" and name in ("", node))
-            )
+            return sub == "" and is_own
         case "secrets" | "configmaps" | "persistentvolumeclaims":
             return sub == "" and _may_node_content(node, request, listing)
         case "resourceclaims.resource.k8s.io":
@@ -87,9 +88,9 @@ def _may_node_slices(node: str, request: Request, lookup: Lookup) -> bool:
     return False
 
 
-def _uses_devices(node: str, request: Request, listing: Listing | None) -> bool:
+def _uses_devices(node: str, request: Request, listing: Listing) -> bool:
     """X-NR12: a claim that a pod bound to the node uses."""
-    if not request.name or not request.namespace or listing is None:
+    if not request.name or not request.namespace:
         return False
     pods = listing("pods", request.namespace)
     return any(is_bound_to(pod, node) and request.name in device_claims(pod) for pod in pods)
@@ -117,11 +118,11 @@ def _may_node_pods(node: str, request: Request, lookup: Lookup) -> bool:
     return is_bound_to(lookup("pods", request.namespace, request.name), node)
 
 
-def _may_node_content(node: str, request: Request, listing: Listing | None) -> bool:
+def _may_node_content(node: str, request: Request, listing: Listing) -> bool:
     name = request.name
     if request.verb == "watch" and not name and request.field_selector.startswith("metadata.name="):
         name = request.field_selector.removeprefix("metadata.name=")
-    if request.verb not in ("get", "watch") or not name or "," in name or not request.namespace or listing is None:
+    if request.verb not in ("get", "watch") or not name or "," in name or not request.namespace:
         return False
     kind = {"secrets": "secret", "configmaps": "configmap"}.get(request.resource, "claim")
     return any(is_bound_to(pod, node) and (kind, name) in references(pod) for pod in listing("pods", request.namespace))

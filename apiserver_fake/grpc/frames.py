@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.wire import Response, WatchEvent
 
@@ -32,17 +34,7 @@ def varint(number: int) -> bytes:
 
 def event_bytes(event: WatchEvent) -> bytes:
     """Return a `WatchEvent` message as a batch holds it, length in front."""
-    message: bytes = pb.WatchEvent(
-        type=event.type,
-        namespace=event.namespace,
-        name=event.name,
-        uid=event.uid,
-        rv=event.rv,
-        body=event.body,
-        traceparent=event.traceparent,
-        initial_events_end=event.initial_events_end,
-        resource=event.resource,
-    ).SerializeToString()
+    message: bytes = pb.WatchEvent(**msgspec.structs.asdict(event)).SerializeToString()
     return b"".join((b"\x12", varint(len(message)), message))
 
 

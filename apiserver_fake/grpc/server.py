@@ -8,11 +8,12 @@ happens to be queued does not batch a fast pipeline. Messages map one to one to 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import socket
 from collections import deque
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -31,6 +32,8 @@ from services.api.wire import Request, Response, WatchRequest
 from services.client.channel import SERVER_OPTIONS, STREAM_TAKEN
 from services.runtime.config import EXIT_CONFIG, StartError
 
+Wire = TypeVar("Wire", Request, WatchRequest)
+
 LINGER_S = 0.002
 LINGER_DEPTH = 4
 FRAME_BYTES = 1 << 20
@@ -41,6 +44,7 @@ OUTBOX_BYTES_MAX = 16 << 20
 WATCHES_PER_STREAM = 20_000
 STOP_S = 0.5
 
+_HEARTBEAT: bytes = pb.WatchFrame(heartbeat=True).SerializeToString()
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
@@ -50,49 +54,9 @@ _CODES = {
 }
 
 
-_HEARTBEAT: bytes = pb.WatchFrame(heartbeat=True).SerializeToString()
-
-
-def to_request(message: pb.Request) -> Request:
-    """Return the wire value of a request message."""
-    return Request(
-        verb=message.verb,
-        resource=message.resource,
-        namespace=message.namespace,
-        name=message.name,
-        subresource=message.subresource,
-        body=message.body,
-        patch_type=message.patch_type,
-        uid=message.uid,
-        resource_version=message.resource_version,
-        resource_version_match=message.resource_version_match,
-        label_selector=message.label_selector,
-        field_selector=message.field_selector,
-        limit=message.limit,
-        continue_token=message.continue_token,
-        field_manager=message.field_manager,
-        field_validation=message.field_validation,
-        dry_run=message.dry_run,
-        request_id=message.request_id,
-        traceparent=message.traceparent,
-        lease_epoch=message.lease_epoch,
-        deadline_s=message.deadline_s,
-    )
-
-
-def to_watch_request(message: pb.WatchRequest) -> WatchRequest:
-    """Return the wire value of a watch request message."""
-    return WatchRequest(
-        resource=message.resource,
-        namespace=message.namespace,
-        label_selector=message.label_selector,
-        field_selector=message.field_selector,
-        resource_version=message.resource_version,
-        resource_version_match=message.resource_version_match,
-        allow_bookmarks=message.allow_bookmarks,
-        send_initial_events=message.send_initial_events,
-        timeout_s=message.timeout_s,
-    )
+def _as(wire: type[Wire], message: Any) -> Wire:
+    """Return a request message as the wire value, whose fields have the same names."""
+    return msgspec.convert(message, wire, from_attributes=True)
 
 
 def responses_of(number: int, response: Response) -> list[bytes]:
@@ -107,36 +71,12 @@ def responses_of(number: int, response: Response) -> list[bytes]:
     ]
 
 
-class _Wake:
-    """Lets one task sleep until there is work; setting it is cheap."""
-
-    def __init__(self) -> None:
-        self._future: asyncio.Future[None] | None = None
-        self._is_set = False
-
-    def set(self) -> None:
-        self._is_set = True
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
-
-    async def wait(self, timeout_s: float | None = None) -> None:
-        """Return when set since the last wait, or after `timeout_s`."""
-        if not self._is_set:
-            loop = asyncio.get_running_loop()
-            future = self._future = loop.create_future()
-            timer = loop.call_later(timeout_s, self._expire, future) if timeout_s is not None else None
-            try:
-                await future
-            finally:
-                self._future = None
-                if timer is not None:
-                    timer.cancel()
-        self._is_set = False
-
-    @staticmethod
-    def _expire(future: asyncio.Future[None]) -> None:
-        if not future.done():
-            future.set_result(None)
+async def _woken(event: asyncio.Event, timeout_s: float | None = None) -> None:
+    """Return when the event was set since the last wait, or after `timeout_s`."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    event.clear()
 
 
 class _Pace:
@@ -161,28 +101,21 @@ class _Pace:
         self._sent_s = self._clock.now()
 
 
-class _Callers:
-    """Whose request it is: the stream's own identity, or that of the token it names."""
-
-    def __init__(self, server: ApiServer, identity: Identity) -> None:
-        self._server, self._own = server, identity
-
-    def of(self, token: str) -> Identity:
-        """Return the caller. Raises: Unauthorized."""
-        return self._server.authenticate(token) if token else self._own
+def _caller(server: ApiServer, own: Identity, token: str) -> Identity:
+    """Return whose request it is: the stream's own identity, or that of the token it names. Raises: Unauthorized."""
+    return server.authenticate(token) if token else own
 
 
 class _CallStream:
     """One `Mutate` stream."""
 
     def __init__(self, server: ApiServer, identity: Identity, context: Any, clock: Clock) -> None:
-        self._server, self._context = server, context
-        self._callers = _Callers(server, identity)
+        self._server, self._identity, self._context = server, identity, context
         self._pace = _Pace(clock)
         self._outbox: deque[bytes] = deque()
         self._outbox_bytes = 0
         self._unanswered = 0
-        self._wake, self._capacity = _Wake(), _Wake()
+        self._wake, self._capacity = asyncio.Event(), asyncio.Event()
         self._is_closing = False
 
     async def run(self) -> None:
@@ -204,12 +137,12 @@ class _CallStream:
             for message in batch.requests:
                 self._begin(message, group)
             while self._outbox_bytes > OUTBOX_BYTES_MAX:
-                await self._capacity.wait()
+                await _woken(self._capacity)
 
     def _begin(self, message: pb.Request, group: asyncio.TaskGroup) -> None:
         number = message.id
         try:
-            begun = self._server.start(self._callers.of(message.token), to_request(message))
+            begun = self._server.start(_caller(self._server, self._identity, message.token), _as(Request, message))
         except ApiError as error:
             begun = refusal(error)
         if isinstance(begun, Response):
@@ -236,7 +169,7 @@ class _CallStream:
             if not outbox:
                 if self._is_closing and not self._unanswered:
                     return
-                await self._wake.wait()
+                await _woken(self._wake)
                 continue
             # What is still being worked on will want to travel along.
             await self._pace.linger(self._unanswered + len(outbox))
@@ -259,10 +192,9 @@ class _WatchStream:
     """One `Watch` stream: any number of watchers, one sender."""
 
     def __init__(self, server: ApiServer, identity: Identity, context: Any, clock: Clock, encoded: EventBytes) -> None:
-        self._server, self._context, self._encoded = server, context, encoded
-        self._callers = _Callers(server, identity)
+        self._server, self._identity, self._context, self._encoded = server, identity, context, encoded
         self._pace = _Pace(clock)
-        self._wake = _Wake()
+        self._wake = asyncio.Event()
         self._watchers: dict[int, Watcher] = {}
         self._numbers: dict[int, int] = {}
         self._ready: dict[int, Watcher] = {}
@@ -302,8 +234,8 @@ class _WatchStream:
                 raise BadRequest(f"watch id {message.id} is in use on this stream")
             if len(self._watchers) >= WATCHES_PER_STREAM:
                 raise TooManyRequests(f"this stream has {len(self._watchers)} watches", retry_after_s=1)
-            identity = self._callers.of(message.token)
-            watcher = self._server.open_watch(identity, to_watch_request(message), self._notify)
+            identity = _caller(self._server, self._identity, message.token)
+            watcher = self._server.open_watch(identity, _as(WatchRequest, message), self._notify)
         except ApiError as error:
             self._ends.append(pb.WatchEnd(id=message.id, code=error.code, status=msgspec.json.encode(error.status())))
             self._wake.set()
@@ -328,7 +260,7 @@ class _WatchStream:
     async def _send(self) -> None:
         while True:
             if not self._ready and not self._ends:
-                await self._wake.wait(HEARTBEAT_S)
+                await _woken(self._wake, HEARTBEAT_S)
                 if not self._ready and not self._ends:
                     await self._pace.send(self._context, _HEARTBEAT)
                     continue
@@ -447,8 +379,8 @@ class GrpcServer(ApiServerServicer):
         """Answer one call."""
         own = await self._identity(context)
         try:
-            identity = _Callers(self._server, own).of(request.token)
-            response = await self._server.api_for(identity).call(to_request(request))
+            identity = _caller(self._server, own, request.token)
+            response = await self._server.api_for(identity).call(_as(Request, request))
         except ApiError as error:
             response = refusal(error)
         if len(response.body) > FRAME_BYTES * 3:
@@ -468,12 +400,3 @@ class GrpcServer(ApiServerServicer):
         """Serve many watches at once."""
         identity = await self._admit(context)
         await _WatchStream(self._server, identity, context, self._clock, self._encoded).run()
-
-
-async def serve(server: ApiServer, host: str, port: int, *, clock: Clock) -> tuple[GrpcServer, int]:
-    """Listen on `host:port` (0: any free one) and return the server and its port.
-
-    Raises: StartError when the address cannot be had.
-    """
-    listening = GrpcServer(server, clock)
-    return listening, await listening.open(host, port)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from apiserver_fake.schema import schemas
-from services.api.errors import BadRequest, Conflict, Invalid
+from services.api.errors import BadRequest, Conflict
 from services.api.meta import Document
 from services.api.times import format_time
 
@@ -34,19 +34,6 @@ _UNOWNED = frozenset(
 )  # fmt: skip
 _PREFIX = "#/components/schemas/"
 _MISSING = object()
-
-
-def manager_required() -> Invalid:
-    """Return the refusal of an apply that does not say who applies."""
-    message = "Required value: is required for apply patch"
-    return Invalid(
-        f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {message}',
-        details={
-            "group": "meta.k8s.io",
-            "kind": "PatchOptions",
-            "causes": [{"reason": "FieldValueRequired", "message": message, "field": "fieldManager"}],
-        },
-    )
 
 
 def _resolved(schema: Document) -> Document:

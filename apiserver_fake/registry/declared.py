@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from apiserver_fake.strategy import Cause, Strategy, WriteContext, drop_status, keep_status
+from apiserver_fake.strategy import Strategy, WriteContext, drop_status, keep_status
 from apiserver_fake.validation.fields import Form, Report, Struct
-from apiserver_fake.validation.formats import metadata, subdomain
+from apiserver_fake.validation.formats import Cause, Causes, metadata, subdomain
 from services.api.meta import Document
 
 Creation = Callable[[Document, WriteContext], None]
 Update = Callable[[Document, Document, WriteContext], None]
-Rules = Callable[[Document | None, Document, WriteContext], list[Cause]]
+Rules = Callable[[Document, Document, WriteContext], Causes]
 
 
 def declared(
@@ -27,8 +27,9 @@ def declared(
     before_update: Update | None = None,
     on_create: Creation | None = None,
     on_update: Update | None = None,
-    rules: Rules | None = None,
-    rules_need_valid: bool = False,
+    rules: Callable[[Document | None, Document, WriteContext], Causes] | None = None,
+    update_rules: Rules | None = None,
+    update_rules_need_valid: bool = False,
     status: Struct | None = None,
     status_rules: Rules | None = None,
     **others: Any,
@@ -37,9 +38,9 @@ def declared(
 
     `name`: the form of its names. `has_status`: the status belongs to its subresource; `status` is the table of what a
     write of it may say. `before_create` and `before_update` run before the defaults, `on_create` and `on_update` after
-    them. `rules` and `status_rules` are those that need the stored object or other objects; with `rules_need_valid`
-    only for what the table found nothing wrong with. A spec that did not change is not looked at again, one that may
-    not change is only compared. `others`: further parts of the strategy.
+    them. `rules`, `update_rules` and `status_rules` are those that need the stored object or other objects; with
+    `update_rules_need_valid` only for what the table found nothing wrong with. A spec that did not change is not looked
+    at again, one that may not change is only compared. `others`: further parts of the strategy.
     """
     is_spec_fixed = any(field.name == "spec" and field.is_immutable for field in fields.fields)
     is_completing = fields.is_completing
@@ -64,7 +65,7 @@ def declared(
             on_update(old, new, ctx)
 
     def validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-        causes = metadata(new, name)
+        causes = [*metadata(new, name)]
         if old is not None and "spec" in new and new["spec"] is old.get("spec"):
             return causes
         report = Report(ctx.switches, causes)
@@ -72,11 +73,13 @@ def declared(
             fields.check(new, "", report)
         if old is not None:
             fields.unchanged(old, new, "", report)
-        if rules is not None and not (rules_need_valid and causes):
+        if rules is not None:
             causes += rules(old, new, ctx)
+        if update_rules is not None and old is not None and not (update_rules_need_valid and causes):
+            causes += update_rules(old, new, ctx)
         return causes
 
-    def validate_status(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+    def validate_status(old: Document, new: Document, ctx: WriteContext) -> list[Cause]:
         report = Report()
         if status is not None:
             status.check(new.get("status") or {}, "status.", report)

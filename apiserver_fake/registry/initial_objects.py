@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from apiserver_fake.admission.priority import PRIORITY_CLASSES, SYSTEM_CLASSES
 from services.api.meta import Document
 
+_WHY = (
+    "run in the cluster, but can be moved to another node if necessary",
+    "not be moved from their current node",
+)
 FIRST_OBJECTS: tuple[tuple[str, Document], ...] = (
     *(
         ("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -11,26 +16,15 @@ FIRST_OBJECTS: tuple[tuple[str, Document], ...] = (
     ),
     *(
         (
-            "priorityclasses.scheduling.k8s.io",
+            PRIORITY_CLASSES,
             {
                 "apiVersion": "scheduling.k8s.io/v1",
                 "kind": "PriorityClass",
                 "metadata": {"name": name},
                 "value": value,
-                "description": text,
+                "description": f"Used for pods that must {why}.",
             },
         )
-        for name, value, text in (
-            (
-                "system-cluster-critical",
-                2_000_000_000,
-                "Used for pods that must run in the cluster, but can be moved to another node if necessary.",
-            ),
-            (
-                "system-node-critical",
-                2_000_001_000,
-                "Used for pods that must not be moved from their current node.",
-            ),
-        )
+        for (name, value), why in zip(SYSTEM_CLASSES.items(), _WHY, strict=True)
     ),
 )

@@ -1,28 +1,78 @@
 """Any kind's way out: one object, a read form of it, a list, a page of a list.
 
+The continue token of a page is opaque, signed, and bound to the list it came from (S10).
 Source: guarantees table 2.1 for versions, kubectl-requests 5 and 7 for the answers.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import hmac
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from apiserver_fake.registry.errors import check_scope, find_resource, not_found
-from apiserver_fake.storage.continue_tokens import ContinueTokens
-from apiserver_fake.storage.resource_versions import parse_rv
+from apiserver_fake.errors import check_scope, find_resource, not_found
+from apiserver_fake.storage.records import parse_rv
 from apiserver_fake.storage.selection import Page, Selection
 from apiserver_fake.storage.store import Store
-from apiserver_fake.strategy import subresource
-from services.api.errors import BadRequest, Expired, MethodNotAllowed, NotFound
-from services.api.meta import Document
-from services.api.resources import Resource
+from apiserver_fake.strategy import served_subresource
+from services.api.errors import BadRequest, Expired
+from services.api.meta import Document, Key, Resource
 from services.api.seams import Clock
 from services.api.wire import Request, Response
 
 LIST_PAGE_OBJECTS = 10_000
 LIST_PAGE_BYTES = 4 << 20
+LIFE_S = 300.0
+_MAC_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """Where a list goes on: behind key `after`, at version `rv` (0: the newest)."""
+
+    rv: int
+    after: Key
+    expires_at_s: float
+
+
+class ContinueTokens:
+    """Writes and reads continue tokens under one secret."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = hashlib.sha256(b"continue\0" + secret).digest()
+
+    @staticmethod
+    def fingerprint(request: Request) -> bytes:
+        """Return what ties a token to one list: kind, namespace and selectors."""
+        parts = (request.resource, request.namespace, request.name, request.label_selector, request.field_selector)
+        return hashlib.sha256("\0".join(parts).encode()).digest()[:12]
+
+    def token(self, rv: int, after: Key, fingerprint: bytes, now_s: float) -> str:
+        """Return a token that is good for 5 minutes. `now_s`: monotonic."""
+        payload = msgspec.json.encode([rv, after.namespace, after.name, fingerprint.hex(), now_s + LIFE_S])
+        return base64.urlsafe_b64encode(self._mac(payload) + payload).decode().rstrip("=")
+
+    def read(self, token: str, fingerprint: bytes) -> Cursor:
+        """Return the token's cursor. Raises: BadRequest when it is forged, torn, or of another list."""
+        try:
+            raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        except (binascii.Error, ValueError):
+            raise BadRequest("continue key is not valid: it is not a token of this server") from None
+        mac, payload = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
+        if not hmac.compare_digest(mac, self._mac(payload)):
+            raise BadRequest("continue key is not valid: it is not a token of this server")
+        rv, namespace, name, of, expires_at_s = msgspec.json.decode(payload)
+        if of != fingerprint.hex():
+            raise BadRequest("continue key is not valid: it belongs to a list with other selectors")
+        return Cursor(rv, Key(namespace, name), expires_at_s)
+
+    def _mac(self, payload: bytes) -> bytes:
+        return hmac.digest(self._secret, payload, "sha256")[:_MAC_BYTES]
 
 
 class NotYet(Exception):
@@ -52,13 +102,8 @@ class Reads:
             raise not_found(resource, request.name)
         if not request.subresource:
             return Response(code=200, rv=record.rv, body=record.body)
-        found = subresource(resource.name, request.subresource)
-        if found is None or request.subresource not in resource.subresources:
-            raise NotFound("the server could not find the requested resource")
-        if "get" not in found.verbs:
-            raise MethodNotAllowed("the server does not allow this method on the requested resource")
         stored = msgspec.json.decode(record.body)
-        form = found.read(stored)
+        form = served_subresource(resource, request).read(stored)
         body = record.body if form is stored else msgspec.json.encode(form)
         return Response(code=200, rv=record.rv, body=body)
 

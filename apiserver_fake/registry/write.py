@@ -1,37 +1,164 @@
 """One write as it runs inside the commit: preconditions, defaults, admission, validation, what is staged.
 
 Kinds differ by their `Strategy`, verbs by their `Subresource`; preconditions are checked here, against the
-newest state (S7). Source: guarantees 8.2 for the order of work, kubectl-requests 5 and 7 for the answers.
+newest state (S7). A new object gets a name, a uid, and a place within the limits.
+Source: guarantees 8.2 for the order of work, kubectl-requests 5 and 7 for the answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from apiserver_fake.admission.quota import CHARGED_ON_UPDATE, charges
 from apiserver_fake.authorization.authorizer import admit
+from apiserver_fake.errors import MODIFIED_TEXT, conflict, details_of, find_resource, not_found
 from apiserver_fake.patch.patch import apply_patch
-from apiserver_fake.registry.creation import check_capacity, choose_name, new_uid
-from apiserver_fake.registry.errors import MODIFIED_TEXT, conflict, details_of, find_resource, not_found
-from apiserver_fake.registry.write_context import WriteContexts, document_of
 from apiserver_fake.schema.schemas import check_fields, conform
-from apiserver_fake.storage.records import Record
-from apiserver_fake.storage.resource_versions import parse_rv
+from apiserver_fake.storage.records import Record, parse_rv
+from apiserver_fake.storage.selection import Selection
 from apiserver_fake.storage.store import Staged
-from apiserver_fake.strategy import DeleteOptions, Strategy, Subresource, WriteContext, strategy_for
-from services.api.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound, invalid
+from apiserver_fake.strategy import DeleteOptions, ServerMemory, Strategy, Subresource, WriteContext, strategy_for
+from apiserver_fake.switches import ApiServerSwitches
+from apiserver_fake.validation.formats import Cause, Causes, forbidden, required
+from services.api.errors import AlreadyExists, BadRequest, Forbidden, NotFound, invalid
 from services.api.identity import Identity
-from services.api.meta import Document, ObjectMeta
-from services.api.resources import Resource
+from services.api.meta import Document, Key, ObjectMeta, Resource
+from services.api.seams import Clock, Random
+from services.api.switches import Switches
 from services.api.times import format_time
 from services.api.wire import Request, Response
+
+SELDOM_WRITTEN = frozenset(("priorityclasses.scheduling.k8s.io", "limitranges"))
+"""Kinds of which rules ask for all objects on every creation of another; kept decoded."""
+DOCUMENTS_KEPT = 64
+
+
+class WriteContexts:
+    """What all writes have around them; lives with the server."""
+
+    def __init__(self, *, clock: Clock, random: Random, switches: Switches, limits: Limits) -> None:
+        self._clock, self._random = clock, random
+        self._switches, self._register = switches.of(ApiServerSwitches), switches
+        self.limits = limits
+        self._memory = ServerMemory()
+        self._documents: dict[tuple[str, Key], tuple[Record, Document]] = {}
+
+    def context(self, identity: Identity, request: Request, staged: Staged) -> WriteContext:
+        """Return what rules may look at during one write."""
+
+        def lookup(resource: str, namespace: str, name: str) -> Document | None:
+            return document_of(staged.get(resource, namespace, name))
+
+        def documents(resource: str, namespace: str) -> Iterable[Document]:
+            if namespace and not staged.count_in(resource, namespace):
+                return
+            for record in staged.select(resource, Selection(namespace)):
+                yield self._decoded(record) if resource in SELDOM_WRITTEN else msgspec.json.decode(record.body)
+
+        def labels(resource: str, namespace: str, name: str) -> Mapping[str, str] | None:
+            record = staged.get(resource, namespace, name)
+            return None if record is None else record.labels
+
+        return WriteContext(
+            identity=identity,
+            now_s=self._clock.now(),
+            wall_s=self._clock.wall(),
+            switches=self._switches,
+            register=self._register,
+            random=self._random,
+            request=request,
+            lookup=lookup,
+            list=documents,
+            memory=self._memory,
+            labels=labels,
+        )
+
+    def _decoded(self, record: Record) -> Document:
+        """Return a record's document, the same each time until the object changes; read-only."""
+        known = self._documents.get((record.resource, record.key))
+        if known is None or known[0] is not record:
+            if len(self._documents) >= DOCUMENTS_KEPT:
+                self._documents.clear()
+            known = self._documents[record.resource, record.key] = (record, msgspec.json.decode(record.body))
+        return known[1]
+
+
+def document_of(record: Record | None) -> Document | None:
+    """Return a fresh copy of a record's document."""
+    if record is None:
+        return None
+    document: Document = msgspec.json.decode(record.body)
+    return document
+
+
+GENERATED_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
+GENERATE_TRIES = 8
+GENERATED_BASE_MAX = 58
+OBJECTS_MAX = 200_000
+OBJECTS_PER_NAMESPACE_MAX = 50_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """L-OBJ: how many objects there may be, in all and of one kind in one namespace."""
+
+    objects: int = OBJECTS_MAX
+    per_namespace: int = OBJECTS_PER_NAMESPACE_MAX
+
+
+def choose_name(random: Random, staged: Staged, resource: Resource, namespace: str, prefix: str) -> str:
+    """Return a name that is not taken: the prefix and five random characters.
+
+    Raises: AlreadyExists, marked as worth a retry, after eight collisions.
+    """
+    base = prefix[:GENERATED_BASE_MAX]
+    name = ""
+    for _ in range(GENERATE_TRIES):
+        name = base + "".join(random.choice(GENERATED_CHARACTERS) for _ in range(5))
+        if staged.get(resource.name, namespace, name) is None:
+            return name
+    raise AlreadyExists(
+        f'{resource.name} "{name}" already exists, the server was not able to generate a unique name for the object',
+        details=details_of(resource, name),
+        retry_after_s=1,
+    )
+
+
+def new_uid(random: Random) -> str:
+    """Return a random version 4 uid (S20)."""
+    bits = random.getrandbits(128)
+    bits = bits & ~(0xF << 76) | (4 << 76)
+    bits = bits & ~(0x3 << 62) | (0x2 << 62)
+    text = f"{bits:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def check_capacity(limits: Limits, staged: Staged, resource: Resource, namespace: str, name: str) -> None:
+    """Refuse a creation beyond the number of objects (L-OBJ). Raises: Forbidden `QuotaExceeded`."""
+    for held, most, where in (
+        (staged.count(), limits.objects, "the store"),
+        (staged.count_in(resource.name, namespace), limits.per_namespace, f"namespace {namespace!r}"),
+    ):
+        if held >= most:
+            raise Forbidden(
+                f'{resource.name} "{name}" is forbidden: {where} holds {held}, at most {most} are allowed',
+                reason="QuotaExceeded",
+                details=details_of(resource, name),
+            )
+
 
 NAMESPACES, QUOTAS = "namespaces", "resourcequotas"
 VERSION_REQUIRED = frozenset(("pods", "nodes", "resourceclaims.resource.k8s.io", "leases.coordination.k8s.io"))
 """Kinds whose PUT must name a resourceVersion (S6)."""
+_SERVERS_OWN = (
+    "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
+    "generateName", "selfLink",
+)  # fmt: skip
+"""Metadata that an update does not change."""
 
 
 class Write:
@@ -57,8 +184,8 @@ class Write:
         meta = new["metadata"]
         self._place(meta)
         name = meta.get("name") or ""
-        if request.name and name and name != request.name:
-            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({request.name})")
+        if request.name and name:
+            self._check_name(name)
         namespace = request.namespace
         if resource.namespaced:
             self._check_namespace(staged, namespace, name)
@@ -66,9 +193,7 @@ class Write:
             name = choose_name(ctx.random, staged, resource, namespace, meta["generateName"])
             meta["name"] = name
         if not name:
-            raise self._invalid(
-                name, [("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")]
-            )
+            self._refuse(name, [required("metadata.name", "name or generateName is required")])
         if staged.get(resource.name, namespace, name) is not None:
             raise AlreadyExists(f'{resource.name} "{name}" already exists', details=details_of(resource, name))
         check_capacity(self.contexts.limits, staged, resource, namespace, name)
@@ -81,7 +206,7 @@ class Write:
             meta["generation"] = 1
         self.strategy.prepare_create(new, ctx)
         admit(self.identity, request, None, new, ctx)
-        self._validate(self.strategy.validate(None, new, ctx), name)
+        self._refuse(name, self.strategy.validate(None, new, ctx))
         self.strategy.check_bounds(None, new, ctx)
         charged = charges(resource, None, new, ctx)
         if request.dry_run:
@@ -123,6 +248,11 @@ class Write:
             raise BadRequest(f"metadata cannot be read: {error}") from None
         return typed
 
+    def _check_name(self, name: str) -> None:
+        wanted = self.request.name
+        if name != wanted:
+            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
+
     def _place(self, meta: Document) -> None:
         request, resource = self.request, self.resource
         if not resource.namespaced:
@@ -155,12 +285,9 @@ class Write:
                 },
             )
 
-    def _invalid(self, name: str, causes: list[tuple[str, str, str]]) -> Invalid:
-        return invalid(self.resource.kind, name, causes)
-
-    def _validate(self, causes: Any, name: str) -> None:
-        if causes:
-            raise self._invalid(name, [(cause[0], cause[1], cause[2]) for cause in causes])
+    def _refuse(self, name: str, causes: Causes) -> None:
+        if found := [*causes]:
+            raise invalid(self.resource.kind, name, found)
 
     # -- update and patch
 
@@ -176,14 +303,9 @@ class Write:
         new = self._inherit(changed, old, stored, is_patch=is_patch)
         ctx = self.contexts.context(self.identity, request, staged)
         ctx.warnings.extend(check_fields(resource.api_version, resource.kind, new, request.field_validation, old))
-        if "status" in resource.subresources:
-            if "status" in old:
-                new["status"] = old["status"]
-            else:
-                new.pop("status", None)
         self.strategy.prepare_update(old, new, ctx)
         admit(self.identity, request, old, new, ctx)
-        self._validate([*self._new_finalizers(old, new), *self.strategy.validate(old, new, ctx)], request.name)
+        self._refuse(request.name, [*self._new_finalizers(old, new), *self.strategy.validate(old, new, ctx)])
         self.strategy.check_bounds(old, new, ctx)
         charged = charges(resource, old, new, ctx) if resource.name in CHARGED_ON_UPDATE else []
         if resource.has_spec and new.get("spec") != old.get("spec"):
@@ -215,10 +337,7 @@ class Write:
         """
         new = self._own(changed) if not is_patch else self._own_patched(changed, old)
         meta, before = new["metadata"], old["metadata"]
-        if meta.get("name", before["name"]) != before["name"]:
-            raise BadRequest(
-                f"the name of the object ({meta['name']}) does not match the name on the URL ({before['name']})"
-            )
+        self._check_name(meta.get("name", before["name"]))
         self._place(meta)
         meta["name"] = before["name"]
         version = str(meta.get("resourceVersion") or "")
@@ -226,17 +345,8 @@ class Write:
         is_named = is_patch or version or self.request.resource_version
         if not is_named and self.resource.name in VERSION_REQUIRED:
             text = "Invalid value: 0x0: must be specified for an update"
-            raise self._invalid(stored.name, [("metadata.resourceVersion", "FieldValueInvalid", text)])
-        for field in (
-            "uid",
-            "resourceVersion",
-            "creationTimestamp",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "generation",
-            "generateName",
-            "selfLink",
-        ):
+            self._refuse(stored.name, [Cause("metadata.resourceVersion", "FieldValueInvalid", text)])
+        for field in _SERVERS_OWN:
             if field in before:
                 meta[field] = before[field]
             else:
@@ -253,15 +363,12 @@ class Write:
         new = self._typed({**changed}, old)
         return {**new, "metadata": dict(new["metadata"])}
 
-    def _new_finalizers(self, old: Document, new: Document) -> list[tuple[str, str, str]]:
-        if not old["metadata"].get("deletionTimestamp"):
-            return []
+    def _new_finalizers(self, old: Document, new: Document) -> Causes:
         before = old["metadata"].get("finalizers") or []
         added = [f for f in new["metadata"].get("finalizers") or [] if f not in before]
-        if not added:
-            return []
-        text = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers {added}"
-        return [("metadata.finalizers", "FieldValueForbidden", text)]
+        if added and old["metadata"].get("deletionTimestamp"):
+            text = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+            yield forbidden("metadata.finalizers", text)
 
     def _store(
         self, staged: Staged, stored: Record, old: Document, new: Document, charged: list[Document], ctx: WriteContext
@@ -289,9 +396,10 @@ class Write:
         stored = staged.get(resource.name, request.namespace, request.name)
         old = document_of(stored)
         ctx = self.contexts.context(self.identity, request, staged)
+        sub.check_first(old, body, ctx)
+        if stored is None or old is None:
+            raise not_found(resource, request.name)
         if request.verb in ("update", "patch"):
-            if stored is None or old is None:
-                raise not_found(resource, request.name)
             self._check_preconditions(stored, request.uid, request.resource_version)
             if request.verb == "patch":
                 form = sub.read(old)
@@ -302,17 +410,10 @@ class Write:
             meta = body.get("metadata")
             if isinstance(meta, dict):
                 self._check_preconditions(stored, str(meta.get("uid") or ""), str(meta.get("resourceVersion") or ""))
-                if meta.get("name", request.name) != request.name:
-                    raise BadRequest(
-                        f"the name of the object ({meta['name']}) does not match the name on the URL ({request.name})"
-                    )
+                self._check_name(meta.get("name", request.name))
             if sub.name in ("status", "finalize", "resize", "ephemeralcontainers"):
                 body = self._typed_form(body, old)
         result = sub.apply(old, body, ctx)
-        if stored is None or old is None:
-            assert result.document is None, "a subresource cannot create its object"
-            assert result.delete is None, "a subresource cannot delete what is not there"
-            return self._answer(msgspec.json.encode(result.response), staged.rv, ctx, result.code)
         if result.document is not None and not sub.admits:
             admit(self.identity, request, old, result.document, ctx)
         remains, is_gone = result.document, False

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from apiserver_fake.rest.paths import subresource_form
-from services.api.meta import Document
+from services.api.meta import Document, Resource
 from services.api.release import KUBERNETES
-from services.api.resources import Resource, resources
+from services.api.resources import resources
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 MINOR = KUBERNETES.split(".")[1]

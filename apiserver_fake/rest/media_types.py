@@ -32,10 +32,8 @@ PATCH_TYPES = {
 }
 
 
-class NotAcceptable(ApiError):
+class NotAcceptable(ApiError, code=406):
     """406: none of the forms the client accepts can be made."""
-
-    reason, code = "NotAcceptable", 406
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from apiserver_fake.rest.paths import subresource_form
 from apiserver_fake.schema.schemas import component_of, components
 from apiserver_fake.strategy import strategy_for
 from apiserver_fake.validation.fields import Struct, constraints
-from services.api.meta import Document
-from services.api.resources import Resource, resources
+from services.api.meta import Document, Resource
+from services.api.resources import resources
 
 _PREFIX = "#/components/schemas/"
 _PARAMETERS: tuple[tuple[str, str, str], ...] = (

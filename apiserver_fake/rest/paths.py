@@ -7,17 +7,19 @@ real server says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
+from multidict import MultiMapping
 
-from services.api.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
-from services.api.meta import Document
-from services.api.resources import Resource, resources
+from apiserver_fake.errors import method_not_allowed, no_such_path
+from services.api.errors import BadRequest, Invalid
+from services.api.meta import Document, Resource
+from services.api.resources import resources
 from services.api.wire import Request, WatchRequest
 
 WATCH_TIMEOUT_MAX_S = 1800.0
@@ -61,28 +63,13 @@ def subresource_form(name: str) -> SubresourceForm:
     return SUBRESOURCES.get(name, _PLAIN_SUBRESOURCE)
 
 
-class Query(Protocol):
-    """Query parameters, possibly repeated (aiohttp's multi-dict)."""
-
-    def get(self, key: str, default: str, /) -> str:
-        """Return the first value, or the default."""
-        ...
-
-    def getall(self, key: str, /) -> Sequence[str]:
-        """Return every value."""
-        ...
-
-    def __contains__(self, key: object, /) -> bool: ...
-    def __len__(self) -> int: ...
-
-
 class Parameters:
     """A query read with types. Raises: BadRequest for a repeated known parameter or a malformed value (V14)."""
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: MultiMapping[str]) -> None:
         self._query = query
         if len(query) > 1:
-            for name in set_of_names(query):
+            for name in dict.fromkeys(query):
                 if name in SINGLE_PARAMETERS and len(query.getall(name)) > 1:
                     raise BadRequest(f"query parameter {name!r} is given {len(query.getall(name))} times, want once")
 
@@ -114,11 +101,6 @@ class Parameters:
         return int(text)
 
 
-def set_of_names(query: Any) -> list[str]:
-    """Return the parameter names, each once, in order of appearance."""
-    return list(dict.fromkeys(query))
-
-
 @dataclass(frozen=True)
 class Route:
     """Where a path of a served resource leads."""
@@ -141,15 +123,16 @@ class Route:
             path += "/{name}"
         return f"{path}/{self.subresource}" if self.subresource else path
 
-
-def resource_missing() -> NotFound:
-    """Return the answer for a path below a served group version that leads nowhere."""
-    return NotFound("the server could not find the requested resource")
-
-
-def method_not_allowed() -> MethodNotAllowed:
-    """Return the answer for a verb that a resource does not have."""
-    return MethodNotAllowed("the server does not allow this method on the requested resource")
+    def request(self, verb: str, **others: Any) -> Request:
+        """Return a call of that verb on what the path names."""
+        return Request(
+            verb=verb,
+            resource=self.resource.name,
+            namespace=self.namespace,
+            name=self.name,
+            subresource=self.subresource,
+            **others,
+        )
 
 
 @cache
@@ -181,18 +164,18 @@ def parse(group: str, version: str, rest: Sequence[str]) -> Route:
     if parts[0] == "namespaces" and len(parts) >= 3 and parts[2] in plurals:
         namespace, parts = parts[1], parts[2:]
         if not namespace or not plurals[parts[0]].namespaced:
-            raise resource_missing()
+            raise no_such_path()
     elif parts[0] == "namespaces" and len(parts) >= 3 and group:
-        raise resource_missing()
+        raise no_such_path()
     resource = plurals.get(parts[0])
     if resource is None or len(parts) > 3 or any(not part for part in parts[1:]):
-        raise resource_missing()
+        raise no_such_path()
     name = parts[1] if len(parts) > 1 else ""
     subresource = parts[2] if len(parts) > 2 else ""
     if name and resource.namespaced and not namespace:
-        raise resource_missing()
+        raise no_such_path()
     if subresource and (subresource not in resource.subresources or is_watch):
-        raise resource_missing()
+        raise no_such_path()
     return Route(resource, namespace, name, subresource, is_watch)
 
 
@@ -211,9 +194,7 @@ def verb_of(method: str, route: Route) -> str:
             raise method_not_allowed()
     else:
         verb = (_ON_OBJECT if route.name else _ON_COLLECTION).get(method, "")
-        if verb == "create" and route.resource.namespaced and not route.namespace:
-            verb = ""
-        if verb == "deletecollection" and route.resource.namespaced and not route.namespace:
+        if verb in ("create", "deletecollection") and route.resource.namespaced and not route.namespace:
             verb = ""
     if not verb:
         raise method_not_allowed()
@@ -233,18 +214,15 @@ def watch_request(route: Route, parameters: Parameters) -> WatchRequest:
     send_initial = parameters.flag("sendInitialEvents")
     match = parameters.text("resourceVersionMatch")
     bookmarks = parameters.flag("allowWatchBookmarks")
+    field, message = "resourceVersionMatch", ""
     if "sendInitialEvents" in parameters and match != "NotOlderThan":
-        raise _list_options_invalid(
-            "resourceVersionMatch",
-            "Forbidden: resourceVersionMatch is required to be NotOlderThan for sendInitialEvents",
-        )
-    if match and "sendInitialEvents" not in parameters:
-        raise _list_options_invalid(
-            "resourceVersionMatch",
-            "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        )
-    if send_initial and not bookmarks:
-        raise _list_options_invalid("allowWatchBookmarks", "Forbidden: sendInitialEvents needs allowWatchBookmarks")
+        message = "resourceVersionMatch is required to be NotOlderThan for sendInitialEvents"
+    elif match and "sendInitialEvents" not in parameters:
+        message = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+    elif send_initial and not bookmarks:
+        field, message = "allowWatchBookmarks", "sendInitialEvents needs allowWatchBookmarks"
+    if message:
+        raise invalid_option("ListOptions", field, "FieldValueForbidden", f"Forbidden: {message}")
     selector = parameters.text("fieldSelector")
     if route.name:
         by_name = f"metadata.name={route.name}"
@@ -262,13 +240,14 @@ def watch_request(route: Route, parameters: Parameters) -> WatchRequest:
     )
 
 
-def _list_options_invalid(field: str, message: str) -> Invalid:
+def invalid_option(kind: str, field: str, reason: str, message: str) -> Invalid:
+    """Return the refusal of a query that kind of options cannot have."""
     return Invalid(
-        f'ListOptions.meta.k8s.io "" is invalid: {field}: {message}',
+        f'{kind}.meta.k8s.io "" is invalid: {field}: {message}',
         details={
             "group": "meta.k8s.io",
-            "kind": "ListOptions",
-            "causes": [{"reason": "FieldValueForbidden", "message": message, "field": field}],
+            "kind": kind,
+            "causes": [{"reason": reason, "message": message, "field": field}],
         },
     )
 
@@ -280,16 +259,8 @@ def is_dry_run(verb: str, values: Sequence[str]) -> bool:
     """Whether nothing may be stored. Raises: Invalid for anything but `All`."""
     for value in values:
         if value != "All":
-            kind = _DRY_RUN_KINDS.get(verb, "DeleteOptions")
             message = f'Unsupported value: "{value[:80]}": supported values: "All"'
-            raise Invalid(
-                f'{kind}.meta.k8s.io "" is invalid: dryRun: {message}',
-                details={
-                    "group": "meta.k8s.io",
-                    "kind": kind,
-                    "causes": [{"reason": "FieldValueNotSupported", "message": message, "field": "dryRun"}],
-                },
-            )
+            raise invalid_option(_DRY_RUN_KINDS.get(verb, "DeleteOptions"), "dryRun", "FieldValueNotSupported", message)
     return bool(values)
 
 
@@ -310,12 +281,8 @@ def to_request(
 ) -> Request:
     """Return the call. Raises: BadRequest or Invalid for a query this verb cannot mean."""
     if verb in ("list", "get"):
-        return Request(
-            verb=verb,
-            resource=route.resource.name,
-            namespace=route.namespace,
-            name=route.name,
-            subresource=route.subresource,
+        return route.request(
+            verb,
             label_selector=parameters.text("labelSelector") if verb == "list" else "",
             field_selector=parameters.text("fieldSelector") if verb == "list" else "",
             resource_version=parameters.text("resourceVersion"),
@@ -334,12 +301,8 @@ def to_request(
     validation = parameters.text("fieldValidation")
     if validation not in FIELD_VALIDATIONS:
         raise BadRequest(f"query parameter fieldValidation={validation[:32]!r}: want Strict, Warn or Ignore")
-    return Request(
-        verb=verb,
-        resource=route.resource.name,
-        namespace=route.namespace,
-        name=route.name,
-        subresource=route.subresource,
+    return route.request(
+        verb,
         body=body,
         patch_type=patch_type,
         field_manager=parameters.text("fieldManager") or default_manager,
@@ -378,17 +341,3 @@ def delete_options(body: bytes, parameters: Parameters) -> tuple[bytes, list[str
     if "orphanDependents" in parameters:
         document.setdefault("orphanDependents", parameters.flag("orphanDependents"))
     return (msgspec.json.encode(document) if document else b""), [str(value) for value in dry_run]
-
-
-def manager_of(user_agent: str) -> str:
-    """Return the field manager a client without `fieldManager` gets: its user agent up to the first slash."""
-    return user_agent.partition("/")[0][:128]
-
-
-def headers_of(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return what ordinary headers may add to a call. Identity is never read from them (X-ID6)."""
-    return {
-        "traceparent": headers.get("traceparent", ""),
-        "request_id": headers.get("x-request-id", ""),
-        "lease_epoch": headers.get("x-lease-epoch", ""),
-    }

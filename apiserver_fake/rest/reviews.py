@@ -15,26 +15,16 @@ from services.api.meta import Document
 from services.api.resources import resources
 from services.api.wire import Request
 
-Allows = Callable[[Identity, Request], str]
-"""`(identity, request) -> "" when allowed, else why not`."""
+Authorize = Callable[[Identity, Request], None]
+"""Raises Forbidden for what the identity may not do."""
 
 
 def review_at(group: str, version: str, rest: list[str]) -> Review | None:
     """Return the review served at these path segments."""
-    if len(rest) != 1:
-        return None
-    for review in REVIEWS:
-        if (review.group, review.version, review.plural) == (group, version, rest[0]):
-            return review
-    return None
+    return next((r for r in REVIEWS if [r.group, r.version, r.plural] == [group, version, *rest]), None)
 
 
-def needs_body(review: Review) -> bool:
-    """Whether the answer depends on what was sent."""
-    return review.kind != "SelfSubjectReview"
-
-
-def answer(review: Review, body: Document, identity: Identity, allows: Allows) -> Document:
+def answer(review: Review, body: Document, identity: Identity, authorize: Authorize) -> Document:
     """Return the review with its status filled in. Raises: BadRequest for attributes of a wrong shape."""
     spec = body.get("spec") or {}
     if not isinstance(spec, dict):
@@ -43,9 +33,9 @@ def answer(review: Review, body: Document, identity: Identity, allows: Allows) -
         case "SelfSubjectReview":
             status: Document = {"userInfo": {"username": identity.user, "groups": list(identity.groups)}}
         case "SelfSubjectAccessReview":
-            status = _access(spec, identity, allows)
+            status = _access(spec, identity, authorize)
         case _:
-            status = _rules(str(spec.get("namespace") or "default"), identity, allows)
+            status = _rules(str(spec.get("namespace") or "default"), identity, authorize)
     return {
         "kind": review.kind,
         "apiVersion": f"{review.group}/{review.version}",
@@ -55,7 +45,7 @@ def answer(review: Review, body: Document, identity: Identity, allows: Allows) -
     }
 
 
-def _access(spec: Document, identity: Identity, allows: Allows) -> Document:
+def _access(spec: Document, identity: Identity, authorize: Authorize) -> Document:
     wanted = spec.get("resourceAttributes")
     if not isinstance(wanted, dict):
         path = (spec.get("nonResourceAttributes") or {}).get("path", "")
@@ -64,7 +54,8 @@ def _access(spec: Document, identity: Identity, allows: Allows) -> Document:
     name = f"{plural}.{group}" if group and group != "*" else plural
     if name not in resources() and plural != "*":
         return {"allowed": False, "reason": f"no resource is called {name!r} here"}
-    reason = allows(
+    reason = _why_not(
+        authorize,
         identity,
         Request(
             verb=str(wanted.get("verb") or ""),
@@ -80,12 +71,13 @@ def _access(spec: Document, identity: Identity, allows: Allows) -> Document:
 _ASKED = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 
 
-def _rules(namespace: str, identity: Identity, allows: Allows) -> Document:
+def _rules(namespace: str, identity: Identity, authorize: Authorize) -> Document:
     """Return what is allowed in a namespace, found out by asking every verb of every resource."""
     rules: list[Document] = []
     for resource in resources().values():
         asked = namespace if resource.namespaced else ""
-        verbs = [v for v in _ASKED if not allows(identity, Request(verb=v, resource=resource.name, namespace=asked))]
+        requests = [Request(verb=verb, resource=resource.name, namespace=asked) for verb in _ASKED]
+        verbs = [each.verb for each in requests if not _why_not(authorize, identity, each)]
         if verbs:
             rules.append({"verbs": verbs, "apiGroups": [resource.group], "resources": [resource.plural]})
     open_paths = ["/healthz", "/livez", "/readyz", "/version"]
@@ -96,14 +88,10 @@ def _rules(namespace: str, identity: Identity, allows: Allows) -> Document:
     }
 
 
-def allows_from(authorize: Callable[[Identity, Request], None]) -> Allows:
-    """Return the yes-or-why-not form of a check that raises."""
-
-    def allows(identity: Identity, request: Request) -> str:
-        try:
-            authorize(identity, request)
-        except ApiError as error:
-            return error.message
-        return ""
-
-    return allows
+def _why_not(authorize: Authorize, identity: Identity, request: Request) -> str:
+    """Return "" for what is allowed."""
+    try:
+        authorize(identity, request)
+    except ApiError as error:
+        return error.message
+    return ""

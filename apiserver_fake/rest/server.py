@@ -9,9 +9,8 @@ plain functions of its neighbours.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -19,32 +18,35 @@ import structlog
 import yaml
 from aiohttp import web
 
-from apiserver_fake.patch.apply import manager_required
+from apiserver_fake.errors import method_not_allowed
 from apiserver_fake.rest import (
     apply_request,
     discovery,
     media_types,
     openapi,
     paths,
-    pod_log,
+    pod_streams,
     reviews,
-    streams,
     tables,
     watch,
 )
-from apiserver_fake.rest.headers import bearer_of, host_name, is_allowed_host, is_traceparent, warning_header
-from apiserver_fake.rest.media_types import PLAIN, Form
-from apiserver_fake.rest.paths import Parameters, Route
-from apiserver_fake.rest.responses import (
+from apiserver_fake.rest.http import (
     JSON_HEADERS,
+    bearer_of,
     cached_answer,
     decoded,
+    host_name,
+    is_allowed_host,
+    is_traceparent,
     json_answer,
     page_not_found,
     read_body,
     refusal_answer,
-    retry_after,
+    warning_header,
 )
+from apiserver_fake.rest.media_types import PLAIN, Form
+from apiserver_fake.rest.paths import Parameters, Route
+from apiserver_fake.server import ApiServer
 from services.api.errors import (
     ApiError,
     Forbidden,
@@ -55,6 +57,7 @@ from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity
 from services.api.meta import Document
 from services.api.seams import Clock, Span, Tracer
 from services.api.wire import Api, Request, Response
+from services.telemetry.metrics import render
 
 log = structlog.get_logger()
 
@@ -68,51 +71,18 @@ SHUTDOWN_S = 2.0
 CONVERSIONS = ("Table", "PartialObjectMetadata")
 
 
-class Server(Protocol):
-    """What the REST server needs of the API server."""
-
-    def api_for(self, identity: Identity) -> Api:
-        """Return the API as that identity reaches it."""
-        ...
-
-    def authenticate(self, bearer: str) -> Identity:
-        """Return whose token this is. Raises: Unauthorized."""
-        ...
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the store is recovered and serving."""
-        ...
-
-
-def _allow_nothing(identity: Identity, request: Request) -> None:
-    raise Forbidden(f"no rule is known that lets {identity.user} {request.verb} {request.resource}")
-
-
-def _no_metrics() -> str:
-    return ""
-
-
 @dataclass(frozen=True)
 class RestSettings:
     """How the REST server behaves.
 
     `allowed_hosts`: names besides the loopback ones under which it may be addressed (X-WEB).
-    `without_credentials`: who a caller without credentials is; anonymous may ask for health and version only.
-    `authorize(identity, request)` raises Forbidden; asked before a body is read (8.2) and for `kubectl auth can-i`.
-    `metrics()` returns Prometheus text.
+    `first_request_max_s`: how long a connection may stay without having sent one whole request head (L-CONN).
+    `send_blocked_max_s`: how long one send of a watch may block before the stream is cut (L-WS).
     """
 
     allowed_hosts: tuple[str, ...] = ()
-    without_credentials: Identity = ANONYMOUS
-    authorize: Callable[[Identity, Request], None] = _allow_nothing
-    metrics: Callable[[], str] = _no_metrics
-    itself: Identity = field(default=ADMIN)
-    """Who reads the Node when a log is proxied."""
     first_request_max_s: float = 10.0
-    """How long a connection may stay without having sent one whole request head (L-CONN)."""
     send_blocked_max_s: float = 10.0
-    """How long one send of a watch may block before the stream is cut (L-WS)."""
 
 
 class RestHandler:
@@ -120,7 +90,7 @@ class RestHandler:
 
     def __init__(
         self,
-        server: Server,
+        server: ApiServer,
         *,
         clock: Clock,
         tracer: Tracer,
@@ -169,8 +139,7 @@ class RestHandler:
         for header in ("Impersonate-User", "Impersonate-Group", "Impersonate-Uid"):
             if header in request.headers:
                 raise ApiError("impersonation is not served", reason="BadRequest", code=400)
-        bearer = bearer_of(request.headers.get("Authorization", ""))
-        return self._server.authenticate(bearer) if bearer else self._settings.without_credentials
+        return self._server.authenticate(bearer_of(request.headers.get("Authorization", "")))
 
     # --- where to
 
@@ -192,7 +161,7 @@ class RestHandler:
             case ["metrics"]:
                 self._only(request, "GET")
                 self._only_monitors(request, identity)
-                return web.Response(text=self._settings.metrics(), content_type="text/plain")
+                return web.Response(body=render(self._server.metrics()), content_type="text/plain", charset="utf-8")
             case ["openapi", "v2"]:
                 self._only(request, "GET")
                 is_protobuf = openapi.SECOND_PROTOBUF_ASKED in request.headers.get("Accept", "")
@@ -211,7 +180,7 @@ class RestHandler:
 
     def _only(self, request: web.BaseRequest, method: str) -> None:
         if request.method != method:
-            raise paths.method_not_allowed()
+            raise method_not_allowed()
 
     def _only_monitors(self, request: web.BaseRequest, identity: Identity) -> None:
         if MASTERS_GROUP not in identity.groups and identity.user != MONITOR:
@@ -266,32 +235,26 @@ class RestHandler:
             return await self._review(request, identity, review)
         parameters = Parameters(request.rel_url.query)
         api = self._server.api_for(identity)
-        namespace, name, streamed = streams.asked(group, version, rest)
+        namespace, name, streamed = pod_streams.asked(group, version, rest)
         if streamed:
             found = await api.call(Request(verb="get", resource="pods", namespace=namespace, name=name))
-            raise streams.refusal(msgspec.json.decode(found.unwrap().body), streamed, parameters)
+            raise pod_streams.refusal(msgspec.json.decode(found.unwrap().body), streamed, parameters)
         route = paths.parse(group, version, rest)
         verb = paths.verb_of(request.method, route)
-        if verb in ("list", "get"):
-            if route.subresource == "log":
-                itself = self._server.api_for(self._settings.itself)
-                return await pod_log.stream(request, route, parameters, api, itself, self._session)
-            form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
-            include = tables.check_include(parameters.text("includeObject"))
-            if paths.is_watch(verb, route, parameters):
-                encoder = watch.EventEncoder(route, form, include, self._clock.wall)
-                batches = api.watch(paths.watch_request(route, parameters))
-                return await watch.stream(
-                    request, batches, encoder, send_blocked_max_s=self._settings.send_blocked_max_s
-                )
-        else:
-            form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
-            include = tables.check_include(parameters.text("includeObject"))
+        if verb == "get" and route.subresource == "log":
+            itself = self._server.api_for(ADMIN)
+            return await pod_streams.stream(request, route, parameters, api, itself, self._session)
+        form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
+        include = tables.check_include(parameters.text("includeObject"))
+        if paths.is_watch(verb, route, parameters):
+            encoder = watch.EventEncoder(route, form, include, self._clock.wall)
+            batches = api.watch(paths.watch_request(route, parameters))
+            return await watch.stream(request, batches, encoder, send_blocked_max_s=self._settings.send_blocked_max_s)
         span = self._span(request, route, verb)
         try:
             if verb not in ("get", "list"):
                 # Before the body is read: who may not write learns nothing about what was sent (8.2).
-                self._settings.authorize(identity, _asked(verb, route))
+                self._server.authorize(identity, route.request(verb))
             response = await self._call(request, api, route, verb, parameters, span)
         except BaseException as error:
             refused = isinstance(error, ApiError) and error.code < 500
@@ -336,11 +299,13 @@ class RestHandler:
             traceparent=span.traceparent,
             request_id=request.headers.get("x-request-id", ""),
             lease_epoch=request.headers.get("x-lease-epoch", ""),
-            default_manager=paths.manager_of(request.headers.get("User-Agent", "")),
+            # Who names no manager is called by its user agent up to the first slash.
+            default_manager=request.headers.get("User-Agent", "").partition("/")[0][:128],
         )
         if patch_type == "apply":
             if not parameters.text("fieldManager"):
-                raise manager_required()
+                message = "Required value: is required for apply patch"
+                raise paths.invalid_option("PatchOptions", "fieldManager", "FieldValueRequired", message)
             return await apply_request.perform(api, call, is_forced=parameters.flag("force"), wall_s=self._clock.wall())
         return await api.call(call)
 
@@ -348,9 +313,8 @@ class RestHandler:
         headers = dict(JSON_HEADERS)
         body = response.body
         if response.code >= 400:
-            wait = retry_after(response) if response.code in (429, 503, 504) else ""
-            if wait:
-                headers["Retry-After"] = wait
+            if response.code in (429, 503, 504) and (wait_s := response.error().retry_after_s) is not None:
+                headers["Retry-After"] = str(wait_s)
         elif form is not PLAIN and form != PLAIN:
             headers["Content-Type"] = form.content_type
             body = self._converted(msgspec.json.decode(body), route, form, include)
@@ -381,20 +345,10 @@ class RestHandler:
             raise Forbidden(f'{review.plural}.{review.group} is forbidden: User "{identity.user}" cannot create it')
         body = await read_body(request)
         question: Document = {}
-        if reviews.needs_body(review) and body:
+        if review.kind != "SelfSubjectReview" and body:
             question = decoded(media_types.json_of(body, request.headers.get("Content-Type", "")))
-        allows = reviews.allows_from(self._settings.authorize)
-        return json_answer(msgspec.json.encode(reviews.answer(review, question, identity, allows)), status=201)
-
-
-def _asked(verb: str, route: Route) -> Request:
-    return Request(
-        verb=verb,
-        resource=route.resource.name,
-        namespace=route.namespace,
-        name=route.name,
-        subresource=route.subresource,
-    )
+        answer = reviews.answer(review, question, identity, self._server.authorize)
+        return json_answer(msgspec.json.encode(answer), status=201)
 
 
 class _SilenceSweep:
@@ -439,7 +393,7 @@ class RestRunner:
 
 
 async def serve(
-    server: Server,
+    server: ApiServer,
     host: str,
     port: int,
     *,
@@ -474,5 +428,4 @@ async def serve(
         await session.close()
         raise
     sweep.start()
-    bound: int = runner.addresses[0][1]
-    return RestRunner(runner, session, sweep), bound
+    return RestRunner(runner, session, sweep), runner.addresses[0][1]

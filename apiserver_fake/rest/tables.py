@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from services.api.errors import BadRequest
-from services.api.meta import Document
-from services.api.printing import AGE, NAME
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, Document, Resource
+from services.api.printing import cells
 
 INCLUDES = ("", "Metadata", "Object", "None")
 _DESCRIPTIONS = {
@@ -40,7 +39,7 @@ def _definitions(columns: tuple[Column, ...]) -> list[Document]:
             "name": column.name,
             "type": column.type,
             "format": column.format,
-            "description": column.description or _DESCRIPTIONS.get(column.name, column.name),
+            "description": _DESCRIPTIONS.get(column.name, column.name),
             "priority": column.priority,
         }
         for column in columns
@@ -49,7 +48,7 @@ def _definitions(columns: tuple[Column, ...]) -> list[Document]:
 
 def _cells_of(columns: tuple[Column, ...], document: Document, now_wall_s: float) -> list[Any]:
     try:
-        return [column.cell(document, now_wall_s) for column in columns]
+        return cells(columns, document, now_wall_s)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         # A value of an unexpected shape (V11): show the name and that the rest could not be read.
         name = (document.get("metadata") or {}).get("name", "")

@@ -23,16 +23,6 @@ FIRST_BATCH_WAIT_S = 0.05
 """How long the status line waits for a refusal; an idle watch must not keep its client without headers."""
 
 
-def bookmark_body(route: Route, event: WatchEvent) -> bytes:
-    """Return the object of a bookmark: kind and resource version, and W12's annotation where it is due."""
-    meta: Document = {"resourceVersion": str(event.rv), "creationTimestamp": None}
-    if event.initial_events_end:
-        meta["annotations"] = {"k8s.io/initial-events-end": "true"}
-    return msgspec.json.encode(
-        {"kind": route.resource.kind, "apiVersion": route.resource.api_version, "metadata": meta}
-    )
-
-
 def line(kind: str, body: bytes) -> bytes:
     """Return one line of the stream."""
     return b"".join((b'{"type":"', kind.encode(), b'","object":', body, b"}\n"))
@@ -51,8 +41,6 @@ class EventEncoder:
     def encode(self, event: WatchEvent) -> bytes:
         """Return the event's line."""
         body = event.body
-        if event.type == "BOOKMARK" and not body:
-            body = bookmark_body(self._route, event)
         if event.type != "ERROR" and self._form.convert:
             body = msgspec.json.encode(self._converted(msgspec.json.decode(body)))
         return line(event.type, body)

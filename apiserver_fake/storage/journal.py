@@ -1,6 +1,6 @@
 """What survives a crash: every change, in version order, with the answers that request ids may ask for again.
 
-Three journals behind one interface: `MemoryJournal` keeps nothing, `SqliteJournal` is one table in a
+Three journals behind one interface: `Journal` itself keeps nothing, `SqliteJournal` is one table in a
 write-ahead-logged database, `DiskJournal` is a checksummed log over the `Disk` seam (the simulation's
 faulty disks). `append` returns when the batch is durable; an OSError means that nothing of it is.
 """
@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -62,58 +61,32 @@ Base = Callable[[], tuple[int, list[Kept]]]
 """How a journal asks for the state it may start from: the window's start and the objects at it."""
 
 
-class Journal(Protocol):
-    """Where changes become durable."""
+class Journal:
+    """Where changes become durable. This one keeps nothing (`store.durability=memory`); the others override it."""
 
-    is_durable: bool
+    is_durable = False
 
     async def open(self, new_secret: bytes) -> Recovered:
         """Take possession and read everything back; `new_secret` is kept when there is none yet.
 
         Raises: JournalError.
         """
-        ...
+        return Recovered(secret=new_secret, is_first_start=True)
 
     async def append(self, entries: Sequence[Entry], window_start: int) -> None:
         """Make the entries durable, together; changes up to `window_start` may be folded into the base.
 
         Raises: OSError (ENOSPC: nothing was written; EIO: the journal is unusable from now on).
         """
-        ...
 
     async def probe(self) -> None:
         """Find out whether there is space again. Raises: OSError."""
-        ...
 
     async def fold(self, base: Base) -> None:
         """Shorten what has to be read at the next start, if it is worth it."""
-        ...
 
     async def close(self) -> None:
         """Release everything."""
-        ...
-
-
-class MemoryJournal:
-    """Keeps nothing (`store.durability=memory`)."""
-
-    is_durable = False
-
-    async def open(self, new_secret: bytes) -> Recovered:
-        """Return an empty start."""
-        return Recovered(secret=new_secret, is_first_start=True)
-
-    async def append(self, entries: Sequence[Entry], window_start: int) -> None:
-        """Do nothing."""
-
-    async def probe(self) -> None:
-        """Find space, always."""
-
-    async def fold(self, base: Base) -> None:
-        """Do nothing."""
-
-    async def close(self) -> None:
-        """Do nothing."""
 
 
 # -- over a Disk
@@ -171,7 +144,7 @@ _ENTRIES = msgspec.msgpack.Decoder(list[Entry])
 _SNAPSHOT = msgspec.msgpack.Decoder(_Snapshot)
 
 
-class DiskJournal:
+class DiskJournal(Journal):
     """A log of batches and now and then a snapshot, over the `Disk` seam.
 
     Files: `secret`, `snapshot` (replaced atomically), `log-<first rv, 20 digits>` (appended). A log whose
@@ -266,9 +239,6 @@ class DiskJournal:
         for name in logs:
             await self._disk.remove(name)
 
-    async def close(self) -> None:
-        """Nothing is held open."""
-
 
 # -- SQLite
 
@@ -283,28 +253,7 @@ CREATE TABLE IF NOT EXISTS changes (
 _COLUMNS = 16
 
 
-def _row(entry: Entry) -> tuple[object, ...]:
-    values: tuple[object, ...] = (
-        entry.rv,
-        entry.type,
-        entry.group_end,
-        entry.previous_rv,
-        entry.resource,
-        entry.namespace,
-        entry.name,
-        entry.uid,
-        entry.body,
-        entry.traceparent,
-        entry.identity,
-        entry.request_id,
-        entry.fingerprint,
-        entry.code,
-        entry.answer,
-    )
-    return (*values, _sum(msgspec.msgpack.encode(entry)))
-
-
-class SqliteJournal:
+class SqliteJournal(Journal):
     """One table of changes keyed by RV. SQLite syncs every transaction (WAL, `synchronous=FULL`).
 
     Rows at or below `folded_rv` are exactly the objects of that state; rows above it are the window, dense.
@@ -384,9 +333,10 @@ class SqliteJournal:
         assert database is not None
         assert self._acked is not None
         marks = ",".join("?" * _COLUMNS)
+        rows = ((*msgspec.structs.astuple(entry), _sum(msgspec.msgpack.encode(entry))) for entry in entries)
         try:
             database.execute("BEGIN IMMEDIATE")
-            database.executemany(f"INSERT INTO changes VALUES ({marks})", map(_row, entries))
+            database.executemany(f"INSERT INTO changes VALUES ({marks})", rows)
             if window_start - self._folded_rv >= PRUNE_AFTER_CHANGES:
                 self._prune(database, window_start)
             database.execute("COMMIT")
@@ -426,9 +376,6 @@ class SqliteJournal:
             database.execute("DELETE FROM meta WHERE key = 'probe'")
         except sqlite3.Error as error:
             self._give_up(database, error)
-
-    async def fold(self, base: Base) -> None:
-        """Nothing: `append` prunes as it goes."""
 
     async def close(self) -> None:
         """Close the database, then give the directory free."""

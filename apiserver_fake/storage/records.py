@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
-from services.api.meta import Document, Key
-from services.api.resources import Resource
+from services.api.errors import BadRequest, Timeout
+from services.api.meta import Document, Key, Resource
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+RV_MAX = (1 << 63) - 1
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -114,3 +115,21 @@ def digest(kind: str, namespace: str, name: str, document: Document) -> int:
     text = msgspec.json.encode(document, order="deterministic")
     head = f"{kind}\0{namespace}\0{name}\0".encode()
     return int.from_bytes(hashlib.sha256(head + text).digest(), "big")
+
+
+def parse_rv(text: str) -> int:
+    """Return the version; "" is 0. Raises: BadRequest unless it is a decimal number without leading zeros."""
+    if not text:
+        return 0
+    if text.isascii() and text.isdigit() and len(text) <= 19 and (text[0] != "0" or len(text) == 1):
+        rv = int(text)
+        if rv <= RV_MAX:
+            return rv
+    raise BadRequest(f'resourceVersion: Invalid value: "{text[:80]}": must be a decimal number up to {RV_MAX}')
+
+
+def future_version(wanted: int, visible: int) -> Timeout:
+    """Return the refusal of a version that does not exist yet (S12)."""
+    message = f"Too large resource version: {wanted}, current: {visible}"
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    return Timeout(message, details={"causes": [cause]}, retry_after_s=1)

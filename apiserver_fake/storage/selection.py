@@ -6,8 +6,7 @@ import msgspec
 
 from apiserver_fake.storage.records import Record
 from services.api.errors import BadRequest
-from services.api.meta import Key
-from services.api.resources import Resource
+from services.api.meta import Key, Resource
 from services.api.selectors import EVERYTHING, Selector, Term, parse_field_selector, parse_label_selector
 
 

@@ -15,11 +15,11 @@ from itertools import islice
 
 import msgspec
 
-from apiserver_fake.storage.records import ADDED, DELETED, MODIFIED, Cause, Change, Record, record_of
+from apiserver_fake.storage.records import ADDED, DELETED, MODIFIED, Cause, Change, Entry, Record, record_of
 from apiserver_fake.storage.selection import Page, Selection
 from services.api.errors import Expired, RequestEntityTooLarge
-from services.api.meta import Document, Key
-from services.api.resources import Resource
+from services.api.meta import Document, Key, Resource
+from services.api.resources import resources
 
 WINDOW_S = 300.0
 WINDOW_CHANGES = 20_000
@@ -97,19 +97,16 @@ class Store:
     def __init__(
         self,
         *,
-        rv: int = 0,
         hashing: bool = False,
         window_s: float = WINDOW_S,
         window_changes: int = WINDOW_CHANGES,
-        window_bytes_max: int = WINDOW_BYTES_MAX,
     ) -> None:
-        self.rv = rv
-        self.window_start = rv
+        self.rv = self.window_start = 0
         self.hashing = hashing
         self.state_hash = 0
         self.window_bytes = 0
         self.count = 0
-        self._window_s, self._window_changes, self._window_bytes_max = window_s, window_changes, window_bytes_max
+        self._window_s, self._window_changes = window_s, window_changes
         self._tables: dict[str, _Table] = {}
         self._window: deque[tuple[int, float, str, int]] = deque()
 
@@ -138,7 +135,7 @@ class Store:
     @property
     def is_window_full(self) -> bool:
         """Whether the window can neither shrink nor take more bytes (L-HIST)."""
-        return self.window_bytes > self._window_bytes_max and len(self._window) <= self._window_changes
+        return self.window_bytes > WINDOW_BYTES_MAX and len(self._window) <= self._window_changes
 
     def changes_after(self, resource: str, rv: int) -> list[Change]:
         """Return a kind's changes above `rv`, oldest first. Raises: Expired when some have left the window."""
@@ -262,7 +259,7 @@ class Store:
         window = self._window
         while len(window) > self._window_changes:
             rv, at_s, resource, size = window[0]
-            if now_s - at_s < self._window_s and self.window_bytes <= self._window_bytes_max:
+            if now_s - at_s < self._window_s and self.window_bytes <= WINDOW_BYTES_MAX:
                 return
             window.popleft()
             self.window_bytes -= size
@@ -287,6 +284,32 @@ def _range(keys: list[Key], namespace: str, after: Key | None) -> tuple[int, int
     low = bisect_left(keys, start)
     high = bisect_left(keys, Key(namespace + "\0", "")) if namespace else len(keys)
     return low, high, start
+
+
+class Gap(Exception):
+    """The journal's entries do not follow each other; the message names both versions (S15)."""
+
+
+def restore(store: Store, base: Iterable[Record], base_rv: int, entries: Iterable[Entry], now_s: float) -> None:
+    """Rebuild the state of before a restart from what a journal kept.
+
+    Raises: Gap when an RV is missing or repeated, or an entry's predecessor is not the one it names.
+    """
+    store.load(base, base_rv)
+    for entry in entries:
+        if entry.rv != store.rv + 1:
+            raise Gap(f"change {entry.rv} follows {store.rv}")
+        resource = resources().get(entry.resource)
+        if resource is None:
+            raise Gap(f"change {entry.rv} is of kind {entry.resource}, which this server does not know")
+        previous = store.get(entry.resource, entry.namespace, entry.name)
+        if (previous.rv if previous else 0) != entry.previous_rv:
+            raise Gap(
+                f"change {entry.rv} follows version {entry.previous_rv} of {entry.resource} "
+                f"{entry.namespace}/{entry.name}, but version {previous.rv if previous else 0} is there"
+            )
+        record = record_of(resource, msgspec.json.decode(entry.body), entry.rv, entry.body, hashing=store.hashing)
+        store.publish((Change(entry.rv, entry.type, record, previous, entry.group_end, entry.traceparent),), now_s)
 
 
 class Staged:

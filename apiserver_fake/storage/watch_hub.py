@@ -1,24 +1,26 @@
 """Store changes to bounded queues, one a watch; a watch that is too slow is cut, none is thinned (W14, W15).
 
-The hub finds a change's watchers by index: a watch on one name or on one node's pods costs nothing for
-changes of others. Events are made once and shared. A watcher is taken from with `take`; it says through its
-`notify` callback that there is something to take, so one task may serve thousands of watches.
+An event is what a change is through a watch's selection. The hub finds a change's watchers by index: a watch on one
+name or on one node's pods costs nothing for changes of others. Events are made once and shared. A watcher is taken
+from with `take`; it says through its `notify` callback that there is something to take, so one task may serve
+thousands of watches.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import Counter
 from collections.abc import Callable, Sequence
 
-from apiserver_fake.storage.records import ADDED, Change
-from apiserver_fake.storage.resource_versions import future_version, parse_rv
+import msgspec
+
+from apiserver_fake.storage.records import ADDED, DELETED, MODIFIED, Change, Record, future_version, parse_rv
 from apiserver_fake.storage.selection import Selection
-from apiserver_fake.storage.store import Store
-from apiserver_fake.storage.watch_events import bookmark, error_event, event_of, transition, transition_type
-from services.api.errors import BadRequest, Expired, TooManyRequests
+from apiserver_fake.storage.store import INDEXED_FIELDS, Store
+from services.api.errors import ApiError, BadRequest, Expired, TooManyRequests
 from services.api.identity import Identity
-from services.api.resources import Resource
+from services.api.meta import Document, Resource
 from services.api.seams import Clock, Random
 from services.api.wire import WatchEvent, WatchRequest
 
@@ -37,8 +39,45 @@ WATCHERS_PER_NODE, WATCHERS_PER_IDENTITY = 16, 256
 TIMEOUT, SLOW, EXPIRED, SHUTDOWN, CLIENT_GONE = "Timeout", "SlowWatcher", "Expired", "Shutdown", "ClientGone"
 
 Notify = Callable[["Watcher"], None]
-Ended = Callable[["Watcher"], None]
 Taken = Callable[["Watcher", list[WatchEvent]], None]
+
+
+def transition_type(change: Change, selection: Selection) -> str:
+    """Return what the change is to a watch with that selection: ADDED, MODIFIED, DELETED or "" (W7)."""
+    was = change.previous is not None and selection.matches(change.previous)
+    if change.type == DELETED:
+        return DELETED if was else ""
+    if selection.matches(change.record):
+        return MODIFIED if was else ADDED
+    return DELETED if was else ""
+
+
+def event_of(kind: str, record: Record, traceparent: str) -> WatchEvent:
+    """Return an event that shows an object as the record has it."""
+    return WatchEvent(
+        type=kind,
+        resource=record.resource,
+        namespace=record.namespace,
+        name=record.name,
+        uid=record.uid,
+        rv=record.rv,
+        body=record.body,
+        traceparent=traceparent,
+    )
+
+
+def bookmark(resource: Resource, rv: int, *, initial_events_end: bool = False) -> WatchEvent:
+    """Return the event that says: everything up to `rv` was delivered before this (W6)."""
+    metadata: Document = {"resourceVersion": str(rv)}
+    if initial_events_end:
+        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+    body = msgspec.json.encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
+    return WatchEvent(type="BOOKMARK", resource=resource.name, rv=rv, body=body, initial_events_end=initial_events_end)
+
+
+def error_event(error: ApiError, resource: Resource) -> WatchEvent:
+    """Return the event that ends a watch with a Status."""
+    return WatchEvent(type="ERROR", resource=resource.name, body=msgspec.json.encode(error.status()))
 
 
 class Watcher:
@@ -193,14 +232,12 @@ class Hub:
         clock: Clock,
         random: Random,
         *,
-        indexed: dict[str, tuple[str, ...]],
-        ended: Ended | None = None,
+        ended: Notify | None = None,
         taken: Taken | None = None,
         queue_events: int = QUEUE_EVENTS,
         queue_bytes: int = QUEUE_BYTES,
     ) -> None:
         self._store, self._clock, self._random = store, clock, random
-        self._indexed = indexed
         self._ended = ended
         self.taken = taken
         self.queue_events, self.queue_bytes = queue_events, queue_bytes
@@ -222,10 +259,7 @@ class Hub:
 
     def counts(self) -> dict[str, int]:
         """Return the number of watchers by resource, in name order."""
-        found: dict[str, int] = {}
-        for watcher in self._watchers.values():
-            found[watcher.resource.name] = found.get(watcher.resource.name, 0) + 1
-        return dict(sorted(found.items()))
+        return dict(sorted(Counter(watcher.resource.name for watcher in self._watchers.values()).items()))
 
     # -- opening
 
@@ -297,8 +331,8 @@ class Hub:
                 watcher.start_rv = watcher.last_rv = rv
             else:
                 missed = self._store.changes_after(resource.name, start)
-                seen = (transition(change, selection) for change in missed)
-                events = [event for event in seen if event is not None]
+                seen = ((transition_type(change, selection), change) for change in missed)
+                events = [event_of(kind, change.record, change.traceparent) for kind, change in seen if kind]
                 watcher.start_rv = watcher.last_rv = start
         except Expired as error:
             watcher.backlog([error_event(error, resource)])
@@ -307,7 +341,7 @@ class Hub:
         if events:
             watcher.backlog(events)
         index = self._indexes.setdefault(resource.name, _Index())
-        watcher.settle(index.place(selection, self._indexed.get(resource.name, ())))
+        watcher.settle(index.place(selection, INDEXED_FIELDS.get(resource.name, ())))
 
     # -- changes
 
@@ -334,7 +368,7 @@ class Hub:
         if by_name:
             for watcher in list(by_name.values()):
                 self._offer(watcher, change, made)
-        for field in self._indexed.get(record.resource, ()):
+        for field in INDEXED_FIELDS.get(record.resource, ()):
             now_value = record.fields.get(field, "")
             then_value = previous.fields.get(field, "") if previous is not None else ""
             for value in (now_value,) if now_value == then_value else (now_value, then_value):
@@ -402,7 +436,7 @@ class Hub:
         index = self._indexes.get(watcher.resource.name)
         if index is None:
             return
-        for field in ("metadata.name", *self._indexed.get(watcher.resource.name, ())):
+        for field in ("metadata.name", *INDEXED_FIELDS.get(watcher.resource.name, ())):
             value = watcher.selection.exact(field)
             if value and not index.by_value.get((field, value), True):
                 del index.by_value[(field, value)]

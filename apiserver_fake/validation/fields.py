@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from apiserver_fake.strategy import Cause
 from apiserver_fake.switches import NO_GATES, ApiServerSwitches
 from apiserver_fake.validation.formats import (
     IMMUTABLE,
+    Cause,
+    Causes,
     duplicate,
     forbidden,
     invalid,
@@ -26,7 +27,7 @@ from apiserver_fake.validation.formats import (
 )
 from services.api.meta import Document
 
-Form = Callable[[str, Any], list[Cause]]
+Form = Callable[[str, Any], Causes]
 """`(path, value)` to what is wrong with the value: `formats.subdomain`, `formats.label_selector`, …"""
 
 
@@ -46,8 +47,8 @@ class Report:
         self.scope: Any = None
 
 
-Check = Callable[[Any, str, Report], None]
-"""`(value, path, report)`: add what is wrong with a value. For rules across fields: the object, and the path of its
+Check = Callable[[Any, str, Report], Causes]
+"""`(value, path, report)`: yield what is wrong with a value. For rules across fields: the object, and the path of its
 members so far (`spec.`, "" for a whole document)."""
 
 
@@ -87,11 +88,7 @@ class Field:
         if len(checks) <= 1:
             return checks[0] if checks else None
 
-        def check(value: Any, path: str, report: Report) -> None:
-            for each in checks:
-                each(value, path, report)
-
-        return check
+        return lambda value, path, report: (cause for each in checks for cause in each(value, path, report))
 
 
 def _enum(field: Field) -> Check | None:
@@ -99,9 +96,8 @@ def _enum(field: Field) -> Check | None:
     if not allowed:
         return None
 
-    def check(value: Any, path: str, report: Report) -> None:
-        if value not in allowed and value != blank:
-            report.causes.append(unsupported(path, value, allowed))
+    def check(value: Any, path: str, report: Report) -> Causes:
+        return () if value in allowed or value == blank else (unsupported(path, value, allowed),)
 
     return check
 
@@ -114,9 +110,8 @@ def _range(field: Field) -> Check | None:
         f"must be greater than or equal to {low}" if high is None else f"must be between {low} and {high}, inclusive"
     )
 
-    def check(value: Any, path: str, report: Report) -> None:
-        if value < low or (high is not None and value > high):
-            report.causes.append(invalid(path, value, text))
+    def check(value: Any, path: str, report: Report) -> Causes:
+        return (invalid(path, value, text),) if value < low or (high is not None and value > high) else ()
 
     return check
 
@@ -125,12 +120,7 @@ def _form(field: Field) -> Check | None:
     form, is_always = field.form, field.missing is not None
     if form is None:
         return None
-
-    def check(value: Any, path: str, report: Report) -> None:
-        if (value or is_always) and (wrong := form(path, value)):
-            report.causes += wrong
-
-    return check
+    return lambda value, path, report: form(path, value) if value or is_always else ()
 
 
 def _inner(field: Field) -> Check | None:
@@ -139,10 +129,7 @@ def _inner(field: Field) -> Check | None:
     if field.struct is not None:
         inner = field.struct.check
 
-        def of_object(value: Any, path: str, report: Report) -> None:
-            inner(value, f"{path}.", report)
-
-        return of_object
+        return lambda value, path, report: inner(value, f"{path}.", report)
     most = field.most
     if field.items is None and not most:
         return None
@@ -150,15 +137,15 @@ def _inner(field: Field) -> Check | None:
     item = items.compiled() if isinstance(items, Field) else items.check if items is not None else None
     end = "" if isinstance(items, Field) else "."
 
-    def of_list(values: Any, path: str, report: Report) -> None:
+    def of_list(values: Any, path: str, report: Report) -> Causes:
         if most and len(values) > most:
-            report.causes += too_many(path, len(values), most)
+            yield from too_many(path, len(values), most)
             values = values[:most]
         if item is None:
             return
         outer, report.seen = report.seen, set()
         for index, each in enumerate(values):
-            item(each, f"{path}[{index}]{end}", report)
+            yield from item(each, f"{path}[{index}]{end}", report)
         report.seen = outer
 
     return of_list
@@ -193,27 +180,30 @@ class Struct:
         self._fixed: tuple[Field, ...] = tuple(f for f in fields if f.is_immutable or (f.struct and f.struct._fixed))
         self.is_completing = bool(self._defaults or self._nested or completion)
 
-    def check(self, holder: Document, at: str, report: Report) -> None:
-        """Add what is wrong with an object; `at` is the path of its members so far (`spec.`)."""
-        get = holder.get
+    def check(self, holder: Document, at: str, report: Report) -> tuple[()]:
+        """Add what is wrong with an object to the report; `at` is the path of its members so far (`spec.`)."""
+        get, causes = holder.get, report.causes
         for name, detail, missing, allowed, form, rule in self._rules:
             if not name:
-                rule(holder, at, report)
+                for cause in rule(holder, at, report):
+                    causes.append(cause)
                 continue
             value = get(name)
             if detail is not None and not value and (value is None or value == "" or value == missing):
-                report.causes.append(required(at + name, detail))
+                causes.append(required(at + name, detail))
                 continue
             if value is None:
                 if missing is None:
                     continue
                 value = missing
             if allowed is not None and value not in allowed:
-                report.causes.append(unsupported(at + name, value, filter(None, allowed)))
-            if form is not None and (value or missing is not None) and (wrong := form(at + name, value)):
-                report.causes += wrong
+                causes.append(unsupported(at + name, value, filter(None, allowed)))
+            if form is not None and (value or missing is not None):
+                causes += form(at + name, value)
             if rule is not None:
-                rule(value, at + name, report)
+                for cause in rule(value, at + name, report):
+                    causes.append(cause)
+        return ()
 
     def complete(self, holder: Document) -> Document:
         """Return a copy with the defaults."""
@@ -292,52 +282,47 @@ def unique(*names: str, is_empty_a_key: bool = True) -> Check:
     """Return a rule for the items of a list: no two have the same members of these names."""
     is_single = len(names) == 1
 
-    def check(item: Document, at: str, report: Report) -> None:
+    def check(item: Document, at: str, report: Report) -> Causes:
         key = item.get(names[0]) or "" if is_single else ":".join(str(item.get(name) or "") for name in names)
         if not key and not is_empty_a_key:
             return
         if key in report.seen:
-            report.causes.append(duplicate(at + names[0] if is_single else at[:-1], key))
+            yield duplicate(at + names[0] if is_single else at[:-1], key)
         report.seen.add(key)
 
     return check
 
 
-def not_repeated(value: Any, path: str, report: Report) -> None:
+def not_repeated(value: Any, path: str, report: Report) -> Causes:
     """A rule for the values of a list: each is there once."""
     if value in report.seen:
-        report.causes.append(duplicate(path, value))
+        yield duplicate(path, value)
     report.seen.add(value)
 
 
 def amount_of(resource: str) -> Check:
     """Return a rule for an amount of that resource."""
-
-    def check(value: str, path: str, report: Report) -> None:
-        report.causes += quantity(path, resource, value)
-
-    return check
+    return lambda value, path, report: quantity(path, resource, value)
 
 
 def one_of(*members: str) -> Check:
     """Return a rule for a union: exactly one member is set."""
     names = ", ".join(f"`{name}`" for name in members)
 
-    def check(union: Document, at: str, report: Report) -> None:
+    def check(union: Document, at: str, report: Report) -> Causes:
         found = [name for name in members if union.get(name) is not None]
         if not found:
-            report.causes.append(invalid(at[:-1], "", f"must specify one of: {names}"))
+            yield invalid(at[:-1], "", f"must specify one of: {names}")
         elif len(found) > 1:
-            text = f"must specify exactly one of: {names}"
-            report.causes.append(invalid(at[:-1], "{" + ", ".join(found) + "}", text))
+            yield invalid(at[:-1], "{" + ", ".join(found) + "}", f"must specify exactly one of: {names}")
 
     return check
 
 
-def quantities(values: Mapping[str, str], path: str, report: Report) -> None:
+def quantities(values: Mapping[str, str], path: str, report: Report) -> Causes:
     """A rule for amounts by resource name: they can be read and are not negative."""
     for name, text in values.items():
-        report.causes += quantity(f"{path}[{name}]", name, text)
+        yield from quantity(f"{path}[{name}]", name, text)
 
 
 def constraints(field: Field) -> Document:

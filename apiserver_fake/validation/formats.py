@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from apiserver_fake.strategy import Cause
 from services.api.meta import Document, LabelSelector
 from services.api.quantity import amount, milli
 from services.api.selectors import from_label_selector
@@ -53,6 +52,18 @@ NAME_PART_TEXT = (
 IMMUTABLE = "field is immutable"
 ANNOTATIONS_MAX_BYTES = 256 * 1024
 OWNERS_MAX, FINALIZERS_MAX, CONDITIONS_MAX = 16, 32, 64
+
+
+class Cause(NamedTuple):
+    """One broken rule: field path, cause reason (`FieldValueInvalid`, …) and message."""
+
+    path: str
+    reason: str
+    message: str
+
+
+Causes = Iterable[Cause]
+"""What is wrong with a value: rules yield one cause after the other."""
 
 
 def required(path: str, detail: str = "") -> Cause:
@@ -135,13 +146,11 @@ def qualified_name(path: str, value: str) -> list[Cause]:
     return [] if _NAME_PART_RE.fullmatch(name) else [invalid(path, value, NAME_PART_TEXT)]
 
 
-def labels(path: str, values: Mapping[str, str]) -> list[Cause]:
+def labels(path: str, values: Mapping[str, str]) -> Causes:
     """Check a map of labels."""
-    causes: list[Cause] = []
     for key, value in values.items():
-        causes += qualified_name(path, key)
-        causes += label_value(path, value)
-    return causes
+        yield from qualified_name(path, key)
+        yield from label_value(path, value)
 
 
 def plain_text(path: str, value: str) -> list[Cause]:
@@ -172,49 +181,43 @@ def quantity(path: str, resource: str, text: str) -> list[Cause]:
     return []
 
 
-def metadata(document: Document, name_rule: Any = subdomain) -> list[Cause]:
+def metadata(document: Document, name_rule: Any = subdomain) -> Causes:
     """Check what every object has: name, labels, annotations, finalizers and owner references (V4, V7).
 
     `name_rule(path, name)` is the kind's own. Run by every strategy through `kind_rules`.
     """
     meta = document["metadata"]
-    causes: list[Cause] = []
     if name := meta.get("name"):
-        causes += name_rule("metadata.name", name)
+        yield from name_rule("metadata.name", name)
     else:
-        causes.append(required("metadata.name", "name or generateName is required"))
+        yield required("metadata.name", "name or generateName is required")
     if own := meta.get("labels"):
-        causes += labels("metadata.labels", own)
+        yield from labels("metadata.labels", own)
     annotations = meta.get("annotations") or {}
     size = 0
     for key, value in annotations.items():
-        causes += qualified_name("metadata.annotations", key.lower())
+        yield from qualified_name("metadata.annotations", key.lower())
         size += len(key) + len(value)
     if size > ANNOTATIONS_MAX_BYTES:
-        causes.append(
-            Cause(
-                "metadata.annotations",
-                "FieldValueTooLong",
-                f"Too long: may not be more than {ANNOTATIONS_MAX_BYTES} bytes",
-            )
+        yield Cause(
+            "metadata.annotations",
+            "FieldValueTooLong",
+            f"Too long: may not be more than {ANNOTATIONS_MAX_BYTES} bytes",
         )
-    causes += _owners(meta.get("ownerReferences") or [])
+    yield from _owners(meta.get("ownerReferences") or [])
     finalizers = meta.get("finalizers") or []
-    causes += too_many("metadata.finalizers", len(finalizers), FINALIZERS_MAX)
+    yield from too_many("metadata.finalizers", len(finalizers), FINALIZERS_MAX)
     for finalizer in finalizers[:FINALIZERS_MAX]:
-        causes += qualified_name("metadata.finalizers", finalizer)
+        yield from qualified_name("metadata.finalizers", finalizer)
         if not qualified_name("", finalizer) and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
-            causes.append(
-                invalid(
-                    "metadata.finalizers",
-                    finalizer,
-                    "name is neither a standard finalizer name nor is it fully qualified",
-                )
+            yield invalid(
+                "metadata.finalizers",
+                finalizer,
+                "name is neither a standard finalizer name nor is it fully qualified",
             )
     conditions = (document.get("status") or {}).get("conditions")
     if isinstance(conditions, list):
-        causes += too_many("status.conditions", len(conditions), CONDITIONS_MAX)
-    return causes
+        yield from too_many("status.conditions", len(conditions), CONDITIONS_MAX)
 
 
 _STANDARD_FINALIZERS = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
@@ -242,7 +245,7 @@ def _owners(owners: list[Document]) -> list[Cause]:
 
 def label_selector(path: str, selector: Document) -> list[Cause]:
     """Check a LabelSelector (apimachinery `ValidateLabelSelector`)."""
-    causes = labels(f"{path}.matchLabels", selector.get("matchLabels") or {})
+    causes = [*labels(f"{path}.matchLabels", selector.get("matchLabels") or {})]
     expressions = selector.get("matchExpressions") or []
     causes += too_many(f"{path}.matchExpressions", len(expressions), 64)
     for index, term in enumerate(expressions[:64]):

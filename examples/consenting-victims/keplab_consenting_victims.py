@@ -9,8 +9,8 @@ from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.status import SKIP, SUCCESS, unschedulable
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import pod_unit
-from scheduler.resize.deferral import desired
 from scheduler.resize.fit import NodeCapacity
+from services.api.podresources import pod_requests
 
 
 class ConsentingVictimsArgs(Args, frozen=True):
@@ -35,7 +35,7 @@ class ConsentingVictims:
         if not pod.spec.node_name:  # the drafts between do not ask
             return PostFilterResult(unschedulable())
         node = self.cache.nodes[pod.spec.node_name]
-        capacity, victims = NodeCapacity(node, pod, desired(pod.pod)), []
+        capacity, victims = NodeCapacity(node, pod, pod_requests(pod.pod)), []
         for victim in sorted(self.consenting(pod, node), key=lambda each: (each.priority, each.uid)):
             if capacity.fits().is_success:
                 break

@@ -14,10 +14,9 @@ import msgspec
 
 from kubelet.admission.predicates import Admitted, PreemptionNeeded
 from kubelet.effects import Outbox
+from kubelet.managers.allocation import Rejection, devices_unexpected
 from kubelet.managers.device_calls import Allocate, Answer, Call, CallPlugin, Failed, Given, Preference, Share
-from kubelet.managers.device_manager import DeviceManager
-from kubelet.managers.endpoints import DeviceEndpoints
-from kubelet.managers.resource_managers import Rejection, ResourceManagers, unexpected
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.view import WorkerKey
 
 
@@ -35,44 +34,18 @@ class _Waiting(msgspec.Struct):
     is_gone: bool = False
 
 
-class Again(msgspec.Struct, frozen=True):
-    """Decide the pod again: what it depended on is known."""
-
-    key: WorkerKey
-
-
-class Granted(msgspec.Struct, frozen=True):
-    """The pod may run, and its devices are ready."""
-
-    key: WorkerKey
-    admitted: Admitted
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """A plugin would not, or could not; nothing of the pod stays taken."""
-
-    key: WorkerKey
-    rejection: Rejection
-
-
-class Nothing(msgspec.Struct, frozen=True):
-    """The pod that waited is gone."""
-
-
-Step = Again | Granted | Refused | Nothing
+Decision = Admitted | Rejection
+Answered = tuple[WorkerKey | None, Decision | None]
+"""The pod whose wait is over (None: it is gone), and what was decided (None: decide it again, all is known now)."""
 
 
 class DeviceAdmission:
     """Invariant: at most one pod waits for a plugin, and exactly one call is under way for it."""
 
-    def __init__(self, managers: ResourceManagers, endpoints: DeviceEndpoints, out: Outbox) -> None:
-        self._managers, self._endpoints, self._out = managers, endpoints, out
+    def __init__(self, managers: ResourceManagers, out: Outbox) -> None:
+        self._managers, self._devices, self._out = managers, managers.devices, out
         self._waiting: _Waiting | None = None
         self._numbers = 0
-
-    @property
-    def _devices(self) -> DeviceManager:
-        return self._managers.devices
 
     @property
     def is_busy(self) -> bool:
@@ -112,7 +85,7 @@ class DeviceAdmission:
     def send(self, call: Call) -> int:
         """Have a call made; return its number."""
         self._numbers += 1
-        self._out.effects.append(CallPlugin(self._numbers, self._endpoints.serving(call.resource), call))
+        self._out.effects.append(CallPlugin(self._numbers, self._devices.serving(call.resource), call))
         return self._numbers
 
     def forget(self, key: WorkerKey) -> None:
@@ -124,29 +97,31 @@ class DeviceAdmission:
         if waiting.admitted is not None:
             self._managers.release(waiting.admitted.allocation)
 
-    def answered(self, number: int, answer: Answer) -> Step | None:
-        """Take an answer; None: there is more to ask, or this was asked for another pod."""
+    def answered(self, number: int, answer: Answer) -> Answered | None:
+        """Take an answer; None: there is more to ask, or this was asked for another pod.
+
+        A pod that may run has its devices ready; of one that a plugin refused nothing stays taken.
+        """
         waiting = self._waiting
         if waiting is None or waiting.number != number:
             return None
         self._waiting = None
         if waiting.is_gone:
-            return Nothing()
+            return None, None
         if isinstance(waiting.call, Preference):
             self._devices.preferences[waiting.call] = _preferred(answer)
-            return Again(waiting.key)
+            return waiting.key, None
         assert waiting.admitted is not None
         if not isinstance(answer, Given):
             self._managers.release(waiting.admitted.allocation)
-            return Refused(waiting.key, unexpected(_why(answer)))
+            return waiting.key, devices_unexpected(_why(answer))
         shares = waiting.admitted.allocation.devices
         done = [*waiting.done, msgspec.structs.replace(shares[len(waiting.done)], given=answer)]
         if self._left(shares[len(done) :]):
             self._go_on(waiting.key, waiting.admitted, done)
             return None
-        ready = (*done, *shares[len(done) :])
-        allocation = msgspec.structs.replace(waiting.admitted.allocation, devices=ready)
-        return Granted(waiting.key, Admitted(waiting.admitted.requests, allocation))
+        allocation = msgspec.structs.replace(waiting.admitted.allocation, devices=(*done, *shares[len(done) :]))
+        return waiting.key, Admitted(waiting.admitted.requests, allocation)
 
 
 def _preferred(answer: Answer) -> tuple[str, ...] | str:

@@ -1,8 +1,8 @@
-"""What a pod needs that not every node has: AppArmor, group policies, resources of the pod, declared features. Pure.
+"""What a pod needs that not every node has or allows: sysctls, AppArmor, group policies, declared features. Pure.
 
 Source: kubelet 5.1, 5.2; upstream `pkg/kubelet/lifecycle/predicate.go`, `pkg/kubelet/lifecycle/handlers.go`,
-`pkg/security/apparmor/validate.go`, `staging/src/k8s.io/component-helpers/nodedeclaredfeatures` (reasons,
-messages, who needs what).
+`pkg/security/apparmor/validate.go`, `staging/src/k8s.io/component-helpers/nodedeclaredfeatures`, `pkg/kubelet/sysctl`
+(reasons, messages, who needs what, safe sysctls).
 """
 
 from __future__ import annotations
@@ -12,13 +12,31 @@ from typing import Final
 
 import msgspec
 
-from kubelet.managers.resource_managers import Rejection
+from kubelet.managers.allocation import Rejection
 from kubelet.view import AppArmorProfile, KubeletPod
 
 GATES: Final = ("AppArmor", "PodLevelResources", "SupplementalGroupsPolicy")
 """What a node definition may switch off for its node alone (`featureGates`)."""
 HOST_USERS, RESTART_ALL = "UserNamespacesHostNetworkSupport", "RestartAllContainersOnContainerExits"
 DECLARABLE: Final = (RESTART_ALL, HOST_USERS)
+
+SAFE_SYSCTLS: Final = frozenset(
+    {
+        "kernel.shm_rmid_forced",
+        "net.ipv4.ip_local_port_range",
+        "net.ipv4.ip_local_reserved_ports",
+        "net.ipv4.ip_unprivileged_port_start",
+        "net.ipv4.ping_group_range",
+        "net.ipv4.tcp_fin_timeout",
+        "net.ipv4.tcp_keepalive_intvl",
+        "net.ipv4.tcp_keepalive_probes",
+        "net.ipv4.tcp_keepalive_time",
+        "net.ipv4.tcp_rmem",
+        "net.ipv4.tcp_syncookies",
+        "net.ipv4.tcp_wmem",
+    }
+)
+"""What only the namespaces of the pod itself feel."""
 
 
 class NodeFeatures(msgspec.Struct, frozen=True):
@@ -92,3 +110,21 @@ def check_features(gates: Mapping[str, bool], declared: tuple[str, ...]) -> None
     for name in declared:
         if name not in DECLARABLE:
             raise ValueError(f"declaredFeatures: {name!r}, want one of {', '.join(DECLARABLE)}")
+
+
+def forbidden_sysctl(pod: KubeletPod, allowed: tuple[str, ...]) -> Rejection | None:
+    """Return why the pod may not have what it asks for. `allowed`: names, or beginnings of names with a star."""
+    context = pod.spec.security_context
+    for sysctl in context.sysctls if context is not None else ():
+        name = sysctl.name.replace("/", ".")
+        is_allowed = any(name.startswith(each[:-1]) if each.endswith("*") else name == each for each in allowed)
+        problem = ""
+        if name not in SAFE_SYSCTLS and not is_allowed:
+            problem = "allowlisted"
+        elif pod.spec.host_network and name.startswith("net."):
+            problem = "allowed with host net enabled"
+        elif pod.spec.host_ipc and not name.startswith("net."):
+            problem = "allowed with host ipc enabled"
+        if problem:
+            return Rejection("SysctlForbidden", f'forbidden sysctl: "{name}" not {problem}')
+    return None

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from kubelet.admission.devices import Again, DeviceAdmission, Granted, Nothing, Refused
-from kubelet.admission.features import ALL_FEATURES, NodeFeatures
+from kubelet.admission.devices import DeviceAdmission
+from kubelet.admission.features import ALL_FEATURES, NodeFeatures, forbidden_sysctl
 from kubelet.admission.predicates import Admitted, Ledger, NodeFacts, PreemptionNeeded, admit, asks_for_labels
-from kubelet.admission.sysctls import refusal
 from kubelet.effects import Outbox, ReadNode, SetTimer
-from kubelet.eviction.pressure import NodePressure
+from kubelet.eviction.manager import NodePressure
+from kubelet.managers.allocation import Rejection
 from kubelet.managers.device_calls import Answer
-from kubelet.managers.resource_managers import Rejection, ResourceManagers
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.pod.context import WallTimes
 from kubelet.pod.table import PodTable
 from kubelet.status.manager import StatusManager
@@ -26,7 +26,7 @@ from kubelet.switches import KubeletSwitches
 from kubelet.unbind import unbinding
 from kubelet.unbind.deferral import Deferral
 from kubelet.unbind.manager import UnbindManager, UnbindOutcome
-from kubelet.unbind.unbinding import HOLD_PERIOD_S, Unbinding
+from kubelet.unbind.unbinding import HOLD_PERIOD_S, FallBack, Next, Unbinding
 from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static
 from services.api.meta import Document
 
@@ -125,7 +125,7 @@ class AdmissionHandler:
         if self.devices is not None and self.devices.is_busy:
             self.parked[key] = Parked(pod, "turn")
             return
-        if (refused := self._pressure.refuses(pod) or refusal(pod, self._sysctls) or self.refused) is not None:
+        if (refused := self._pressure.refuses(pod) or forbidden_sysctl(pod, self._sysctls) or self.refused) is not None:
             self._rejected(pod, key, refused, now)
             return
         if not is_live and asks_for_labels(pod) and not is_static(pod):
@@ -214,22 +214,21 @@ class AdmissionHandler:
     def devices_answered(self, number: int, answer: Answer, now: float) -> None:
         """Take a plugin's answer about a pod that waits for it; then it is the next one's turn."""
         assert self.devices is not None
-        step = self.devices.answered(number, answer)
-        if step is None:
+        answered = self.devices.answered(number, answer)
+        if answered is None:
             return
-        parked = None if isinstance(step, Nothing) else self.parked.get(step.key)
-        match step:
-            case _ if parked is None:
-                pass
-            case Again(key=key) if parked.why == "hold":
-                self._retry(key, now)
-            case Again(key=key):
-                del self.parked[key]
-                self.decide(parked.pod, key, now, is_live=True)
-            case Granted(key=key, admitted=admitted):
-                self._admitted(parked.pod, key, admitted, now)
-            case Refused(key=key, rejection=rejection) if parked.why != "hold":
-                self._rejected(parked.pod, key, rejection, now)
+        asked_for, decision = answered
+        if asked_for is not None and (parked := self.parked.get(asked_for)) is not None:
+            match decision:
+                case None if parked.why == "hold":
+                    self._retry(asked_for, now)
+                case None:
+                    del self.parked[asked_for]
+                    self.decide(parked.pod, asked_for, now, is_live=True)
+                case Admitted():
+                    self._admitted(parked.pod, asked_for, decision, now)
+                case Rejection() if parked.why != "hold":
+                    self._rejected(parked.pod, asked_for, decision, now)
         for key in [k for k, p in self.parked.items() if p.why == "turn"]:
             if self.devices.is_busy:
                 return
@@ -333,9 +332,8 @@ class AdmissionHandler:
         )
         self._stays(key, outcome, now)
         if key in self._tearing:
-            self._statuses.versions.suppress(
-                key
-            )  # what is being torn down has no status to write, whatever was answered
+            # What is being torn down has no status to write, whatever was answered.
+            self._statuses.versions.suppress(key)
 
     def pod_read(self, key: WorkerKey, still_mine: bool, now: float) -> bool:
         """Take a live read of a pod; return whether it is being unbound, so that it was read for us."""
@@ -358,20 +356,20 @@ class AdmissionHandler:
             return
         state = outcome.state
         match outcome.step:
-            case unbinding.Confirm():
+            case Next.CONFIRM:
                 self._out.end_span(key, "Terminating")
                 self._statuses.set_final(key, self._pods.get(key.uid, state.pod), {"phase": "Failed"}, now)
-            case unbinding.Resume():
+            case Next.RESUME:
                 # A guard against bugs: nothing was started here, so decide again from the beginning.
                 self._out.count("kubelet_pod_unbind_already_started_total")
                 self._out.end_span(key, "AlreadyStarted")
                 self.decide(self._pods.get(key.uid, state.pod), key, now)
-            case unbinding.Absent() if state.reason in unbinding.OPT_IN_REASONS:
+            case Next.ABSENT if state.reason in unbinding.OPT_IN_REASONS:
                 # Today's kubelet goes on trying to start it.
                 self.decide(self._pods.get(key.uid, state.pod), key, now)
-            case unbinding.Absent():
+            case Next.ABSENT:
                 self._fail(state.pod, key, Rejection(state.reason, state.message), now)
-            case unbinding.FallBack(code=code):
+            case FallBack(code=code):
                 self._fall_back(key, state, code, now)
 
     def _fall_back(self, key: WorkerKey, state: Unbinding, code: str, now: float) -> None:
@@ -391,17 +389,6 @@ class AdmissionHandler:
         self.parked[key] = Parked(pod, "hold", rejection)
         self._out.event(pod, "UnbindBlocked", f"{rejection.reason}; the pod cannot be unbound: {code}", "Warning")
         self._out.effects.append(SetTimer(now + HOLD_PERIOD_S, "hold", key))
-        self._blocked[key] = {
-            "phase": "Pending",
-            "observedGeneration": pod.metadata.generation,
-            "conditions": [
-                {
-                    "type": "UnbindBlocked",
-                    "status": "True",
-                    "reason": code,
-                    "message": f"{rejection.reason}: {rejection.message}",
-                    "lastTransitionTime": self._times.text(now),
-                }
-            ],
-        }
+        message = f"{rejection.reason}: {rejection.message}"
+        self._blocked[key] = unbinding.pending_status(pod, "UnbindBlocked", code, message, self._times.text(now))
         self._statuses.status_changed(key, now)

@@ -7,16 +7,19 @@ is never asked. The first handler that refuses wins. Source: kubelet 5.1, 5.2; u
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from kubelet.managers.resource_managers import NO_ALLOCATION, Allocation, Rejection, ResourceManagers
+from kubelet.managers.allocation import Allocation, Rejection
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static
+from services.api.kinds.node import Taint
 from services.api.node_selection import may_go_to
 from services.api.podresources import Amounts, pod_requests, qos_class
 from services.api.quantity import amount
-from services.api.taints import NO_EXECUTE, Taint, untolerated
+from services.api.taints import NO_EXECUTE, untolerated
 
 _QOS_RANK = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
 _FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
@@ -192,12 +195,10 @@ def _first_mismatch(pod: KubeletPod, ledger: Ledger, node: NodeFacts) -> Rejecti
         return _predicate("NodeName", "node(s) didn't match the requested node name")
     if not ledger.has_free_ports(pod):
         return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
-    if not matches_affinity(pod, node.labels, node.name):
+    if not may_go_to(pod.spec, node.name, node.labels):
         return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
-    if not is_static(pod):
-        taint = untolerated(node.taints, pod.spec.tolerations, (NO_EXECUTE,))
-        if taint is not None:
-            return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+    if not is_static(pod) and untolerated(node.taints, pod.spec.tolerations, (NO_EXECUTE,)) is not None:
+        return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
     return None
 
 
@@ -205,31 +206,24 @@ def _predicate(name: str, description: str) -> Rejection:
     return Rejection(name, f"Predicate {name} failed: {description}")
 
 
-def matches_affinity(pod: KubeletPod, labels: Mapping[str, str], node_name: str) -> bool:
-    """Whether node selector and required node affinity match (upstream `GetRequiredNodeAffinity`)."""
-    return may_go_to(pod.spec, node_name, labels)
-
-
 def asks_for_labels(pod: KubeletPod) -> bool:
     """Whether the node's labels decide about this pod."""
-    affinity = pod.spec.affinity
-    if affinity is not None and affinity.node_affinity is not None and affinity.node_affinity.required is not None:
-        return True
-    return bool(pod.spec.node_selector)
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    return bool(pod.spec.node_selector) or (affinity is not None and affinity.required is not None)
 
 
 def _victims(
     pod: KubeletPod, requests: Amounts, ledger: Ledger, evicting: frozenset[WorkerKey]
 ) -> tuple[WorkerKey, ...] | None:
     """Return the fewest lower pods whose leaving is enough, lowest QoS and priority first; None when none do."""
-    used = dict(ledger.used)
+    used = Counter(ledger.used)
 
     def lacking() -> bool:
-        return any(used.get(n, 0) + v > ledger.allocatable.get(n, 0) for n, v in requests.items())
+        return any(used[n] + v > ledger.allocatable.get(n, 0) for n, v in requests.items())
 
     for key in ledger.entries:
         if key in evicting:
-            _subtract(used, ledger.entries[key].requests)
+            used.subtract(ledger.entries[key].requests)
     candidates = [
         (key, entry) for key, entry in ledger.entries.items() if key not in evicting and _yields(entry.pod, pod)
     ]
@@ -238,7 +232,7 @@ def _victims(
     for key, entry in candidates:
         if not lacking():
             break
-        _subtract(used, entry.requests)
+        used.subtract(entry.requests)
         chosen.append(key)
     return None if lacking() else tuple(chosen)
 
@@ -248,11 +242,3 @@ def _yields(pod: KubeletPod, critical: KubeletPod) -> bool:
     if not is_critical(pod):
         return True
     return not is_static(pod) and pod.spec.priority < critical.spec.priority
-
-
-def _subtract(total: Amounts, less: Amounts) -> None:
-    for name, value in less.items():
-        total[name] = total.get(name, 0) - value
-
-
-__all__ = ["NO_ALLOCATION", "Admitted", "Ledger", "NodeFacts", "Outcome", "PreemptionNeeded", "Rejection", "admit"]

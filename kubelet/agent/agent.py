@@ -6,22 +6,22 @@ Tasks exist for watches and for calls in flight; nothing else waits in a task of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import msgspec
 import structlog
 
+from kubelet.admission.predicates import NodeFacts
 from kubelet.agent.claim_calls import ClaimCalls
 from kubelet.agent.device_sockets import DeviceSockets
 from kubelet.agent.heartbeats import SPREAD_ABOVE_NODES, Heartbeats
 from kubelet.agent.host import Host
-from kubelet.agent.mirror_calls import MirrorCalls
-from kubelet.agent.pod_calls import PodCalls, facts
-from kubelet.agent.pod_traces import PodTraces
+from kubelet.agent.node import NodeShell
+from kubelet.agent.pod_calls import PodCalls
 from kubelet.agent.stage_player import StagePlayer
-from kubelet.agent.topology_writer import TopologyReporting
+from kubelet.agent.topology_writer import TopologyReporting, is_wanted
 from kubelet.effects import (
     CallUnbind,
     CreateMirror,
@@ -37,9 +37,7 @@ from kubelet.effects import (
     ReadPod,
     RecordEvent,
     RecordNodeEvent,
-    ReportImages,
     ReportNode,
-    ReportNotReady,
     Save,
     SetTimer,
     SpanStage,
@@ -50,78 +48,65 @@ from kubelet.kubelet import Kubelet
 from kubelet.managers.device_calls import CallPlugin, DevicesChanged
 from kubelet.node.definition import NodeDefinition
 from kubelet.node.health import parse_node_faults
-from kubelet.node.status import NodeReport, node_document
+from kubelet.node.status import node_document
+from kubelet.pod.context import NodeRuntime
 from kubelet.pod.logs import Run, run_of
+from kubelet.pod.status import waiting_reason
 from kubelet.runtime.boots import Boot, boot_id_of
+from kubelet.runtime.images import NodeImages
 from kubelet.runtime.pleg import Pleg
 from kubelet.runtime.records import PodRecord
+from kubelet.runtime.script import StartFaults
+from kubelet.runtime.volumes import NodeVolumes
 from kubelet.view import KubeletPod, WorkerKey, worker_key
 from services.api.errors import ApiError, Conflict, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.meta import Key
-from services.api.wire import Api
-from services.client.client import Client
 from services.client.informer import Informer
-from services.client.recorder import Recorder
 from services.reconcile.controller import Change
+from services.runtime.config import EXIT_LOCKED, StartError
 
 REGISTER_RETRY_MIN_S, REGISTER_RETRY_MAX_S = 0.1, 7.0
 log = structlog.get_logger()
 
-_POD = msgspec.json.Decoder(KubeletPod)
+_POD, _NODE = msgspec.json.Decoder(KubeletPod), msgspec.json.Decoder(Node)
 
 
-class Agent:
+class Agent(NodeShell):
     """One node: its identity, its watches, its machine."""
 
     def __init__(self, host: Host, definition: NodeDefinition, index: int) -> None:
-        self.host, self.definition, self.name = host, definition, definition.name
+        super().__init__(host, definition)
         config = host.config
-        self.session = _uid(host.random.getrandbits(128))
-        self.report = NodeReport(
-            definition,
-            session=self.session,
-            address=config.address,
-            port=config.port or max(0, config.health_port),
-        )
         number = (config.first + index) if config.nodes else _crc(definition.name)
-        self.kubelet = Kubelet(
-            definition,
-            switches=host.switches,
-            latency=host.latency,
-            policy=host.policy_of(definition),
-            times=host.times,
-            host_ip=config.address,
-            pod_network=f"10.{64 + (number >> 8) % 128}.{number & 255}",
-        )
-        self.kubelet.managers.stopwatch = host.clock.now
         draws = host.latency.for_pod(definition.name, "relist")
-        self.kubelet.node.pleg = Pleg(
-            host.switches.pleg_mode, relist_s=draws.of("relist"), now=host.clock.now(), share=draws.share("phase", 0)
+        runtime = NodeRuntime(
+            definition.name,
+            config.address,
+            host.latency,
+            host.policy_of(definition),
+            host.times,
+            Pleg(host.switches.pleg_mode, draws.of("relist"), host.clock.now(), draws.share("phase", 0)),
+            StartFaults(parse_node_faults(definition.start_faults).all_starts),
+            NodeImages(definition.present_images(), pullers=definition.pullers),
+            NodeVolumes(definition.attachable_volumes),
         )
-        self.topology: TopologyReporting | None = None
-        if TopologyReporting.is_wanted(host, definition):
-            self.topology = TopologyReporting(host, self, definition, self.kubelet)
-        self.api: Api | None = None
-        self.client: Client | None = None
-        self.node_uid = ""
+        pod_network = f"10.{64 + (number >> 8) % 128}.{number & 255}"
+        self.kubelet = kubelet = Kubelet(definition, runtime, switches=host.switches, pod_network=pod_network)
+        kubelet.managers.stopwatch = host.clock.now
         self.boot = Boot("", False, ())
-        self.is_registered = False
-        self.is_off = False
-        self.is_paused = False
-        self.must_read = False
+        self.is_paused = self.must_read = False
         self.pods: Informer[KubeletPod] | None = None
         self._postponed: list[Callable[[float], None]] = []
-        self._recorder: Recorder | None = None
-        self.traces = PodTraces(host.seams.tracer, self.name)
-        self.stages = StagePlayer(host, self) if host.stages else None
-        self.devices = DeviceSockets(host, self, self.kubelet) if definition.takes_plugins else None
-        self.calls = PodCalls(host, self)
-        self.claims = ClaimCalls(host, self)
-        self._mirrors = MirrorCalls(host, self)
         self._unrecorded: list[RecordEvent] = []
-        self.heartbeats = Heartbeats(host, self)
-        self.node_writes = 0
+        self.calls = PodCalls(self, kubelet.statuses, kubelet.admission, kubelet.static_pods.mirrors)
+        self.claims = ClaimCalls(self, kubelet.claims)
+        self.heartbeats = Heartbeats(self)
+        self.stages = StagePlayer(self, kubelet.out) if host.stages else None
+        self.topology = TopologyReporting(self, kubelet.managers, kubelet.ledger) if is_wanted(self) else None
+        self.devices: DeviceSockets | None = None
+        if kubelet.plugins is not None:
+            self.devices = DeviceSockets(self, kubelet.plugins, kubelet.admission)
 
     # --- life ---
 
@@ -143,19 +128,11 @@ class Agent:
                 log.warning("node.registration_failed", node=self.name, reason=str(error), backoff_s=delay_s)
                 await asyncio.sleep(delay_s)
                 delay_s = min(delay_s * 2, REGISTER_RETRY_MAX_S)
-        now = self.host.clock.now()
+        now = self.now()
         if self.boot.is_new:
-            self._events().event(
-                kind="Node",
-                api_version="v1",
-                key=Key("", self.name),
-                uid=self.node_uid,
-                reason="Rebooted",
-                message=f"Node {self.name} has been rebooted, boot id: {self.report.boot_id}",
-                type="Warning",
-            )
-        if self.topology is not None and self.client is not None:
-            self.topology.begin(self.client, now)
+            self.record("Rebooted", f"Node {self.name} has been rebooted, boot id: {self.report.boot_id}", "Warning")
+        if self.topology is not None:
+            self.topology.tick(now)
         self.kubelet.claims.begin(now)
         self.drain()
         assert self.api is not None
@@ -171,7 +148,7 @@ class Agent:
             spread_s=spread_s,
         )
         if self.stages is not None:
-            self.stages.follow(pods)
+            self.kubelet.stages = self.stages.follow(pods, self.kubelet.new_ip)
         pods.on_change(self._pod_changed)
         pods.on_progress(self._pods_progressed)
         self.pods = pods
@@ -180,10 +157,7 @@ class Agent:
     async def _register(self) -> None:
         """Leave a Node that is ours, with our session acknowledged (N5)."""
         host = self.host
-        if self.api is None:
-            self.api = await host.seams.transport.node_api(self.name)
-            self.client = Client(self.api, host.clock, host.random, field_manager="kubelet")
-        assert self.client is not None
+        await self.connect()
         wanted = node_document(self.definition)
         is_new = True
         try:
@@ -213,16 +187,13 @@ class Agent:
         self.is_registered = True
         if self.report.status(wall_s) != written:
             self.heartbeats.report_soon()  # a device plugin came, for example, while the first status was under way
-        self._record_pending()
-        if self.stages is not None:
-            self.stages.seen_node(stored)
-
-    def _record_pending(self) -> None:
-        """Record the Events of static pods that ran before the API server was reached."""
+        # Static pods may have run before the API server was reached.
         unrecorded, self._unrecorded = self._unrecorded, []
         for event in unrecorded:
             self._record(event)
         self.drain()
+        if self.stages is not None:
+            self.stages.seen_node(stored)
 
     def files_changed(self, files: Mapping[str, bytes]) -> None:
         """Take the manifests of static pods as they are now."""
@@ -238,22 +209,13 @@ class Agent:
         except ValueError as error:
             log.warning("node.faults_unreadable", node=self.name, reason=str(error))
             return
-        self.kubelet.node.faults_changed(faults, self.host.clock.now())
+        self.kubelet.node.faults_changed(faults, self.now())
         self.drain()
 
     def shut_down(self) -> None:
         """End the pods in good order, then ask to be switched off."""
-        self.kubelet.node.shut_down(self.host.clock.now())
+        self.kubelet.node.shut_down(self.now())
         self.drain()
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do some work in a task that ends with the node's power."""
-        self.host.power.start(self, work)
-
-    @property
-    def writes_status(self) -> bool:
-        """Whether the Node's status is the kubelet's to write, not that of stages."""
-        return self.stages is None or not self.stages.moves_node
 
     def node_gone(self) -> None:
         """Our Node was deleted: register again, under the same session."""
@@ -296,10 +258,10 @@ class Agent:
     # --- what the watches bring ---
 
     def _pod_changed(self, change: Change[KubeletPod]) -> None:
-        self.kubelet.pod_changed(change.old, change.new, change.traceparent, self.host.clock.now())
+        self.kubelet.pod_changed(change.old, change.new, change.traceparent, self.now())
 
     def _pods_progressed(self) -> None:
-        now = self.host.clock.now()
+        now = self.now()
         self.host.notice(now)
         if self.is_paused:
             return
@@ -316,32 +278,46 @@ class Agent:
             except (ApiError, UnknownOutcome) as error:
                 log.warning("node.registration_failed", node=self.name, reason=str(error))
                 await asyncio.sleep(REGISTER_RETRY_MAX_S)
-        self.kubelet.claims.publish(self.host.clock.now())
+        self.kubelet.claims.publish(self.now())
         self.drain()
-
-    def _record_node_events(self) -> None:
-        """Tell what is new of the node itself, once the API server knows it."""
-        news, self.report.news = self.report.news, []
-        if self.host.config.pod_events == "warnings" or not self.writes_status:
-            return
-        for reason, message in news:
-            self._events().event(
-                kind="Node",
-                api_version="v1",
-                key=Key("", self.name),
-                uid=self.node_uid,
-                reason=reason,
-                message=message,
-                type="Normal",
-            )
 
     def take_node(self, node: Node) -> None:
         """Take the Node as the API server has it."""
-        self._record_node_events()
-        self.kubelet.admission.node = facts(node)
-        self.kubelet.node_seen(node, self.host.clock.now())
+        news, self.report.news = self.report.news, []
+        if self.host.config.pod_events != "warnings" and self.writes_status:
+            for reason, message in news:
+                self.record(reason, message, "Normal")
+        self.kubelet.admission.node = _facts(node)
+        self.kubelet.node_seen(node, self.now())
         self.node_uid = node.metadata.uid or self.node_uid
         self.kubelet.static_pods.registered(self.node_uid)
+
+    async def _read_node(self, read: ReadNode) -> None:
+        """Read the own Node. Raises: StartError when another kubelet opened a session of it."""
+        node: Node | None = None
+        try:
+            node = _NODE.decode(await self.client.get_raw("nodes", Key("", self.name)))
+        except (ApiError, UnknownOutcome, msgspec.DecodeError) as error:
+            log.warning("node.read_failed", node=self.name, reason=str(error))
+        if not read.for_session:
+            self.kubelet.admission.node_read(None if node is None else _facts(node), self.now())
+            if node is not None:
+                self.kubelet.node_seen(node, self.now())
+        elif node is None:
+            await asyncio.sleep(1.0)
+            self.spawn(self._read_node(read))
+            return
+        else:
+            theirs = node.status.node_info.kubelet_session
+            if theirs != self.session:
+                raise StartError(f"node {self.name}: another kubelet opened session {theirs}", EXIT_LOCKED)
+            self.kubelet.admission.session_read(read.key, True, self.now())
+        self.drain()
+
+    async def _read_pod(self, read: ReadPod) -> None:
+        found = await self.calls.read(read.pod.metadata.key)
+        self.kubelet.pod_read(read.key, found, self.now())
+        self.drain()
 
     # --- time ---
 
@@ -367,7 +343,6 @@ class Agent:
 
     async def _read_before_acting(self) -> None:
         """We were away longer than the grace period: read our pods live before anything else (N6)."""
-        assert self.client is not None
         assert self.pods is not None
         while True:
             self.must_read = False
@@ -386,7 +361,7 @@ class Agent:
         for key in self.pods.lister.keys():  # noqa: SIM118  a store is no dict
             if key not in listed:
                 self.pods.lister.remove(key, rv, final_state_unknown=True)
-        now = self.host.clock.now()
+        now = self.now()
         self.is_paused = False
         postponed, self._postponed = self._postponed, []
         for work in postponed:
@@ -447,61 +422,44 @@ class Agent:
         match effect:
             case CallUnbind():
                 self.spawn(self.calls.unbind(effect))
-            case PlayStage(key=key):
+            case PlayStage():
                 assert self.stages is not None
-                self.spawn(self.stages.play(effect, self.traces.traceparent(key)))
+                self.spawn(self.stages.play(effect))
             case ReadClaims():
                 self.spawn(self.claims.read(effect))
             case PublishSlices():
                 self.spawn(self.claims.publish(effect))
-            case ReadPod(key=key, pod=pod):
-                self.spawn(self.calls.read_pod(key, pod))
+            case ReadPod():
+                self.spawn(self._read_pod(effect))
             case ReadNode():
-                self.spawn(self.calls.read_node(effect))
-            case ReportNode(conditions=conditions):
-                self.report.pressures = conditions
+                self.spawn(self._read_node(effect))
+            case ReportNode():
+                for field in effect.__struct_fields__:
+                    if (value := getattr(effect, field)) is not None:
+                        setattr(self.report, field, value)
                 self.heartbeats.report_soon()
             case PowerOff():
                 self.host.power.cut(self)
-            case ReportNotReady(reasons=reasons):
-                self.report.reasons = reasons
-                self.heartbeats.report_soon()
-            case ReportImages(images=images):
-                self.report.images = images
-                self.heartbeats.report_soon()
             case RecordNodeEvent():
-                self._events().event(
-                    kind="Node",
-                    api_version="v1",
-                    key=Key("", self.name),
-                    uid=self.node_uid,
-                    reason=effect.reason,
-                    message=effect.message,
-                    type=effect.type,
-                )
+                self.record(effect.reason, effect.message, effect.type)
             case CallPlugin():
                 assert self.devices is not None
-                self.devices.call(effect)
+                self.spawn(self.devices.call(effect))
             case DevicesChanged(registered=registered):
                 assert self.devices is not None
-                self._show_devices()
+                if (shown := self.devices.capacity()) != self.report.devices:
+                    self.report.devices = shown
+                    self.heartbeats.report_soon()
                 self.devices.save(registered)
-            case DeletePod(key=key, pod=pod, grace_s=grace_s):
-                self.spawn(self.calls.delete(key, pod, grace_s))
+            case DeletePod():
+                self.spawn(self.calls.delete(effect))
             case CreateMirror():
-                self.spawn(self._mirrors.create(effect))
+                self.spawn(self.calls.create_mirror(effect))
             case DeleteMirror():
-                self.spawn(self._mirrors.delete(effect))
-
-    def _show_devices(self) -> None:
-        assert self.kubelet.plugins is not None
-        shown = dict(self.kubelet.plugins.capacity())
-        if shown != self.report.devices:
-            self.report.devices = shown
-            self.heartbeats.report_soon()
+                self.spawn(self.calls.delete_mirror(effect))
 
     def _saved(self, key: WorkerKey, seq: int) -> None:
-        now = self.host.clock.now()
+        now = self.now()
         self.host.notice(now)
         if self.is_off:
             return
@@ -514,10 +472,10 @@ class Agent:
     def _record(self, event: RecordEvent) -> None:
         if event.type == "Normal" and self.host.config.pod_events == "warnings":
             return
-        if self.client is None:
+        if self.api is None:
             self._unrecorded.append(event)  # static pods live before the API server is reached
             return
-        self._events().event(
+        self.events.event(
             kind="Pod",
             api_version="v1",
             key=event.pod.metadata.key,
@@ -527,15 +485,6 @@ class Agent:
             type=event.type,
             traceparent=self.traces.traceparent(worker_key(event.pod)),
         )
-
-    def _events(self) -> Recorder:
-        if self._recorder is None:
-            assert self.client is not None
-            self._recorder = Recorder(
-                self.client, self.host.clock, self.host.random, component="kubelet", host=self.name
-            )
-            self.spawn(self._recorder.run())
-        return self._recorder
 
     # --- logs ---
 
@@ -547,14 +496,14 @@ class Agent:
         found = next((c for c in pod.containers if c.name == container), None)
         if found is None:
             return f'container "{container}" in pod "{name}" is not available'
-        reason = pod.status.waiting_reason(found)
-        return run_of(name, found, reason, self.host.clock.now(), self.host.times.offset_s, previous=previous)
+        reason = waiting_reason(pod, found)
+        return run_of(name, found, reason, self.now(), self.host.times.offset_s, previous=previous)
 
 
-def _uid(bits: int) -> str:
-    """Return a UUID4-shaped text."""
-    text = f"{bits & ~(0xF << 76) & ~(0x3 << 62) | (4 << 76) | (2 << 62):032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+def _facts(node: Node) -> NodeFacts:
+    """Return what admission asks of a Node."""
+    labels = node.metadata.labels
+    return NodeFacts(node.metadata.name, labels, node.spec.taints, labels.get("kubernetes.io/os", "linux"))
 
 
 def _crc(text: str) -> int:

@@ -6,13 +6,11 @@ devices streams; the stream's end means that it is gone. Source: kubelet 5.5.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
-
 import msgspec
 import structlog
 
-from kubelet.agent.host import Host, Tenant
+from kubelet.admission.handler import AdmissionHandler
+from kubelet.agent.node import NodeShell
 from kubelet.deviceplugin import wire
 from kubelet.deviceplugin.plugins import DevicePlugins
 from kubelet.managers.device_calls import (
@@ -34,28 +32,12 @@ PRE_START_TIMEOUT_S = 30.0
 log = structlog.get_logger()
 
 
-class Machine(Protocol):
-    """What plugins report to: the node's machine."""
-
-    plugins: DevicePlugins | None
-
-    def devices_changed(self, changed: Sequence[str], now: float) -> None:
-        """A plugin came, or some of its devices changed."""
-
-    def devices_lost(self, now: float) -> None:
-        """A plugin is gone."""
-
-    def devices_answered(self, number: int, answer: Answer, now: float) -> None:
-        """A plugin answered a call."""
-
-
 class DeviceSockets:
-    """The sockets of one node that takes plugins. `begin` once."""
+    """The sockets of one node that takes plugins."""
 
-    def __init__(self, host: Host, node: Tenant, machine: Machine) -> None:
-        assert machine.plugins is not None
-        self._host, self._node, self._machine, self._plugins = host, node, machine, machine.plugins
-        self._folder = f"{host.config.sockets_dir}/{node.name}"
+    def __init__(self, node: NodeShell, plugins: DevicePlugins, admission: AdmissionHandler) -> None:
+        self._host, self._node, self._plugins, self._admission = node.host, node, plugins, admission
+        self._folder = f"{node.host.config.sockets_dir}/{node.name}"
         self._file = f"devices-{node.name}.json"
         self._connections: dict[int, LocalConnection] = {}
         self._server: LocalServer | None = None
@@ -72,7 +54,7 @@ class DeviceSockets:
         except msgspec.DecodeError as error:
             log.warning("devices.checkpoint_unreadable", node=self._node.name, file=self._file, error=str(error))
             return
-        self._plugins.restore(self._saved, self._host.clock.now())
+        self._plugins.restore(self._saved, self._node.now())
 
     async def serve(self) -> None:
         """Leave a new socket and no other: that is how plugins notice that they have to register (again)."""
@@ -114,7 +96,7 @@ class DeviceSockets:
         return ""
 
     def _follow(self, resource: str, options: Options, connection: LocalConnection) -> None:
-        number = self._plugins.connected(resource, options, self._host.clock.now())
+        number = self._plugins.connected(resource, options, self._node.now())
         self._connections[number] = connection
         self._node.drain()
         self._node.spawn(self._listen(resource, number, connection))
@@ -124,24 +106,25 @@ class DeviceSockets:
         try:
             async for message in connection.stream(wire.LIST_AND_WATCH, wire.EMPTY):
                 devices = wire.decode_devices(message)
-                now = self._host.clock.now()
+                now = self._node.now()
                 changed = self._plugins.listed(resource, number, devices, now)
                 if changed is None:
                     break
                 healthy = sum(device.is_healthy for device in devices)
                 self._log("kubelet.devices_listed", resource, {"devices": len(devices), "healthy": healthy})
-                self._machine.devices_changed(changed, now)
+                if self._plugins.show_health(now) or changed:
+                    self._admission.capacity_came(now)  # pods may wait for such devices
                 self._node.drain()
         except RpcError as error:
             why = str(error)
         finally:
             del self._connections[number]
-        now = self._host.clock.now()
+        now = self._node.now()
         lost = self._plugins.gone(resource, number, now)
         if lost is not None:
             self._log("kubelet.devices_lost", resource, {"why": why})
             log.warning("devices.plugin_gone", node=self._node.name, resource=resource, error=why)
-            self._machine.devices_lost(now)
+            self._plugins.show_health(now)
             self._node.drain()
         await connection.close()
 
@@ -150,21 +133,24 @@ class DeviceSockets:
 
     # --- calls ---
 
-    def call(self, wanted: CallPlugin) -> None:
+    async def call(self, wanted: CallPlugin) -> None:
         """Make a call and report its answer."""
-        self._node.spawn(self._call(wanted))
-
-    async def _call(self, wanted: CallPlugin) -> None:
         connection = self._connections.get(wanted.connection)
         answer: Answer
         if connection is None:
             answer = Failed(f"endpoint {wanted.call.resource} has been stopped")
         else:
             answer = await _answer(connection, wanted.call)
-        self._machine.devices_answered(wanted.number, answer, self._host.clock.now())
+        now = self._node.now()
+        if not self._plugins.answered(wanted.number, answer, now):
+            self._admission.devices_answered(wanted.number, answer, now)
         self._node.drain()
 
     # --- what a next kubelet has to know ---
+
+    def capacity(self) -> dict[str, tuple[int, int]]:
+        """Return capacity and allocatable of the plugins' resources, as the Node shows them."""
+        return dict(self._plugins.capacity())
 
     def save(self, registered: tuple[str, ...]) -> None:
         """Remember which resources have plugins, if that is news."""

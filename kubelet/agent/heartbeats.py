@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Protocol
 
 import msgspec
 import structlog
 
-from kubelet.agent.host import Host, Tenant
-from kubelet.agent.pod_calls import PodCalls
-from kubelet.agent.requests import lease_request, renewal_request
-from kubelet.node.status import REPORT_PERIOD_S, NodeReport
+from kubelet.agent.node import NodeShell
+from kubelet.node.status import LEASE_NAMESPACE, REPORT_PERIOD_S, lease_document
 from services.api.errors import ApiError, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.meta import Key
-from services.api.wire import Response
-from services.client.client import Client
+from services.api.times import format_micro_time
+from services.api.wire import Request, Response, encode
 
+LEASES = "leases.coordination.k8s.io"
 SPREAD_ABOVE_NODES = 20
 LEASE_TRIES = 5
 BEAT_S = 0.25
@@ -30,32 +28,11 @@ RETRY_S = 10.0
 log = structlog.get_logger()
 
 
-class Beating(Tenant, Protocol):
-    """What the heartbeats need of the node they are of."""
-
-    report: NodeReport
-    calls: PodCalls
-    client: Client | None
-    node_uid: str
-    node_writes: int
-    is_registered: bool
-
-    @property
-    def writes_status(self) -> bool:
-        """Whether the Node's status is the kubelet's to write."""
-
-    def take_node(self, node: Node) -> None:
-        """Take the Node as the API server has it."""
-
-    def node_gone(self) -> None:
-        """The Node was deleted."""
-
-
 class Heartbeats:
     """Invariant: at most one renewal and one report are under way."""
 
-    def __init__(self, host: Host, node: Beating) -> None:
-        self._host, self._node = host, node
+    def __init__(self, node: NodeShell) -> None:
+        self._host, self._node = node.host, node
         self._is_reporting = self._reports_again = self._is_renewing = False
         self._has_begun = self._is_doubted = self._is_looking = False
         self.lease_renewals = 0
@@ -121,13 +98,28 @@ class Heartbeats:
             self._is_renewing = False
 
     async def _renew_once(self) -> Response | None:
-        host, node = self._host, self._node
-        return await node.calls.call(renewal_request(node.name, host.clock.wall(), host.switches.lease_duration_s))
+        """Patch the Lease; give up long before it ends."""
+        host = self._host
+        body = encode({"spec": {"renewTime": format_micro_time(host.clock.wall())}})
+        deadline_s = host.switches.lease_duration_s / 4
+        return await self._node.call(
+            Request(
+                verb="patch",
+                resource=LEASES,
+                namespace=LEASE_NAMESPACE,
+                name=self._node.name,
+                patch_type="merge",
+                body=body,
+                deadline_s=deadline_s,
+            )
+        )
 
     async def _create_lease(self) -> Response | None:
         host, node = self._host, self._node
-        request = lease_request(node.name, node.node_uid, host.switches.lease_duration_s, host.clock.wall())
-        return await node.calls.call(request)
+        lease = lease_document(node.name, node.node_uid, host.switches.lease_duration_s, host.clock.wall())
+        return await node.call(
+            Request(verb="create", resource=LEASES, namespace=LEASE_NAMESPACE, name=self._node.name, body=encode(lease))
+        )
 
     def _look_soon(self) -> None:
         """See what is said of a node whose Lease cannot be renewed, and say otherwise where that can be done.
@@ -140,7 +132,6 @@ class Heartbeats:
 
     async def _look(self) -> None:
         node = self._node
-        assert node.client is not None
         try:
             stored = msgspec.json.decode(await node.client.get_raw("nodes", Key("", node.name)), type=Node)
         except (ApiError, UnknownOutcome) as error:
@@ -175,7 +166,6 @@ class Heartbeats:
 
     async def _report_once(self) -> None:
         host, node = self._host, self._node
-        assert node.client is not None
         status = node.report.status(host.clock.wall())
         try:
             stored = await node.client.patch(

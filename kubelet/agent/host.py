@@ -1,13 +1,9 @@
-"""What the nodes of one process share: one timer heap, one journal, one group of tasks.
-
-It knows a node only as a tenant that is called when a timer is due, and when the disk fails.
-"""
+"""What the nodes of one process share: one timer heap, one journal, one group of tasks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
 
 import msgspec
 import structlog
@@ -16,13 +12,13 @@ from kubelet.agent.journal import Journal
 from kubelet.agent.manager_state import FILE as MANAGER_STATE
 from kubelet.agent.manager_state import is_readable, restored
 from kubelet.agent.node_files import NodeFiles
-from kubelet.agent.power import Power
+from kubelet.agent.power import Power, Tenant
 from kubelet.config import KubeletConfig
-from kubelet.managers.resource_managers import Allocation
+from kubelet.managers.allocation import Allocation
 from kubelet.node.definition import NodeDefinition
-from kubelet.pod.context import WallTimes
-from kubelet.pod.restarts import Policy, crashloop_bounds
-from kubelet.runtime.boots import Boot, after_boot, look
+from kubelet.pod.context import Policy, WallTimes
+from kubelet.pod.restarts import crashloop_bounds
+from kubelet.runtime.boots import after_boot, look
 from kubelet.runtime.latency import LatencyModel
 from kubelet.runtime.records import PodRecord
 from kubelet.switches import KubeletSwitches
@@ -36,49 +32,6 @@ TICK_S = 5.0
 NO_KEY = WorkerKey("", 0)
 
 log = structlog.get_logger()
-
-
-class Tenant(Protocol):
-    """A node that lives on a host."""
-
-    is_off: bool
-
-    @property
-    def name(self) -> str:
-        """The node's name."""
-
-    async def live(self) -> None:
-        """Be a node until cancelled."""
-
-    def fire(self, what: str, key: WorkerKey, now: float) -> None:
-        """A timer of this node is due."""
-
-    def drain(self) -> None:
-        """Perform what the machine wants, in order."""
-
-    def recover(self, record: PodRecord, key: WorkerKey) -> None:
-        """The runtime still holds this from before the process began."""
-
-    def begins(self, boot: Boot) -> None:
-        """Learn in which boot of the machine this is; after a new one nothing of what ran runs any more."""
-
-    def files_changed(self, files: Mapping[str, bytes]) -> None:
-        """Take the manifests of static pods as they are now."""
-
-    def faults_changed(self, text: str) -> None:
-        """Take what is wrong with the node from now on."""
-
-    def shut_down(self) -> None:
-        """End the pods in good order, then ask to be switched off."""
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do some work in a task that ends with the node's power."""
-
-    def disk_changed(self, *, has_error: bool) -> None:
-        """The disk began or ceased to fail."""
-
-    def was_away(self) -> None:
-        """The process was frozen for longer than the grace period (N6)."""
 
 
 class Host:
@@ -105,7 +58,7 @@ class Host:
         self.agents: list[Tenant] = []
         self.make: Callable[[int], Tenant] = lambda place: self.agents[place]
         """Makes the node of that place anew."""
-        self.power: Power[Tenant] = Power(
+        self.power = Power(
             self.agents,
             lambda place: self.make(place),
             journal=self.journal,

@@ -15,9 +15,18 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from kubelet.runtime.checkpoint import checkpoint_of, encode_checkpoint, joined, read_checkpoints
-from kubelet.runtime.line_file import LineFile, Lines, R, Reading, Where
-from kubelet.runtime.records import PodRecord, encode_record, replay
+from kubelet.runtime.line_file import LineFile, Lines, Where
+from kubelet.runtime.records import (
+    Checkpoint,
+    PodRecord,
+    Reading,
+    checkpoint_of,
+    encode_checkpoint,
+    encode_record,
+    joined,
+    read_checkpoints,
+    replay,
+)
 from kubelet.view import WorkerKey
 from services.api.seams import Disk
 
@@ -83,7 +92,7 @@ class Journal:
             log.warning("checkpoint.lost", node=node, pods=pods, reason=reason)
         return known
 
-    def _warn(self, file: str, reading: Reading[R]) -> None:
+    def _warn(self, file: str, reading: Reading[PodRecord] | Reading[Checkpoint]) -> None:
         self.useless_lines += reading.useless
         if reading.torn:
             log.warning("record.torn", file=file, lines=reading.torn, reason="they cannot be read and are left out")

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
-from kubelet.agent.agent import Agent
-from kubelet.agent.host import Host
 from kubelet.pod.logs import Asked, Run
+from services.api.seams import Clock
 from services.runtime.health import HttpRequest, HttpResponse
 
+FindRun = Callable[[str, str, str, bool], Run | str | None]
+"""By namespace, pod and container; whether the run before the present one is meant."""
 FOLLOW_S = 1.0
 """How often what is new in a followed log is sent."""
 
 
 class ContainerLogs:
-    """The logs of all nodes of a host."""
+    """The logs of all nodes of a host. `find` returns a run of a container, why there is none, or None: no pod."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, find: FindRun, clock: Clock) -> None:
+        self._find, self._clock = find, clock
 
     def answer(self, request: HttpRequest) -> HttpResponse:
         """Return the log of `namespace`, `pod` and `container`, or why there is none: 404 without pod, else 400."""
-        asked = Asked.of(request.query, self._host.clock.wall())
+        asked = Asked.of(request.query, self._clock.wall())
         if isinstance(asked, str):
             return 400, "text/plain", f"{asked}\n".encode()
         run = self._run_of(request.params, previous=asked.previous)
@@ -35,12 +36,7 @@ class ContainerLogs:
         return 200, "text/plain", asked.cut(run.lines)
 
     def _run_of(self, params: dict[str, str], *, previous: bool) -> Run | str | None:
-        asked = params["namespace"], params["pod"], params["container"]
-        for agent in self._host.agents:
-            assert isinstance(agent, Agent), "a host's agents are this process's"
-            if (run := agent.run_of(*asked, previous=previous)) is not None:
-                return run
-        return None
+        return self._find(params["namespace"], params["pod"], params["container"], previous)
 
     async def _follow(self, params: dict[str, str], asked: Asked, run: Run) -> AsyncIterator[bytes]:
         """Give what a run has written, then what it writes, until it ends; an empty piece when there is nothing new."""

@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
+from kubelet.managers.allocation import Allocation
 from kubelet.managers.cpu_manager import CpuManager
 from kubelet.managers.cpu_topology import format_cpus, parse_cpus
-from kubelet.managers.resource_managers import Allocation
 from kubelet.node.definition import NodeDefinition
 from services.api.podresources import Amounts
 

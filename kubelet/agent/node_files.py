@@ -10,13 +10,13 @@ Source: kubelet 3.1, 8; upstream `pkg/kubelet/config/file.go`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import structlog
 
+from kubelet.agent.power import Power, Tenant
 from kubelet.node.definition import NodeDefinition
 from kubelet.static_pods.manifests import SUFFIXES
 from services.api.seams import Disk
@@ -30,27 +30,6 @@ POWER = "power"
 log = structlog.get_logger()
 
 
-class Owner(Protocol):
-    """A node whose disk is looked at."""
-
-    @property
-    def name(self) -> str:
-        """The node's name."""
-
-    def files_changed(self, files: Mapping[str, bytes]) -> None:
-        """Take the manifests of static pods as they are now."""
-
-    def faults_changed(self, text: str) -> None:
-        """Take what is wrong with the node from now on."""
-
-
-class Switch(Protocol):
-    """Who switches nodes on and off; `kubelet.agent.power.Power` is one."""
-
-    def said(self, name: str, text: str) -> None:
-        """Take what is said of a node's power now."""
-
-
 class NodeFiles:
     """The disks of one process's nodes. Invariant: a node gets only what is not as it was."""
 
@@ -58,16 +37,14 @@ class NodeFiles:
         self._disk, self._directory = disk, directory
         self._defined: dict[str, dict[str, bytes]] = {}
         for definition in definitions:
-            if definition.static_pods:
-                self._defined[definition.name] = {
-                    f"definition/{index}": msgspec.json.encode(document)
-                    for index, document in enumerate(definition.static_pods)
-                }
+            if pods := definition.static_pods:
+                files = {f"definition/{index}": msgspec.json.encode(pod) for index, pod in enumerate(pods)}
+                self._defined[definition.name] = files
         self._known: dict[str, dict[str, bytes]] = {}
         self._faults: dict[str, str] = {}
         self._error = ""
 
-    async def run(self, nodes: Sequence[Owner], power: Switch) -> None:
+    async def run(self, nodes: Sequence[Tenant], power: Power) -> None:
         """Look until cancelled."""
         while True:
             await asyncio.sleep(LOOK_PERIOD_S)
@@ -78,7 +55,7 @@ class NodeFiles:
         self._known.pop(node, None)
         self._faults.pop(node, None)
 
-    def look(self, nodes: Sequence[Owner], power: Switch) -> None:
+    def look(self, nodes: Sequence[Tenant], power: Power) -> None:
         """Report to each node its files, if they are others than last time; to `power` first."""
         common, own = self._directory_files()
         faults: dict[str, str] = {}
@@ -112,7 +89,7 @@ class NodeFiles:
         try:
             for path in sorted(Path(self._directory).iterdir()):
                 if path.is_dir():
-                    own[path.name] = dict(_files(path))
+                    own[path.name] = {p.name: p.read_bytes() for p in sorted(path.iterdir()) if _is_manifest(p.name)}
                 elif _is_manifest(path.name):
                     common[path.name] = path.read_bytes()
             self._error = ""
@@ -126,12 +103,6 @@ class NodeFiles:
 def path_of(node: str, name: str) -> str:
     """Return where, on the disk of its process, a node looks for a file of its own."""
     return f"{FOLDER}{node}/{name}"
-
-
-def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    for path in sorted(folder.iterdir()):
-        if _is_manifest(path.name):
-            yield path.name, path.read_bytes()
 
 
 def _is_manifest(file: str) -> bool:

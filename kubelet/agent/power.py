@@ -8,13 +8,13 @@ renews nothing; its containers end. Source: kubelet 6; guarantees N4.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, MutableSequence
-from typing import Any, Generic, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping, MutableSequence
+from typing import Any
 
 from kubelet.agent.journal import Journal
 from kubelet.runtime.boots import Boot, after_boot
-from kubelet.runtime.checkpoint import lines_of
-from kubelet.runtime.records import PodRecord
+from kubelet.runtime.records import PodRecord, lines_of
 from kubelet.view import WorkerKey
 from services.api.seams import Clock, Disk
 
@@ -22,43 +22,65 @@ BOOTED_FILE = "nodes/{}/booted"
 """The boot that a node's part of the runtime's record belongs to, if it was ever booted by itself."""
 
 
-class Powered(Protocol):
-    """A node that can be switched off."""
+class Tenant(ABC):
+    """A node that lives on a host; `Agent` is one."""
 
+    name: str
     is_off: bool
 
-    @property
-    def name(self) -> str:
-        """The node's name."""
-
+    @abstractmethod
     async def live(self) -> None:
         """Be a node until cancelled."""
 
+    @abstractmethod
+    def fire(self, what: str, key: WorkerKey, now: float) -> None:
+        """A timer of this node is due."""
+
+    @abstractmethod
+    def drain(self) -> None:
+        """Perform what the machine wants, in order."""
+
+    @abstractmethod
     def begins(self, boot: Boot) -> None:
-        """Learn in which boot of the machine this is."""
+        """Learn in which boot of the machine this is; after a new one nothing of what ran runs any more."""
 
+    @abstractmethod
     def recover(self, record: PodRecord, key: WorkerKey) -> None:
-        """The runtime still holds this."""
+        """The runtime still holds this from before the process, or the boot, began."""
 
+    @abstractmethod
+    def files_changed(self, files: Mapping[str, bytes]) -> None:
+        """Take the manifests of static pods as they are now."""
+
+    @abstractmethod
+    def faults_changed(self, text: str) -> None:
+        """Take what is wrong with the node from now on, in the words of `kubelet/node/health.py`."""
+
+    @abstractmethod
     def shut_down(self) -> None:
         """End the pods in good order, then ask to be switched off."""
 
+    @abstractmethod
+    def disk_changed(self, *, has_error: bool) -> None:
+        """The disk began or ceased to fail."""
 
-N = TypeVar("N", bound=Powered)
+    @abstractmethod
+    def was_away(self) -> None:
+        """The process was frozen for longer than the grace period: read before acting (N6)."""
 
 
-class Power(Generic[N]):
+class Power:
     """Invariant: a node that is off has no task. `make(place)` makes the node of that place anew."""
 
     def __init__(
         self,
-        nodes: MutableSequence[N],
-        make: Callable[[int], N],
+        nodes: MutableSequence[Tenant],
+        make: Callable[[int], Tenant],
         *,
         journal: Journal,
         disk: Disk,
         clock: Clock,
-        on_new: Callable[[N], None],
+        on_new: Callable[[Tenant], None],
     ) -> None:
         self._nodes, self._make, self._on_new = nodes, make, on_new
         self._journal, self._disk, self._clock = journal, disk, clock
@@ -79,7 +101,7 @@ class Power(Generic[N]):
         """The process ends: nothing is begun any more."""
         self._group = None
 
-    def start(self, node: N, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, node: Tenant, work: Coroutine[Any, Any, None]) -> None:
         """Do some of a node's work in a task that ends with its power; without power it is not begun."""
         if self._group is None or node.is_off:
             work.close()
@@ -112,13 +134,13 @@ class Power(Generic[N]):
             case ["on", boot_id] if self._group is None:
                 node.begins(Boot(f"{self.machine.id}/{boot_id}", self.machine.is_new, ()))
 
-    def cut(self, node: N) -> None:
+    def cut(self, node: Tenant) -> None:
         """The node has no power from this instant."""
         node.is_off = True
         for task in list(self._tasks.pop(node.name, {})):
             task.cancel()
 
-    def _boot(self, node: N, boot_id: str) -> None:
+    def _boot(self, node: Tenant, boot_id: str) -> None:
         place = next(index for index, each in enumerate(self._nodes) if each is node)
         fresh = self._nodes[place] = self._make(place)
         self._coming[node.name] = boot_id
@@ -130,7 +152,7 @@ class Power(Generic[N]):
         self._on_new(fresh)
         self.start(fresh, self._come_up(fresh))
 
-    async def _come_up(self, node: N) -> None:
+    async def _come_up(self, node: Tenant) -> None:
         """Live; after a boot once it is on disk that what ran before does not run any more."""
         boot_id = self._coming.pop(node.name, "")
         if boot_id:

@@ -1,71 +1,70 @@
 """What one node's shell does for stages: it gives them documents, performs what they want, and moves the Node.
 
+Status is written in the node's name, metadata in its host's, both for one uid alone: a node may not change the
+metadata of its pods, as in Kubernetes; the process that hosts it may, a little.
 A Node that stages move has its status from them alone; its Lease, its registration and its session stay the
 kubelet's. A node may read its Node but not watch it (X-NR1), so what others change of it is seen late.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
-from kubelet.agent.host import Host, Tenant
-from kubelet.agent.stage_calls import Outcome, Target, perform
-from kubelet.effects import Operation, PlayStage, StageEvent
-from kubelet.kubelet import Kubelet
-from kubelet.node.status import NodeReport
-from kubelet.stages.choice import Draws
-from kubelet.stages.lifecycle import Life
+from kubelet.agent.node import NodeShell
+from kubelet.effects import Operation, Outbox, PlayStage, StageDelete, StageEvent, StagePatch
+from kubelet.stages.lifecycle import Draws, Life
 from kubelet.stages.manager import FAILED, StageManager
 from kubelet.stages.operations import operations
 from kubelet.stages.template_functions import Context
-from kubelet.stages.template_tree import TemplateError
+from kubelet.stages.templates import TemplateError
+from kubelet.timers import CALL_DEADLINE_S
 from kubelet.view import KubeletPod
 from services.api.errors import ApiError, NotFound, UnknownOutcome
 from services.api.meta import Document, Key
 from services.api.release import KUBERNETES
-from services.api.wire import Api
-from services.client.client import Client
+from services.api.wire import Api, Request, encode
+from services.client.client import delete_request
 from services.client.informer import Informer
-from services.client.recorder import Recorder
 
 READ_PERIOD_S = 10.0
 """How often a Node that stages move is read: as often as a kubelet computes its status (kubelet 1)."""
 log = structlog.get_logger()
 
 
-class Node(Tenant, Protocol):
-    """What the player needs of the node it plays for."""
+class Outcome(NamedTuple):
+    """How playing ended: the last code (0: no answer came), what a refusal said, and the object after it."""
 
-    kubelet: Kubelet
-    report: NodeReport
-    api: Api | None
-    client: Client | None
-    pods: Informer[KubeletPod] | None
-    node_uid: str
-    node_writes: int
+    code: int
+    said: str = ""
+    body: bytes = b""
 
-    def node_gone(self) -> None:
-        """The Node was deleted."""
+
+class Target(NamedTuple):
+    """The object that a stage is played on. `resource`: pods or nodes."""
+
+    resource: str
+    key: Key
+    uid: str
+    is_deleting: bool = False
 
 
 class StagePlayer:
     """The stages of one node."""
 
-    def __init__(self, host: Host, node: Node) -> None:
-        self._host, self._node = host, node
+    def __init__(self, node: NodeShell, out: Outbox) -> None:
+        self._host, self._node, self._out = node.host, node, out
+        host = node.host
         self._of_pods = tuple(s for s in host.stages if s.kind == "Pod")
         self._of_node = tuple(s for s in host.stages if s.kind == "Node")
         self._start_s = host.clock.now()
-        self._recorder: Recorder | None = None
         self._life: Life | None = None
-
-    @property
-    def moves_node(self) -> bool:
-        """Whether stages, not the kubelet, write the Node's status."""
-        return self._life is not None
+        """Of a Node that stages move: they, not the kubelet, write its status."""
+        self._pods: Informer[KubeletPod] | None = None
+        self._manager: StageManager | None = None
 
     def _context(self, now: float) -> Context:
         report, times = self._node.report, self._host.times
@@ -80,57 +79,54 @@ class StagePlayer:
 
     # --- pods ---
 
-    def follow(self, pods: Informer[KubeletPod]) -> None:
-        """Let stages move the pods they choose; before the first of them is seen."""
+    def follow(self, pods: Informer[KubeletPod], new_ip: Callable[[KubeletPod], str]) -> StageManager | None:
+        """Return what moves the pods that stages choose, before the first of them is seen; None: there are none."""
+        self._pods = pods
         if self._of_pods:
-            kubelet = self._node.kubelet
-            kubelet.stages = StageManager(
+            self._manager = StageManager(
                 self._of_pods,
                 seed=self._host.config.stages_seed,
                 times=self._host.times,
                 context=self._context,
-                new_ip=kubelet.new_ip,
+                new_ip=new_ip,
                 read=pods.lister.document,
-                out=kubelet.out,
+                out=self._out,
             )
+        return self._manager
 
-    async def play(self, effect: PlayStage, traceparent: str) -> None:
+    async def play(self, effect: PlayStage) -> None:
         """Perform what a stage wants of a pod, and report."""
-        meta, kubelet, node = effect.pod.metadata, self._node.kubelet, self._node
-        assert node.api is not None
-        assert node.pods is not None
-        target = Target("pods", meta.key, effect.key.uid, meta.deletion_timestamp is not None)
-        outcome = await perform(
+        assert self._pods is not None
+        assert self._manager is not None
+        meta, pod = effect.pod.metadata, effect.pod
+        outcome = await self._perform(
             effect.operations,
-            target,
-            node.api,
-            self._host.seams.transport.api(),
-            lambda event: kubelet.out.event(effect.pod, event.reason, event.message, event.type),
-            traceparent,
+            Target("pods", meta.key, effect.key.uid, meta.deletion_timestamp is not None),
+            lambda event: self._out.event(pod, event.reason, event.message, event.type),
+            self._node.traces.traceparent(effect.key),
         )
         if effect.is_immediate and outcome.body:
-            node.pods.offer(outcome.body)
-        if kubelet.stages is not None:
-            kubelet.stages.played(effect.key, effect.stage, outcome.code, outcome.said, self._host.clock.now())
-        node.drain()
+            self._pods.offer(outcome.body)
+        self._manager.played(effect.key, effect.stage, outcome.code, outcome.said, self._node.now())
+        self._node.drain()
 
     # --- the Node ---
 
     def registering(self, stored: Document, status: Document) -> None:
         """Leave out of the first status what the stages of this Node are to say."""
         if not any(stage.selector.chooses(stored) for stage in self._of_node):
-            self._life = None
+            self._life, self._node.writes_status = None, True
             return
         del status["conditions"]
+        self._node.writes_status = False
         if self._life is None:
             self._life = Life(self._of_node, Draws(self._host.config.stages_seed, f"Node//{self._node.name}"))
-            self._host.set_timer(self._host.clock.now() + READ_PERIOD_S, self._node, "read-node")
+            self._host.set_timer(self._node.now() + READ_PERIOD_S, self._node, "read-node")
 
     def seen_node(self, stored: Document) -> None:
         """Take the newest state of the Node."""
         if self._life is not None:
-            now = self._host.clock.now()
-            self._arm(self._life.seen(stored, now, self._host.clock.wall()))
+            self._arm(self._life.seen(stored, self._node.now(), self._host.clock.wall()))
 
     def _arm(self, due_s: float | None) -> None:
         if due_s is not None:
@@ -157,13 +153,9 @@ class StagePlayer:
         self._node.spawn(self._play(turn.stage.name, wanted))
 
     async def _play(self, stage: str, wanted: list[Operation]) -> None:
-        assert self._node.api is not None
         target = Target("nodes", Key("", self._node.name), self._node.node_uid)
-        outcome = await perform(wanted, target, self._node.api, self._host.seams.transport.api(), self._record, "")
+        outcome = await self._perform(wanted, target, self._record, "")
         self._node.node_writes += 1
-        self._ended(stage, outcome)
-
-    def _ended(self, stage: str, outcome: Outcome) -> None:
         if self._life is None:
             return
         if 400 <= outcome.code < 500 and outcome.code not in (404, 409, 429):
@@ -172,10 +164,9 @@ class StagePlayer:
             # A watch would bring it; a node has none of its Node.
             self.seen_node(msgspec.json.decode(outcome.body))
         is_lost = outcome.code in (0, 429) or outcome.code >= 500
-        self._arm(self._life.played(self._host.clock.now(), self._host.clock.wall(), is_lost=is_lost))
+        self._arm(self._life.played(self._node.now(), self._host.clock.wall(), is_lost=is_lost))
 
     async def _read(self) -> None:
-        assert self._node.client is not None
         try:
             self.seen_node(await self._node.client.get("nodes", Key("", self._node.name)))
         except NotFound:
@@ -184,18 +175,59 @@ class StagePlayer:
             log.warning("node.read_failed", node=self._node.name, reason=str(error))
 
     def _record(self, event: StageEvent) -> None:
-        if self._recorder is None:
-            assert self._node.client is not None
-            self._recorder = Recorder(
-                self._node.client, self._host.clock, self._host.random, component="kubelet", host=self._node.name
-            )
-            self._node.spawn(self._recorder.run())
-        self._recorder.event(
-            kind="Node",
-            api_version="v1",
-            key=Key("", self._node.name),
-            uid=self._node.node_uid,
-            reason=event.reason,
-            message=event.message,
-            type=event.type,
+        self._node.record(event.reason, event.message, event.type)
+
+    # --- calls ---
+
+    async def _perform(
+        self, wanted: Sequence[Operation], target: Target, record: Callable[[StageEvent], None], traceparent: str
+    ) -> Outcome:
+        """Do it in order; what fails ends it."""
+        assert self._node.api is not None
+        own, host = self._node.api, self._host.seams.transport.api()
+        outcome = Outcome(200)
+        for operation in wanted:
+            if isinstance(operation, StageEvent):
+                record(operation)
+                continue
+            for request in _requests(operation, target, traceparent):
+                is_own = request.subresource == "status" or isinstance(operation, StageDelete)
+                outcome = await _ask(own if is_own else host, request)
+                if not 200 <= outcome.code < 300:
+                    return outcome
+        return outcome
+
+
+def _requests(operation: StagePatch | StageDelete, target: Target, traceparent: str) -> list[Request]:
+    resource, key, uid = target.resource, target.key, target.uid
+    if isinstance(operation, StageDelete):
+        # What runs is not cut short by its node (X-NR8): it is first asked to end, then confirmed.
+        graces = (0,) if target.is_deleting else (None, 0)
+        return [delete_request(resource, key, uid=uid, grace_period_s=s, traceparent=traceparent) for s in graces]
+    return [
+        Request(
+            verb="patch",
+            resource=resource,
+            namespace=key.namespace,
+            name=key.name,
+            subresource=operation.subresource,
+            patch_type=operation.type,
+            uid=uid,
+            body=encode(operation.body),
+            traceparent=traceparent,
+            field_manager="kubelet-stages",
+            deadline_s=CALL_DEADLINE_S,
         )
+    ]
+
+
+async def _ask(api: Api, request: Request) -> Outcome:
+    try:
+        response = await api.call(request)
+    except UnknownOutcome as error:
+        return Outcome(0, str(error))
+    if response.is_ok:
+        return Outcome(response.code, "", response.body)
+    if response.code == 404 and request.verb == "delete":
+        return Outcome(200)
+    return Outcome(response.code, response.error().message)

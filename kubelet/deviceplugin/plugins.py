@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from kubelet.admission.devices import DeviceAdmission
 from kubelet.admission.predicates import Ledger
 from kubelet.effects import Outbox, PrepareDevices, SetTimer
+from kubelet.managers.allocation import Rejection, devices_unexpected
 from kubelet.managers.device_calls import (
+    SUPPORTED_VERSIONS,
     Answer,
     Device,
     DevicesChanged,
@@ -20,9 +22,9 @@ from kubelet.managers.device_calls import (
     PreStart,
     Registration,
     Share,
+    is_extended,
 )
-from kubelet.managers.endpoints import DeviceEndpoints
-from kubelet.managers.resource_managers import Rejection, ResourceManagers, unexpected
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.pod.pod import Pod
 from kubelet.pod.states import PodState
 from kubelet.pod.table import PodTable
@@ -47,75 +49,75 @@ class DevicePlugins:
         *,
         shows_health: bool,
     ) -> None:
-        self._managers, self._ledger, self._out = managers, ledger, out
+        self._devices, self._ledger, self._out = managers.devices, ledger, out
         self._table, self._statuses = table, statuses
         self._shows_health = shows_health
         table.on(PrepareDevices, self._pre_start)
-        self.endpoints = DeviceEndpoints(managers.devices)
-        self.admission = DeviceAdmission(managers, self.endpoints, out)
+        self.admission = DeviceAdmission(managers, out)
         self._starting: dict[int, tuple[WorkerKey, str, list[PreStart]]] = {}
         """Containers that wait for PreStartContainer, by the number of the call: what is still to be called."""
 
-    # --- plugins ---
-
     def restore(self, resources: Iterable[str], now: float) -> None:
         """A former kubelet knew plugins for these."""
-        self.endpoints.restore(resources, now)
+        self._devices.restore(resources, now)
         self._changed(now)
 
     def refused(self, asked: Registration) -> str:
-        """Return why a registration is refused; "" when it is not."""
-        why = self.endpoints.refused(asked)
+        """Return why a registration is refused, in Kubernetes' words; "" when it is not."""
         self._out.count(f'kubelet_device_plugin_registration_total{{resource_name="{asked.resource}"}}')
-        return why
+        if asked.version not in SUPPORTED_VERSIONS:
+            supported = " ".join(f'"{version}"' for version in SUPPORTED_VERSIONS)
+            return (
+                f'requested API version "{asked.version}" is not supported by kubelet. '
+                f"Supported version is [{supported}]"
+            )
+        return "" if is_extended(asked.resource) else f'the ResourceName "{asked.resource}" is invalid'
 
     def connected(self, resource: str, options: Options, now: float) -> int:
         """A plugin was reached; return the number of its connection."""
-        number = self.endpoints.connected(resource, options)
+        number = self._devices.connected(resource, options)
         self._changed(now)
         return number
 
     def listed(self, resource: str, number: int, devices: Sequence[Device], now: float) -> list[str] | None:
         """Take a plugin's list; return whose health changed. None: it is not the resource's plugin any more."""
-        changed = self.endpoints.listed(resource, number, devices)
+        changed = self._devices.listed(resource, number, devices)
         if changed is not None:
             self._changed(now)
         return changed
 
     def gone(self, resource: str, number: int, now: float) -> list[str] | None:
         """A plugin is gone; return whose health changed. None: it is not the resource's plugin any more."""
-        changed = self.endpoints.gone(resource, number, now)
+        changed = self._devices.gone(resource, number, now)
         if changed is not None:
             self._changed(now)
         return changed
 
     def due(self, now: float) -> None:
         """Some plugin may have been gone for too long."""
-        if self.endpoints.expire(now):
+        if self._devices.expire(now):
             self._changed(now)
 
     def _changed(self, now: float) -> None:
         self.update_ledger()
-        self._out.effects.append(DevicesChanged(tuple(self.endpoints.registered())))
-        if (at_s := self.endpoints.next_expiry_s) is not None:
+        self._out.effects.append(DevicesChanged(self._devices.registered()))
+        if (at_s := self._devices.next_expiry_s) is not None:
             self._out.effects.append(SetTimer(at_s, TIMER, _NODE))
 
     def update_ledger(self) -> None:
         """Let pods have what there is, and what they have already."""
         for resource in self.capacity():
-            self._ledger.allocatable[resource] = self._managers.devices.free(resource)
+            self._ledger.allocatable[resource] = self._devices.free(resource)
             self._ledger.used.setdefault(resource, 0)
 
     def capacity(self) -> Mapping[str, tuple[int, int]]:
         """Return (capacity, allocatable) of every resource of a plugin, as the Node shows it."""
-        return self._managers.devices.capacity()
-
-    # --- pods ---
+        return self._devices.capacity()
 
     def pod_added(self, worker: Pod) -> bool:
         """Let a pod's containers know how their devices are; return whether that changed its status."""
         worker.pre_start = frozenset(
-            share.container for share in worker.allocation.devices if self.endpoints.wants_pre_start(share.resource)
+            share.container for share in worker.allocation.devices if self._devices.wants_pre_start(share.resource)
         )
         return self._show_health(worker)
 
@@ -135,10 +137,10 @@ class DevicePlugins:
         """
         waiting = {c.name for c in worker.containers if not c.is_running and c.may_start}
         for share in worker.allocation.devices:
-            if share.container in waiting and self._managers.devices.is_plugged(share.resource):
-                problem = self._managers.devices.problem(share.resource, share.ids)
+            if share.container in waiting and self._devices.is_plugged(share.resource):
+                problem = self._devices.problem(share.resource, share.ids)
                 if problem:
-                    return unexpected(problem)
+                    return devices_unexpected(problem)
         return None
 
     def _show_health(self, worker: Pod) -> bool:
@@ -152,23 +154,23 @@ class DevicePlugins:
         return changed
 
     def _health_of(self, share: Share) -> Document:
-        devices = self._managers.devices
         return {
             "name": share.resource,
             "resources": [
-                {"resourceID": device, "health": "Healthy" if devices.health(share.resource, device) else "Unhealthy"}
+                {
+                    "resourceID": device,
+                    "health": "Healthy" if self._devices.health(share.resource, device) else "Unhealthy",
+                }
                 for device in sorted(share.ids)
             ],
         }
-
-    # --- before a container starts ---
 
     def _pre_start(self, worker: Pod, effect: PrepareDevices, now: float) -> None:
         """A container is about to start: ask the plugins that want to know."""
         calls = [
             PreStart(share.resource, share.ids)
             for share in worker.allocation.devices
-            if share.container == effect.container and self.endpoints.wants_pre_start(share.resource)
+            if share.container == effect.container and self._devices.wants_pre_start(share.resource)
         ]
         self._starting[self.admission.send(calls[0])] = (worker.key, effect.container, calls[1:])
 

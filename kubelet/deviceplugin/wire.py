@@ -7,8 +7,9 @@ Source: kubelet 5.5; upstream `staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from kubelet.managers.device_calls import (
     Allocate,
@@ -25,6 +26,8 @@ from kubelet.managers.device_calls import (
 from protos.deviceplugin.v1beta1 import api_pb2 as api
 from services.api.local_rpc import RpcError
 
+M = TypeVar("M", bound=Message)
+
 REGISTER = "/v1beta1.Registration/Register"
 GET_OPTIONS = "/v1beta1.DevicePlugin/GetDevicePluginOptions"
 LIST_AND_WATCH = "/v1beta1.DevicePlugin/ListAndWatch"
@@ -36,27 +39,24 @@ HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 EMPTY: bytes = api.Empty().SerializeToString()
 
 
-def _malformed(error: DecodeError) -> RpcError:
-    return RpcError("Internal", f"failed to unmarshal the received message: {error}")
-
-
-# --- registration ---
+def _read(form: type[M], data: bytes) -> M:
+    """Return the message. Raises: RpcError, as Go says it."""
+    try:
+        return form.FromString(data)
+    except DecodeError as error:
+        raise RpcError("Internal", f"failed to unmarshal the received message: {error}") from None
 
 
 def encode_registration(asked: Registration) -> bytes:
     """Return a RegisterRequest."""
-    message = api.RegisterRequest(
+    return api.RegisterRequest(
         version=asked.version, endpoint=asked.endpoint, resource_name=asked.resource, options=_options(asked.options)
-    )
-    return bytes(message.SerializeToString())
+    ).SerializeToString()
 
 
 def decode_registration(data: bytes) -> Registration:
     """Return what a RegisterRequest asks. Raises: RpcError."""
-    try:
-        message = api.RegisterRequest.FromString(data)
-    except DecodeError as error:
-        raise _malformed(error) from None
+    message = _read(api.RegisterRequest, data)
     return Registration(message.version, message.endpoint, message.resource_name, _options_of(message.options))
 
 
@@ -72,18 +72,12 @@ def _options_of(message: api.DevicePluginOptions) -> Options:
 
 def encode_options(options: Options) -> bytes:
     """Return DevicePluginOptions."""
-    return bytes(_options(options).SerializeToString())
+    return _options(options).SerializeToString()
 
 
 def decode_options(data: bytes) -> Options:
     """Return the options of DevicePluginOptions. Raises: RpcError."""
-    try:
-        return _options_of(api.DevicePluginOptions.FromString(data))
-    except DecodeError as error:
-        raise _malformed(error) from None
-
-
-# --- devices ---
+    return _options_of(_read(api.DevicePluginOptions, data))
 
 
 def encode_devices(devices: Sequence[Device]) -> bytes:
@@ -93,15 +87,12 @@ def encode_devices(devices: Sequence[Device]) -> bytes:
         added = message.devices.add(ID=device.id, health=HEALTHY if device.is_healthy else UNHEALTHY)
         for numa in device.numa:
             added.topology.nodes.add(ID=numa)
-    return bytes(message.SerializeToString())
+    return message.SerializeToString()
 
 
 def decode_devices(data: bytes) -> tuple[Device, ...]:
     """Return the devices of a ListAndWatchResponse. Raises: RpcError."""
-    try:
-        message = api.ListAndWatchResponse.FromString(data)
-    except DecodeError as error:
-        raise _malformed(error) from None
+    message = _read(api.ListAndWatchResponse, data)
     return tuple(
         Device(each.ID, each.health == HEALTHY, tuple(int(node.ID) for node in each.topology.nodes))
         for each in message.devices
@@ -130,19 +121,13 @@ def encode_call(call: Call) -> tuple[str, bytes]:
 
 def decode_preference(data: bytes) -> tuple[str, ...]:
     """Return the ids of a PreferredAllocationResponse; none when it holds no answer. Raises: RpcError."""
-    try:
-        message = api.PreferredAllocationResponse.FromString(data)
-    except DecodeError as error:
-        raise _malformed(error) from None
+    message = _read(api.PreferredAllocationResponse, data)
     return tuple(message.container_responses[0].deviceIDs) if message.container_responses else ()
 
 
 def decode_given(data: bytes) -> Given | None:
     """Return what an AllocateResponse gives; None when it holds no container. Raises: RpcError."""
-    try:
-        message = api.AllocateResponse.FromString(data)
-    except DecodeError as error:
-        raise _malformed(error) from None
+    message = _read(api.AllocateResponse, data)
     if not message.container_responses:
         return None
     first = message.container_responses[0]
@@ -160,31 +145,21 @@ def decode_given(data: bytes) -> Given | None:
 
 def decode_preferences(data: bytes) -> list[tuple[tuple[str, ...], tuple[str, ...], int]]:
     """Return (available, must include, size) for each container of a request. Raises: RpcError."""
-    try:
-        message = api.PreferredAllocationRequest.FromString(data)
-    except DecodeError as error:
-        raise _malformed(error) from None
     return [
         (tuple(each.available_deviceIDs), tuple(each.must_include_deviceIDs), each.allocation_size)
-        for each in message.container_requests
+        for each in _read(api.PreferredAllocationRequest, data).container_requests
     ]
 
 
 def encode_preferences(answers: Sequence[Sequence[str]]) -> bytes:
     """Return a PreferredAllocationResponse, the ids of one container each."""
-    message = api.PreferredAllocationResponse()
-    for ids in answers:
-        message.container_responses.add(deviceIDs=ids)
-    return bytes(message.SerializeToString())
+    responses = [api.ContainerPreferredAllocationResponse(deviceIDs=ids) for ids in answers]
+    return api.PreferredAllocationResponse(container_responses=responses).SerializeToString()
 
 
 def decode_allocate(data: bytes) -> list[tuple[str, ...]]:
     """Return the ids of each container of an AllocateRequest. Raises: RpcError."""
-    try:
-        message = api.AllocateRequest.FromString(data)
-    except DecodeError as error:
-        raise _malformed(error) from None
-    return [tuple(each.devices_ids) for each in message.container_requests]
+    return [tuple(each.devices_ids) for each in _read(api.AllocateRequest, data).container_requests]
 
 
 def encode_given(answers: Sequence[Given]) -> bytes:
@@ -200,12 +175,9 @@ def encode_given(answers: Sequence[Given]) -> bytes:
             )
         for name in given.cdi:
             added.cdi_devices.add(name=name)
-    return bytes(message.SerializeToString())
+    return message.SerializeToString()
 
 
 def decode_pre_start(data: bytes) -> tuple[str, ...]:
     """Return the ids of a PreStartContainerRequest. Raises: RpcError."""
-    try:
-        return tuple(api.PreStartContainerRequest.FromString(data).devices_ids)
-    except DecodeError as error:
-        raise _malformed(error) from None
+    return tuple(_read(api.PreStartContainerRequest, data).devices_ids)

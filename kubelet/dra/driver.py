@@ -2,7 +2,7 @@
 
 It answers as `dra.v1` does, an error or none for each claim, and is idempotent: a claim that is prepared stays so.
 How long calls take and when the driver is away stands in the node's definition; that a prepare fails stands as other
-failures of a start are (`kubelet/runtime/start_faults.py`).
+failures of a start are (`kubelet/runtime/script.py`).
 Source: dra-core 7, 7.1 (emulated driver knobs).
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubelet.runtime.claim_record import HeldClaim
+from kubelet.runtime.records import HeldClaim
 from services.api.meta import Document
 
 SLICE_MAX: Final = 128

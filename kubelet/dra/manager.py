@@ -18,7 +18,7 @@ from kubelet.dra.times import ClaimTimes
 from kubelet.effects import CallDrivers, Outbox, PrepareClaims, PublishSlices, ReadClaims, SetTimer, UnprepareClaims
 from kubelet.pod.pod import Pod
 from kubelet.pod.table import PodTable
-from kubelet.runtime.claim_record import HeldClaim
+from kubelet.runtime.records import HeldClaim
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.meta import Key

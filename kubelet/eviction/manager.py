@@ -12,12 +12,18 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from kubelet.eviction.signals import Threshold
-from kubelet.managers.resource_managers import Rejection
+from kubelet.effects import NODE_KEY, Outbox, RecordNodeEvent, ReportNode, SetTimer
+from kubelet.eviction.signals import Eviction, Threshold, thresholds
+from kubelet.managers.allocation import Rejection
+from kubelet.pod.actuation import MEMORY_ANNOTATION, memory_used
+from kubelet.pod.pod import Pod
+from kubelet.pod.states import PodState
+from kubelet.runtime import usage
 from kubelet.view import KubeletPod, WorkerKey, is_critical
+from services.api.kinds.node import Taint
 from services.api.podresources import Amounts, container_requests, pod_requests, qos_class
 from services.api.quantity import format_amount
-from services.api.taints import NO_SCHEDULE, Taint, untolerated
+from services.api.taints import NO_SCHEDULE, untolerated
 
 MONITOR_PERIOD_S = 10.0
 CLEANUP_WAIT_S = 30.0
@@ -112,10 +118,10 @@ class Pressure:
             self._leaving, self._leaving_until_s = victim.key, now + CLEANUP_WAIT_S
         return Look(threshold.signal.resource, victim, has_turned, threshold.signal.usage == "imagefs")
 
-    def is_too_much(self, usage: str, used: int) -> bool:
-        """Whether so much of a resource crosses one of its thresholds."""
-        left = self._capacity[usage] - used
-        return any(each.signal.usage == usage and left < each.least for each in self._thresholds)
+    def are_too_many_images(self, total: int) -> bool:
+        """Whether images of so many bytes alone cross a threshold of their disk."""
+        left = self._capacity["imagefs"] - total
+        return any(each.signal.usage == "imagefs" and left < each.least for each in self._thresholds)
 
     def _victim(self, threshold: Threshold, left: int, pods: Sequence[PodUse]) -> Victim | None:
         signal = threshold.signal
@@ -166,3 +172,90 @@ def container_use(pod: KubeletPod, name: str, used: Mapping[str, int]) -> Contai
         if container.name == name:
             return ContainerUse(name, used, container_requests(container))
     return ContainerUse(name, used, {})
+
+
+class NodePressure:
+    """What a node has left: it is not looked at as long as no pod and no definition says what is used.
+
+    Looks every ten seconds while there is something to see, reports what it saw, and names whom to evict.
+    """
+
+    def __init__(self, own_use: usage.Curves, capacity: Mapping[str, int], chosen: Eviction, out: Outbox) -> None:
+        self._out = out
+        self._own = own_use
+        self._pressure = Pressure(
+            thresholds(chosen.hard_thresholds, chosen.soft, chosen.soft_grace_period, capacity),
+            capacity,
+            transition_s=chosen.pressure_transition_period,
+            max_pod_grace_s=chosen.max_pod_grace_period,
+        )
+        self._began_s: float | None = None
+        self._images = 0
+        self.is_looking = False
+        self.wants_images_gone = False
+        """Whether the last look found too little disk for images: unused ones go first."""
+
+    def begin(self, now: float) -> None:
+        """The kubelet is up: the node's own use is counted from now."""
+        if self._began_s is None:
+            self._began_s = now
+            if self._own:
+                self._look_later(now)
+
+    def pod_updated(self, pod: KubeletPod, now: float) -> None:
+        """A pod is here, or has changed."""
+        if not self.is_looking and pod.metadata.annotations and _describes_usage(pod):
+            self._look_later(now)
+
+    def images_changed(self, total: int, now: float) -> None:
+        """The images on the node come to so many bytes now: look, if they alone are too much for their disk."""
+        self._images = total
+        if not self.is_looking and self._pressure.are_too_many_images(total):
+            self._look_later(now)
+
+    def _look_later(self, now: float) -> None:
+        self.is_looking = True
+        self._out.effects.append(SetTimer(now + MONITOR_PERIOD_S, "pressure", NODE_KEY))
+
+    def look(self, workers: Mapping[WorkerKey, Pod], now: float) -> Victim | None:
+        """Look now, and again later if anything may change; return who must leave."""
+        here = [w for w in workers.values() if w.state != PodState.TERMINATED]
+        own = self.own_use(now)
+        own["imagefs"] = own.get("imagefs", 0) + self._images
+        look = self._pressure.look(now, own, [_use(w, now) for w in here])
+        self.wants_images_gone = look.is_of_images
+        if look.has_turned:
+            self._out.effects.append(ReportNode(pressures=self._pressure.conditions))
+        if look.reclaims:
+            self._out.effects.append(
+                RecordNodeEvent("EvictionThresholdMet", f"Attempting to reclaim {look.reclaims}", "Warning")
+            )
+        if self._own or self._pressure.conditions or any(_describes_usage(w.pod) for w in here):
+            self._look_later(now)
+        else:
+            self.is_looking = False
+        return look.victim
+
+    def own_use(self, now: float) -> dict[str, int]:
+        """Return what the node itself uses, pods and images apart."""
+        age_s = now - (self._began_s if self._began_s is not None else now)
+        return {name: usage.value_at(points, age_s) for name, points in self._own.items()}
+
+    def refuses(self, pod: KubeletPod) -> Rejection | None:
+        """Return why the pod may not come in now."""
+        return self._pressure.refuses(pod)
+
+
+def _describes_usage(pod: KubeletPod) -> bool:
+    return usage.describes_usage(pod) or any(name.startswith(MEMORY_ANNOTATION) for name in pod.metadata.annotations)
+
+
+def _use(worker: Pod, now: float) -> PodUse:
+    """Return what a pod uses; where its curves do not speak of memory, `keplab.dev/memory` does."""
+    pod, found = worker.pod, []
+    for container in worker.containers:
+        if container.is_running:
+            used = usage.used(pod, container.name, now - container.started_s)
+            memory = used.get("memory", memory_used(pod, container.name))
+            found.append(container_use(pod, container.name, {**used, "memory": memory}))
+    return PodUse(worker.key, pod, tuple(found))

@@ -26,17 +26,12 @@ class Taking(msgspec.Struct, frozen=True):
     group: int = 1
 
 
-def too_few(requested: int, available: int) -> str:
-    """Return upstream's words for a request that cannot be satisfied."""
-    return f"not enough cpus available to satisfy request: requested={requested}, available={available}"
-
-
 def choose(machine: CpuTopology, free: frozenset[int], wanted: int, how: Taking) -> frozenset[int] | str:
     """Return that many of the free CPUs, or why there are none."""
     if wanted <= 0:
         return frozenset()
     if wanted > len(free):
-        return too_few(wanted, len(free))
+        return f"not enough cpus available to satisfy request: requested={wanted}, available={len(free)}"
     if how.over_numas and wanted % how.group == 0:
         spread = _spread(machine, free, wanted, how)
         if spread is not None:
@@ -57,16 +52,19 @@ class _Packing:
     def pack(self, how: Taking) -> frozenset[int]:
         """Take what is wanted; it is there."""
         machine = self._machine
-        levels = [(self._numas, machine.numas), (self._sockets, machine.sockets)]
+        levels = [(self.numas, machine.numas), (self._sockets, machine.sockets)]
         for order, groups in reversed(levels) if self._sockets_first else levels:
             self._take_whole(order(), groups)
         if how.by_cache:
             self._take_by_cache()
         if not how.over_cores:
             self._take_whole(self._cores(), machine.cores)
-        for cpu in self._singles(over_cores=how.over_cores):
-            if self._wanted:
-                self._take((cpu,))
+        parts = (
+            [machine.sockets[s] for s in self._sockets()]
+            if how.over_cores
+            else [machine.cores[c] for c in self._cores()]
+        )
+        self._take([cpu for cpus in parts for cpu in sorted(cpus & self._free)][: self._wanted])
         return frozenset(self._taken)
 
     def _take(self, cpus: Iterable[int]) -> None:
@@ -108,7 +106,8 @@ class _Packing:
         found = [(len(cpus & self._free), group) for group, cpus in groups.items() if not cpus.isdisjoint(inside)]
         return [group for _, group in sorted(found)]
 
-    def _numas(self) -> list[int]:
+    def numas(self) -> list[int]:
+        """Return the NUMA nodes with free CPUs, in the order they are asked."""
         if not self._sockets_first:
             return self._sorted(self._machine.numas, self._free)
         return [n for s in self._sockets() for n in self._sorted(self._machine.numas, self._machine.sockets[s])]
@@ -116,30 +115,19 @@ class _Packing:
     def _sockets(self) -> list[int]:
         if self._sockets_first:
             return self._sorted(self._machine.sockets, self._free)
-        return [s for n in self._numas() for s in self._sorted(self._machine.sockets, self._machine.numas[n])]
+        return [s for n in self.numas() for s in self._sorted(self._machine.sockets, self._machine.numas[n])]
 
     def _caches(self) -> list[int]:
-        return [c for n in self._numas() for c in self._sorted(self._machine.caches, self._machine.numas[n])]
+        return [c for n in self.numas() for c in self._sorted(self._machine.caches, self._machine.numas[n])]
 
     def _cores(self) -> list[int]:
         machine = self._machine
         above = (
-            [machine.numas[n] for n in self._numas()]
+            [machine.numas[n] for n in self.numas()]
             if self._sockets_first
             else [machine.sockets[s] for s in self._sockets()]
         )
         return [core for cpus in above for core in self._sorted(machine.cores, cpus)]
-
-    def _singles(self, *, over_cores: bool) -> list[int]:
-        machine = self._machine
-        groups = (
-            [machine.sockets[s] for s in self._sockets()] if over_cores else [machine.cores[c] for c in self._cores()]
-        )
-        return [cpu for cpus in groups for cpu in sorted(cpus & self._free)]
-
-    def numas(self) -> list[int]:
-        """Return the NUMA nodes with free CPUs, in the order they are asked."""
-        return self._numas()
 
 
 # --- evenly over NUMA nodes (KEP-2902) ---

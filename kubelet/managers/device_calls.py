@@ -1,6 +1,6 @@
-"""What kubelet and device plugins say to each other, as values. Pure.
+"""Requests and answers of the kubelet and its device plugins, as values. Pure.
 
-The names are those of the device plugin API v1beta1, in our spelling; `device_wire` knows the messages.
+The names are those of the device plugin API v1beta1, in our spelling; `deviceplugin/wire` knows the messages.
 Source: kubelet 5.5.
 """
 

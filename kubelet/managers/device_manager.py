@@ -1,33 +1,42 @@
 """The device manager: which devices a node has, how they are, and who has them. Pure.
 
 Devices are known by id. Those a node definition declares are there as long as the node is and need no plugin;
-those of a plugin come, fall ill and go as their plugin reports. Who has a device keeps it, whatever becomes of it.
-Where a plugin wants a say in the choice, the answer has to be asked for first: `asked` then says what, and the
-choice made meanwhile is not to be used. Source: kubelet 5.5; upstream `pkg/kubelet/cm/devicemanager`.
+those of a plugin come, fall ill and go as their plugin reports. A pod keeps its device, whatever becomes of it.
+The last registration of a resource wins; what an earlier plugin still sends is ignored. A plugin that is gone leaves
+its devices unhealthy at once; five minutes later they are not counted any more, and the Node shows 0 of them, which is
+how they differ from a resource that the node never had.
+A plugin that prefers some devices has to be asked first: `asked` then says what, and the choice made meanwhile is not
+to be used. Source: kubelet 2.1, 5.5; upstream `pkg/kubelet/cm/devicemanager`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kubelet.managers.device_calls import Device, Preference, Share
+from kubelet.managers.device_calls import Device, Options, Preference, Share
 from kubelet.managers.topology import Hint, bits, masks
+
+GRACE_S = 300.0
+"""How long the devices of a plugin that is gone are counted."""
+_EARLY_S = 1e-6
 
 
 class _Resource:
     """The devices of one resource. `is_registered` False: no plugin, but pods still have some of them.
 
-    Invariant: a device in `taken` is in no other pod's hands; it need not be listed or healthy any more.
+    `connection`: the number of the way to its plugin, 0 for one that a former kubelet knew; `gone_s`: since when the
+    plugin is gone. Invariant: a device in `taken` is in no other pod's hands; it need not be listed or healthy.
     """
 
-    __slots__ = ("devices", "is_plugged", "is_registered", "prefers", "taken")
+    __slots__ = ("connection", "devices", "gone_s", "is_plugged", "is_registered", "options", "taken")
 
-    def __init__(self, devices: Iterable[Device] = (), *, is_plugged: bool) -> None:
+    def __init__(self, devices: Iterable[Device] = (), *, is_plugged: bool, is_registered: bool = True) -> None:
         self.devices = {device.id: device for device in devices}
         self.taken: dict[str, None] = {}
-        self.is_plugged = is_plugged
-        self.is_registered = True
-        self.prefers = False
+        self.is_plugged, self.is_registered = is_plugged, is_registered
+        self.connection = 0
+        self.options = Options()
+        self.gone_s: float | None = None
 
     @property
     def healthy(self) -> list[str]:
@@ -45,12 +54,16 @@ class _Resource:
         return any(device.numa for device in self.devices.values())
 
 
+_UNKNOWN = _Resource(is_plugged=False, is_registered=False)
+
+
 class DeviceManager:
     """The devices of one node."""
 
     def __init__(self, devices_by_numa: Sequence[Mapping[str, int]], without_topology: Mapping[str, int]) -> None:
         self._numa_count = len(devices_by_numa)
         self._resources: dict[str, _Resource] = {}
+        self._connections = 0
         names = sorted({name for devices in devices_by_numa for name in devices} | set(without_topology))
         for name in names:
             near = [
@@ -64,22 +77,22 @@ class DeviceManager:
         """What plugins answered to what was asked: ids, or why there is no answer."""
         self.asked: Preference | None = None
 
-    # --- what there is ---
-
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing anybody could ask for."""
+        """Whether the node has no devices that a pod could ask for."""
         return not self._resources
+
+    def _of(self, resource: str) -> _Resource:
+        return self._resources.get(resource, _UNKNOWN)
 
     def knows(self, resource: str) -> bool:
         """Whether these are devices: of a plugin that registered, declared, or still held by a pod."""
-        held = self._resources.get(resource)
-        return held is not None and (held.is_registered or bool(held.taken))
+        held = self._of(resource)
+        return held.is_registered or bool(held.taken)
 
     def is_plugged(self, resource: str) -> bool:
         """Whether the devices are a plugin's, not declared."""
-        held = self._resources.get(resource)
-        return held is not None and held.is_plugged
+        return self._of(resource).is_plugged
 
     def capacity(self) -> dict[str, tuple[int, int]]:
         """Return (all, healthy) of every resource of a plugin; one whose plugin is forgotten has none."""
@@ -108,8 +121,7 @@ class DeviceManager:
 
     def health(self, resource: str, device: str) -> bool:
         """Whether the device is healthy, as far as is known: one that no plugin lists counts as healthy."""
-        held = self._resources.get(resource)
-        listed = held.devices.get(device) if held is not None else None
+        listed = self._of(resource).devices.get(device)
         return listed is None or listed.is_healthy
 
     def healthy(self) -> Iterator[tuple[str, Device]]:
@@ -120,24 +132,36 @@ class DeviceManager:
 
     def numa_of(self, resource: str, device: str) -> tuple[int, ...]:
         """Return the NUMA nodes a device is near to; none when no plugin lists it."""
-        held = self._resources.get(resource)
-        return held.numa_of(device) if held is not None else ()
+        return self._of(resource).numa_of(device)
 
-    # --- what plugins report ---
+    def restore(self, resources: Iterable[str], now: float) -> None:
+        """Know plugins of a former kubelet: none of their devices counts until they register again."""
+        for resource in resources:
+            self._registered(resource).gone_s = now
 
-    def expect(self, resource: str, *, prefers: bool = False) -> None:
-        """There is, or was, a plugin for this resource; which devices it has it will say."""
+    def connected(self, resource: str, options: Options) -> int:
+        """Register a plugin that was reached; return the number of its connection."""
+        self._connections += 1
+        held = self._registered(resource)
+        held.connection, held.options, held.gone_s = self._connections, options, None
+        return self._connections
+
+    def _registered(self, resource: str) -> _Resource:
+        """Return the resource of a plugin; which devices it has the plugin will say."""
         held = self._resources.get(resource)
         if held is None or not held.is_plugged:
             # A plugin's devices take the place of declared ones: it knows them better. Who has one keeps it.
             taken = held.taken if held is not None else {}
             held = self._resources[resource] = _Resource(is_plugged=True)
             held.taken = taken
-        held.is_registered, held.prefers = True, prefers
+        held.is_registered = True
+        return held
 
-    def listed(self, resource: str, devices: Sequence[Device]) -> list[str]:
-        """Take a plugin's whole list; return whose health changed, or who is back."""
-        held = self._resources[resource]
+    def listed(self, resource: str, number: int, devices: Sequence[Device]) -> list[str] | None:
+        """Take a plugin's whole list; return whose health changed, or who is back. None: another plugin took over."""
+        held = self._current(resource, number)
+        if held is None:
+            return None
         before, held.devices = held.devices, {device.id: device for device in devices}
         return [
             each.id
@@ -145,19 +169,46 @@ class DeviceManager:
             if each.id not in before or before[each.id].is_healthy != each.is_healthy
         ]
 
-    def lose(self, resource: str) -> list[str]:
-        """The plugin is gone: none of its devices is healthy; return whose health changed."""
-        held = self._resources[resource]
-        lost = held.healthy
+    def gone(self, resource: str, number: int, now: float) -> list[str] | None:
+        """Have a plugin's devices be unhealthy, as its stream ended; return whose health changed. None: as above."""
+        held = self._current(resource, number)
+        if held is None:
+            return None
+        held.gone_s, lost = now, held.healthy
         held.devices = {name: Device(name, is_healthy=False, numa=each.numa) for name, each in held.devices.items()}
         return lost
 
-    def forget(self, resource: str) -> None:
-        """The plugin has been gone for so long that its devices are not counted any more."""
-        held = self._resources[resource]
-        held.is_registered, held.devices = False, {}
+    def _current(self, resource: str, number: int) -> _Resource | None:
+        held = self._of(resource)
+        return held if held.is_registered and held.connection == number else None
 
-    # --- who gets what ---
+    def expire(self, now: float) -> bool:
+        """Count the devices of plugins no more that have been gone for too long; return whether there were any."""
+        over = [r for r in self._resources.values() if r.gone_s is not None and r.gone_s + GRACE_S <= now + _EARLY_S]
+        for held in over:
+            held.is_registered, held.devices = False, {}
+            held.connection, held.options, held.gone_s = 0, Options(), None
+        return bool(over)
+
+    @property
+    def next_expiry_s(self) -> float | None:
+        """When the next plugin will have been gone too long."""
+        return min(
+            (held.gone_s + GRACE_S for held in self._resources.values() if held.gone_s is not None), default=None
+        )
+
+    def registered(self) -> tuple[str, ...]:
+        """Return the resources a next kubelet has to know of, sorted."""
+        return tuple(sorted(name for name, held in self._resources.items() if held.is_plugged and held.is_registered))
+
+    def serving(self, resource: str) -> int:
+        """Return the number of the connection to call; 0 when there is no plugin."""
+        held = self._of(resource)
+        return held.connection if held.gone_s is None else 0
+
+    def wants_pre_start(self, resource: str) -> bool:
+        """Whether PreStartContainer is to be called before containers with these devices."""
+        return self._of(resource).options.pre_start
 
     def hints(self, resource: str, requested: int, reusable: Sequence[str] = ()) -> list[Hint] | None:
         """Return NUMA hints, or None when its devices have no topology. `reusable` devices count as free.
@@ -208,8 +259,8 @@ class DeviceManager:
 
     def problem(self, resource: str, had: Sequence[str]) -> str:
         """Return why these cannot be allocated now; "" when they can. `had`: devices the container has already."""
-        held = self._resources.get(resource)
-        if held is None or not held.is_registered:
+        held = self._of(resource)
+        if not held.is_registered:
             return f"cannot allocate unregistered device {resource}"
         healthy = held.healthy
         if not healthy:
@@ -264,7 +315,7 @@ class DeviceManager:
     def _preferred(
         self, resource: str, held: _Resource, available: list[str], must: list[str], size: int
     ) -> tuple[str, ...] | str:
-        if not held.prefers:
+        if not held.options.prefers:
             return ()
         wanted = Preference(resource, tuple(available), tuple(must), size)
         if wanted not in self.preferences:
@@ -272,20 +323,16 @@ class DeviceManager:
             return ()
         return self.preferences[wanted]
 
-    # --- who has what ---
-
     def take(self, shares: Iterable[Share]) -> None:
         """Take exactly these, as a checkpoint says; health and capacity are not asked (k/k #109595)."""
         for share in shares:
             held = self._resources.get(share.resource)
             if held is None:
-                held = self._resources[share.resource] = _Resource(is_plugged=True)
-                held.is_registered = False
+                held = self._resources[share.resource] = _Resource(is_plugged=True, is_registered=False)
             held.taken.update(dict.fromkeys(share.ids))
 
     def release(self, shares: Iterable[Share]) -> None:
         """Give these back."""
         for share in shares:
-            if (held := self._resources.get(share.resource)) is not None:
-                for device in share.ids:
-                    held.taken.pop(device, None)
+            for device in share.ids:
+                self._of(share.resource).taken.pop(device, None)

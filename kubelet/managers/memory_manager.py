@@ -1,7 +1,7 @@
 """The memory manager's static policy: from which NUMA nodes a Guaranteed container has its memory and huge pages. Pure.
 
-A container gets all its kinds of memory from one set of NUMA nodes. A NUMA node that serves containers alone serves no
-container together with others, and a group of NUMA nodes serves containers only as that group.
+The manager gives a container all its kinds of memory from one set of NUMA nodes. A NUMA node that serves containers
+alone serves no container together with others, and a group of NUMA nodes serves containers only as that group.
 Source: kubelet 5.4; KEP-1769; upstream `pkg/kubelet/cm/memorymanager/policy_static.go`.
 """
 
@@ -9,18 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
-
+from kubelet.managers.allocation import Block
 from kubelet.managers.topology import Hint, bits, masks
 from services.api.podresources import Amounts
-
-
-class Block(msgspec.Struct, frozen=True, array_like=True):
-    """Bytes of one kind, for one container, from a group of NUMA nodes together."""
-
-    numas: tuple[int, ...]
-    kind: str
-    size: int
 
 
 class Reusable:
@@ -36,7 +27,7 @@ class Reusable:
     def used(self, blocks: Iterable[Block], *, is_init: bool) -> None:
         """A container got these: one that ends leaves them to the next, any other has used them up."""
         for block in blocks:
-            where = _mask(block.numas), block.kind
+            where = sum(1 << numa for numa in block.numas), block.kind
             before = self._sizes.get(where, 0)
             self._sizes[where] = max(before, block.size) if is_init else max(0, before - block.size)
 
@@ -52,8 +43,6 @@ class MemoryManager:
         self.free: list[Amounts] = [dict(kinds) for kinds in allocatable]
         self.groups: list[tuple[int, ...]] = [(numa,) for numa in range(len(allocatable))]
         self._uses = [0] * len(allocatable)
-
-    # --- hints ---
 
     def hints(self, requested: Amounts, reusable: Reusable) -> dict[str, list[Hint]]:
         """Return the same NUMA hints for every kind that is asked for; nothing at all when no set has enough."""
@@ -78,8 +67,6 @@ class MemoryManager:
         if len(ids) == 1:
             return len(self.groups[ids[0]]) == 1
         return all(not self._uses[i] or (len(self.groups[i]) > 1 and self.groups[i] == tuple(ids)) for i in ids)
-
-    # --- allocations ---
 
     def allocate(self, requested: Amounts, hint: Hint, reusable: Reusable) -> tuple[Block, ...] | str:
         """Take the memory, from the hint's NUMA nodes or a set around them; return it, or why it cannot be done."""
@@ -165,10 +152,6 @@ def reused(inits: Sequence[Block], blocks: Sequence[Block]) -> tuple[Block, ...]
                 left[place] = Block(init.numas, init.kind, init.size - part)
                 size -= part
     return tuple(left)
-
-
-def _mask(numas: Iterable[int]) -> int:
-    return sum(1 << numa for numa in numas)
 
 
 def _sum(tables: Sequence[Amounts], ids: Iterable[int], kind: str) -> int:

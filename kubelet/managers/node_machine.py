@@ -6,12 +6,12 @@ resources.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from kubelet.managers.cpu_topology import CpuTopology, build_topology, parse_cpus
-from kubelet.managers.node_memory import NodeMemory, spread_memory
 from kubelet.managers.options import (
     CpuOptions,
     TopologyOptions,
@@ -19,6 +19,8 @@ from kubelet.managers.options import (
     parse_cpu_options,
     parse_topology_options,
 )
+from services.api.numa import MEMORY, page_size
+from services.api.podresources import Amounts
 from services.api.quantity import amount, format_amount
 
 
@@ -43,6 +45,25 @@ class ReservedMemory(Definition, frozen=True):
 
     numa_node: int
     limits: dict[str, str]
+
+
+class NodeMemory(msgspec.Struct, frozen=True):
+    """Bytes by NUMA node and kind: `total` (memory with the huge pages in it), and what of it pods may have.
+
+    Huge pages are set apart from the memory a node has: what is left after them and the reservations can be asked for
+    as `memory`. Source: kubelet 5.4; KEP-1769 (reservedMemory); upstream `getDefaultMachineState`.
+    """
+
+    total: tuple[Amounts, ...]
+    allocatable: tuple[Amounts, ...]
+
+    def kinds(self) -> dict[str, tuple[int, int]]:
+        """Return (total, allocatable) of each kind over all NUMA nodes, memory first."""
+        names = dict.fromkeys([MEMORY, *sorted(kind for numa in self.total for kind in numa)])
+        return {
+            kind: (sum(n.get(kind, 0) for n in self.total), sum(n.get(kind, 0) for n in self.allocatable))
+            for kind in names
+        }
 
 
 class MachineDefinition(Definition, frozen=True):
@@ -81,8 +102,6 @@ class MachineDefinition(Definition, frozen=True):
     memory_policy: Literal["None", "Static"] = "None"
     reserved_memory: tuple[ReservedMemory, ...] = ()
 
-    # --- what there is ---
-
     @property
     def cpus(self) -> int:
         """Hardware threads: the NUMA nodes' sum, or whole CPUs of `cpu`."""
@@ -104,16 +123,31 @@ class MachineDefinition(Definition, frozen=True):
         )
 
     def memory_by_numa(self) -> NodeMemory:
-        """Return the memory of each NUMA node, and what of it pods may have. Raises: ValueError naming the field."""
-        numa = self.numa or (NumaNode(),)
+        """Return the memory of each NUMA node, and what of it pods may have.
+
+        NUMA nodes that say nothing ("") share evenly what the others leave of `memory`; `hugepages` are shared evenly,
+        page by page. Raises: ValueError naming the field and both values when it does not add up.
+        """
         reserved: dict[int, dict[str, str]] = {}
         for each in self.reserved_memory:
             known = reserved.setdefault(each.numa_node, {})
             if twice := sorted(set(known) & set(each.limits)):
                 raise ValueError(f"reservedMemory: {twice[0]} of NUMA node {each.numa_node} is given twice")
             known.update(each.limits)
-        shares, pages = [n.memory for n in numa], [n.hugepages for n in numa]
-        return spread_memory(self.memory, shares, self.hugepages, pages, reserved)
+        numas = self.numa or (NumaNode(),)
+        totals: list[Amounts] = [{MEMORY: size} for size in _sizes(self.memory, [numa.memory for numa in numas])]
+        for kind, text in self.hugepages.items():
+            if any(kind in numa.hugepages for numa in numas):
+                raise ValueError(f"hugepages: {kind} is given for the node and for a NUMA node")
+            page = _page_size("hugepages", kind)
+            pages = _whole_pages("hugepages", kind, text) // page
+            for index, total in enumerate(totals):
+                total[kind] = (pages // len(totals) + (index < pages % len(totals))) * page
+        for index, numa in enumerate(numas):
+            for kind, text in numa.hugepages.items():
+                totals[index][kind] = _whole_pages(f"numa[{index}].hugepages", kind, text)
+        left = (_allocatable(index, total, reserved.get(index, {})) for index, total in enumerate(totals))
+        return NodeMemory(tuple(totals), tuple(left))
 
     def capacity(self) -> dict[str, str]:
         """Return all resources as quantities."""
@@ -144,8 +178,6 @@ class MachineDefinition(Definition, frozen=True):
     def _has_plain_memory(self) -> bool:
         """Whether there are no huge pages, and nothing is reserved."""
         return not (self.reserved_memory or self.hugepages or any(numa.hugepages for numa in self.numa))
-
-    # --- what the managers are configured with ---
 
     @property
     def has_static_cpus(self) -> bool:
@@ -245,3 +277,44 @@ class MachineDefinition(Definition, frozen=True):
             raise ValueError(
                 "memoryPolicy: Static, reservedMemory: no memory; you should specify the system reserved memory"
             )
+
+
+def _sizes(memory: str, shares: Sequence[str]) -> list[int]:
+    total = amount(MEMORY, memory)
+    said = {numa: amount(MEMORY, text) for numa, text in enumerate(shares) if text}
+    silent = [numa for numa in range(len(shares)) if numa not in said]
+    left = total - sum(said.values())
+    if left < 0 or (left > 0 and not silent):
+        raise ValueError(f"memory: {memory} is {total} bytes, its NUMA nodes have {sum(said.values())} bytes")
+    for place, numa in enumerate(silent):
+        said[numa] = left // len(silent) + (left % len(silent) if place == 0 else 0)
+    return [said[numa] for numa in range(len(shares))]
+
+
+def _allocatable(numa: int, total: Amounts, reserved: Mapping[str, str]) -> Amounts:
+    left = dict(total)
+    left[MEMORY] -= sum(size for kind, size in total.items() if kind != MEMORY)
+    for kind, text in reserved.items():
+        if kind not in total:
+            raise ValueError(f"reservedMemory: NUMA node {numa} has no {kind}, {text} of it cannot be reserved")
+        left[kind] -= amount(kind, text)
+    for kind, size in left.items():
+        if size < 0:
+            raise ValueError(
+                f"numa[{numa}]: {total[kind]} bytes of {kind}, huge pages and reservations take {total[kind] - size}"
+            )
+    return left
+
+
+def _whole_pages(field: str, kind: str, text: str) -> int:
+    size, page = amount(kind, text), _page_size(field, kind)
+    if size < 0 or size % page:
+        raise ValueError(f"{field}: {text} of {kind} is {size} bytes, not a multiple of {page}")
+    return size
+
+
+def _page_size(field: str, kind: str) -> int:
+    try:
+        return page_size(kind)
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}") from None

@@ -1,68 +1,67 @@
 """The resource managers of one node behind one interface: topology, devices, CPUs and memory decide together. Pure.
 
-Containers are served one after the other, init containers first; each gets its share inside the NUMA nodes of the
-merged hint: its own (scope container), or one for the whole pod (scope pod). Source: kubelet 5.3 to 5.5.
+The managers serve one container after the other, init containers first; each gets its share inside the NUMA nodes of
+the merged hint: its own (scope container), or one for the whole pod (scope pod). Source: kubelet 5.3 to 5.5.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import msgspec
-
-from kubelet.managers.counters import ManagerCounters
+from kubelet.managers.allocation import NO_ALLOCATION, Allocation, Block, Rejection, devices_unexpected, unexpected
 from kubelet.managers.cpu_manager import CpuManager
-from kubelet.managers.cpu_topology import format_cpus
 from kubelet.managers.device_calls import Share
 from kubelet.managers.device_manager import DeviceManager
-from kubelet.managers.memory_manager import Block, MemoryManager, Reusable, reused
+from kubelet.managers.memory_manager import MemoryManager, Reusable, reused
 from kubelet.managers.node_machine import MachineDefinition
 from kubelet.managers.topology import Hint, ProviderHints, merge
 from services.api.kinds.pod import Container, Pod
-from services.api.numa.needs import Need, container_need, has_pod_level, pod_need
+from services.api.numa import Need, container_need, has_pod_level, pod_need
 from services.api.podresources import qos_class
 
-
-class Rejection(msgspec.Struct, frozen=True):
-    """Why a pod may not run here, in Kubernetes' words."""
-
-    reason: str
-    message: str
-
-
-class Allocation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a pod has to itself. `devices`: by container and resource, in the order they were allocated.
-
-    `cpus` are all of the pod's, `containers` each container's: a plain init container's may be another's too.
-    """
-
-    cpus: tuple[int, ...] = ()
-    devices: tuple[Share, ...] = ()
-    memory: tuple[Block, ...] = ()
-    containers: dict[str, tuple[int, ...]] = {}
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was allocated."""
-        return not (self.cpus or self.devices or self.memory)
-
-    def fields(self) -> dict[str, Any]:
-        """Return the CPUs of each container and the NUMA nodes of the memory, as the event log shows them."""
-        found: dict[str, Any] = {}
-        if self.containers:
-            found["cpus"] = {container: format_cpus(cpus) for container, cpus in self.containers.items()}
-        if self.memory:
-            found["memory_numas"] = sorted({numa for block in self.memory for numa in block.numas})
-        return found
-
-
-NO_ALLOCATION = Allocation()
 TOPOLOGY_ERROR = Rejection("TopologyAffinityError", "Resources cannot be allocated with Topology locality")
 
 
-class DeviceRejection(Rejection, frozen=True):
-    """Devices are missing: a plugin that comes back, or a device that recovers, may cure it."""
+_ALIGNED = "kubelet_container_aligned_compute_resources_count"
+_FAILED = "kubelet_container_aligned_compute_resources_failure_count"
+
+
+class ManagerCounters:
+    """What the managers of one node count, under upstream's names; metrics' values by their names.
+
+    Alignment is counted only where it is guaranteed: by a policy or an option. Source: kubelet 10; upstream
+    `pkg/kubelet/metrics`.
+    """
+
+    def __init__(self, node: MachineDefinition) -> None:
+        self.values: Counter[str] = Counter()
+        self.topology_errors = 0
+        policy, scope = node.topology_policy, node.topology_scope
+        self._has_policy, self._is_by_pod = policy != "none", scope == "pod"
+        self._numa = f'{{scope="{scope}",boundary="numa_node"}}' if policy == "single-numa-node" else ""
+        has_whole_cores = node.has_static_cpus and node.cpu_choices.full_pcpus_only
+        self._physical = '{scope="container",boundary="physical_cpu"}' if has_whole_cores else ""
+
+    def admitted(self, pod: Pod) -> None:
+        """Count an admitted pod: container by container, or as a whole."""
+        if self._numa:
+            containers = len(pod.spec.init_containers) + len(pod.spec.containers)
+            self.values[_ALIGNED + self._numa] += 1 if self._is_by_pod else containers
+
+    def refused(self, *, is_topology: bool) -> None:
+        """Count a rejected pod: because of its topology, or by a manager."""
+        self.topology_errors += self._has_policy
+        if self._numa and is_topology:
+            self.values[_FAILED + self._numa] += 1
+
+    def pinned(self, manager: str, *, is_done: bool) -> None:
+        """Count a container that asked for CPUs (`cpu`) or memory of its own."""
+        self.values[f"kubelet_{manager}_manager_pinning_requests_total"] += 1
+        if not is_done:
+            self.values[f"kubelet_{manager}_manager_pinning_errors_total"] += 1
+        if manager == "cpu" and self._physical:
+            self.values[(_ALIGNED if is_done else _FAILED) + self._physical] += 1
 
 
 class _Served:
@@ -157,8 +156,6 @@ class ResourceManagers:
             self.memory.release(allocation.memory)
         self.devices.release(allocation.devices)
 
-    # --- inside ---
-
     def _admit(self, pod: Pod) -> Allocation | Rejection:
         # The static policies know containers only: a pod with resources of its own shares (upstream, before KEP-5526).
         is_exclusive = not has_pod_level(pod) and qos_class(pod) == "Guaranteed"
@@ -201,22 +198,22 @@ class ResourceManagers:
             left = served.reusable_devices.get(resource, ())
             ids = self.devices.allocate(resource, count, hint.mask, left)
             if isinstance(ids, str):
-                return unexpected(ids)
+                return devices_unexpected(ids)
             served.got_devices(Share(container.name, resource, ids), leaves=leaves)
         if need.cpus:
             assert self.cpus is not None
             problem = self.cpus.misaligned(need.cpus)
             cpus = problem or self.cpus.allocate(need.cpus, hint.mask, served.reusable_cpus)
-            self.counters.pinned_cpus(is_done=not isinstance(cpus, str))
+            self.counters.pinned("cpu", is_done=not isinstance(cpus, str))
             if isinstance(cpus, str):
-                return Rejection("SMTAlignmentError", problem) if problem else _unexpected(cpus)
+                return Rejection("SMTAlignmentError", problem) if problem else unexpected(cpus)
             served.got_cpus(container.name, cpus, leaves=leaves)
         if need.memory:
             assert self.memory is not None
             blocks = self.memory.allocate(need.memory, hint, served.reusable_memory)
-            self.counters.pinned_memory(is_done=not isinstance(blocks, str))
+            self.counters.pinned("memory", is_done=not isinstance(blocks, str))
             if isinstance(blocks, str):
-                return _unexpected(blocks)
+                return unexpected(blocks)
             served.got_memory(blocks, leaves=leaves)
         return None
 
@@ -245,10 +242,21 @@ def _in_order(pod: Pod) -> Sequence[tuple[Container, bool]]:
     return [*inits, *((container, False) for container in pod.spec.containers)]
 
 
-def _unexpected(text: str) -> Rejection:
-    return Rejection("UnexpectedAdmissionError", f"Allocate failed due to {text}, which is unexpected")
-
-
-def unexpected(text: str) -> DeviceRejection:
-    """Return the rejection of a pod whose devices cannot be had, in Kubernetes' words."""
-    return DeviceRejection("UnexpectedAdmissionError", _unexpected(text).message)
+def manager_metrics(nodes: Sequence[ResourceManagers]) -> dict[str, float]:
+    """Return the metrics of all nodes of a process; those of static policies only where a node has one."""
+    topology = "kubelet_topology_manager_admission"
+    found: dict[str, float] = {
+        f"{topology}_requests_total": sum(node.admissions for node in nodes),
+        f"{topology}_errors_total": sum(node.counters.topology_errors for node in nodes),
+        f"{topology}_duration_ms_sum": sum(node.admission_ms for node in nodes),
+        f"{topology}_duration_ms_count": sum(node.admissions for node in nodes),
+    }
+    for node in nodes:
+        for name, value in node.counters.values.items():
+            found[name] = found.get(name, 0.0) + value
+    if static := [node.cpus for node in nodes if node.cpus is not None]:
+        found["kubelet_cpu_manager_shared_pool_size_millicores"] = sum(1000 * len(cpus.shared) for cpus in static)
+        found["kubelet_cpu_manager_exclusive_cpu_allocation_count"] = sum(
+            len(cpus.usable) - len(cpus.free) for cpus in static
+        )
+    return found

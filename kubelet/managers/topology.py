@@ -26,6 +26,9 @@ ProviderHints = Mapping[str, Sequence[Hint] | None]
 """Resource to hints. None: no opinion. An empty list: cannot be satisfied."""
 
 
+_NO_OPINION, _NO_SOLUTION = (Hint(None, True),), (Hint(None, False),)
+
+
 @cache
 def masks(numa_count: int) -> tuple[int, ...]:
     """Return all non-empty sets of NUMA nodes, smallest first, then by value."""
@@ -59,12 +62,6 @@ def counted_hints(requested: int, free: Sequence[int], total: Sequence[int], nee
     return [Hint(mask, mask.bit_count() == smallest) for mask in found]
 
 
-def average_distance(mask: int, distances: Sequence[Sequence[int]]) -> float:
-    """Return the mean NUMA distance within a mask, both directions and self included."""
-    ids = bits(mask)
-    return sum(distances[i][j] for i in ids for j in ids) / (len(ids) ** 2)
-
-
 def merge(
     providers: Sequence[ProviderHints],
     numa_count: int,
@@ -79,7 +76,8 @@ def merge(
     """
     if policy == "none":
         return Hint(None, False), True
-    lists = [_opinions(provider[resource]) for provider in providers for resource in sorted(provider)]
+    given = [provider[resource] for provider in providers for resource in sorted(provider)]
+    lists = [_NO_OPINION if hints is None else hints or _NO_SOLUTION for hints in given]
     everything = (1 << numa_count) - 1
     if policy == "single-numa-node":
         single = [
@@ -93,17 +91,14 @@ def merge(
     return best, policy == "best-effort" or best.is_preferred
 
 
-def _opinions(hints: Sequence[Hint] | None) -> Sequence[Hint]:
-    if hints is None:
-        return (Hint(None, True),)
-    return hints or (Hint(None, False),)
-
-
 def _best(lists: Sequence[Sequence[Hint]], everything: int, distances: Sequence[Sequence[int]]) -> Hint:
     """Return the best combination; every NUMA node, not preferred, when none has a NUMA node at all."""
 
     def fitness(mask: int) -> tuple[int, float, int]:
-        return mask.bit_count(), average_distance(mask, distances) if distances else 0.0, mask
+        ids = bits(mask) if distances else []
+        # Both directions and the distance to itself included, as upstream.
+        average = sum(distances[i][j] for i in ids for j in ids) / len(ids) ** 2 if ids else 0.0
+        return mask.bit_count(), average, mask
 
     if not all(lists):
         return Hint(everything, False)
@@ -112,7 +107,8 @@ def _best(lists: Sequence[Sequence[Hint]], everything: int, distances: Sequence[
     met = _met(lists, everything)
     if not met:
         return Hint(everything, False)
-    most = max((_narrowest(hints) for hints in lists), default=0)
+    widths = ([hint.mask.bit_count() for hint in hints if hint.mask is not None] for hints in lists)
+    most = max((min(width, default=0) for width in widths), default=0)
     near = [mask for mask in met if mask.bit_count() <= most]
     widest = max((mask.bit_count() for mask in near), default=0)
     best = min((mask for mask in near if mask.bit_count() == widest) if near else met, key=fitness)
@@ -141,7 +137,3 @@ def _met(lists: Sequence[Sequence[Hint]], everything: int) -> Collection[int]:
         wanted = {everything if hint.mask is None else hint.mask for hint in hints}
         met = {mask & other for mask in met for other in wanted} - {0}
     return met
-
-
-def _narrowest(hints: Sequence[Hint]) -> int:
-    return min((hint.mask.bit_count() for hint in hints if hint.mask is not None), default=0)

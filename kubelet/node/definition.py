@@ -17,8 +17,8 @@ from kubelet.node.image_gc import ImagePolicy
 from kubelet.node.shutdown import Period, plain_periods
 from kubelet.runtime.usage import NODE_RESOURCES, parse_curves
 from kubelet.static_pods.manifests import ManifestError, read_manifest
+from services.api.kinds.node import Taint
 from services.api.quantity import amount, format_amount
-from services.api.taints import Taint
 
 RESERVABLE = ("cpu", "memory", "ephemeral-storage")
 _EVICTED = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
@@ -38,7 +38,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     `usage` is what the node uses itself, over time, in the words of `kubelet/runtime/usage.py`.
     `shutdown_grace_period`: seconds to end all pods when the node shuts down, the last of them, as many as
     `shutdown_grace_period_critical_pods`, the critical ones; or `shutdown_grace_period_by_pod_priority`; 0: at once.
-    `start_faults` go wrong here when pods start, in the words of `kubelet/runtime/start_faults.py`.
+    `start_faults` go wrong here when pods start, in the words of `kubelet/runtime/script.py`.
     `kube_reserved` and `system_reserved` are quantities that pods may not have.
     `images` are there from the beginning, with their sizes; others are pulled one after the other, unless
     `serialize_image_pulls` is false: then all at once, or `max_parallel_image_pulls` of them.

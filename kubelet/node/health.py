@@ -1,6 +1,6 @@
 """What is wrong with a node itself: its container runtime, its network, its view of containers. Pure.
 
-Clauses, beside those of `start_faults` and separated from them by `;`:
+Clauses, beside those of starts (`kubelet/runtime/script.py`) and separated from them by `;`:
 
     runtime down [for D]     the node is not Ready; pods that are new wait, and no sandbox and no container is made
     network down [for D]     the node is not Ready; pods that do not share its network wait for a sandbox
@@ -18,9 +18,8 @@ from typing import Final
 
 import msgspec
 
-from kubelet.runtime.durations import duration_s
 from kubelet.runtime.pleg import GENERIC, STREAM_TRIES, THRESHOLDS_S
-from kubelet.runtime.start_faults import CREATE, NETWORK, NETWORK_DOWN, SANDBOX, StartFault, parse_fault
+from kubelet.runtime.script import CREATE, NETWORK, NETWORK_DOWN, SANDBOX, StartFault, duration_s, parse_fault
 
 RUNTIME_DOWN: Final = "container runtime is down"
 RUNTIME, PLEG = "runtime", "pleg"

@@ -8,22 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kubelet.admission.handler import AdmissionHandler
 from kubelet.admission.predicates import Ledger
-from kubelet.effects import NODE_KEY, Outbox, PowerOff, RecordNodeEvent, ReportImages, ReportNotReady, SetTimer
-from kubelet.eviction.pressure import NodePressure
-from kubelet.managers.resource_managers import Rejection
+from kubelet.effects import NODE_KEY, Outbox, PowerOff, RecordNodeEvent, ReportNode, SetTimer
+from kubelet.eviction.manager import NodePressure
+from kubelet.managers.allocation import Rejection
 from kubelet.node import shutdown
 from kubelet.node.definition import NodeDefinition
 from kubelet.node.health import NodeFaults, NodeHealth, parse_node_faults
 from kubelet.node.image_gc import PERIOD_S, Collected, ImageCollector
 from kubelet.node.status import STATUS_PERIOD_S
+from kubelet.pod.context import NodeRuntime
 from kubelet.pod.states import PodState
 from kubelet.pod.table import PodTable
-from kubelet.runtime.images import NodeImages
-from kubelet.runtime.pleg import GENERIC, Pleg
-from kubelet.runtime.start_faults import StartFaults
-from kubelet.runtime.volumes import NodeVolumes
+from kubelet.runtime.pleg import GENERIC
+from kubelet.runtime.script import StartFaults
 from kubelet.view import WorkerKey
 from services.api.quantity import amount
 
@@ -39,25 +37,23 @@ class NodeLife:
     def __init__(
         self,
         definition: NodeDefinition,
-        admission: AdmissionHandler,
+        runtime: NodeRuntime,
         ledger: Ledger,
         table: PodTable,
         pressure: NodePressure,
         out: Outbox,
         *,
+        set_admission: Callable[[Rejection | None, bool, float], None],
         end_pod: Callable[[WorkerKey, float, float], None],
     ) -> None:
-        self._definition, self._out = definition, out
-        self._admission, self._ledger, self._table, self._pressure = admission, ledger, table, pressure
-        self._end_pod = end_pod
-        self.images = NodeImages(definition.present_images(), pullers=definition.pullers)
-        self.images.on_change = self._images_changed
-        self.faults = StartFaults(parse_node_faults(definition.start_faults).all_starts)
-        self.pleg = Pleg()
-        """When it is noticed what containers do; the shell sets it before anything runs."""
-        self.volumes = NodeVolumes(definition.attachable_volumes)
+        self._definition, self._runtime, self._images, self._out = definition, runtime, runtime.images, out
+        self._ledger, self._table, self._pressure = ledger, table, pressure
+        self._set_admission, self._end_pod = set_admission, end_pod
+        self._images.on_change = self._images_changed
         self._health = NodeHealth()
         self._reasons: tuple[str, ...] = ()
+        self._refused: Rejection | None = None
+        """Why no pod is admitted any more."""
         self._shutdown: shutdown.Shutdown | None = None
         self._is_powering_off = False
         self._images_reported_s = float("-inf")
@@ -70,9 +66,9 @@ class NodeLife:
     def begin(self, now: float) -> None:
         """The kubelet knows its pods: from now on what is defined to be wrong is wrong."""
         self._began_s = now
-        self._collector.look(now, self.images.present, self._table.images_in_use())
-        if self.images.present:
-            self._pressure.images_changed(self.images.total, now)
+        self._collector.look(now, self._images.present, self._table.images_in_use())
+        if self._images.present:
+            self._pressure.images_changed(self._images.total, now)
             self._collect_images(now)
         if self._definition.start_faults and not self._health:
             self.faults_changed(parse_node_faults(self._definition.start_faults), now)
@@ -87,7 +83,7 @@ class NodeLife:
             case "health":
                 self._look(now)
             case "images":
-                self._out.effects.append(ReportImages(self.images.reported()))
+                self._out.effects.append(ReportNode(images=self._images.reported()))
             case "image-gc":
                 self._gc_at_s = None
                 self._collect_images(now)
@@ -100,38 +96,38 @@ class NodeLife:
     def faults_changed(self, faults: NodeFaults, now: float) -> None:
         """What is wrong with the node is another from now on."""
         if faults.stream_failures:
-            self.pleg.fail_stream(now, faults.stream_failures)
-        self.pleg.stick(now, faults.relists_stuck_s)
-        self._health = NodeHealth(faults.ailments, now, self.pleg.threshold_s)
+            self._runtime.pleg.fail_stream(now, faults.stream_failures)
+        self._runtime.pleg.stick(now, faults.relists_stuck_s)
+        self._health = NodeHealth(faults.ailments, now, self._runtime.pleg.threshold_s)
         self._look(now)
-        self.faults = StartFaults(faults.all_starts, now)
+        self._runtime.faults = StartFaults(faults.all_starts, now)
         self._pods_changed(now)
 
     def _pods_changed(self, now: float) -> None:
         """Have the pods know what goes wrong when they start, and when the node notices what containers do."""
         for pod in list(self._table.pods.values()):
-            if self.pleg.mode == GENERIC and pod.state not in (PodState.STOPPED, PodState.TERMINATED):
+            if self._runtime.pleg.mode == GENERIC and pod.state not in (PodState.STOPPED, PodState.TERMINATED):
                 self._table.perform(pod, pod.pleg_changed(now), now)
             if pod.state == PodState.STARTING:
-                self._table.perform(pod, pod.faults_changed(self.faults, now), now)
+                self._table.perform(pod, pod.faults_changed(self._runtime.faults, now), now)
 
     def _look(self, now: float) -> None:
         """Say what stands against the node's being Ready, and take new pods, or not."""
         reasons = self._health.reasons(now)
-        if self._admission.refused is not None:
+        if self._refused is not None:
             reasons = (*reasons, shutdown.NOT_READY)
         if reasons != self._reasons:
             self._reasons = reasons
-            self._out.effects.append(ReportNotReady(reasons))
+            self._out.effects.append(ReportNode(reasons=reasons))
         if (next_s := self._health.next_s(now)) is not None:
             self._set_timer("health", next_s)
-        self._admission.hold_back(self._health.holds_back(now), now)
+        self._set_admission(self._refused, self._health.holds_back(now), now)
 
     # --- images ---
 
     def _images_changed(self, now: float) -> None:
         """Tell of the images that are new, or gone, those of some seconds together; watch over them."""
-        self._pressure.images_changed(self.images.total, now)
+        self._pressure.images_changed(self._images.total, now)
         self._collect_later(now)
         if now >= self._images_reported_s:
             self._images_reported_s = now + STATUS_PERIOD_S
@@ -139,14 +135,14 @@ class NodeLife:
 
     def _collect_later(self, now: float) -> None:
         """Look at the next of the times of the period; where there is no image there is nothing to see."""
-        if self._gc_at_s is None and self.images.present:
+        if self._gc_at_s is None and self._images.present:
             periods = int((now - self._began_s) / PERIOD_S + 1e-9) + 1
             self._gc_at_s = self._began_s + periods * PERIOD_S
             self._set_timer("image-gc", self._gc_at_s)
 
     def _collect_images(self, now: float) -> None:
         found = self._collector.collect(
-            now, self.images.present, self._table.images_in_use(), self._pressure.own_use(now).get("imagefs", 0)
+            now, self._images.present, self._table.images_in_use(), self._pressure.own_use(now).get("imagefs", 0)
         )
         self._delete_images(found, now)
         if found.error:
@@ -157,11 +153,11 @@ class NodeLife:
 
     def reclaim_images(self, now: float) -> None:
         """The disk of images is short: delete every unused image, before any pod is evicted."""
-        self._delete_images(self._collector.delete_unused(now, self.images.present, self._table.images_in_use()), now)
+        self._delete_images(self._collector.delete_unused(now, self._images.present, self._table.images_in_use()), now)
 
     def _delete_images(self, found: Collected, now: float) -> None:
         for image, why in found.images:
-            self.images.delete(image, now)
+            self._images.delete(image, now)
             self._out.count(f'kubelet_image_garbage_collected_total{{reason="{why}"}}')
 
     # --- shutdown ---
@@ -174,9 +170,8 @@ class NodeLife:
         self._shutdown = shutdown.Shutdown(periods, [(key, entry.pod) for key, entry in self._ledger.entries.items()])
         if periods:
             self._out.effects.append(RecordNodeEvent(shutdown.EVENT, shutdown.DETECTED, "Normal"))
-            self._admission.refused = Rejection(*shutdown.REFUSED)
+            self._refused = Rejection(*shutdown.REFUSED)
             self._look(now)
-            self._admission.capacity_came(now)  # who waits is refused now
         self._further(self._shutdown, now)
 
     def pod_ended(self, now: float) -> None:
@@ -192,5 +187,4 @@ class NodeLife:
             self._set_timer("shutdown", step.next_s)
         elif not self._is_powering_off:
             self._is_powering_off = True
-            is_orderly = self._admission.refused is not None
-            self._set_timer("power-off", now + (POWER_OFF_S if is_orderly else 0.0))
+            self._set_timer("power-off", now + (POWER_OFF_S if self._refused is not None else 0.0))

@@ -8,29 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import msgspec
 
 from kubelet.pod.states import CONTAINER_TRANSITIONS, ContainerState, IllegalTransition
 from kubelet.runtime.pleg import AT_ONCE, Pleg
 from kubelet.runtime.probers import ContainerProbes
-from kubelet.runtime.records import LOST_EXIT, ContainerRecord
-from kubelet.runtime.script import Script
-from kubelet.runtime.start_faults import CONTAINER_STAGES, StartFaults
+from kubelet.runtime.script import CONTAINER_STAGES, Script, StartFaults
 from kubelet.view import RestartRule
 
 INIT, SIDECAR, MAIN, EPHEMERAL = "init", "sidecar", "main", "ephemeral"
 SIGKILL_EXIT = 137
 PRESTOP_OVERRUN_S = 2.0
-_STARTING = (
-    ContainerState.IMAGE,
-    ContainerState.PULLING,
-    ContainerState.STUCK,
-    ContainerState.DEVICES,
-    ContainerState.CREATE,
-)
-_WAITING, _RUNNING = ContainerState.WAITING, ContainerState.RUNNING
-_HAVE_RUN = (_RUNNING, ContainerState.BACKOFF, ContainerState.EXITED)
+_C = ContainerState
+_STARTING = (_C.IMAGE, _C.PULLING, _C.STUCK, _C.DEVICES, _C.CREATE)
+_HAVE_RUN = (_C.RUNNING, _C.BACKOFF, _C.EXITED)
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -42,22 +35,24 @@ class Ended(msgspec.Struct, frozen=True):
     finished_at: str
 
 
+@dataclass(slots=True)
 class Pull:
     """How far a container's image has come: when the first try was, when one last failed, and how long to wait then."""
 
-    __slots__ = ("backoff_s", "done_s", "failed_s", "first_s", "is_done", "took_s", "waited_s")
-
-    def __init__(self) -> None:
-        self.first_s: float | None = None
-        self.failed_s = self.backoff_s = self.done_s = 0.0
-        self.took_s = self.waited_s = 0.0
-        self.is_done = False
+    first_s: float | None = None
+    failed_s: float = 0.0
+    backoff_s: float = 0.0
+    done_s: float = 0.0
+    took_s: float = 0.0
+    waited_s: float = 0.0
+    is_done: bool = False
 
 
 _PRESENT = Pull()
 """Of all containers whose image is on the node; it is never changed."""
 
 
+@dataclass(slots=True, eq=False)
 class Container:
     """One container of one pod over all its restarts.
 
@@ -65,93 +60,55 @@ class Container:
     `due_s` is when the next thing happens by itself; None: nothing will.
     """
 
-    __slots__ = (
-        "backoff_s",
-        "backoff_until_s",
-        "created_total",
-        "due_s",
-        "ended",
-        "exit_code",
-        "faults",
-        "finished_s",
-        "former_end_s",
-        "hook_at_s",
-        "hook_error",
-        "image",
-        "is_ready",
-        "kind",
-        "last",
-        "name",
-        "oom_at_s",
-        "pleg",
-        "policy",
-        "probes",
-        "pull",
-        "record_seq",
-        "restarts",
-        "rules",
-        "script",
-        "seen_s",
-        "started_s",
-        "state",
-        "stop_at_s",
-        "stop_code",
-        "unhealthy",
-        "waiting_message",
-        "waiting_reason",
-    )
+    name: str
+    kind: str
+    image: str
+    script: Script
+    probes: ContainerProbes | None = None
+    own_policy: str = ""
+    """Its own restart policy; "": that of its pod."""
+    rules: tuple[RestartRule, ...] = ()
+    pleg: Pleg = AT_ONCE
+    state: ContainerState = _C.WAITING
+    due_s: float | None = None
+    restarts: int = 0
+    created_total: int = 0
+    backoff_s: float | None = None
+    """The back-off before its last restart: 0 of the first, which waits for nothing; None: it never crashed."""
+    backoff_until_s: float | None = None
+    """When its back-off ends, as long as it waits for a sync before that."""
+    started_s: float = 0.0
+    finished_s: float = 0.0
+    former_end_s: float | None = None
+    """When the run before the present one ended."""
+    exit_code: int = 0
+    is_ready: bool = False
+    ended: Ended | None = None
+    """How the present run ended; None while it goes on, and before the first."""
+    last: Ended | None = None
+    """How the run before the present one ended."""
+    record_seq: int = 0
+    pull: Pull = field(init=False)
+    faults: StartFaults | None = field(init=False)
+    oom_at_s: float | None = None
+    """When it will use more memory than it may."""
+    stop_at_s: float | None = None
+    stop_code: int = 0
+    unhealthy: str = ""
+    """The probe that this run is being ended for."""
+    waiting_reason: str = ""
+    waiting_message: str = ""
+    seen_s: float | None = None
+    """When the node notices that it runs, as long as that is to come; infinity: after its postStart hook."""
+    hook_at_s: float | None = None
+    """When a hook ends: its postStart hook, or a preStop hook that fails."""
+    hook_error: str = ""
+    """What its postStart hook failed with."""
 
-    def __init__(
-        self,
-        name: str,
-        kind: str,
-        image: str,
-        script: Script,
-        probes: ContainerProbes | None = None,
-        *,
-        policy: str = "",
-        rules: tuple[RestartRule, ...] = (),
-        pleg: Pleg = AT_ONCE,
-    ) -> None:
-        self.name, self.kind, self.image, self.script, self.probes = name, kind, image, script, probes
-        self.policy, self.rules, self.pleg = policy, rules, pleg
-        """`policy`: its own restart policy; "": that of its pod."""
-        self.state = _WAITING
-        self.due_s: float | None = None
-        self.restarts = 0
-        self.created_total = 0
-        self.backoff_s: float | None = None
-        """The back-off before its last restart: 0 of the first, which waits for nothing; None: it never crashed."""
-        self.backoff_until_s: float | None = None
-        """When its back-off ends, as long as it waits for a sync before that."""
-        self.started_s = 0.0
-        self.finished_s = 0.0
-        self.former_end_s: float | None = None
-        """When the run before the present one ended."""
-        self.exit_code = 0
-        self.is_ready = False
-        self.ended: Ended | None = None
-        """How the present run ended; None while it goes on, and before the first."""
-        self.last: Ended | None = None
-        """How the run before the present one ended."""
-        self.record_seq = 0
-        self.pull = _PRESENT if not script.must_pull else Pull()
-        own = [fault for fault in script.start_faults if fault.stage in CONTAINER_STAGES]
+    def __post_init__(self) -> None:
+        self.pull = _PRESENT if not self.script.must_pull else Pull()
+        own = [fault for fault in self.script.start_faults if fault.stage in CONTAINER_STAGES]
         self.faults = StartFaults(own) if own else None
-        self.oom_at_s: float | None = None
-        """When it will use more memory than it may."""
-        self.stop_at_s: float | None = None
-        self.stop_code = 0
-        self.unhealthy = ""
-        """The probe that this run is being ended for."""
-        self.waiting_reason = ""
-        self.waiting_message = ""
-        self.seen_s: float | None = None
-        """When the node notices that it runs, as long as that is to come; infinity: after its postStart hook."""
-        self.hook_at_s: float | None = None
-        """When a hook ends: its postStart hook, or a preStop hook that fails."""
-        self.hook_error = ""
-        """What its postStart hook failed with."""
 
     # --- its states ---
 
@@ -162,30 +119,30 @@ class Container:
 
     def look_for_image(self, due_s: float) -> None:
         """Begin a start: the image is looked for at `due_s`."""
-        self._become(ContainerState.IMAGE, due_s)
+        self._become(_C.IMAGE, due_s)
         if self.ended is None:
             self.waiting_reason = ""
 
     def pull_until(self, due_s: float) -> None:
         """Fetch the image."""
-        self._become(ContainerState.PULLING, due_s)
+        self._become(_C.PULLING, due_s)
 
     def wait_for_sync(self, due_s: float, reason: str, message: str) -> None:
         """Try again when the pod is synced next, and say why meanwhile."""
         self.waiting_reason, self.waiting_message = reason, message
-        self._become(ContainerState.STUCK, due_s)
+        self._become(_C.STUCK, due_s)
 
     def await_devices(self) -> None:
         """Wait for the plugins that prepare its devices."""
-        self._become(ContainerState.DEVICES)
+        self._become(_C.DEVICES)
 
     def create_at(self, due_s: float) -> None:
         """Have the runtime create it."""
-        self._become(ContainerState.CREATE, due_s)
+        self._become(_C.CREATE, due_s)
 
     def created(self, t: float) -> None:
         """The runtime has it; it counts as started once its record is durable."""
-        self._become(ContainerState.RECORDING)
+        self._become(_C.RECORDING)
         self.created_total += 1
         self.started_s = t
         self.stop_at_s = None
@@ -195,7 +152,7 @@ class Container:
 
     def run(self, started_s: float) -> None:
         """Be running since `started_s`."""
-        self._become(_RUNNING)
+        self._become(_C.RUNNING)
         self.started_s, self.oom_at_s = started_s, None
         self.waiting_reason = self.waiting_message = self.unhealthy = ""
         self.seen_s = self.hook_at_s = None
@@ -205,7 +162,7 @@ class Container:
 
     def end(self, at_s: float, code: int, reason: str, text: Callable[[float], str]) -> None:
         """Be ended."""
-        self._become(ContainerState.EXITED)
+        self._become(_C.EXITED)
         self.is_ready = False
         self.former_end_s = self.finished_s if self.created_total > 1 else None
         self.finished_s, self.exit_code = at_s, code
@@ -214,22 +171,22 @@ class Container:
 
     def back_off_until(self, due_s: float) -> None:
         """Wait until it is started again."""
-        self._become(ContainerState.BACKOFF, due_s)
+        self._become(_C.BACKOFF, due_s)
 
     def run_again(self) -> None:
         """Wait for its turn once more, though it ended: its pod starts anew."""
-        self._become(_WAITING)
+        self._become(_C.WAITING)
 
     def give_up(self) -> None:
         """The pod is being ended: start no more. One that never ran keeps the reason why, for the status."""
         self.due_s = None
-        if self.ended is not None and (self.is_starting or self.state in (_WAITING, ContainerState.BACKOFF)):
-            self._become(ContainerState.EXITED)
+        if self.ended is not None and (self.is_starting or self.state in (_C.WAITING, _C.BACKOFF)):
+            self._become(_C.EXITED)
 
     def turn_back(self) -> None:
         """All that was to run has run: be what it was before the start that was under way."""
-        if self.state == ContainerState.BACKOFF or self.is_starting:
-            self._become(_WAITING if self.ended is None else ContainerState.EXITED)
+        if self.state == _C.BACKOFF or self.is_starting:
+            self._become(_C.WAITING if self.ended is None else _C.EXITED)
 
     # --- what it is ---
 
@@ -241,7 +198,7 @@ class Container:
     @property
     def is_running(self) -> bool:
         """Whether its process exists."""
-        return self.state == _RUNNING
+        return self.state == _C.RUNNING
 
     @property
     def must_pull(self) -> bool:
@@ -251,7 +208,7 @@ class Container:
     @property
     def may_start(self) -> bool:
         """Whether it has yet to start, or will once more."""
-        return self.state not in (_RUNNING, ContainerState.EXITED)
+        return self.state not in (_C.RUNNING, _C.EXITED)
 
     @property
     def is_started(self) -> bool:
@@ -261,12 +218,12 @@ class Container:
     @property
     def is_seen(self) -> bool:
         """Whether its process exists and the node has noticed."""
-        return self.state == _RUNNING and self.seen_s is None
+        return self.state == _C.RUNNING and self.seen_s is None
 
     @property
     def is_hidden(self) -> bool:
         """Whether its process exists and the node has not noticed yet."""
-        return self.state == _RUNNING and self.seen_s is not None
+        return self.state == _C.RUNNING and self.seen_s is not None
 
     @property
     def is_hooked(self) -> bool:
@@ -276,12 +233,29 @@ class Container:
     @property
     def was_seen(self) -> bool:
         """Whether the node has noticed that it ever ran."""
-        return self.has_run and (self.seen_s is None or self.state != _RUNNING or self.restarts > 0)
+        return self.has_run and (self.seen_s is None or self.state != _C.RUNNING or self.restarts > 0)
 
     @property
     def has_run(self) -> bool:
         """Whether it was ever started."""
         return self.state in _HAVE_RUN or self.restarts > 0 or self.ended is not None
+
+    def policy(self, pod_policy: str) -> str:
+        """Return its restart policy: its own, else its pod's (KEP-5307)."""
+        return "Always" if self.kind == SIDECAR else self.own_policy or pod_policy
+
+    def must_restart(self, pod_policy: str, code: int) -> bool:
+        """Whether it runs again once it ended with this exit code; what a probe ended did not end well."""
+        if self.kind in (SIDECAR, EPHEMERAL):
+            return self.kind == SIDECAR
+        policy = self.policy(pod_policy)
+        if any((code in rule.exit_codes.values) == (rule.exit_codes.operator == "In") for rule in self.rules):
+            return self.kind != INIT or code != 0
+        if self.unhealthy:
+            return policy != "Never"
+        if self.kind == INIT:
+            return code != 0 and policy != "Never"
+        return policy == "Always" or (policy == "OnFailure" and code != 0)
 
     def conceal(self, until_s: float, hook_at_s: float | None = None) -> None:
         """Run, but be noticed only then; no probe runs before."""
@@ -323,26 +297,14 @@ class Container:
 
     def _set_due(self, now: float) -> None:
         """Find the next change after `now`: end, a hook's end, being noticed, a turn of readiness, or a probe."""
-        end = self.exit_at()
-        due = None if end is None else self._noticed_s(end[0], now)
-        for at_s in (self.hook_at_s, self.seen_s):
-            if at_s is not None and (due is None or at_s < due):
+        due = math.inf if (end := self.exit_at()) is None else self._noticed_s(end[0], now)
+        for at_s in (self.hook_at_s, self.seen_s, None if self.probes is None else self.probes.due_s):
+            if at_s is not None and at_s < due:
                 due = at_s
-        if due == math.inf:
-            due = None
-        turn = self._next_turn(now)
-        if turn is not None and (due is None or turn < due):
-            due = turn
-        if self.probes is not None and (ask := self.probes.due_s) is not None and (due is None or ask < due):
-            due = ask
-        self.due_s = due
-
-    def _next_turn(self, now: float) -> float | None:
-        """Return when readiness next changes, strictly after `now`."""
-        if self.kind in (INIT, EPHEMERAL) or (self.probes is not None and self.probes.is_ready is not None):
-            return None
-        age_s = self.script.next_turn_s(now - self.started_s)
-        return None if age_s is None else self.started_s + age_s
+        has_script = self.kind in (MAIN, SIDECAR) and (self.probes is None or self.probes.is_ready is None)
+        if has_script and (age_s := self.script.next_turn_s(now - self.started_s)) is not None:
+            due = min(due, self.started_s + age_s)
+        self.due_s = None if due == math.inf else due
 
     def turn(self, now: float) -> None:
         """Recompute readiness at `now` and look for the next change. A readiness probe knows it, else the script."""
@@ -371,10 +333,3 @@ class Container:
         if self.stop_at_s is None or exit_at_s < self.stop_at_s:
             self.stop_at_s, self.stop_code = exit_at_s, code
         self._set_due(now)
-
-    def record(self) -> ContainerRecord:
-        """Return what is worth keeping."""
-        is_lost = self.exit_code == LOST_EXIT and self.state not in (_RUNNING, ContainerState.RECORDING)
-        if self.ended is not None and (self.state == ContainerState.EXITED or is_lost):
-            return ContainerRecord(self.name, self.started_s, self.restarts, self.exit_code, self.finished_s)
-        return ContainerRecord(self.name, self.started_s, self.restarts)

@@ -1,29 +1,36 @@
 """What is known of one pod on its node, and what its parts have it do: facts, effects, luck. Pure.
 
-The parts of a pod (`Startup`, `Images`, `Hooks`, `Probes`, `Restarts`, `Memory`, `Resize`, `Status`) share this and
-nothing else; none knows another but by what its caller hands it.
+The parts of a pod (`startup`, `images`, `lifecycle`, `restarts`, `resize`, `status`) share this and nothing else; none
+knows another but by what its caller hands it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Final
+
 import msgspec
 
 from kubelet.effects import Effect, RecordEvent, Save, SpanStage
-from kubelet.managers.resource_managers import Allocation
+from kubelet.managers.allocation import Allocation
 from kubelet.pod.container import Container
 from kubelet.pod.states import POD_TRANSITIONS, ContainerState, IllegalTransition, PodState
-from kubelet.runtime.checkpoint import lines_of
-from kubelet.runtime.claim_record import HeldClaim
-from kubelet.runtime.latency import PodLatency
-from kubelet.runtime.records import PodRecord
+from kubelet.runtime.images import NodeImages
+from kubelet.runtime.latency import LatencyModel, PodLatency
+from kubelet.runtime.pleg import AT_ONCE, Pleg
+from kubelet.runtime.records import LOST_EXIT, ContainerRecord, HeldClaim, PodRecord, lines_of
 from kubelet.runtime.resources import PodResources, resources_of
+from kubelet.runtime.script import StartFaults
+from kubelet.runtime.volumes import NodeVolumes
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document
 from services.api.times import format_time
 
 RESIZE_PENDING, RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
-_NO_CONTAINERS: frozenset[str] = frozenset()
-_NO_HEALTH: dict[str, list[Document]] = {}
+CRASHLOOP_S: Final = (10.0, 300.0)
+"""First and longest back-off."""
+SYNC_S: Final = 10.0
+"""From a sync that failed to the next."""
 
 
 class WallTimes:
@@ -39,6 +46,32 @@ class WallTimes:
         if second != self._second:
             self._second, self._text = second, format_time(second)
         return self._text
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What is configured for all pods of a node. Seconds."""
+
+    crashloop_initial_s: float = CRASHLOOP_S[0]
+    crashloop_max_s: float = CRASHLOOP_S[1]
+    start_fence: bool = False
+    """Whether containers wait until a status with `startTime` is acknowledged."""
+
+
+@dataclass(slots=True)
+class NodeRuntime:
+    """What the pods of one node share: where they run, what is configured there, and the emulated runtime."""
+
+    name: str
+    host_ip: str
+    latency: LatencyModel
+    policy: Policy
+    times: WallTimes
+    pleg: Pleg = AT_ONCE
+    """When it is noticed what containers do."""
+    faults: StartFaults = field(default_factory=StartFaults)
+    """What goes wrong with every start."""
+    images: NodeImages = field(default_factory=NodeImages)
+    volumes: NodeVolumes = field(default_factory=NodeVolumes)
 
 
 class Termination(msgspec.Struct):
@@ -64,77 +97,48 @@ class Condition(msgspec.Struct):
     generation: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class PodContext:
     """The facts of one (uid, binding generation), and its effects in order."""
 
-    __slots__ = (
-        "_times",
-        "actual",
-        "allocated",
-        "allocation",
-        "claims",
-        "conditions",
-        "containers",
-        "device_health",
-        "durable_seq",
-        "effects",
-        "ever_started",
-        "generation",
-        "has_ip",
-        "host_ip",
-        "key",
-        "latency",
-        "node",
-        "pod",
-        "pod_ip",
-        "pre_start",
-        "saved_seq",
-        "started_s",
-        "state",
-        "termination",
-    )
+    pod: KubeletPod
+    key: WorkerKey
+    node: NodeRuntime
+    pod_ip: str
+    allocation: Allocation
+    """The CPUs, memory and devices that are the pod's alone."""
+    started_s: float
+    state: PodState = PodState.STARTING
+    termination: Termination | None = None
+    containers: list[Container] = field(default_factory=list)
+    ever_started: bool = False
+    """Whether a container ran, so that there is a record to take back."""
+    has_ip: bool = False
+    """Whether the sandbox is there."""
+    conditions: dict[str, Condition] = field(default_factory=dict)
+    claims: tuple[HeldClaim, ...] = ()
+    """Claims whose devices are, or may be, prepared for the pod (KEP-4381)."""
+    pre_start: frozenset[str] = frozenset()
+    """Containers whose devices a plugin prepares before every start."""
+    device_health: dict[str, list[Document]] = field(default_factory=dict)
+    """What the status of containers says of their devices (KEP-4680)."""
+    measured_for: PodResources | None = None
+    """The size for which it was found when containers use too much memory; None: to be found anew."""
+    effects: list[Effect] = field(default_factory=list)
+    saved_seq: int = 0
+    durable_seq: int = 0
+    """The newest record, and the newest that is durable."""
+    latency: PodLatency = field(init=False)
+    generation: int = field(init=False)
+    allocated: PodResources = field(init=False)
+    """The size that the node has allocated (KEP-1287)."""
+    actual: PodResources = field(init=False)
+    """The size that the runtime applied; the same object as `allocated` unless a resize is under way."""
 
-    def __init__(
-        self,
-        pod: KubeletPod,
-        key: WorkerKey,
-        *,
-        node: str,
-        host_ip: str,
-        pod_ip: str,
-        allocation: Allocation,
-        latency: PodLatency,
-        times: WallTimes,
-        now: float,
-    ) -> None:
-        self.pod, self.key, self.node = pod, key, node
-        self.host_ip, self.pod_ip = host_ip, pod_ip
-        self.latency, self._times = latency, times
-        self.started_s = now
-        self.state = PodState.STARTING
-        self.termination: Termination | None = None
-        self.containers: list[Container] = []
-        self.ever_started = False
-        """Whether a container ran, so that there is a record to take back."""
-        self.has_ip = False
-        """Whether the sandbox is there."""
-        self.conditions: dict[str, Condition] = {}
-        self.generation = pod.metadata.generation
-        self.allocation = allocation
-        """The CPUs, memory and devices that are the pod's alone."""
-        self.allocated: PodResources = resources_of(pod)
-        """The size that the node has allocated (KEP-1287)."""
-        self.actual: PodResources = self.allocated
-        """The size that the runtime applied; the same object as `allocated` unless a resize is under way."""
-        self.claims: tuple[HeldClaim, ...] = ()
-        """Claims whose devices are, or may be, prepared for the pod (KEP-4381)."""
-        self.pre_start: frozenset[str] = _NO_CONTAINERS
-        """Containers whose devices a plugin prepares before every start."""
-        self.device_health: dict[str, list[Document]] = _NO_HEALTH
-        """What the status of containers says of their devices (KEP-4680)."""
-        self.effects: list[Effect] = []
-        self.saved_seq = self.durable_seq = 0
-        """The newest record, and the newest that is durable."""
+    def __post_init__(self) -> None:
+        self.latency = self.node.latency.for_pod(self.node.name, self.key.uid)
+        self.generation = self.pod.metadata.generation
+        self.allocated = self.actual = resources_of(self.pod)
 
     def become(self, state: PodState) -> None:
         """Change the state. Raises: IllegalTransition."""
@@ -160,14 +164,14 @@ class PodContext:
     def record(self) -> PodRecord:
         """Return what must survive this process."""
         return PodRecord(
-            self.node,
+            self.node.name,
             self.key.uid,
             self.key.generation,
             self.pod.metadata.namespace,
             self.pod.metadata.name,
             self.pod_ip,
             self.started_s,
-            [c.record() for c in self.containers if c.has_run or c.state == ContainerState.RECORDING],
+            [_record_of(c) for c in self.containers if c.has_run or c.state == ContainerState.RECORDING],
             self.allocation,
             self.allocated,
             None if self.actual is self.allocated else self.actual,
@@ -188,21 +192,30 @@ class PodContext:
 
     def time_text(self, at_s: float) -> str:
         """Spell a moment as wall-clock text."""
-        return self._times.text(at_s)
+        return self.node.times.text(at_s)
 
     def set_condition(self, t: float, kind: str, is_true: bool, reason: str = "", message: str = "") -> None:
         """Set a condition; its time is that of the last real transition."""
         status = "True" if is_true else "False"
         held = self.conditions.get(kind)
         if held is None or held.status != status:
-            self.conditions[kind] = Condition(status, self._times.text(t), reason, message)
+            self.conditions[kind] = Condition(status, self.node.times.text(t), reason, message)
         elif held.reason != reason or held.message != message:
             held.reason, held.message = reason, message
 
     def set_resize_condition(self, t: float, kind: str, reason: str, message: str, generation: int) -> bool:
         """Set PodResizePending or PodResizeInProgress; its time stays while it stands. Return whether it changed."""
         held = self.conditions.get(kind)
-        since = self._times.text(t) if held is None else held.since
-        now = Condition("True", since, reason, message, generation)
-        self.conditions[kind] = now
+        since = self.node.times.text(t) if held is None else held.since
+        now = self.conditions[kind] = Condition("True", since, reason, message, generation)
         return held != now
+
+
+def _record_of(container: Container) -> ContainerRecord:
+    """Return what of a container is worth keeping."""
+    runs = container.state in (ContainerState.RUNNING, ContainerState.RECORDING)
+    is_lost = container.exit_code == LOST_EXIT and not runs
+    made = ContainerRecord(container.name, container.started_s, container.restarts)
+    if container.ended is not None and (container.state == ContainerState.EXITED or is_lost):
+        made.exit_code, made.finished_s = container.exit_code, container.finished_s
+    return made

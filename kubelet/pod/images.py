@@ -9,113 +9,108 @@ from __future__ import annotations
 
 from kubelet.effects import PrepareDevices
 from kubelet.pod.container import Container, Pull
-from kubelet.pod.context import PodContext
-from kubelet.pod.restarts import SYNC_S
+from kubelet.pod.context import SYNC_S, PodContext
 from kubelet.pod.states import ContainerState
-from kubelet.runtime.images import NodeImages
 from kubelet.view import KubeletContainer
 
 PULL_BACKOFF_S, PULL_BACKOFF_MAX_S = 10.0, 300.0
 
 
-class Images:
-    """The images of one pod. What is due is the look for an image, the end of a pull, or a sync after a failure."""
-
-    __slots__ = ("_node", "_pod")
-
-    def __init__(self, pod: PodContext, node: NodeImages) -> None:
-        self._pod, self._node = pod, node
-
-    def step(self, container: Container, t: float) -> bool:
-        """Look for the image, end a pull, or sync one that waits. Return whether the container must wait for it."""
-        image, script, pull = container.image, container.script, self._pull_of(container)
-        policy = self._spec_of(container).image_pull_policy if pull is not None else ""
-        if pull is None or pull.is_done or (policy != "Always" and image in self._node.present):
-            self._pod.event(
-                "Pulled", f'Container image "{image}" already present on machine and can be accessed by the pod'
-            )
-            self._found(container, t)
-            return False
-        if policy == "Never":
-            text = f'Container image "{image}" is not present with pull policy of Never'
-            self._pod.event("ErrImageNeverPull", text, "Warning")
-            self._failed(container, t, "ErrImageNeverPull", text)
-            return True
-        if container.state == ContainerState.PULLING:
-            return self._pulled(container, pull, t)
-        if container.state == ContainerState.STUCK and t < pull.failed_s + pull.backoff_s:
-            text = f'Back-off pulling image "{image}"'
-            self._pod.event("BackOff", text)
-            self._failed(container, t, "ImagePullBackOff", f"{text}: ErrImagePull: {_error(image)}")
-            return True
-        self._pod.event("Pulling", f'Pulling image "{image}"')
-        if pull.first_s is None:
-            pull.first_s = t
-        takes_s = script.pull_s if script.must_pull else self._node.takes_s(image)
-        begin_s, end_s = self._node.pull(image, t, takes_s)
-        pull.took_s, pull.waited_s = end_s - begin_s, end_s - t
-        if end_s - pull.first_s >= script.pull_fails_s:
-            self._node.expect(image, end_s)
-        container.pull_until(end_s)
+def step(pod: PodContext, container: Container, t: float) -> bool:
+    """Look for the image, end a pull, or sync one that waits. Return whether the container must wait for it."""
+    image, script, pull = container.image, container.script, _pull_of(pod, container)
+    policy = _spec_of(pod, container).image_pull_policy if pull is not None else ""
+    if pull is None or pull.is_done or (policy != "Always" and image in pod.node.images.present):
+        pod.event("Pulled", f'Container image "{image}" already present on machine and can be accessed by the pod')
+        _found(pod, container, t)
         return False
+    if policy == "Never":
+        text = f'Container image "{image}" is not present with pull policy of Never'
+        pod.event("ErrImageNeverPull", text, "Warning")
+        _failed(pod, container, t, "ErrImageNeverPull", text)
+        return True
+    if container.state == ContainerState.PULLING:
+        return _pulled(pod, container, pull, t)
+    if container.state == ContainerState.STUCK and t < pull.failed_s + pull.backoff_s:
+        text = f'Back-off pulling image "{image}"'
+        pod.event("BackOff", text)
+        _failed(pod, container, t, "ImagePullBackOff", f"{text}: ErrImagePull: {_error(image)}")
+        return True
+    pod.event("Pulling", f'Pulling image "{image}"')
+    if pull.first_s is None:
+        pull.first_s = t
+    takes_s = script.pull_s if script.must_pull else pod.node.images.takes_s(image)
+    begin_s, end_s = pod.node.images.pull(image, t, takes_s)
+    pull.took_s, pull.waited_s = end_s - begin_s, end_s - t
+    if end_s - pull.first_s >= script.pull_fails_s:
+        pod.node.images.expect(image, end_s)
+    container.pull_until(end_s)
+    return False
 
-    def _pull_of(self, container: Container) -> Pull | None:
-        """Return how far the container's image has come; None: it was on the node all along, and still is."""
-        if not container.must_pull and container.image in self._node.collected:
-            container.pull = Pull()
-        return container.pull if container.must_pull else None
 
-    def _pulled(self, container: Container, pull: Pull, t: float) -> bool:
-        image, script = container.image, container.script
-        assert pull.first_s is not None
-        if t - pull.first_s < script.pull_fails_s:
-            pull.failed_s = t
-            pull.backoff_s = min(pull.backoff_s * 2 or PULL_BACKOFF_S, PULL_BACKOFF_MAX_S)
-            self._pod.event("Failed", f'Failed to pull image "{image}": {_error(image)}', "Warning")
-            self._failed(container, t, "ErrImagePull", _error(image))
-            return True
-        pull.is_done, pull.done_s = True, t
-        self._node.add(image, pull.took_s, t)
-        times = f"in {pull.took_s:.6g}s ({pull.waited_s:.6g}s including waiting)"
-        size = self._node.present[image]
-        self._pod.event("Pulled", f'Successfully pulled image "{image}" {times}. Image size: {size} bytes.')
-        self._found(container, t)
-        return False
+def _pull_of(pod: PodContext, container: Container) -> Pull | None:
+    """Return how far the container's image has come; None: it was on the node all along, and still is."""
+    if not container.must_pull and container.image in pod.node.images.collected:
+        container.pull = Pull()
+    return container.pull if container.must_pull else None
 
-    def recover(self, container: Container, now: float) -> None:
-        """An earlier kubelet started the container, so its image is here."""
-        if container.script.must_pull:
-            container.pull.is_done = True
-            self._node.add(container.image, container.script.pull_s, now)
 
-    def _found(self, container: Container, t: float) -> None:
-        """The image is here: create the container, once plugins have prepared its devices."""
-        self._pod.reach(f"image {container.name}")
-        if container.ended is None:
-            container.waiting_reason = container.waiting_message = ""
-        if container.name in self._pod.pre_start:
-            container.await_devices()
-            self._pod.effects.append(PrepareDevices(self._pod.key, container.name))
-        else:
-            container.create_at(t + self._pod.draw("create", container))
+def _pulled(pod: PodContext, container: Container, pull: Pull, t: float) -> bool:
+    image, script = container.image, container.script
+    assert pull.first_s is not None
+    if t - pull.first_s < script.pull_fails_s:
+        pull.failed_s = t
+        pull.backoff_s = min(pull.backoff_s * 2 or PULL_BACKOFF_S, PULL_BACKOFF_MAX_S)
+        pod.event("Failed", f'Failed to pull image "{image}": {_error(image)}', "Warning")
+        _failed(pod, container, t, "ErrImagePull", _error(image))
+        return True
+    pull.is_done, pull.done_s = True, t
+    pod.node.images.add(image, pull.took_s, t)
+    times = f"in {pull.took_s:.6g}s ({pull.waited_s:.6g}s including waiting)"
+    size = pod.node.images.present[image]
+    pod.event("Pulled", f'Successfully pulled image "{image}" {times}. Image size: {size} bytes.')
+    _found(pod, container, t)
+    return False
 
-    def devices_prepared(self, container: Container, problem: str, now: float) -> None:
-        """Plugins have prepared the container's devices, or could not: then it is tried again at the next sync."""
-        if not problem:
-            container.create_at(now + self._pod.draw("create", container))
-            return
-        self._pod.event("Failed", f"Error: {problem}", "Warning")
-        container.wait_for_sync(now + SYNC_S, "CreateContainerConfigError", problem)
 
-    def _failed(self, container: Container, t: float, reason: str, message: str) -> None:
-        self._pod.event("Failed", f"Error: {reason}", "Warning")
-        container.wait_for_sync(t + SYNC_S, reason, message)
+def recover(pod: PodContext, container: Container, now: float) -> None:
+    """An earlier kubelet started the container, so its image is here."""
+    if container.script.must_pull:
+        container.pull.is_done = True
+        pod.node.images.add(container.image, container.script.pull_s, now)
 
-    def _spec_of(self, container: Container) -> KubeletContainer:
-        spec = self._pod.pod.spec
-        return next(
-            c for c in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers) if c.name == container.name
-        )
+
+def _found(pod: PodContext, container: Container, t: float) -> None:
+    """The image is here: create the container, once plugins have prepared its devices."""
+    pod.reach(f"image {container.name}")
+    if container.ended is None:
+        container.waiting_reason = container.waiting_message = ""
+    if container.name in pod.pre_start:
+        container.await_devices()
+        pod.effects.append(PrepareDevices(container.name))
+    else:
+        container.create_at(t + pod.draw("create", container))
+
+
+def devices_prepared(pod: PodContext, container: Container, problem: str, now: float) -> None:
+    """Plugins have prepared the container's devices, or could not: then it is tried again at the next sync."""
+    if not problem:
+        container.create_at(now + pod.draw("create", container))
+        return
+    pod.event("Failed", f"Error: {problem}", "Warning")
+    container.wait_for_sync(now + SYNC_S, "CreateContainerConfigError", problem)
+
+
+def _failed(pod: PodContext, container: Container, t: float, reason: str, message: str) -> None:
+    pod.event("Failed", f"Error: {reason}", "Warning")
+    container.wait_for_sync(t + SYNC_S, reason, message)
+
+
+def _spec_of(pod: PodContext, container: Container) -> KubeletContainer:
+    spec = pod.pod.spec
+    return next(
+        c for c in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers) if c.name == container.name
+    )
 
 
 def _error(image: str) -> str:

@@ -13,104 +13,51 @@ Source: kubelet 1, 3.2 to 3.4; guarantees N2, N3.
 from __future__ import annotations
 
 from kubelet.effects import Effect, PodEnded, PodStarted, PodStopped, StatusChanged
-from kubelet.managers.resource_managers import Allocation
-from kubelet.pod.claims import Claims
+from kubelet.managers.allocation import Allocation
+from kubelet.pod import images, lifecycle, restarts, status
 from kubelet.pod.container import EPHEMERAL, INIT, MAIN, SIDECAR, Container, Ended
-from kubelet.pod.context import Condition, PodContext, Termination, WallTimes
-from kubelet.pod.faults import NO_FAULTS, Faults
-from kubelet.pod.hooks import Hooks
-from kubelet.pod.images import Images
-from kubelet.pod.memory import Memory
-from kubelet.pod.probes import Probes
+from kubelet.pod.context import Condition, NodeRuntime, PodContext, Termination
 from kubelet.pod.resize import Resize
-from kubelet.pod.restarts import Policy, Restarts
 from kubelet.pod.startup import Startup
 from kubelet.pod.states import ContainerState, PodState
-from kubelet.pod.status import Status
-from kubelet.pod.volumes import Volumes
-from kubelet.runtime.claim_record import HeldClaim
-from kubelet.runtime.images import NodeImages
-from kubelet.runtime.latency import PodLatency
-from kubelet.runtime.pleg import AT_ONCE, Pleg
 from kubelet.runtime.probers import probes_of
-from kubelet.runtime.records import LOST_EXIT, PodRecord
+from kubelet.runtime.records import LOST_EXIT, HeldClaim, PodRecord
 from kubelet.runtime.resources import overlaid
-from kubelet.runtime.script import script_of
-from kubelet.runtime.start_faults import StartFaults
-from kubelet.runtime.volumes import NodeVolumes
+from kubelet.runtime.script import StartFaults, script_of
 from kubelet.status.versions import TAKEN_BACK
 from kubelet.timers import EARLY_S
 from kubelet.view import KubeletContainer, KubeletPod, WorkerKey
 from services.api.kinds.pod import ContainerStatus
-from services.api.meta import Document
 
 REMOVED_GRACE_S = 1.0
 """The object vanished: its containers get this long (kubelet 3.4)."""
+STATUS_CHANGED = StatusChanged()
 TOO_LONG = "Pod was active on the node longer than the specified deadline"
 _P, _C = PodState, ContainerState
 _ENDED = (_P.STOPPED, _P.TERMINATED)
 _MAY_START = (_P.STARTING, _P.RUNNING)
 
 
-def has_run(status: ContainerStatus) -> bool:
+def has_run(shown: ContainerStatus) -> bool:
     """Whether this is the status of a container that was started."""
-    return bool(status.state.running or status.state.terminated or status.restart_count)
+    return bool(shown.state.running or shown.state.terminated or shown.restart_count)
 
 
 class Pod(PodContext):
     """The machine of one (uid, binding generation).
 
-    Its parts: `startup` until containers may start, then for each container `Images`, `Faults`, `Hooks`, `Probes`,
-    `Memory` and `Restarts`, and beside them `resize` and `status`. `startup` and `resize` have a `due_s` of their own,
-    the others keep theirs in `Container.due_s`; `_step` asks the part whose time has come.
+    Its parts: `startup` until containers may start, then for each container `images`, `lifecycle` and `restarts`, and
+    beside them `resize` and `status`. `startup` and `resize` have a `due_s` of their own, the others keep theirs in
+    `Container.due_s`; `_step` asks the part whose time has come.
     """
 
-    __slots__ = (
-        "_cursor",
-        "_faults",
-        "_hooks",
-        "_images",
-        "_memory",
-        "_pleg",
-        "_probes",
-        "_restarts",
-        "_start_acked",
-        "resize",
-        "startup",
-        "status",
-    )
+    __slots__ = ("_cursor", "_start_acked", "resize", "startup")
 
     def __init__(
-        self,
-        pod: KubeletPod,
-        key: WorkerKey,
-        *,
-        node: str,
-        host_ip: str,
-        pod_ip: str,
-        allocation: Allocation,
-        latency: PodLatency,
-        policy: Policy,
-        times: WallTimes,
-        now: float,
-        node_faults: StartFaults = NO_FAULTS,
-        images: NodeImages | None = None,
-        pleg: Pleg = AT_ONCE,
-        volumes: NodeVolumes | None = None,
+        self, pod: KubeletPod, key: WorkerKey, node: NodeRuntime, *, pod_ip: str, allocation: Allocation, now: float
     ) -> None:
-        super().__init__(
-            pod,
-            key,
-            node=node,
-            host_ip=host_ip,
-            pod_ip=pod_ip,
-            allocation=allocation,
-            latency=latency,
-            times=times,
-            now=now,
-        )
-        self._pleg = pleg
-        self._start_acked = not policy.start_fence
+        super().__init__(pod, key, node, pod_ip, allocation, now)
+        self._start_acked = not node.policy.start_fence
         self._cursor = 0
         """Place of the container whose turn it is to start."""
         for spec in pod.spec.init_containers:
@@ -119,34 +66,14 @@ class Pod(PodContext):
             self._add(spec, MAIN)
         for spec in pod.spec.ephemeral_containers:
             self._add(spec, EPHEMERAL)
-        self._faults = Faults(self, node_faults)
-        attached = NodeVolumes() if volumes is None else volumes
-        self.startup = Startup(
-            self, Volumes(self, attached, self._faults), Claims(self, self._faults), self._faults, now
-        )
-        self._images = Images(self, NodeImages() if images is None else images)
-        self._hooks = Hooks(self, pleg)
-        self._probes = Probes(self)
-        self._memory = Memory(self)
-        self._restarts = Restarts(self, policy)
+        self.startup = Startup(self, now)
         self.resize = Resize(self)
-        self.status = Status(self)
-        self.status.refresh(now)
+        status.refresh(self, now)
 
     def _add(self, spec: KubeletContainer, kind: str) -> None:
         script = script_of(self.pod, spec, is_init=kind in (INIT, SIDECAR), is_ephemeral=kind == EPHEMERAL)
-        self.containers.append(
-            Container(
-                spec.name,
-                kind,
-                spec.image,
-                script,
-                probes_of(spec, script),
-                policy=spec.restart_policy,
-                rules=spec.restart_policy_rules,
-                pleg=self._pleg,
-            )
-        )
+        probes, policy, rules = probes_of(spec, script), spec.restart_policy, spec.restart_policy_rules
+        self.containers.append(Container(spec.name, kind, spec.image, script, probes, policy, rules, self.node.pleg))
 
     @property
     def as_allocated(self) -> KubeletPod:
@@ -157,10 +84,6 @@ class Pod(PodContext):
     def may_be_unbound(self) -> bool:
         """Whether nothing of the pod ever ran here, or is about to."""
         return self.termination is None and not any(c.has_run or c.state == _C.RECORDING for c in self.containers)
-
-    def render(self) -> Document:
-        """Return the status fields a kubelet owns, as they are now."""
-        return self.status.render()
 
     # --- what may happen to it ---
 
@@ -200,7 +123,7 @@ class Pod(PodContext):
                 self._started(container, now)
         if self.state == _P.STOPPED and self.saved_seq <= self.durable_seq:
             self._terminated(now)
-        self.startup.claims.saved(now)
+        self.startup.saved(now)
         self.resize.go_on(now)
         return self.advance(now)
 
@@ -224,8 +147,8 @@ class Pod(PodContext):
             if all(c.name != spec.name for c in self.containers):
                 self._add(spec, EPHEMERAL)
         self._begin_ephemerals(now)
-        self._memory.forget()  # annotations may have changed
-        self.status.refresh(now)
+        self.measured_for = None  # annotations may have changed
+        status.refresh(self, now)
         self.resize.retry(now)
         return self.advance(now)
 
@@ -240,12 +163,12 @@ class Pod(PodContext):
         self._catch_up(now)
         for container in self.containers:
             if container.is_running:
-                self._hooks.pleg_changed(container, now)
+                lifecycle.pleg_changed(self, container, now)
         return self.advance(now)
 
     def claims_listed(self, claims: tuple[HeldClaim, ...], now: float) -> list[Effect]:
         """These are the claims whose devices the pod uses."""
-        self.startup.claims.listed(claims)
+        self.startup.claims_listed(claims)
         return self.advance(now)
 
     def claims_prepared(self, now: float) -> list[Effect]:
@@ -260,7 +183,7 @@ class Pod(PodContext):
 
     def claims_unprepared(self, now: float) -> list[Effect]:
         """No claim is held for the pod any more: it may end, once that is on disk."""
-        self.startup.claims.released()
+        self.startup.claims_released()
         if self.state == _P.STOPPED and self.ever_started:
             self.save()
         elif self.state == _P.STOPPED:
@@ -271,9 +194,9 @@ class Pod(PodContext):
         """Plugins have prepared the devices of a container, or could not."""
         container = next((c for c in self.containers if c.name == name and c.state == _C.DEVICES), None)
         if container is not None:
-            self._images.devices_prepared(container, problem, now)
+            images.devices_prepared(self, container, problem, now)
             if problem:
-                self.status.refresh(now)
+                status.refresh(self, now)
         return self.advance(now)
 
     def allocate(self, pod: KubeletPod, now: float) -> list[Effect]:
@@ -304,9 +227,8 @@ class Pod(PodContext):
 
     def _recall(self, now: float) -> None:
         """Take for ended what the API server knows to have run and the runtime does not: its record was lost."""
-        status = self.pod.status
-        reported = {each.name: each for each in (*status.init_container_statuses, *status.container_statuses)}
         lost: list[Container] = []
+        reported = self._reported()
         for container in self.containers:
             known = reported.get(container.name)
             if known is None or not has_run(known):
@@ -319,8 +241,8 @@ class Pod(PodContext):
             lost.append(container)
         if not lost:
             return
-        self.effects.append(PodStopped(self.key, lost[0].name))
-        again = [c for c in lost if c.kind == INIT or self._restarts.must_restart(c, c.exit_code)]
+        self.effects.append(PodStopped(lost[0].name))
+        again = [c for c in lost if c.kind == INIT or c.must_restart(self.pod.spec.restart_policy, c.exit_code)]
         mains = [c for c in self.containers if c.kind == MAIN]
         if all(c in lost and c not in again for c in mains):
             self.startup.due_s = None
@@ -328,6 +250,10 @@ class Pod(PodContext):
             return
         for container in again:
             container.run_again()
+
+    def _reported(self) -> dict[str, ContainerStatus]:
+        shown = self.pod.status
+        return {each.name: each for each in (*shown.init_container_statuses, *shown.container_statuses)}
 
     def adopt(self, record: PodRecord, now: float) -> list[Effect]:
         """Continue what a record says was started before this process was (N4); nothing starts twice."""
@@ -337,10 +263,7 @@ class Pod(PodContext):
         self.actual = record.actual or record.allocated
         lost = self._adopt_containers(record, now)
         self.ever_started = bool(record.containers)
-        if not record.is_finished:
-            self.startup.volumes.recover()
-        self.startup.claims.recover(record.claims)
-        self.startup.finish()
+        self.startup.recover(record.claims, is_finished=record.is_finished)
         self._start_acked = True
         for condition in self.pod.status.conditions:
             self.conditions[condition.type] = Condition(
@@ -369,15 +292,15 @@ class Pod(PodContext):
         """Have each container be what the record says; return those that ended with the machine."""
         lost: list[Container] = []
         recorded = {c.name: c for c in record.containers}
-        reported = {s.name: s for s in (*self.pod.status.init_container_statuses, *self.pod.status.container_statuses)}
+        reported = self._reported()
         for container in self.containers:
             found = recorded.get(container.name)
             if found is None:
                 continue
             container.restarts, container.created_total = found.restarts, found.restarts + 1
-            self._images.recover(container, now)
-            status = reported.get(container.name)
-            if status is not None and (gone := status.last_state.terminated):
+            images.recover(self, container, now)
+            known = reported.get(container.name)
+            if known is not None and (gone := known.last_state.terminated):
                 container.last = Ended(gone.exit_code, gone.reason, gone.started_at or "", gone.finished_at or "")
             container.run(found.started_s)
             if found.exit_code >= 0:
@@ -386,14 +309,14 @@ class Pod(PodContext):
                 if is_lost:
                     lost.append(container)
                 continue
-            self._memory.measure(container, container.started_s)
-            self._probes.resume(container, status, now)
+            lifecycle.measure(self, container, container.started_s)
+            lifecycle.resume_probes(self, container, known, now)
         return lost
 
     def _begin_again(self, lost: list[Container], now: float) -> list[Effect]:
         """Run again what ended with the machine, as its restart policy allows: from the sandbox on (kubelet 6)."""
         self.resize.abandon()
-        again = [c for c in lost if self._restarts.must_restart(c, LOST_EXIT)]
+        again = [c for c in lost if c.must_restart(self.pod.spec.restart_policy, LOST_EXIT)]
         is_running = any(c.is_running for c in self.containers)
         self.ever_started = is_running
         if not is_running and not any(c.kind == MAIN for c in again):
@@ -409,7 +332,7 @@ class Pod(PodContext):
             self.startup.make_sandbox_again(now)
         else:
             self._next_container(now)
-        self.status.refresh(now)
+        status.refresh(self, now)
         return self.advance(now)
 
     # --- time ---
@@ -446,7 +369,7 @@ class Pod(PodContext):
             return
         if self.startup.due_s is not None and self.startup.due_s <= t:
             if self.startup.step(t):
-                self.status.refresh(t)
+                status.refresh(self, t)
                 self._begin_ephemerals(t)
                 self._next_container(t)
             return
@@ -458,22 +381,22 @@ class Pod(PodContext):
         )
         match container.state:
             case _C.IMAGE | _C.PULLING | _C.STUCK:
-                if self._images.step(container, t):
-                    self.status.refresh(t)
+                if images.step(self, container, t):
+                    status.refresh(self, t)
                     self._next_container(t)
             case _C.CREATE:
-                if self._faults.stops_container(container, t):
-                    self.status.refresh(t)
+                if self.startup.faults.stops_container(container, t):
+                    status.refresh(self, t)
                     self._next_container(t)
                 else:
                     self._created(container, t)
             case _C.RUNNING:
                 self._run(container, t)
             case _C.BACKOFF:
-                if self._restarts.step(container, t):
+                if restarts.step(self, container, t):
                     self._begin(container, t)
                 else:
-                    self.status.refresh(t)
+                    status.refresh(self, t)
             case _:
                 container.due_s = None
 
@@ -481,14 +404,14 @@ class Pod(PodContext):
         """Return what is to be done. A status is only worth a write where the machine has come to wait for
         time to pass: what follows at once is written with what it leads to.
         """
-        self._memory.step(now)
+        lifecycle.step_memory(self, now)
         found, self.effects = self.effects, []
         if self.state == _P.STOPPED:
             return found
         for container in self.containers:
             if container.state == _C.RECORDING:
                 return found
-        found.append(StatusChanged(self.key))
+        found.append(STATUS_CHANGED)
         return found
 
     # --- containers start (kubelet 3.3) ---
@@ -521,7 +444,7 @@ class Pod(PodContext):
                     self._cursor += 1
                 case _:
                     return
-        self.status.refresh(t)
+        status.refresh(self, t)
 
     @staticmethod
     def _lets_pass(container: Container) -> bool:
@@ -545,15 +468,15 @@ class Pod(PodContext):
     def _started(self, container: Container, now: float) -> None:
         if not self.ever_started:
             self.ever_started = True
-            self.effects.append(PodStarted(self.key, container.name))
+            self.effects.append(PodStarted(container.name))
         container.run(container.started_s)
-        self._memory.measure(container, container.started_s)
+        lifecycle.measure(self, container, container.started_s)
         self.event("Started", f"Started container {container.name}")
         self.reach(f"create {container.name}")
         if self.termination is None:
-            self._hooks.begin(container, now)
+            lifecycle.begin(self, container, now)
         self._note_running(container)
-        self.status.refresh(now)
+        status.refresh(self, now)
         if self.termination is not None:
             self._stop(container, now)
         else:
@@ -567,16 +490,16 @@ class Pod(PodContext):
     # --- containers run, end, and are restarted (kubelet 1, 3.3) ---
 
     def _run(self, container: Container, t: float) -> None:
-        self._memory.step(t)
-        may_follow = self._hooks.step(container, t)
+        lifecycle.step_memory(self, t)
+        may_follow = lifecycle.step_hooks(self, container, t)
         end = container.ended_by(t)
         if end is not None:
             self._exited(container, t, end)
             return
-        may_follow = self._probes.step(container, t) or may_follow
+        may_follow = lifecycle.step_probes(self, container, t) or may_follow
         container.turn(t)
         self._note_running(container)
-        self.status.refresh(t)
+        status.refresh(self, t)
         if may_follow:
             self._next_container(t)
 
@@ -585,47 +508,41 @@ class Pod(PodContext):
         at_s, code, reason = end
         container.end(at_s, code, reason, self.time_text)
         if self.termination is not None:
-            self.status.refresh(t)
+            status.refresh(self, t)
             self._stop_next(t)
         elif container.name in self.resize.restarting:
             # Stopped to be resized: that is no crash, and it comes back at once.
             self._begin(container, t)
-            self.status.refresh(t)
-        elif self._restarts.must_restart(container, code):
-            if not self._restarts.back_off(container, at_s, t):
+            status.refresh(self, t)
+        elif container.must_restart(self.pod.spec.restart_policy, code):
+            if not restarts.back_off(self, container, at_s, t):
                 self._begin(container, t)
-            self.status.refresh(t)
+            status.refresh(self, t)
             if container.kind != INIT:
                 self._next_container(t)
         elif container.kind == INIT and code != 0:
             self._complete(t)
         elif container.kind == INIT:
             self._next_container(t)
-            self.status.refresh(t)
+            status.refresh(self, t)
         elif all(c.state == _C.EXITED for c in self.containers if c.kind == MAIN):
             self._complete(t)
         else:
-            self.status.refresh(t)
+            status.refresh(self, t)
             self._next_container(t)
 
     # --- the pod stops (kubelet 3.4) ---
 
     def _complete(self, t: float) -> None:
         """All that was to run has run: stop the sidecars."""
-        self.termination = Termination("completed", t + float(self.pod.spec.termination_grace_period_seconds))
-        self.become(_P.TERMINATING)
-        self.resize.abandon()
-        self._probes.settle()
+        self._leave(Termination("completed", t + float(self.pod.spec.termination_grace_period_seconds)))
         for container in self.containers:
             container.turn_back()
         self._stop_next(t)
 
     def _end(self, termination: Termination, now: float) -> None:
         """Stop everything, for this reason."""
-        self.termination = termination
-        self.become(_P.TERMINATING)
-        self.resize.abandon()
-        self._probes.settle()
+        self._leave(termination)
         self.startup.due_s = None
         for container in self.containers:
             if container.may_start and container.state != _C.RECORDING:
@@ -634,6 +551,15 @@ class Pod(PodContext):
                 # Stopped already, to be resized or by a probe; from now on within the pod's own time.
                 self._stop(container, now)
         self._stop_next(now)
+
+    def _leave(self, termination: Termination) -> None:
+        """Be stopped from now on: it is resized no more, and no startup or liveness probe is asked."""
+        self.termination = termination
+        self.become(_P.TERMINATING)
+        self.resize.abandon()
+        for container in self.containers:
+            if container.probes is not None:
+                container.probes.settle()
 
     def _stop(self, container: Container, t: float) -> None:
         assert self.termination is not None
@@ -663,14 +589,14 @@ class Pod(PodContext):
             return
         self.become(_P.STOPPED)
         if self.ever_started:
-            self.effects.append(PodStopped(self.key, next(c.name for c in self.containers if c.has_run)))
+            self.effects.append(PodStopped(next(c.name for c in self.containers if c.has_run)))
             self.save()
         else:
             self._terminated(t)
 
     def _terminated(self, now: float) -> None:
-        if self.startup.claims.release():
+        if self.startup.release_claims():
             return
         self.become(_P.TERMINATED)
-        self.status.refresh(now)
-        self.effects.append(PodEnded(self.key))
+        status.refresh(self, now)
+        self.effects.append(PodEnded())

@@ -13,8 +13,7 @@ from kubelet.effects import ResizeAttempted
 from kubelet.pod import actuation
 from kubelet.pod.actuation import Call
 from kubelet.pod.container import EPHEMERAL, Container
-from kubelet.pod.context import RESIZE_IN_PROGRESS, RESIZE_PENDING, PodContext
-from kubelet.pod.restarts import SYNC_S
+from kubelet.pod.context import RESIZE_IN_PROGRESS, RESIZE_PENDING, SYNC_S, PodContext
 from kubelet.runtime.resources import resources_of
 from kubelet.view import KubeletPod
 
@@ -164,7 +163,7 @@ class Resize:
         if context.set_resize_condition(now, RESIZE_IN_PROGRESS, "Error", error, self._generation):
             text = actuation.size_text(context.pod, context.allocated, self._generation, error)
             context.event("ResizeError", f"Pod resize error: {text}", "Warning")
-        context.effects.append(ResizeAttempted(context.key, now - self._started_s, succeeded=False))
+        context.effects.append(ResizeAttempted(now - self._started_s, succeeded=False))
         self.state, self.due_s, self._calls = ResizeState.FAILED, now + SYNC_S, []
 
     def _complete(self, now: float) -> None:
@@ -175,7 +174,7 @@ class Resize:
         context.conditions.pop(RESIZE_IN_PROGRESS, None)
         text = actuation.size_text(context.pod, context.allocated, self._generation)
         context.event("ResizeCompleted", f"Pod resize completed: {text}")
-        context.effects.append(ResizeAttempted(context.key, took_s))
+        context.effects.append(ResizeAttempted(took_s))
 
     def container_created(self, container: Container) -> None:
         """A container is started, with what is allocated."""

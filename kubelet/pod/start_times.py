@@ -12,8 +12,7 @@ from typing import Final
 
 from kubelet.effects import Outbox
 from kubelet.pod.container import INIT, Container
-from kubelet.pod.context import WallTimes
-from kubelet.pod.pod import Pod
+from kubelet.pod.context import PodContext, WallTimes
 from kubelet.pod.states import ContainerState
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.times import parse_time
@@ -51,7 +50,7 @@ class StartTimes:
         """Nothing of it runs any more."""
         self._observe(WORKER, '{operation_type="kill"}', now - self._ending_s.pop(key, now))
 
-    def shown(self, worker: Pod, pod: KubeletPod, now: float) -> None:
+    def shown(self, worker: PodContext, pod: KubeletPod, now: float) -> None:
         """The API server shows the pod so."""
         if worker.key not in self._unseen:
             return

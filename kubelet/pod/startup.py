@@ -1,17 +1,135 @@
 """The start of a pod until its containers may run: volumes, claims, sandbox, each in its time and each may fail. Pure.
 
-Events and reasons are upstream's. Source: kubelet 1, 3.2, 3.3, 8.
+Each stage may fail by a fault of the pod or of its node (`script`). A failure is recorded, and the pod is synced again
+10 s later, up to half as much more by chance. Failures for which a node may unbind a pod are counted; whether it does
+is the node's affair. Events and reasons are upstream's.
+Source: kubelet 1, 3.2, 3.3, 5.2, 8; dra-core 7; guarantees N2; kubelet-unbinding 6.1.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-from kubelet.pod.claims import Claims
+from kubelet.effects import CallDrivers, PodRejected, PrepareClaims, StartFailed, UnprepareClaims
+from kubelet.pod.container import Container
 from kubelet.pod.context import PodContext
-from kubelet.pod.faults import TRANSIENT_RETRY_S, Faults
-from kubelet.pod.volumes import Volumes
-from kubelet.runtime.start_faults import NETWORK, NETWORK_DOWN, SANDBOX, StartFaults
+from kubelet.runtime.records import HeldClaim
+from kubelet.runtime.script import (
+    ATTACH,
+    CONFIG,
+    CONTAINER_STAGES,
+    CREATE,
+    MOUNT,
+    NETWORK,
+    NETWORK_DOWN,
+    PREPARE,
+    SANDBOX,
+    START,
+    StartFaults,
+)
+from kubelet.runtime.volumes import MESSAGE, REASON, claims_of
+
+RETRY_S, TRANSIENT_RETRY_S, RETRY_JITTER = 10.0, 1.0, 0.5
+VOLUME_WAIT_S = 123.0
+"""How long one try waits for all volumes."""
+CLAIMS_FAILED = "FailedPrepareDynamicResources"
+_REASONS = {CONFIG: "CreateContainerConfigError", CREATE: "CreateContainerError", START: "RunContainerError"}
+_ERRORS = {
+    CONFIG: 'configuration of container "{}" not found',
+    CREATE: 'failed to create container "{}": rpc error: code = Unknown desc = emulated',
+    START: 'failed to start container "{}": OCI runtime create failed: emulated: unknown',
+}
+_THRESHOLDS = {
+    CLAIMS_FAILED: (5, 120.0),
+    "FailedCreatePodSandBox": (10, 300.0),
+    "FailedMount": (2, 0.0),
+    "RunContainerError": (5, 0.0),
+}
+"""How many failures, over how many seconds at least, make a pod one that may be unbound (kubelet-unbinding 6.1)."""
+NO_FAULTS = StartFaults()
+
+
+class Faults:
+    """The start faults that a pod meets, and how often its start has failed. `node`: faults of every start there."""
+
+    __slots__ = ("_counts", "_own", "_pod", "_tries", "node")
+
+    def __init__(self, pod: PodContext) -> None:
+        self._pod = pod
+        self.node = pod.node.faults
+        own = [f for c in pod.containers for f in c.script.start_faults if f.stage not in CONTAINER_STAGES]
+        self._own = StartFaults(own) if own else NO_FAULTS
+        self._tries = 0
+        self._counts: dict[str, tuple[int, float]] = {}
+
+    def fails_until(self, stage: str, t: float, own: StartFaults | None = None) -> float | None:
+        """Return until when this try of a stage would fail, None when it succeeds. `own`: a container's."""
+        own = self._own if own is None else own
+        if not own and not self.node:
+            return None
+        self._tries += 1
+        latency = self._pod.latency
+        found = own.strikes(stage, t, latency.share(stage, self._tries))
+        if found is None:
+            found = self.node.strikes(stage, t, latency.share(f"node {stage}", self._tries))
+        return found
+
+    def retry_at_s(self, t: float, after_s: float = RETRY_S) -> float:
+        """Return when the pod is synced again."""
+        self._tries += 1
+        return t + after_s * (1.0 + RETRY_JITTER * self._pod.latency.share("retry", self._tries))
+
+    def failed(self, reason: str, message: str, t: float) -> float:
+        """Record a failure and count it, and say so when there were enough; return when the pod is synced again."""
+        self._pod.event(reason, message, "Warning")
+        retry_s = self.retry_at_s(t)
+        self.count(reason, message, t)
+        return retry_s
+
+    def count(self, reason: str, message: str, t: float) -> None:
+        """Count a failure; say so when there were enough of them."""
+        count, first_s = self._counts.get(reason, (0, t))
+        self._counts[reason] = count + 1, first_s
+        least, over_s = _THRESHOLDS[reason]
+        if count + 1 >= least and t - first_s >= over_s:
+            self._pod.effects.append(StartFailed(reason, message))
+
+    def stops_container(self, container: Container, t: float) -> bool:
+        """Return whether a container that is due is not created this time, but when the pod is synced again."""
+        if container.faults is None and not self.node:
+            return False
+        for stage, reason in _REASONS.items():
+            if self.fails_until(stage, t, container.faults or NO_FAULTS) is None:
+                continue
+            if stage == START:
+                self._pod.event("Created", f"Created container: {container.name}")
+            text = _ERRORS[stage].format(container.name)
+            self._pod.event("Failed", f"Error: {text}", "Warning")
+            container.wait_for_sync(self.retry_at_s(t), reason, text)
+            self.count("RunContainerError", text, t)
+            return True
+        return False
+
+
+class ClaimState(IntEnum):
+    """How far the claims of a pod have come."""
+
+    NONE = 0
+    """Nothing was ever asked for."""
+    READING = 1
+    """They are being read and judged, anew for each try."""
+    SAVING = 2
+    """Which they are must be durable before a driver is called: the next kubelet has to know."""
+    CALLING = 3
+    """Drivers are preparing them."""
+    FAILED = 4
+    """A try failed; another follows."""
+    PREPARED = 5
+    """Containers may use their devices."""
+    RELEASING = 6
+    """Drivers are unpreparing them."""
+    RELEASED = 7
+    """Nothing is held any more."""
 
 
 class Stage(IntEnum):
@@ -32,15 +150,22 @@ class Stage(IntEnum):
 
 
 class Startup:
-    """The start of one pod: `stage` ends at `due_s`; None: nothing happens by itself."""
+    """The start of one pod: `stage` ends at `due_s`; None: nothing happens by itself.
 
-    __slots__ = ("_faults", "_pod", "claims", "due_s", "stage", "volumes")
+    Claims that are prepared here are unprepared after the last container; that is done here as well.
+    Invariant: the pod ends only when `claims` is NONE or RELEASED.
+    """
 
-    def __init__(self, pod: PodContext, volumes: Volumes, claims: Claims, faults: Faults, now: float) -> None:
-        self._pod, self._faults = pod, faults
-        self.volumes, self.claims = volumes, claims
+    __slots__ = ("_pod", "_seq", "claims", "due_s", "faults", "stage")
+
+    def __init__(self, pod: PodContext, now: float) -> None:
+        self._pod = pod
+        self.faults = Faults(pod)
         self.stage = Stage.WORKER
         self.due_s: float | None = now + pod.latency.of("worker")
+        self.claims = ClaimState.NONE
+        self._seq = 0
+        """The record that has to be durable before drivers are called."""
 
     @property
     def is_done(self) -> bool:
@@ -54,12 +179,18 @@ class Startup:
                 self._pod.reach("worker")
                 self._mount(t)
             case Stage.UNMOUNTED:
-                self.volumes.time_out(t)
-                self.stage, self.due_s = Stage.WORKER, self.volumes.due_s
-            case Stage.MOUNT | Stage.CLAIMS if self.claims.are_missing:
+                text = (
+                    f"Unable to attach or mount volumes: unmounted volumes=[{' '.join(self._volume_names())}], "
+                    "unattached volumes=[], failed to process volumes=[]: context deadline exceeded"
+                )
+                self.stage, self.due_s = Stage.WORKER, self.faults.failed("FailedMount", text, t)
+            case Stage.MOUNT | Stage.CLAIMS if (
+                self._pod.pod.spec.resource_claims and self.claims != ClaimState.PREPARED
+            ):
                 self._pod.reach("mount")
                 self.stage, self.due_s = Stage.CLAIMS, None
-                self.claims.step(t)
+                self.claims = ClaimState.READING
+                self._pod.effects.append(PrepareClaims())
             case Stage.MOUNT:
                 self._pod.reach("mount")
                 self.stage, self.due_s = Stage.SANDBOX, t + self._pod.latency.of("sandbox")
@@ -67,31 +198,96 @@ class Startup:
                 return self._make_sandbox(t)
         return False
 
+    # --- volumes ---
+
     def _mount(self, t: float) -> None:
-        if not self._pod.pod.spec.host_network and self._faults.fails_until(NETWORK, t) is not None:
-            self._pod.event("NetworkNotReady", f"network is not ready: {NETWORK_DOWN}", "Warning")
-            self.stage, self.due_s = Stage.WORKER, self._faults.retry_at_s(t, TRANSIENT_RETRY_S)
+        """Begin a try, which waits for all volumes; claims that another pod of the node uses are attached already."""
+        pod, faults = self._pod, self.faults
+        if not pod.pod.spec.host_network and faults.fails_until(NETWORK, t) is not None:
+            pod.event("NetworkNotReady", f"network is not ready: {NETWORK_DOWN}", "Warning")
+            self.stage, self.due_s = Stage.WORKER, faults.retry_at_s(t, TRANSIENT_RETRY_S)
             return
-        self.volumes.mount(t)
-        self.stage = Stage.MOUNT if self.volumes.are_mounted else Stage.UNMOUNTED
-        self.due_s = self.volumes.due_s
+        self.stage, self.due_s = Stage.UNMOUNTED, None
+        claims = claims_of(pod.pod)
+        if claims and pod.node.volumes.refuses(claims):
+            pod.effects.append(PodRejected(REASON, MESSAGE))
+            return
+        takes_s = pod.latency.of("mount-claim" if claims else "mount")
+        if claims and pod.node.volumes.take(pod.key, claims):
+            takes_s += pod.latency.of("attach")
+        if (until := faults.fails_until(ATTACH, t)) is not None:
+            problem, error = "AttachVolume.Attach", "rpc error: code = Internal desc = emulated"
+            text = f'{problem} failed for volume "{self._volume_names()[0]}" : {error}'
+            pod.event("FailedAttachVolume", text, "Warning")
+        elif (until := faults.fails_until(MOUNT, t)) is not None:
+            text = f'MountVolume.SetUp failed for volume "{self._volume_names()[0]}" : mount failed: exit status 32'
+            pod.event("FailedMount", text, "Warning")
+        # Mounting is tried over and over within the wait; it succeeds as soon as it can.
+        if until is None or until + takes_s < t + VOLUME_WAIT_S:
+            self.stage, self.due_s = Stage.MOUNT, (t if until is None else until) + takes_s
+        else:
+            self.due_s = t + VOLUME_WAIT_S
+
+    def _volume_names(self) -> list[str]:
+        return [volume.name for volume in self._pod.pod.spec.volumes] or ["kube-api-access"]
+
+    # --- claims ---
+
+    def claims_listed(self, claims: tuple[HeldClaim, ...]) -> None:
+        """These are the claims."""
+        if self.claims == ClaimState.READING:
+            self._pod.claims, self.claims = claims, ClaimState.SAVING
+            self._pod.save()
+            self._seq = self._pod.saved_seq
+
+    def saved(self, now: float) -> None:
+        """A record is durable: the drivers may be called, if that is the one."""
+        if self.claims == ClaimState.SAVING and self._seq <= self._pod.durable_seq:
+            self.claims = ClaimState.CALLING
+            self._pod.effects.append(CallDrivers(self.faults.fails_until(PREPARE, now) is not None))
+
+    def claims_prepared(self, now: float) -> None:
+        """The devices of the pod's claims are ready."""
+        if self.stage == Stage.CLAIMS and self._pod.termination is None:
+            self.claims = ClaimState.PREPARED
+            self._pod.reach("claims")
+            self.stage, self.due_s = Stage.MOUNT, now
+
+    def claims_failed(self, message: str, now: float) -> None:
+        """The devices of the pod's claims are not ready. That never fails the pod: it is tried again later."""
+        if self.stage == Stage.CLAIMS and self._pod.termination is None:
+            self.claims = ClaimState.FAILED
+            text = f"Failed to prepare dynamic resources: prepare dynamic resources: {message}"
+            self.due_s = self.faults.failed(CLAIMS_FAILED, text, now)
+
+    def release_claims(self) -> bool:
+        """Have the claims unprepared, once; return whether the end of the pod has to wait for that."""
+        if self.claims in (ClaimState.NONE, ClaimState.RELEASED):
+            return False
+        if self.claims != ClaimState.RELEASING:
+            self.claims = ClaimState.RELEASING
+            self._pod.effects.append(UnprepareClaims())
+        return True
+
+    def claims_released(self) -> None:
+        """No claim is held any more."""
+        self._pod.claims, self.claims = (), ClaimState.RELEASED
+
+    # --- the sandbox ---
 
     def _make_sandbox(self, t: float) -> bool:
-        if self._faults.fails_until(SANDBOX, t) is None:
+        if self.faults.fails_until(SANDBOX, t) is None:
             self._pod.reach("sandbox")
-            self.finish()
+            self._finish()
             return True
         text = (
             "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "
             f'"{self._pod.key.uid}": emulated'
         )
-        self._pod.event("FailedCreatePodSandBox", text, "Warning")
-        self.stage, self.due_s = Stage.MOUNT, self._faults.retry_at_s(t)
-        self._faults.count("FailedCreatePodSandBox", text, t)
+        self.stage, self.due_s = Stage.MOUNT, self.faults.failed("FailedCreatePodSandBox", text, t)
         return False
 
-    def finish(self) -> None:
-        """The sandbox is there."""
+    def _finish(self) -> None:
         self.stage, self.due_s = Stage.CONTAINERS, None
         self._pod.has_ip = True
 
@@ -101,24 +297,23 @@ class Startup:
         self._pod.has_ip = False
         self.stage, self.due_s = Stage.SANDBOX, now + self._pod.latency.of("sandbox")
 
+    # --- what changes meanwhile ---
+
+    def recover(self, claims: tuple[HeldClaim, ...], *, is_finished: bool) -> None:
+        """An earlier kubelet started the pod: its volumes, claims and sandbox are there."""
+        if not is_finished:
+            self._pod.node.volumes.take(self._pod.key, claims_of(self._pod.pod))
+        self._pod.claims = claims
+        if claims:
+            self.claims = ClaimState.PREPARED
+        self._finish()
+
     def restart_worker(self, now: float) -> None:
         """The pod was held back until now."""
         self.due_s = now + self._pod.latency.of("worker")
 
-    def claims_prepared(self, now: float) -> None:
-        """The devices of the pod's claims are ready."""
-        if self.stage == Stage.CLAIMS and self._pod.termination is None:
-            self.claims.prepared()
-            self.stage, self.due_s = Stage.MOUNT, now
-
-    def claims_failed(self, message: str, now: float) -> None:
-        """The devices of the pod's claims are not ready."""
-        if self.stage == Stage.CLAIMS and self._pod.termination is None:
-            self.claims.failed(message, now)
-            self.due_s = self.claims.due_s
-
     def faults_changed(self, faults: StartFaults, now: float) -> None:
         """Other things go wrong on the node now: a pod that waits for volumes looks again."""
-        self._faults.node = faults
+        self.faults.node = faults
         if self.stage == Stage.UNMOUNTED and self._pod.termination is None:
             self._mount(now)

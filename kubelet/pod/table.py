@@ -13,8 +13,7 @@ from kubelet.effects import Effect, Outbox, Save, SetTimer, SpanStage
 from kubelet.pod.pod import Pod
 from kubelet.pod.start_times import StartTimes
 from kubelet.pod.states import PodState
-from kubelet.runtime.checkpoint import lines_of
-from kubelet.runtime.records import PodRecord
+from kubelet.runtime.records import PodRecord, lines_of
 from kubelet.status.versions import StatusVersions
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Key
@@ -77,7 +76,7 @@ class PodTable:
         for effect in effects:
             handler = self._handlers.get(type(effect))
             if handler is None:
-                self._out.effects.append(effect)  # type: ignore[arg-type]  # the others have a handler
+                self._out.effects.append(effect)
             else:
                 handler(pod, effect, now)
         if pod.state in _SHOWN and self._out.has_span(key):

@@ -9,12 +9,13 @@ from __future__ import annotations
 import msgspec
 
 from kubelet.admission.predicates import Ledger, NodeFacts, PreemptionNeeded, out_of, predicates
-from kubelet.resize import swap
 from kubelet.runtime.resources import PodResources, overlaid, resources_of
-from kubelet.view import KubeletPod, WorkerKey, is_static
+from kubelet.view import KubeletPod, WorkerKey, is_critical, is_static
+from services.api.kinds.pod import Container
 from services.api.podresources import Amounts, amounts, qos_class
 
 RESIZABLE = ("cpu", "memory")
+LIMITED_SWAP = "LimitedSwap"
 
 
 class Fits(msgspec.Struct, frozen=True):
@@ -67,20 +68,19 @@ def judge(
     """
     if is_static(desired):
         return Infeasible("In-place resize of static-pods is not supported", "static_pod")
-    if rules.has_swap and swap.forbids(desired, overlaid(desired, allocated)):
-        return Infeasible(swap.REFUSED, "swap_limitation")
+    if rules.has_swap and _swap_forbids(desired, overlaid(desired, allocated)):
+        return Infeasible("In-place resize of containers with swap is not supported.", "swap_limitation")
     if (rules.has_static_cpus or rules.has_static_memory) and qos_class(desired) == "Guaranteed":
         wanted = resources_of(desired)
-        if rules.has_static_cpus and _changes("cpu", wanted, allocated):
-            return Infeasible(
-                'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
-                "guaranteed_pod_cpu_manager_static_policy",
-            )
-        if rules.has_static_memory and _changes("memory", wanted, allocated):
-            return Infeasible(
-                'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"',
-                "guaranteed_pod_memory_manager_static_policy",
-            )
+        for is_static_policy, resource, manager, policy in (
+            (rules.has_static_cpus, "cpu", "CPU", "static"),
+            (rules.has_static_memory, "memory", "Memory", "Static"),
+        ):
+            if is_static_policy and _changes(resource, wanted, allocated):
+                return Infeasible(
+                    f'Resize is infeasible for Guaranteed Pods alongside {manager} Manager policy "{policy}"',
+                    f"guaranteed_pod_{manager.lower()}_manager_static_policy",
+                )
     requests = others.needs(desired)
     for name in ("memory", "cpu"):
         capacity = others.allocatable.get(name, 0)
@@ -114,3 +114,36 @@ def grows(requests: Amounts, than: Amounts) -> bool:
 def shrinks(requests: Amounts, than: Amounts) -> bool:
     """Whether less cpu or memory is asked for than before, so that others may fit."""
     return any(requests.get(name, 0) < than.get(name, 0) for name in RESIZABLE)
+
+
+def _may_swap(pod: KubeletPod, container: Container) -> bool:
+    """Whether a container on a node with LimitedSwap gets any: not when all its memory is requested, or none.
+
+    Its share of the node's swap follows from its memory request and is not computed anew while it runs, so another
+    request needs a restart. Source: KEP-2400; upstream `GetContainerSwapBehavior`.
+    """
+    limit = amounts(container.resources.limits).get("memory", 0)
+    return _request(container) != limit and qos_class(pod) == "Burstable" and not is_critical(pod)
+
+
+def _swap_forbids(desired: KubeletPod, allocated: KubeletPod) -> bool:
+    """Whether the resize changes the memory request of a container with swap that it would not restart."""
+    before = {c.name: c for c in (*allocated.spec.containers, *allocated.spec.init_containers)}
+    return any(
+        (was := before.get(wanted.name)) is not None
+        and _request(wanted) != _request(was)
+        and not _restarts(was)
+        and (_may_swap(desired, wanted) or _may_swap(allocated, was))
+        for wanted in (*desired.spec.containers, *desired.spec.init_containers)
+    )
+
+
+def _request(container: Container) -> int:
+    return amounts(container.resources.requests).get("memory", 0)
+
+
+def _restarts(container: Container) -> bool:
+    return any(
+        policy.resource_name == "memory" and policy.restart_policy == "RestartContainer"
+        for policy in container.resize_policy
+    )

@@ -3,12 +3,17 @@
 One that asks for more is judged at once and, when there is too little, again whenever some may have come: pods were
 added, changed, removed or ended, another was made smaller, and every three minutes in any case. What the ledger
 counts is the allocation, so two decisions never allocate the same capacity.
-Source: kep-1287-in-place-resize 4 to 6, 11, 12; upstream `pkg/kubelet/allocation`.
+The order of those that wait is found when one is added and not again before a pass (kep-1287 6). One that still does
+not fit never holds up those behind it.
+Source: kep-1287-in-place-resize 4 to 6, 11, 12; KEP-1287 "Priority of Resize Requests"; upstream
+`pkg/kubelet/allocation`. Deviates: upstream's comparison lets any resize that asks for no more win against any other,
+even another of its kind; here those are ordered among themselves by the other rules, so that there is an order at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from kubelet.admission.predicates import Ledger, NodeFacts
 from kubelet.effects import NODE_KEY, Outbox, ResizeAttempted, SetTimer
@@ -17,16 +22,63 @@ from kubelet.pod.context import RESIZE_PENDING
 from kubelet.pod.pod import Pod
 from kubelet.pod.states import PodState
 from kubelet.pod.table import PodTable
-from kubelet.resize.actuation_metrics import actuated
 from kubelet.resize.allocation import Deferred, Fits, Infeasible, Judgement, NodeRules, grows, judge, shrinks
-from kubelet.resize.metrics import DeferredTimes
-from kubelet.resize.queue import RETRY_S, UNREADY_RETRY_S, Rank, ResizeQueue
+from kubelet.resize.metrics import DeferredTimes, actuated
+from kubelet.resize.policy import DEFERRED
 from kubelet.runtime.resources import is_same, resources_of
 from kubelet.view import KubeletPod, WorkerKey, is_critical
 from services.api.podresources import Amounts, amounts, qos_class
 
-DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
+RETRY_S = 180.0
+UNREADY_RETRY_S = 30.0
+"""As long as the pod sources are not ready (kep-1287 6)."""
+
+_QOS_RANK = {"Guaranteed": 0, "Burstable": 1, "BestEffort": 2}
+_NEVER_JUDGED = "~"  # after every RFC 3339 time
 _LIVE = (PodState.HELD, PodState.STARTING, PodState.RUNNING)
+
+
+class Rank(NamedTuple):
+    """Smaller is tried earlier: what asks for no more, then priority, QoS, and who has waited longest."""
+
+    grows: bool
+    minus_priority: int
+    qos: int
+    since: str
+
+    @classmethod
+    def of(cls, *, grows: bool, priority: int, qos: str, since: str) -> Rank:
+        """Return the rank of a resize; `since`: when it was found pending, RFC 3339, "" when never judged."""
+        return cls(grows, -priority, _QOS_RANK[qos], since or _NEVER_JUDGED)
+
+
+class ResizeQueue:
+    """Who waits. Invariant: every key is in it at most once."""
+
+    def __init__(self) -> None:
+        self._keys: list[WorkerKey] = []
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, key: WorkerKey) -> bool:
+        return key in self._keys
+
+    def push(self, key: WorkerKey, rank: Callable[[WorkerKey], Rank]) -> None:
+        """Add one and sort all; one that waits already keeps its place."""
+        if key in self._keys:
+            return
+        self._keys.append(key)
+        self._keys.sort(key=rank)
+
+    def discard(self, key: WorkerKey) -> None:
+        """Wait no longer for this one."""
+        if key in self._keys:
+            self._keys.remove(key)
+
+    def in_order(self) -> tuple[WorkerKey, ...]:
+        """Return all, the first to be tried first."""
+        return tuple(self._keys)
 
 
 class ResizeManager:
@@ -78,16 +130,6 @@ class ResizeManager:
         """Whether anything can still be decided for the pod; otherwise it waits no longer."""
         return worker is not None and worker.state in _LIVE and worker.key in self._ledger.entries
 
-    def _passed(self, now: float) -> float | None:
-        """A pass is over, or could not be made yet: return when the next is due by itself, None when none waits."""
-        if not len(self.queue):
-            self.retry_at_s = float("inf")
-            return None
-        self.retry_at_s = now + (RETRY_S if self.has_sources else UNREADY_RETRY_S)
-        return self.retry_at_s
-
-    # --- a pass (kep-1287 6) ---
-
     def retry(self, trigger: str, now: float) -> None:
         """Judge every resize that waits, in order; one that does not fit does not hold up the others."""
         self.trigger = trigger
@@ -103,9 +145,11 @@ class ResizeManager:
                     continue
                 self._judge(worker, trigger, now)
         self._is_passing = False
-        due_s = self._passed(now)
-        if due_s is not None:
-            self._out.effects.append(SetTimer(due_s, "resizes", NODE_KEY))
+        if not len(self.queue):
+            self.retry_at_s = float("inf")
+            return
+        self.retry_at_s = now + (RETRY_S if self.has_sources else UNREADY_RETRY_S)
+        self._out.effects.append(SetTimer(self.retry_at_s, "resizes", NODE_KEY))
 
     def due(self, now: float) -> None:
         """The timer of the next pass fired."""
@@ -117,14 +161,11 @@ class ResizeManager:
         match self.decide(worker, self._node(), evicting, trigger, now):
             case Fits():
                 self._table.perform(worker, worker.allocate(worker.pod, now), now)
-            case Deferred(victims=victims, resource=resource):
-                for victim in victims:
-                    self._evict(victim, resource, now)
+            case found:
+                if isinstance(found, Deferred):
+                    for victim in found.victims:
+                        self._evict(victim, found.resource, now)
                 self._status_changed(worker.key, now)
-            case _:
-                self._status_changed(worker.key, now)
-
-    # --- a decision ---
 
     def decide(
         self, worker: Pod, node: NodeFacts, evicting: frozenset[WorkerKey], trigger: str, now: float
@@ -159,22 +200,18 @@ class ResizeManager:
         held = worker.conditions.get(RESIZE_PENDING)
         if held is not None and held.reason == DEFERRED:
             self._out.count(f'kubelet_pod_deferred_accepted_resizes_total{{retry_trigger="{trigger}"}}')
-        self._out.log(
-            "kubelet.resize",
-            worker.pod,
-            worker.key,
-            {
-                "requests": requests,
-                "ledger": dict(self._ledger.used),
-                "allocatable": dict(self._ledger.allocatable),
-                "generation": worker.pod.metadata.generation,
-                "trigger": trigger,
-            },
-        )
+        data = {
+            "requests": requests,
+            "ledger": dict(self._ledger.used),
+            "allocatable": dict(self._ledger.allocatable),
+            "generation": worker.pod.metadata.generation,
+            "trigger": trigger,
+        }
+        self._out.log("kubelet.resize", worker.pod, worker.key, data)
 
     def _pending(self, worker: Pod, found: Deferred | Infeasible, now: float) -> None:
         pod, generation = worker.pod, worker.pod.metadata.generation
-        reason = DEFERRED if isinstance(found, Deferred) else INFEASIBLE
+        reason = DEFERRED if isinstance(found, Deferred) else "Infeasible"
         if isinstance(found, Deferred):
             self._times.began(worker.key, pod.spec.priority, now)
         else:
@@ -187,7 +224,7 @@ class ResizeManager:
     def _attempted(self, worker: Pod, attempt: ResizeAttempted, now: float) -> None:
         """The runtime has applied a new size, or not; after a smaller one other resizes may fit."""
         actuated(self._out, attempt.took_s, succeeded=attempt.succeeded)
-        if attempt.succeeded and self._shrinking.pop(attempt.key, 0) is None:
+        if attempt.succeeded and self._shrinking.pop(worker.key, 0) is None:
             self.retry("pod_resized", now)
 
     def forget(self, key: WorkerKey, now: float) -> None:

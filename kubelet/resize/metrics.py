@@ -1,11 +1,12 @@
-"""How long resizes wait for capacity, and how many do, by the priority of their pods. Pure.
+"""How long resizes wait for capacity, and how many do, by the priority of their pods; how long carrying them out takes.
 
-Source: kep-5836 11. Deviates: upstream's names are known from a digest of its change only.
+Source: kep-5836 11; kep-1287-in-place-resize 12. Deviates: upstream's names of waiting times are known from a digest of
+its change only; KEP-1287 calls the time of an attempt kubelet_pod_resize_duration_seconds, and the name served by
+kubelets since v1.34 counts milliseconds and says whether the attempt succeeded. Pure.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final
 
@@ -18,6 +19,13 @@ PRIORITIES: Final = (
 )  # fmt: skip
 WAITED: Final = "kubelet_pod_deferred_resize_duration_seconds"
 PENDING: Final = "kubelet_pod_pending_resizes"
+BOUNDS_MS: Final = (10, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000)
+
+
+def actuated(out: Outbox, took_s: float, *, succeeded: bool) -> None:
+    """Count an attempt that is over, and its time."""
+    labels = f'success="{str(succeeded).lower()}"'
+    out.observe("kubelet_pod_resize_duration_milliseconds", labels, BOUNDS_MS, took_s * 1000)
 
 
 def priority_bucket(priority: int) -> str:
@@ -51,9 +59,4 @@ class DeferredTimes:
         if not self._since or (found := self._since.pop(key, None)) is None:
             return
         since_s, bucket = found
-        took_s = now - since_s
-        labels = f'priority_bucket="{bucket}",resolution="{resolution}"'
-        for bound in (*BOUNDS[bisect_left(BOUNDS, took_s) :], "+Inf"):
-            self._out.count(f'{WAITED}_bucket{{{labels},le="{bound}"}}')
-        self._out.add(f"{WAITED}_sum{{{labels}}}", took_s)
-        self._out.count(f"{WAITED}_count{{{labels}}}")
+        self._out.observe(WAITED, f'priority_bucket="{bucket}",resolution="{resolution}"', BOUNDS, now - since_s)

@@ -74,9 +74,5 @@ class ResizePolicy:
 
 def deferred_of(workers: Iterable[PodContext]) -> list[WorkerKey]:
     """Return the pods whose resize is deferred."""
-    found = []
-    for worker in workers:
-        pending = worker.conditions.get(RESIZE_PENDING)
-        if pending is not None and pending.reason == DEFERRED:
-            found.append(worker.key)
-    return found
+    pending = ((worker.key, worker.conditions.get(RESIZE_PENDING)) for worker in workers)
+    return [key for key, condition in pending if condition is not None and condition.reason == DEFERRED]

@@ -7,8 +7,7 @@ such files at once. Source: guarantees N2, N4; FM-K5, FM-K6.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Iterable
 
 import msgspec
 
@@ -27,59 +26,6 @@ class Lines(msgspec.Struct, frozen=True):
     runtime: bytes
     checkpoint: bytes
     is_gone: bool
-
-
-class Line(Protocol):
-    """What a line says of a pod."""
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether it erases what was said before."""
-
-    @property
-    def node(self) -> str:
-        """Where it is."""
-
-    @property
-    def key(self) -> WorkerKey:
-        """Which pod, for which binding."""
-
-
-R = TypeVar("R", bound=Line)
-
-
-class Reading(msgspec.Struct, Generic[R], frozen=True):
-    """`torn`: how many lines could not be read; `elsewhere`: how many are about which node that does not live here."""
-
-    found: dict[Where, R]
-    torn: int
-    elsewhere: dict[str, int]
-
-    @property
-    def useless(self) -> int:
-        """How many lines say nothing to us."""
-        return self.torn + sum(self.elsewhere.values())
-
-
-def newest(lines: Iterable[bytes], nodes: frozenset[str], decode: Callable[[bytes], R]) -> Reading[R]:
-    """Return what is newest of every pod of these nodes; other lines are left out and counted (FM-K5)."""
-    found: dict[Where, R] = {}
-    torn, elsewhere = 0, dict[str, int]()
-    for line in lines:
-        if not line:
-            continue
-        try:
-            said = decode(line)
-        except msgspec.DecodeError:
-            torn += 1
-            continue
-        if said.node not in nodes:
-            elsewhere[said.node] = elsewhere.get(said.node, 0) + 1
-            continue
-        found.pop((said.node, said.key), None)
-        if not said.is_gone:
-            found[said.node, said.key] = said
-    return Reading(found, torn, elsewhere)
 
 
 class LineFile:

@@ -24,7 +24,7 @@ STREAM_TRIES: Final = 5
 class Pleg:
     """Invariant: relists begin at `_anchor_s` and every `interval_s` from there, but none between `_stuck`."""
 
-    def __init__(self, mode: str = EVENTED, *, relist_s: float = 0.0, now: float = 0.0, share: float = 0.0) -> None:
+    def __init__(self, mode: str = EVENTED, relist_s: float = 0.0, now: float = 0.0, share: float = 0.0) -> None:
         self.mode = mode
         """How it goes about it now; evented may fall back to generic."""
         self.relist_s = relist_s

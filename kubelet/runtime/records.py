@@ -1,24 +1,42 @@
-"""The emulated runtime's record: which containers were started when, and how they ended.
+"""What outlives a kubelet: the emulated runtime's record of what runs, and the kubelet's checkpoint. Pure.
 
-A container's whole course follows from its script, its start and the requests to stop it, so the record
-needs little: it survives a killed kubelet, and the next one re-adopts what it says (N4). Pure; the shell writes the
-bytes.
+A container's whole course follows from its script, its start and the requests to stop it, so the runtime's record
+needs little: since when what runs, with which sizes, CPUs and devices; the next kubelet re-adopts what it says (N4).
+The checkpoint says what the kubelet allocated: the size of a resize that is not carried out yet, and again the CPUs,
+memory and devices. Either can be lost without the other. Where the checkpoint is silent about a pod that runs, what it
+runs with is what it was allocated (FM-K5); where the runtime is silent, nothing of the pod runs any more.
+Source: kubelet 6; guarantees N2 to N4, FM-K5; dra-core 7.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, TypeVar
 
 import msgspec
 
-from kubelet.managers.resource_managers import NO_ALLOCATION, Allocation
-from kubelet.runtime.claim_record import HeldClaim
-from kubelet.runtime.line_file import Reading, newest
-from kubelet.runtime.resources import NO_RESOURCES, PodResources
+from kubelet.managers.allocation import NO_ALLOCATION, Allocation
+from kubelet.runtime.line_file import Lines, Where
+from kubelet.runtime.resources import NO_RESOURCES, PodResources, is_same
 from kubelet.view import WorkerKey
+from services.api.meta import Key
 
 LOST_EXIT = 255
 """Of a container that ended with its machine; the runtime cannot say more."""
+
+
+class HeldClaim(msgspec.Struct, frozen=True, array_like=True):
+    """A claim of a pod and its devices by driver, each as `pool/device`; a crash hides whether they were prepared."""
+
+    uid: str
+    namespace: str
+    name: str
+    devices: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return Key(self.namespace, self.name)
 
 
 class ContainerRecord(msgspec.Struct, array_like=True):
@@ -60,8 +78,26 @@ class PodRecord(msgspec.Struct, array_like=True):
         return WorkerKey(self.uid, self.generation)
 
 
+class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
+    """One pod for one binding. `claims`: whose devices are, or may be, prepared for it. `is_gone` erases the rest."""
+
+    node: str
+    uid: str
+    generation: int
+    allocation: Allocation = NO_ALLOCATION
+    allocated: PodResources = NO_RESOURCES
+    claims: tuple[HeldClaim, ...] = ()
+    is_gone: bool = False
+
+    @property
+    def key(self) -> WorkerKey:
+        """Whose it is."""
+        return WorkerKey(self.uid, self.generation)
+
+
 _ENCODER = msgspec.json.Encoder()
-_DECODER = msgspec.json.Decoder(PodRecord)
+_RECORD, _CHECKPOINT = msgspec.json.Decoder(PodRecord), msgspec.json.Decoder(Checkpoint)
+R = TypeVar("R", PodRecord, Checkpoint)
 
 
 def encode_record(record: PodRecord) -> bytes:
@@ -71,6 +107,97 @@ def encode_record(record: PodRecord) -> bytes:
     return _ENCODER.encode(record) + b"\n"
 
 
+def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """Return one line."""
+    return _ENCODER.encode(checkpoint) + b"\n"
+
+
+def checkpoint_of(record: PodRecord) -> Checkpoint:
+    """Return what the kubelet has decided about a pod."""
+    return Checkpoint(
+        record.node, record.uid, record.generation, record.allocation, record.allocated, record.claims, record.is_gone
+    )
+
+
+def lines_of(record: PodRecord) -> Lines:
+    """Return all that is known of a pod, as it is kept."""
+    return Lines(
+        (record.node, record.key), encode_record(record), encode_checkpoint(checkpoint_of(record)), record.is_gone
+    )
+
+
+class Reading(msgspec.Struct, Generic[R], frozen=True):
+    """`torn`: how many lines could not be read; `elsewhere`: how many are about which node that does not live here."""
+
+    found: dict[Where, R]
+    torn: int
+    elsewhere: dict[str, int]
+
+    @property
+    def useless(self) -> int:
+        """How many lines say nothing to us."""
+        return self.torn + sum(self.elsewhere.values())
+
+
+def _newest(lines: Iterable[bytes], nodes: frozenset[str], decode: Callable[[bytes], R]) -> Reading[R]:
+    """Return what is newest of every pod of these nodes; other lines are left out and counted (FM-K5)."""
+    found: dict[Where, R] = {}
+    torn, elsewhere = 0, dict[str, int]()
+    for line in lines:
+        if not line:
+            continue
+        try:
+            said = decode(line)
+        except msgspec.DecodeError:
+            torn += 1
+            continue
+        if said.node not in nodes:
+            elsewhere[said.node] = elsewhere.get(said.node, 0) + 1
+            continue
+        found.pop((said.node, said.key), None)
+        if not said.is_gone:
+            found[said.node, said.key] = said
+    return Reading(found, torn, elsewhere)
+
+
 def replay(lines: Iterable[bytes], nodes: frozenset[str]) -> Reading[PodRecord]:
     """Return the newest record of every pod, and what was of no use."""
-    return newest(lines, nodes, _DECODER.decode)
+    return _newest(lines, nodes, _RECORD.decode)
+
+
+def read_checkpoints(lines: Iterable[bytes], nodes: frozenset[str]) -> Reading[Checkpoint]:
+    """Return the newest checkpoint of every pod, and what was of no use."""
+    return _newest(lines, nodes, _CHECKPOINT.decode)
+
+
+def joined(
+    runtime: Mapping[Where, PodRecord], decided: Mapping[Where, Checkpoint]
+) -> tuple[dict[Where, PodRecord], list[Where]]:
+    """Return all that is known of every pod, and the pods that run and that the checkpoint does not know."""
+    found: dict[Where, PodRecord] = {}
+    silent: list[Where] = []
+    for where, record in runtime.items():
+        applied = record.actual or record.allocated
+        checkpoint = decided.get(where)
+        if checkpoint is None:
+            found[where] = msgspec.structs.replace(record, allocated=applied, actual=None)
+            silent.append(where)
+            continue
+        found[where] = msgspec.structs.replace(
+            record,
+            allocation=checkpoint.allocation,
+            allocated=checkpoint.allocated,
+            actual=None if is_same(applied, checkpoint.allocated) else applied,
+            claims=checkpoint.claims,
+        )
+    for where, checkpoint in decided.items():
+        if where not in runtime:
+            found[where] = PodRecord(
+                checkpoint.node,
+                checkpoint.uid,
+                checkpoint.generation,
+                allocation=checkpoint.allocation,
+                allocated=checkpoint.allocated,
+                claims=checkpoint.claims,
+            )
+    return found, silent

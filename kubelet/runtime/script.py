@@ -1,4 +1,4 @@
-"""What an emulated container does once it runs, read from annotations or from its command. Pure.
+"""What an emulated container does, and what goes wrong when it starts, read from annotations or from its command. Pure.
 
 The annotation `keplab.dev/run` speaks for all main containers of a pod, `keplab.dev/run.<container>` for
 one (init and ephemeral containers too). Clauses are separated by `;`, durations are `200ms`, `5s`, `2m`, `1h` or
@@ -19,8 +19,7 @@ seconds:
     pull D                          the image is not on the node yet, and takes D to pull
     pull fails [for D]              nor can it be pulled (for so long after the first try; default: for ever)
     STAGE fails [N times] [for D] [chance P]
-                                    a stage of the start fails: attach, mount, prepare (of devices), sandbox (of the
-                                    whole pod), config, create, start (of the container); see `start_faults`
+                                    a stage of the start fails: every try, or so many, or with that probability
     answer after D                  until D after the start every probe's connection is refused
     fail [PROBE] after D [for D]    from D after the start the probe (startup, readiness, liveness; default: every)
                                     is answered with a failure, for so long (default: for ever)
@@ -30,28 +29,115 @@ seconds:
 A container with a readiness probe is ready when that says so; the probe sees what `ready` and `flap` describe. Hooks
 that no clause speaks of take no time and succeed, unless they sleep, open a socket, or run a command understood below.
 Without annotation, `sleep N`, `true`, `false` and `exit N` in command and args are understood.
+
+Stages of a start, which fail on a whole node where its definition's `startFaults` say so:
+
+    attach, mount                   the volume is not attached (every try takes 2 min 3 s), nor mounted
+    prepare                         the driver of the pod's devices does not prepare them (pods with claims only)
+    sandbox                         the sandbox, or its network, is not made; tried again after 10 s to 15 s
+    config                          what the container's configuration names is not there
+    create, start                   the runtime refuses to create the container; it creates it and cannot start it
+
+Durations are counted from the pod's first try of that stage; for a node, from when it was configured.
+Source: kubelet 3.3, 8.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import Final
 
 import msgspec
 
-from kubelet.runtime.durations import ScriptError, duration_s, is_duration
-from kubelet.runtime.start_faults import STAGES, StartFault, parse_fault
 from kubelet.view import KubeletContainer, LifecycleHandler
 from services.api.kinds.pod import Pod
 
 ANNOTATION = "keplab.dev/run"
 _EPS_S = 1e-6
-
-
 PROBES = ("startup", "readiness", "liveness")
 REFUSES, FAILS, HANGS, WARNS = "refuses", "fails", "hangs", "warns"
 _HOWS = {"fail": FAILS, "hang": HANGS, "warn": WARNS}
+ATTACH, MOUNT, PREPARE, SANDBOX = "attach", "mount", "prepare", "sandbox"
+CONFIG, CREATE, START = "config", "create", "start"
+NETWORK: Final = "network"
+"""A node whose network does not work at all: no clause of its own, see `node/health`."""
+NETWORK_DOWN: Final = (
+    "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady "
+    "message:Network plugin returns error: cni plugin not initialized"
+)
+CONTAINER_STAGES: Final = (CONFIG, CREATE, START)
+STAGES: Final = (ATTACH, MOUNT, PREPARE, SANDBOX, *CONTAINER_STAGES)
+FORM: Final = "want: STAGE fails [N times] [for DURATION] [chance 0..1], STAGE one of " + ", ".join(STAGES)
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)?")
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+
+
+class ScriptError(ValueError):
+    """A clause that cannot be read; the message names it."""
+
+
+def duration_s(text: str) -> float:
+    """Return seconds of `5s`, `200ms`, `2m`, `1h` or a bare number. Raises: ScriptError."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ScriptError(f"{text!r} is no duration; want for example 200ms, 5s or 2m")
+    return float(match[1]) * _UNIT_S[match[2]]
+
+
+class StartFault(msgspec.Struct, frozen=True):
+    """One clause of a stage. `times` 0: always; `for_s` in seconds; `chance` that a try fails."""
+
+    stage: str
+    times: int = 0
+    for_s: float = math.inf
+    chance: float = 1.0
+
+
+def parse_fault(words: Sequence[str]) -> StartFault:
+    """Return the fault that a clause's words describe. Raises: ValueError."""
+    stage, fails, *rest = [*words, "", ""][: max(len(words), 2)]
+    if stage not in STAGES or fails != "fails":
+        raise ValueError(f"{' '.join(words)!r}: {FORM}")
+    times, for_s, chance = 0, math.inf, 1.0
+    while rest:
+        match rest:
+            case [count, "times" | "time", *rest] if count.isdigit() and 0 < int(count) <= 1_000_000:
+                times = int(count)
+            case ["for", length, *rest]:
+                for_s = duration_s(length)
+            case ["chance", share, *rest] if share.replace(".", "", 1).isdecimal() and float(share) <= 1.0:
+                chance = float(share)
+            case _:
+                raise ValueError(f"{' '.join(words)!r}: {FORM}")
+    return StartFault(stage, times, for_s, chance)
+
+
+class StartFaults:
+    """Faults and how often each has struck. `since_s`: when they began; None: each at the first try of its stage."""
+
+    def __init__(self, faults: Iterable[StartFault] = (), since_s: float | None = None) -> None:
+        self._faults = tuple(dict.fromkeys(faults))
+        self._since: list[float | None] = [since_s] * len(self._faults)
+        self._struck = [0] * len(self._faults)
+
+    def __bool__(self) -> bool:
+        return bool(self._faults)
+
+    def strikes(self, stage: str, now: float, share: float) -> float | None:
+        """Return until when this try would fail, and count it; None: it succeeds. `share` in [0, 1) is its luck."""
+        for place, fault in enumerate(self._faults):
+            if fault.stage != stage:
+                continue
+            since = self._since[place]
+            if since is None:
+                since = self._since[place] = now
+            if now < since + fault.for_s and share < fault.chance and not 0 < fault.times <= self._struck[place]:
+                self._struck[place] += 1
+                return since + fault.for_s
+        return None
 
 
 class Outage(msgspec.Struct, frozen=True):
@@ -240,7 +326,7 @@ def _of_command(words: tuple[str, ...], default: Script) -> Script:
         match part.split():
             case ["sleep", "infinity" | "inf"]:
                 return FOREVER
-            case [("sleep" | "/bin/sleep"), length] if is_duration(length):
+            case [("sleep" | "/bin/sleep"), length] if _DURATION.fullmatch(length):
                 total, seen = total + duration_s(length), True
             case ["exit", text] if text.isdigit():
                 return Script(exit_after_s=total, exit_code=int(text) & 255)

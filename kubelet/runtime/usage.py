@@ -17,7 +17,7 @@ from functools import lru_cache
 
 import msgspec
 
-from kubelet.runtime.durations import ScriptError, duration_s
+from kubelet.runtime.script import ScriptError, duration_s
 from kubelet.view import KubeletPod
 from services.api.quantity import amount
 

@@ -6,44 +6,51 @@ and `steps` with expressions below `jq` (KWOK since). Source: KWOK `kwok.x-k8s.i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, get_args
 
 import msgspec
 
 from kubelet.stages import yaml_text
 from kubelet.stages.jq import JqError, Query
-from kubelet.stages.selectors import OPERATORS, Requirement, Selector
-from kubelet.stages.stage import Delay, Event, Finalizers, Patch, PatchType, Stage, Step
-from kubelet.stages.template_tree import TemplateError
+from kubelet.stages.stage import (
+    OPERATORS,
+    Delay,
+    Event,
+    EventType,
+    Finalizers,
+    Part,
+    Patch,
+    PatchType,
+    Requirement,
+    Selector,
+    Stage,
+    Step,
+    check_subresource,
+)
 from kubelet.stages.templates import Template
 
 API_VERSION = "kwok.x-k8s.io/v1alpha1"
 KINDS = ("Pod", "Node")
-M = TypeVar("M")
 
 
 class StageError(ValueError):
     """A stage file that cannot be used."""
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base: camelCase, unknown fields are an error that names them."""
-
-
-class _ResourceRef(_Part, frozen=True):
+class _ResourceRef(Part, frozen=True):
     kind: str
     api_group: str = "v1"
 
 
-class _JqRequirement(_Part, frozen=True):
+class _JqRequirement(Part, frozen=True):
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
 
-class _Requirement(_Part, frozen=True):
+class _Requirement(Part, frozen=True):
     key: str = ""
     operator: str = ""
     values: tuple[str, ...] = ()
@@ -51,81 +58,62 @@ class _Requirement(_Part, frozen=True):
     cel: Any = None
 
 
-class _Selector(_Part, frozen=True):
+class _Selector(Part, frozen=True):
     match_labels: dict[str, str] | None = None
     match_annotations: dict[str, str] | None = None
     match_expressions: tuple[_Requirement, ...] | None = None
 
 
-class _JqExpression(_Part, frozen=True):
+class _JqExpression(Part, frozen=True):
     expression: str
 
 
-class _From(_Part, frozen=True):
+class _From(Part, frozen=True):
     expression_from: str = ""
     jq: _JqExpression | None = None
     cel: Any = None
 
 
-class _Delay(_Part, frozen=True):
+class _Delay(Part, frozen=True):
     duration_milliseconds: int | None = None
     duration_from: _From | None = None
     jitter_duration_milliseconds: int | None = None
     jitter_duration_from: _From | None = None
 
 
-EventType = Literal["Normal", "Warning"]
-
-
-class _Event(_Part, frozen=True):
-    type: EventType = "Normal"
-    reason: str = ""
-    message: str = ""
-
-
-class _Finalizer(_Part, frozen=True):
-    value: str
-
-
-class _Finalizers(_Part, frozen=True):
-    add: tuple[_Finalizer, ...] | None = None
-    remove: tuple[_Finalizer, ...] | None = None
-    empty: bool = False
-
-
-class _Patch(_Part, frozen=True):
-    subresource: str = ""
-    root: str = ""
-    template: str = ""
-    type: PatchType | None = None
-    impersonation: Any = None
-
-
-class _Step(_Part, frozen=True):
-    event: _Event | None = None
-    finalizers: _Finalizers | None = None
+class _Next(Part, frozen=True):
+    event: Event | None = None
+    finalizers: Finalizers | None = None
     delete: bool = False
-    patch: _Patch | None = None
-
-
-class _Next(_Part, frozen=True):
-    event: _Event | None = None
-    finalizers: _Finalizers | None = None
-    delete: bool = False
-    patches: tuple[_Patch, ...] | None = None
-    status_template: str = ""
+    patches: tuple[Patch, ...] | None = None
+    status_template: Template = Template("")
     status_subresource: str | None = None
     status_patch_as: Any = None
 
+    def __post_init__(self) -> None:
+        if self.status_patch_as is not None:
+            raise ValueError(".statusPatchAs: patches in another's name are not supported")
+        if self.status_template.text and self.status_subresource is not None:
+            check_subresource(self.status_subresource, ".statusSubresource")
 
-class _Spec(_Part, frozen=True):
+    def steps(self) -> tuple[Step, ...]:
+        """Return what is done: first all that is no patch."""
+        first = Step(event=self.event, finalizers=self.finalizers, delete=self.delete)
+        patches = list(self.patches or ())
+        if self.status_template.text:
+            subresource = "status" if self.status_subresource is None else self.status_subresource
+            patches.insert(0, Patch(template=self.status_template, subresource=subresource, root="status"))
+        return (first, *(Step(patch=patch) for patch in patches))
+
+
+class _Spec(Part, frozen=True):
     resource_ref: _ResourceRef
     selector: _Selector | None = None
     weight: int = 0
     weight_from: _From | None = None
     delay: _Delay | None = None
     next: _Next | None = None
-    steps: tuple[_Step, ...] | None = None
+    steps: tuple[Step, ...] | None = None
     immediate_next_stage: bool | None = None
 
 
@@ -179,11 +167,12 @@ def _read(document: Any, file: str, number: int) -> tuple[str, Stage | None]:
     if not name or not isinstance(name, str):
         raise StageError(f"{file}: document {number}: metadata.name: a stage wants a name")
     try:
-        spec = msgspec.convert(document.get("spec"), _Spec)
-        return name, _stage(spec, name, file)
+        spec = msgspec.convert(document.get("spec"), _Spec, dec_hook=lambda _template, text: Template(text))
+        return name, _stage(spec, name)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$")
-        raise StageError(f"{file}: stage {name}: spec{where.rstrip('`')}: {_with_choices(message, where)}") from None
+        where = where.rstrip("`") + ("" if message.startswith(".") else ": ")
+        raise StageError(f"{file}: stage {name}: spec{where}{_with_choices(message, where)}") from None
     except _PathError as error:
         raise StageError(f"{file}: stage {name}: {error}") from None
 
@@ -192,7 +181,7 @@ def _with_choices(message: str, where: str) -> str:
     """Return a decoder's complaint, with what may stand there where only certain words may."""
     if not message.startswith("Invalid enum value"):
         return message
-    choices = get_args(EventType if where.rstrip("`").endswith(".event.type") else PatchType)
+    choices = get_args(EventType if where.endswith(".event.type: ") else PatchType)
     return f"{message}, want one of {', '.join(choices)}"
 
 
@@ -201,14 +190,14 @@ class _PathError(ValueError):
         super().__init__(f"{path}: {message}")
 
 
-def _made(path: str, make: Callable[[str], M], text: str) -> M:
+def _read_query(path: str, text: str) -> Query:
     try:
-        return make(text)
-    except (JqError, TemplateError) as error:
+        return Query(text)
+    except JqError as error:
         raise _PathError(path, error) from None
 
 
-def _stage(spec: _Spec, name: str, file: str) -> Stage | None:
+def _stage(spec: _Spec, name: str) -> Stage | None:
     if spec.resource_ref.api_group not in ("v1", "") or spec.resource_ref.kind not in KINDS:
         what = f"{spec.resource_ref.api_group} {spec.resource_ref.kind}"
         raise _PathError("spec.resourceRef", f"{what} is not supported; v1 Pod and v1 Node are")
@@ -216,10 +205,7 @@ def _stage(spec: _Spec, name: str, file: str) -> Stage | None:
         raise _PathError("spec", "want either next or steps")
     if spec.weight < 0:
         raise _PathError("spec.weight", f"{spec.weight}, want 0 or more")
-    if spec.next is not None:
-        steps = _next(spec.next)
-    else:
-        steps = tuple(_step(each, f"spec.steps[{i}]") for i, each in enumerate(spec.steps or ()))
+    steps = spec.next.steps() if spec.next is not None else spec.steps or ()
     selector = _selector(spec.selector) if spec.selector is not None else None
     delay = _delay(spec.delay) if spec.delay is not None else None
     weight_from = _query(spec.weight_from, "spec.weightFrom")
@@ -227,7 +213,6 @@ def _stage(spec: _Spec, name: str, file: str) -> Stage | None:
         return None
     return Stage(
         name,
-        file,
         spec.resource_ref.kind,
         selector,
         steps,
@@ -236,9 +221,6 @@ def _stage(spec: _Spec, name: str, file: str) -> Stage | None:
         delay,
         bool(spec.immediate_next_stage),
     )
-
-
-# --- selector, delay ---
 
 
 def _selector(selector: _Selector) -> Selector:
@@ -268,7 +250,7 @@ def _requirement(given: _Requirement, path: str) -> Requirement:
         raise _PathError(f"{path}.values", f"{plain.operator} wants at least one")
     if plain.operator not in ("In", "NotIn") and plain.values:
         raise _PathError(f"{path}.values", f"{plain.operator} wants none")
-    return Requirement(_made(f"{path}.key", Query, plain.key), plain.operator, plain.values)
+    return Requirement(_read_query(f"{path}.key", plain.key), plain.operator, plain.values)
 
 
 def _query(given: _From | None, path: str) -> Query | None:
@@ -279,10 +261,10 @@ def _query(given: _From | None, path: str) -> Query | None:
     if given.jq is not None and given.expression_from:
         raise _PathError(path, "want either expressionFrom or jq, not both")
     if given.jq is not None:
-        return _made(f"{path}.jq.expression", Query, given.jq.expression)
+        return _read_query(f"{path}.jq.expression", given.jq.expression)
     if not given.expression_from:
         raise _PathError(path, "want expressionFrom or jq")
-    return _made(f"{path}.expressionFrom", Query, given.expression_from)
+    return _read_query(f"{path}.expressionFrom", given.expression_from)
 
 
 def _delay(given: _Delay) -> Delay:
@@ -297,60 +279,3 @@ def _delay(given: _Delay) -> Delay:
         seconds(given.jitter_duration_milliseconds, "spec.delay.jitterDurationMilliseconds"),
         _query(given.jitter_duration_from, "spec.delay.jitterDurationFrom"),
     )
-
-
-# --- steps ---
-
-
-def _next(given: _Next) -> tuple[Step, ...]:
-    first = Step(_event(given.event, "spec.next.event"), _finalizers(given.finalizers), deletes=given.delete)
-    if given.status_patch_as is not None:
-        raise _PathError("spec.next.statusPatchAs", "patches in another's name are not supported")
-    patches: list[Patch] = []
-    if given.status_template:
-        subresource = "status" if given.status_subresource is None else given.status_subresource
-        _check_subresource(subresource, "spec.next.statusSubresource")
-        template = _made("spec.next.statusTemplate", Template, given.status_template)
-        patches.append(Patch(template, subresource=subresource, root="status"))
-    patches += [_patch(each, f"spec.next.patches[{i}]") for i, each in enumerate(given.patches or ())]
-    return (first, *(Step(patch=patch) for patch in patches))
-
-
-def _step(given: _Step, path: str) -> Step:
-    return Step(
-        _event(given.event, f"{path}.event"),
-        _finalizers(given.finalizers),
-        given.delete,
-        _patch(given.patch, f"{path}.patch") if given.patch is not None else None,
-    )
-
-
-def _event(given: _Event | None, path: str) -> Event | None:
-    if given is None:
-        return None
-    if not given.reason:
-        raise _PathError(f"{path}.reason", "an event wants a reason")
-    return Event(given.type, given.reason, _made(f"{path}.message", Template, given.message))
-
-
-def _finalizers(given: _Finalizers | None) -> Finalizers | None:
-    if given is None:
-        return None
-    return Finalizers(
-        tuple(each.value for each in given.add or ()), tuple(each.value for each in given.remove or ()), given.empty
-    )
-
-
-def _patch(given: _Patch, path: str) -> Patch:
-    if given.impersonation is not None:
-        raise _PathError(f"{path}.impersonation", "patches in another's name are not supported")
-    if not given.template.strip():
-        raise _PathError(f"{path}.template", "want a template")
-    _check_subresource(given.subresource, f"{path}.subresource")
-    template = _made(f"{path}.template", Template, given.template)
-    return Patch(template, given.type or "strategic", given.subresource, given.root)
-
-
-def _check_subresource(subresource: str, path: str) -> None:
-    if subresource not in ("", "status"):
-        raise _PathError(path, f"{subresource!r} is not supported; status and the object itself are")

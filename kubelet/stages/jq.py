@@ -8,8 +8,10 @@ Source: the jq manual; KWOK evaluates the whole language with gojq.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -24,7 +26,14 @@ _TOKEN = re.compile(
       | (?P<sign>//|==|!=|<=|>=|[.<>|,()\[\]?]))""",
     re.VERBOSE,
 )
-_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 class JqError(ValueError):
@@ -73,22 +82,6 @@ def _sorts(value: Any) -> Any:
     return (kind, value)
 
 
-def _compared(sign: str, a: Any, b: Any) -> bool:
-    left, right = _sorts(a), _sorts(b)
-    match sign:
-        case "==":
-            return bool(left == right)
-        case "!=":
-            return bool(left != right)
-        case "<":
-            return bool(left < right)
-        case "<=":
-            return bool(left <= right)
-        case ">":
-            return bool(left > right)
-    return bool(left >= right)
-
-
 def _is_true(value: Any) -> bool:
     return value is not None and value is not False
 
@@ -122,13 +115,11 @@ def _length(value: Any) -> int:
 
 
 def _to_number(value: Any) -> Any:
-    try:
-        return value if _kind(value) == 3 else msgspec.json.decode(value) if isinstance(value, str) else _refuse(value)
-    except msgspec.DecodeError:
-        return _refuse(value)
-
-
-def _refuse(value: Any) -> Any:
+    if _kind(value) == 3:
+        return value
+    if isinstance(value, str):
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(value)
     raise JqError(f"{value!r} is no number")
 
 
@@ -169,19 +160,19 @@ class _Parser:
             raise self._error()
         return made
 
-    def _error(self) -> JqError:
-        token = self._tokens[self._next][1] if self._next < len(self._tokens) else "the end"
-        return JqError(f"{self._text!r}: unexpected {token!r}")
+    def _peek(self) -> tuple[str, str]:
+        """Return kind and text of the next token; both are empty at the end."""
+        return self._tokens[self._next] if self._next < len(self._tokens) else ("", "")
 
-    def _sees(self, *signs: str) -> str:
-        if self._next < len(self._tokens) and self._tokens[self._next][1] in signs:
-            return self._tokens[self._next][1] if self._tokens[self._next][0] in ("sign", "word") else ""
-        return ""
+    def _error(self) -> JqError:
+        return JqError(f"{self._text!r}: unexpected {self._peek()[1] or 'the end'!r}")
 
     def _accepts(self, *signs: str) -> str:
-        sign = self._sees(*signs)
-        self._next += bool(sign)
-        return sign
+        kind, text = self._peek()
+        if kind not in ("sign", "word") or text not in signs:
+            return ""
+        self._next += 1
+        return text
 
     def _expects(self, sign: str) -> None:
         if not self._accepts(sign):
@@ -210,11 +201,10 @@ class _Parser:
 
         def run(value: Any) -> Iterator[Any]:
             found: list[Any] = []
-            try:
+            with suppress(JqError):
                 for each in left(value):
-                    found += [each] if _is_true(each) else []
-            except JqError:
-                pass
+                    if _is_true(each):
+                        found.append(each)
             return iter(found) if found else right(value)
 
         return run
@@ -231,31 +221,29 @@ class _Parser:
         if not sign:
             return left
         right = self._postfix()
-        return lambda v: (_compared(sign, a, b) for b in right(v) for a in left(v))
+        compare = _COMPARISONS[sign]
+        return lambda v: (compare(_sorts(a), _sorts(b)) for b in right(v) for a in left(v))
 
     # --- terms ---
 
     def _postfix(self) -> Filter:
         made = self._term()
         while True:
-            kind, text = self._tokens[self._next] if self._next < len(self._tokens) else ("", "")
+            kind, text = self._peek()
             if kind == "field":
                 self._next += 1
                 made = _indexed(made, _constant(text[1:]))
-            elif text == "?" and kind == "sign":
-                self._next += 1
+            elif self._accepts("?"):
                 made = _tolerant(made)
-            elif text == "[" and kind == "sign":
-                self._next += 1
+            elif self._accepts("["):
                 made = self._bracket(made)
-            elif text == "." and kind == "sign":
-                self._next += 1
-                following = self._tokens[self._next] if self._next < len(self._tokens) else ("", "")
-                if following[1] != "[" and following[0] != "text":
+            elif self._accepts("."):
+                kind, text = self._peek()
+                if text != "[" and kind != "text":
                     raise self._error()
-                if following[0] == "text":
+                if kind == "text":
                     self._next += 1
-                    made = _indexed(made, _constant(_text(following[1])))
+                    made = _indexed(made, _constant(_text(text)))
             else:
                 return made
 
@@ -267,19 +255,18 @@ class _Parser:
         return _indexed(of, key)
 
     def _term(self) -> Filter:
-        if self._next >= len(self._tokens):
-            raise self._error()
-        kind, text = self._tokens[self._next]
+        kind, text = self._peek()
         self._next += 1
         if kind == "field":
             return _indexed(_identity, _constant(text[1:]))
         if kind in ("text", "number"):
             return _constant(_text(text) if kind == "text" else float(text) if "." in text else int(text))
         if text == ".":
-            if self._next < len(self._tokens) and self._tokens[self._next][0] == "text":
-                self._next += 1
-                return _indexed(_identity, _constant(_text(self._tokens[self._next - 1][1])))
-            return _identity
+            kind, text = self._peek()
+            if kind != "text":
+                return _identity
+            self._next += 1
+            return _indexed(_identity, _constant(_text(text)))
         if text == "(":
             made = self._pipe()
             self._expects(")")
@@ -322,10 +309,8 @@ def _indexed(of: Filter, key: Filter) -> Filter:
 
 def _tolerant(of: Filter) -> Filter:
     def run(value: Any) -> Iterator[Any]:
-        try:
+        with suppress(JqError):
             yield from of(value)
-        except JqError:
-            return
 
     return run
 

@@ -1,22 +1,116 @@
-"""One object's life by stages: what is next, when, and what follows once it was played. Pure.
+"""One object's life by stages: which of those that match is next, when, and what follows once it was played. Pure.
 
-A change of the object chooses anew and begins the delay anew, as in KWOK; while a stage is being played,
-changes wait, and only the newest counts.
-Source: kubernetes-sigs/kwok, `pkg/utils/lifecycle`.
+A change of the object chooses anew and begins the delay anew, as in KWOK; while a stage is being played, changes wait,
+and only the newest counts. Luck is a draw of the seed, the object's name and how many stages it had, so that one object
+more does not change the luck of the others, a change by another client does not change one's own, and a mesh of
+processes has the luck of its simulation.
+Source: kubernetes-sigs/kwok, `pkg/utils/lifecycle` (`Lifecycle.Match`, `Stage.Delay`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from kubelet.stages.choice import Draws, choose, delay_s
+from kubelet.stages.jq import Query
 from kubelet.stages.stage import Stage
 from services.api.meta import Document
+from services.api.times import Duration, parse_time
 
 RETRY_MIN_S, RETRY_MAX_S = 1.0, 32.0
 EARLY_S = 1e-6
 """A stage this close is due."""
+Luck = Callable[[], float]
+"""Gives the next number of [0, 1)."""
+
+
+@dataclass
+class Draws:
+    """The luck of one object. `turn`: how many stages it had; `count`: draws in this turn."""
+
+    seed: int
+    name: str
+    turn: int = 0
+    count: int = 0
+
+    def __call__(self) -> float:
+        """Return the next number of [0, 1)."""
+        self.count += 1
+        text = f"{self.seed}\0{self.name}\0{self.turn}\0{self.count}".encode()
+        return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "big") / (1 << 56)
+
+
+def choose(stages: Sequence[Stage], document: Document, luck: Luck) -> Stage | None:
+    """Return the stage that is next for the object as it is, None when none matches.
+
+    Among several the weights decide: a weight of 0 loses against any above; all 0 are alike. What has no
+    weight, because its expression gives a text that is no number, loses against what has one.
+    """
+    matching = [stage for stage in stages if stage.selector.matches(document)]
+    if len(matching) < 2:
+        return matching[0] if matching else None
+    weights = [weight(stage, document) for stage in matching]
+    if not (total := sum(each or 0 for each in weights)):
+        alike = [s for s, w in zip(matching, weights, strict=True) if w is not None] or matching
+        return alike[int(luck() * len(alike))]
+    left = int(luck() * total)
+    for stage, each in zip(matching, weights, strict=True):
+        left -= each or 0
+        if left < 0:
+            return stage
+    return matching[-1]
+
+
+def weight(stage: Stage, document: Document) -> int | None:
+    """Return the stage's weight for this object; None when its expression gives no number."""
+    given = _first(stage.weight_from, document)
+    if isinstance(given, str):
+        return max(0, int(given)) if re.fullmatch(r"[+-]?\d+", given) else None
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        return max(0, int(given))
+    return stage.weight
+
+
+def delay_s(stage: Stage, document: Document, wall_s: float, luck: Luck) -> float:
+    """Return the seconds until the stage is played, at least 0.
+
+    The jitter is the latest moment, not an addition: one that is not above the delay replaces it.
+    """
+    delay = stage.delay
+    if delay is None:
+        return 0.0
+    least_s = _seconds(delay.duration_from, delay.duration_s or 0.0, document, wall_s)
+    if least_s is None:
+        return 0.0
+    found_s = _seconds(delay.jitter_from, delay.jitter_s, document, wall_s)
+    most_s = least_s if found_s is None else found_s
+    return max(0.0, most_s if most_s <= least_s else least_s + luck() * (most_s - least_s))
+
+
+def _first(query: Query | None, document: Document) -> Any:
+    found = query.values(document) if query is not None else None
+    return found[0] if found else None
+
+
+def _seconds(query: Query | None, otherwise_s: float | None, document: Document, wall_s: float) -> float | None:
+    """Return what the expression says: a moment as the time left until it, or a duration; else `otherwise_s`.
+
+    An empty text is None: no delay.
+    """
+    given = _first(query, document)
+    if not isinstance(given, str):
+        return otherwise_s
+    if not given:
+        return None
+    with suppress(ValueError):
+        return parse_time(given) - wall_s
+    with suppress(ValueError):
+        return Duration.parse(given)
+    return otherwise_s
 
 
 class Turn(NamedTuple):

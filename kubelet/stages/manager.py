@@ -1,7 +1,7 @@
-"""The pods of one node that stages move instead of containers: chosen, admitted, played, forgotten. Pure.
+"""The pods of one node that are moved by stages and have no containers. Pure.
 
-Admission, capacity and unbinding stay the kubelet's; what happens to an admitted pod, its end and its deletion
-included, is what its stages say.
+The kubelet admits, counts and unbinds such a pod as any other; its stages decide what happens to it once it is
+admitted, its end and its deletion included.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import msgspec
 
 from kubelet.effects import Operation, Outbox, PlayStage, SetTimer, StagePatch
 from kubelet.pod.context import WallTimes
-from kubelet.stages.choice import Draws
-from kubelet.stages.lifecycle import Life
+from kubelet.stages.lifecycle import Draws, Life
 from kubelet.stages.operations import operations
 from kubelet.stages.stage import Stage
 from kubelet.stages.template_functions import Context
-from kubelet.stages.template_tree import TemplateError
+from kubelet.stages.templates import TemplateError
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, Key
 
@@ -66,8 +65,8 @@ class StageManager:
         return (has_begun or pod.metadata.deletion_timestamp is not None) and self.chooses(pod)
 
     def begin(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
-        """Move this pod from now on."""
-        # By name, not uid: the luck of a pod is the same in every run of a story.
+        """Let the stages move this pod from now on."""
+        # By name, not uid: the luck of a pod is the same in every run of a scenario.
         meta = pod.metadata
         draws = Draws(self._seed, f"Pod/{meta.namespace}/{meta.name}")
         self.pods[key] = StagedPod(pod, Life(self._stages, draws), pod.status.pod_ip or self._new_ip(pod))
@@ -112,7 +111,7 @@ class StageManager:
         self._arm(key, staged.life.played(now, self._wall_s(now), is_lost=is_lost))
 
     def forget(self, key: WorkerKey) -> KubeletPod | None:
-        """Move the pod no longer; return it, None when it was not moved."""
+        """Let no stage move the pod any more; return it, None when none did."""
         staged = self.pods.pop(key, None)
         return staged.pod if staged is not None else None
 
@@ -130,7 +129,7 @@ class StageManager:
 
 
 def _observed(operation: Operation, pod: KubeletPod) -> Operation:
-    """Say in a status which generation of the spec it is of: the API server refuses one of an earlier binding."""
+    """Name in a status the generation of its spec: the API server refuses a status of an earlier binding."""
     if not isinstance(operation, StagePatch) or operation.subresource != "status" or operation.type == "json":
         return operation
     status = operation.body.get("status")

@@ -1,4 +1,4 @@
-"""What playing a stage does to an object: events to record and calls to make, in order. Pure.
+"""The events that a stage records about an object and the calls it makes, in order. Pure.
 
 A patch's template sees the object the stage was chosen for, with `metadata`, `spec` and `status` always there.
 Source: KWOK `lifecycle.Next`.
@@ -6,12 +6,10 @@ Source: KWOK `lifecycle.Next`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kubelet.effects import Operation, StageDelete, StageEvent, StagePatch
 from kubelet.stages.stage import Finalizers, Patch, Stage
 from kubelet.stages.template_functions import Context
-from kubelet.stages.template_tree import TemplateError
+from kubelet.stages.templates import TemplateError
 from services.api.meta import Document
 
 FINALIZERS = "/metadata/finalizers"
@@ -20,7 +18,7 @@ FINALIZERS = "/metadata/finalizers"
 def operations(stage: Stage, document: Document, context: Context) -> list[Operation]:
     """Return what the stage does to this object. Raises: TemplateError naming the stage."""
     given = {"metadata": {}, "spec": {}, "status": {}, **document}
-    finalizers: Sequence[str] = given["metadata"].get("finalizers") or ()
+    finalizers: list[str] = list(given["metadata"].get("finalizers") or ())
     found: list[Operation] = []
     is_deleted = False
     try:
@@ -32,8 +30,8 @@ def operations(stage: Stage, document: Document, context: Context) -> list[Opera
                 continue
             if step.finalizers is not None and (changes := finalizer_changes(finalizers, step.finalizers)):
                 found.append(StagePatch("json", "", changes))
-                finalizers = _after(finalizers, step.finalizers)
-            if step.deletes:
+                finalizers = step.finalizers.after(finalizers)
+            if step.delete:
                 is_deleted = True
                 found.append(StageDelete())
             elif step.patch is not None:
@@ -43,33 +41,29 @@ def operations(stage: Stage, document: Document, context: Context) -> list[Opera
     return found
 
 
-def finalizer_changes(held: Sequence[str], wanted: Finalizers) -> list[Document]:
+def finalizer_changes(held: list[str], wanted: Finalizers) -> list[Document]:
     """Return the JSON patch that changes these finalizers so; empty when nothing changes."""
-    after = _after(held, wanted)
-    if list(held) == after:
+    after = wanted.after(held)
+    if held == after:
         return []
     if not after:
         return [{"op": "remove", "path": FINALIZERS}]
     # The test keeps a finalizer that another client set meanwhile.
-    guard = [{"op": "test", "path": FINALIZERS, "value": list(held)}] if held else []
+    guard = [{"op": "test", "path": FINALIZERS, "value": held}] if held else []
     return [*guard, {"op": "replace" if held else "add", "path": FINALIZERS, "value": after}]
-
-
-def _after(held: Sequence[str], wanted: Finalizers) -> list[str]:
-    kept = [] if wanted.empties else [name for name in held if name not in wanted.removes]
-    return kept + [name for name in dict.fromkeys(wanted.adds) if name not in kept]
 
 
 def _patched(patch: Patch, given: Document, context: Context) -> StagePatch:
     body = patch.template.fill_yaml(given, context)
-    if patch.type == "json":
+    kind = patch.type or "strategic"
+    if kind == "json":
         if not isinstance(body, list) or not all(isinstance(each, dict) for each in body):
             raise TemplateError("a json patch is a list of operations")
         if patch.root:
             body = [each | {"path": f"/{patch.root}{each.get('path', '')}"} for each in body]
     else:
         if not isinstance(body, dict) and (patch.root == "" or body is not None):
-            raise TemplateError(f"a {patch.type} patch is an object")
+            raise TemplateError(f"a {kind} patch is an object")
         if patch.root:
             body = {patch.root: body or {}}
-    return StagePatch(patch.type, patch.subresource, body)
+    return StagePatch(kind, patch.subresource, body)

@@ -1,15 +1,79 @@
-"""A stage as it is played: read, checked, its expressions and templates compiled. Pure."""
+"""A stage as it is played: read, checked, its expressions and templates compiled. Pure.
+
+Two questions are asked of a selector. `matches`: may the stage be next, for the object as it is. `chooses`: does the
+stage move this object at all, whatever state it is in: the same without the requirements about what changes in the
+course of a life. Source: KWOK `SelectorRequirement`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
 
 from kubelet.stages.jq import Query
-from kubelet.stages.selectors import Selector
 from kubelet.stages.templates import Template
+from services.api.meta import Document
 
+EventType = Literal["Normal", "Warning"]
 PatchType = Literal["json", "merge", "strategic"]
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+_OF_LIFE = (("status",), ("metadata", "deletionTimestamp"), ("metadata", "finalizers"))
+"""Where the course of a life shows: requirements on these do not say whose life it is."""
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What an expression must give: one of the values, none of them, something that is not null, or nothing."""
+
+    query: Query
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, document: Document) -> bool:
+        """Whether the object is so; an expression that does not fit the object gives nothing."""
+        found = self.query.values(document) or ()
+        match self.operator:
+            case "In":
+                return any(_text(each) in self.values for each in found)
+            case "NotIn":
+                return not any(_text(each) in self.values for each in found)
+            case "Exists":
+                return any(each is not None for each in found)
+        return all(each is None for each in found)
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the answer stays the same for the whole life of an object."""
+        root = self.query.root
+        return bool(root) and not any(all(a == b for a, b in zip(root, part, strict=False)) for part in _OF_LIFE)
+
+
+@dataclass(frozen=True)
+class Selector:
+    """All parts must hold; no parts select everything."""
+
+    labels: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, document: Document) -> bool:
+        """Whether the stage may be next for the object as it is."""
+        return self._is_labelled(document) and all(each.matches(document) for each in self.requirements)
+
+    def chooses(self, document: Document) -> bool:
+        """Whether the stage is about this object at all, at some time of its life."""
+        return self._is_labelled(document) and all(
+            each.matches(document) for each in self.requirements if each.is_lasting
+        )
+
+    def _is_labelled(self, document: Document) -> bool:
+        metadata = document.get("metadata") or {}
+        labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+        return all(labels.get(k) == v for k, v in self.labels) and all(
+            annotations.get(k) == v for k, v in self.annotations
+        )
 
 
 @dataclass(frozen=True)
@@ -22,50 +86,82 @@ class Delay:
     jitter_from: Query | None = None
 
 
-@dataclass(frozen=True)
-class Event:
+class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of what a document says: camelCase, unknown fields are an error that names them.
+
+    Raises: ValueError from the constructor, beginning with the field below this part: `.template: want a template`.
+    """
+
+
+class Event(Part, frozen=True):
     """An Event to record about the object."""
 
-    type: str
-    reason: str
-    message: Template
+    type: EventType = "Normal"
+    reason: str = ""
+    message: Template = Template("")
+
+    def __post_init__(self) -> None:
+        if not self.reason:
+            raise ValueError(".reason: an event wants a reason")
 
 
-@dataclass(frozen=True)
-class Finalizers:
-    """What becomes of the object's finalizers; `empties` goes before `adds`."""
+class Finalizer(Part, frozen=True):
+    """One finalizer."""
 
-    adds: tuple[str, ...] = ()
-    removes: tuple[str, ...] = ()
-    empties: bool = False
+    value: str
 
 
-@dataclass(frozen=True)
-class Patch:
-    """A patch made by a template; `root` is the field it is about."""
+class Finalizers(Part, frozen=True):
+    """What becomes of the object's finalizers; they are emptied before `add`."""
 
-    template: Template
-    type: PatchType = "strategic"
+    add: tuple[Finalizer, ...] | None = None
+    remove: tuple[Finalizer, ...] | None = None
+    empty: bool = False
+
+    def after(self, held: list[str]) -> list[str]:
+        """Return the finalizers of an object that had these."""
+        removed = {each.value for each in self.remove or ()}
+        kept = [] if self.empty else [name for name in held if name not in removed]
+        return kept + [name for name in dict.fromkeys(each.value for each in self.add or ()) if name not in kept]
+
+
+class Patch(Part, frozen=True):
+    """A patch made by a template; `root` is the field it is about. `type` None: strategic."""
+
+    template: Template = Template("")
+    type: PatchType | None = None
     subresource: str = ""
     root: str = ""
+    impersonation: Any = None
+
+    def __post_init__(self) -> None:
+        if self.impersonation is not None:
+            raise ValueError(".impersonation: patches in another's name are not supported")
+        if not self.template.text.strip():
+            raise ValueError(".template: want a template")
+        check_subresource(self.subresource, ".subresource")
 
 
-@dataclass(frozen=True)
-class Step:
+def check_subresource(subresource: str, field: str) -> None:
+    """Raise ValueError for a subresource that no patch may be for."""
+    if subresource not in ("", "status"):
+        raise ValueError(f"{field}: {subresource!r} is not supported; status and the object itself are")
+
+
+class Step(Part, frozen=True):
     """One thing a stage does, or several in this order: event, finalizers, deletion, patch."""
 
     event: Event | None = None
     finalizers: Finalizers | None = None
-    deletes: bool = False
+    delete: bool = False
     patch: Patch | None = None
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of the life of `kind`. `source`: the file it is from."""
+    """One stage of the life of `kind`."""
 
     name: str
-    source: str
     kind: str
     selector: Selector
     steps: tuple[Step, ...]
@@ -73,3 +169,12 @@ class Stage:
     weight_from: Query | None = None
     delay: Delay | None = None
     is_immediate: bool = False
+
+
+def _text(value: Any) -> str | None:
+    """Return a text, bool or whole number as selectors compare it; None for what no value can equal."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    return value if isinstance(value, str) else None

@@ -1,13 +1,15 @@
 """The functions templates may call: Go's own, those of KWOK, and the part of Sprig that Stages use. Pure.
 
-Each takes JSON values and returns one; what it cannot do with them it says as ValueError. `and`, `or` are
-not here: they do not evaluate what they need not. What depends on the object and the node is a `Context`.
+Each takes JSON values and returns one, or raises ValueError. `and` and `or` are not here: a template evaluates no more
+of their arguments than it needs. `Context` has the functions whose answers depend on the object and the node.
 Source: kubernetes-sigs/kwok, `pkg/utils/gotpl/funcs.go`; Go's text/template.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -87,15 +89,6 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
 
 
-def _quote(value: Any) -> str:
-    """KWOK's: the JSON of a text; of anything else the JSON as a text."""
-    return _json(value) if isinstance(value, str) else _json(_json(value))
-
-
-def _sprig_quote(*values: Any) -> str:
-    return " ".join(_json(shown(v)) for v in values if v is not None)
-
-
 def _yaml(value: Any, indent: int = 0) -> str:
     """KWOK's: block YAML; with `indent`, begun on a new line and moved in by two blanks each."""
     text = yaml_text.dump(value)
@@ -151,11 +144,6 @@ def _len(value: Any) -> int:
     raise ValueError(f"len of {'nil' if value is None else _kind(value)}")
 
 
-def _dict(*pairs: Any) -> dict[str, Any]:
-    values = list(pairs) + [""] * (len(pairs) % 2)
-    return {shown(values[i]): values[i + 1] for i in range(0, len(values), 2)}
-
-
 def _int(value: Any) -> int:
     """Sprig's cast: what is no number is 0."""
     try:
@@ -164,22 +152,11 @@ def _int(value: Any) -> int:
         return 0
 
 
-def _mul(first: Any, *others: Any) -> int:
-    product = _int(first)
-    for other in others:
-        product *= _int(other)
-    return product
-
-
 def _quotient(first: Any, second: Any) -> int:
     a, b = _int(first), _int(second)
     if b == 0:
         raise ValueError("division by zero")
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-def _remainder(first: Any, second: Any) -> int:
-    return _int(first) - _quotient(first, second) * _int(second)
 
 
 def _format(text: str, *values: Any) -> str:
@@ -204,18 +181,13 @@ def _format(text: str, *values: Any) -> str:
 def _print(*values: Any) -> str:
     made = ""
     for i, value in enumerate(values):
-        if i and not isinstance(value, str) and not isinstance(values[i - 1], str):
-            made += " "
+        made += " " if i and not isinstance(value, str) and not isinstance(values[i - 1], str) else ""
         made += shown(value)
     return made
 
 
 def _indent(spaces: int, text: str) -> str:
     return " " * spaces + text.replace("\n", "\n" + " " * spaces)
-
-
-def _coalesce(*values: Any) -> Any:
-    return next((v for v in values if is_true(v)), None)
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -233,16 +205,16 @@ FUNCTIONS: dict[str, Function] = {
     "println": lambda *v: " ".join(shown(each) for each in v) + "\n",
     "printf": _format,
     # KWOK's
-    "Quote": _quote,
+    "Quote": lambda v: _json(v) if isinstance(v, str) else _json(_json(v)),  # of no text: its JSON as a text
     "YAML": _yaml,
     # Sprig's
     "add": lambda *v: sum(_int(each) for each in v),
     "add1": lambda v: _int(v) + 1,
     "atoi": _int,
-    "coalesce": _coalesce,
+    "coalesce": lambda *v: next((each for each in v if is_true(each)), None),
     "contains": lambda part, text: part in text,
     "default": lambda otherwise, given=None: given if is_true(given) else otherwise,
-    "dict": _dict,
+    "dict": lambda *v: {shown(k): value for k, value in zip_longest(v[::2], v[1::2], fillvalue="")},
     "div": _quotient,
     "empty": lambda v: not is_true(v),
     "first": lambda v: v[0] if v else None,
@@ -260,10 +232,10 @@ FUNCTIONS: dict[str, Function] = {
     "lower": lambda text: text.lower(),
     "max": lambda *v: max(_int(each) for each in v),
     "min": lambda *v: min(_int(each) for each in v),
-    "mod": _remainder,
-    "mul": _mul,
+    "mod": lambda a, b: _int(a) - _quotient(a, b) * _int(b),
+    "mul": lambda first, *v: math.prod(_int(each) for each in (first, *v)),
     "nindent": lambda spaces, text: "\n" + _indent(spaces, text),
-    "quote": _sprig_quote,
+    "quote": lambda *v: " ".join(_json(shown(each)) for each in v if each is not None),
     "replace": lambda old, new, text: text.replace(old, new),
     "sub": lambda a, b: _int(a) - _int(b),
     "ternary": lambda yes, no, which: yes if which else no,

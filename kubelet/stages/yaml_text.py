@@ -19,7 +19,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 class _OnceLoader(_Loader):
-    """What people write: a key that stands twice in one mapping is a mistake, and whose it is cannot be known."""
+    """The loader of files that people write: a key that is given twice in one mapping is an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return the mapping. Raises: ConstructorError for a key that is given twice."""

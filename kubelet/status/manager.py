@@ -88,6 +88,10 @@ class StatusManager:
             self._after_ack(key, now)
         return None
 
+    def shown(self, key: WorkerKey) -> KubeletPod | None:
+        """Return the object that has this pod's status; None while there is none."""
+        return self._pods.shown(key)
+
     def status_written(self, write: Write, code: int, reason: str, now: float) -> None:
         """Take the answer to a status write; `code` 0: none came (N8)."""
         key = write.key

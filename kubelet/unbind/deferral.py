@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from kubelet.effects import Outbox, SetTimer
-from kubelet.managers.resource_managers import DeviceRejection, Rejection
+from kubelet.managers.allocation import DeviceRejection, Rejection
 from kubelet.switches import KubeletSwitches
 from kubelet.unbind.unbinding import EXCLUDE_MAX_REASONS
 from kubelet.view import KubeletPod, WorkerKey, is_static

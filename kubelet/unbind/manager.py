@@ -15,7 +15,7 @@ from kubelet.pod.context import WallTimes
 from kubelet.status.versions import StatusVersions
 from kubelet.switches import KubeletSwitches
 from kubelet.unbind import unbinding
-from kubelet.unbind.unbinding import Unbinding
+from kubelet.unbind.unbinding import FallBack, Next, Step, Unbinding, Wait
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, find_condition
 from services.api.unbind import REQUESTED
@@ -28,10 +28,10 @@ RUNNING_MAX = 10_000
 
 
 class UnbindOutcome(msgspec.Struct, frozen=True):
-    """The pod is not being unbound any more, and stays here. `step` says why."""
+    """The pod is not being unbound any more, and stays here. `step` says why: CONFIRM, RESUME, ABSENT or a FallBack."""
 
     state: Unbinding
-    step: unbinding.Confirm | unbinding.Resume | unbinding.Absent | unbinding.FallBack
+    step: Step
 
 
 class UnbindManager:
@@ -72,7 +72,9 @@ class UnbindManager:
         self._out.event(pod, "UnbindRequested", f"Unbinding the pod: {reason}", "Normal")
         self._out.span_stage(key, "unbinding", reason)
         if is_asking:
-            self.asking[key] = unbinding.asking_status(pod, reason, message, self._times.text(now))
+            # By this condition a kubelet asks the controller to unbind the pod (`unbind.api=condition`).
+            text, since = message[: unbinding.MESSAGE_MAX], self._times.text(now)
+            self.asking[key] = unbinding.pending_status(pod, REQUESTED, reason, text, since)
         return self.call(key, now)
 
     def pod_updated(self, key: WorkerKey, pod: KubeletPod, now: float) -> UnbindOutcome | None:
@@ -88,7 +90,7 @@ class UnbindManager:
             return None
         self._out.log("kubelet.unbind_result", pod, key, {"result": answer.reason, "code": 422})
         self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{answer.reason}"}}')
-        return self._step(key, state, unbinding.FallBack(answer.reason), now)
+        return self._step(key, state, FallBack(answer.reason), now)
 
     def gone(self, key: WorkerKey, pod: KubeletPod, result: str) -> bool:
         """Forget a pod that is not ours any more, or ends otherwise; return whether it was being unbound."""
@@ -118,12 +120,7 @@ class UnbindManager:
         self._running[key] = None
         if len(self._running) > RUNNING_MAX:
             del self._running[next(iter(self._running))]
-        unbinds = pod.status.unbind_count
-        for bound in ("0", "1", "2", "4", "8", "+Inf"):
-            if unbinds <= float(bound):
-                self._out.count(f'{UNTIL_RUNNING}_bucket{{le="{bound}"}}')
-        self._out.add(f"{UNTIL_RUNNING}_sum", unbinds)
-        self._out.count(f"{UNTIL_RUNNING}_count")
+        self._out.observe(UNTIL_RUNNING, "", (0, 1, 2, 4, 8), pod.status.unbind_count)
 
     def torn_down(self, pod: KubeletPod, key: WorkerKey, took_s: float) -> None:
         """Say that nothing of the pod is left on the node."""
@@ -171,7 +168,7 @@ class UnbindManager:
         self._out.log("kubelet.unbind_result", state.pod, key, {"result": result, "code": code})
         self._out.count(f'kubelet_pod_unbind_total{{reason="{state.reason}",result="{result}"}}')
         step = state.answer(code, reason, now, retry_after_s=retry_after_s, names_pod=names_pod, jitter=jitter)
-        if code == 429 and isinstance(step, unbinding.Wait):
+        if code == 429 and isinstance(step, Wait):
             self._lines.setdefault(state.pod.metadata.namespace, {})[key] = None
             step = state.asked(now) if self._waits_in_line(key, state) else step
         else:
@@ -216,35 +213,30 @@ class UnbindManager:
             return None
         return self._step(key, state, state.session_read(now), now)
 
-    def _step(self, key: WorkerKey, state: Unbinding, step: unbinding.Step, now: float) -> UnbindOutcome | None:
+    def _step(self, key: WorkerKey, state: Unbinding, step: Step, now: float) -> UnbindOutcome | None:
         match step:
-            case unbinding.Call():
-                self._out.log(
-                    "kubelet.unbind_call",
-                    state.pod,
-                    key,
-                    {"reason": state.reason, "try": state.tries, "request_id": unbinding.request_id(key, self._node)},
-                )
+            case Next.CALL:
+                request_id = unbinding.request_id(key, self._node)
+                data = {"reason": state.reason, "try": state.tries, "request_id": request_id}
+                self._out.log("kubelet.unbind_call", state.pod, key, data)
                 self._out.effects.append(CallUnbind(key, state.pod, state.reason, state.message))
-            case unbinding.Wait(until_s=until_s):
+            case Wait(until_s=until_s):
                 self._out.effects.append(SetTimer(until_s, "unbind", key))
-            case unbinding.Forget(is_done=is_done):
-                if is_done:
+            case Next.DONE | Next.GONE:
+                if step is Next.DONE:
                     if self._switches.teardown == "after" and state.torn_s is not None:
                         self.torn_down(state.pod, key, state.torn_s)
                     self._took(state, now)
                 self._stop(key)
-                self._out.end_span(key, "" if is_done else "gone")
+                self._out.end_span(key, "" if step is Next.DONE else "gone")
                 self._statuses.forget(key)
-            case unbinding.ReadPod():
+            case Next.READ_POD:
                 self._out.effects.append(ReadPod(key, state.pod))
-            case unbinding.ReadSession():
+            case Next.READ_SESSION:
                 self._out.effects.append(ReadNode(key, True))
-            case unbinding.Absent():
-                self._absent_until_s = now + unbinding.ABSENT_S
-                self._stop(key)
-                return UnbindOutcome(state, step)
             case _:
+                if step is Next.ABSENT:
+                    self._absent_until_s = now + unbinding.ABSENT_S
                 self._stop(key)
                 return UnbindOutcome(state, step)
         return None

@@ -6,6 +6,7 @@ kubelet-unbinding 6.2); waiting times come back as values.
 
 from __future__ import annotations
 
+from enum import Enum
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -88,28 +89,34 @@ def unbind_body(
     return body
 
 
-def asking_status(pod: KubeletPod, reason: str, message: str, since: str) -> Document:
-    """Return the status by which a kubelet asks the controller to unbind the pod (`unbind.api=condition`)."""
+def pending_status(pod: KubeletPod, condition: str, reason: str, message: str, since: str) -> Document:
+    """Return the status of a pod of which nothing runs, with one condition that is True and says why."""
     return {
         "phase": "Pending",
         "observedGeneration": pod.metadata.generation,
         "conditions": [
             {
-                "type": agreed.REQUESTED,
+                "type": condition,
                 "status": "True",
                 "reason": reason,
-                "message": message[:MESSAGE_MAX],
+                "message": message,
                 "lastTransitionTime": since,
             }
         ],
     }
 
 
-# --- what to do next ---
+class Next(Enum):
+    """What to do next, where that says all."""
 
-
-class Call(msgspec.Struct, frozen=True):
-    """Send the request."""
+    CALL = "send the request"
+    DONE = "it is not ours any more: the scheduler has it again"
+    GONE = "it was not ours any more"
+    CONFIRM = "it is being deleted: go the normal way of termination"
+    RESUME = "the server says it runs here: treat it as any other pod"
+    READ_POD = "read our own pod, to learn whether it is still ours (X-UB4)"
+    READ_SESSION = "read our own Node, to learn whether the session is still ours"
+    ABSENT = "the server has no such endpoint: reject as without unbinding"
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -118,48 +125,28 @@ class Wait(msgspec.Struct, frozen=True):
     until_s: float
 
 
-class Forget(msgspec.Struct, frozen=True):
-    """It is not ours any more. `is_done`: we gave it back."""
-
-    is_done: bool
-
-
-class Confirm(msgspec.Struct, frozen=True):
-    """It is being deleted: go the normal way of termination."""
-
-
-class Resume(msgspec.Struct, frozen=True):
-    """The server says it runs here: treat it as any other pod."""
-
-
-class ReadPod(msgspec.Struct, frozen=True):
-    """Read our own pod, to learn whether it is still ours (X-UB4)."""
-
-
-class ReadSession(msgspec.Struct, frozen=True):
-    """Read our own Node, to learn whether the session is still ours."""
-
-
-class Absent(msgspec.Struct, frozen=True):
-    """The server has no such endpoint: reject as without unbinding."""
-
-
 class FallBack(msgspec.Struct, frozen=True):
     """It cannot be unbound; `code` says why."""
 
     code: str
 
 
-Step = Call | Wait | Forget | Confirm | Resume | ReadPod | ReadSession | Absent | FallBack
+Step = Next | Wait | FallBack
 
-_GONE = ("UIDMismatch", "NotBound", "BoundElsewhere", "StaleBinding")
+_BY_CODE = {200: Next.DONE, 201: Next.DONE, 403: Next.READ_POD, 405: Next.ABSENT}
+"""405: a server that knows the path and not this use of it."""
+_CONFLICTS = {
+    **dict.fromkeys(("UIDMismatch", "NotBound", "BoundElsewhere", "StaleBinding"), Next.GONE),
+    "Terminating": Next.CONFIRM,
+    "AlreadyStarted": Next.RESUME,
+}
 
 
 class Unbinding:
     """One binding being unbound.
 
-    Invariant: at most one request is in flight; after Forget, Confirm, Resume, Absent or FallBack the
-    machine is not asked again.
+    Invariant: at most one request is in flight; after DONE, GONE, CONFIRM, RESUME, ABSENT or a
+    FallBack the machine is not asked again.
     """
 
     def __init__(self, pod: KubeletPod, reason: str, message: str, now: float, deadline_s: float) -> None:
@@ -183,7 +170,7 @@ class Unbinding:
         if now < self.retry_at_s - 1e-6:
             return Wait(self.retry_at_s)
         self.is_calling = True
-        return Call()
+        return Next.CALL
 
     def answer(
         self,
@@ -200,26 +187,18 @@ class Unbinding:
         `names_pod`: whether a 404 speaks of the pod; otherwise the endpoint is missing.
         """
         self.is_calling = False
+        if code in _BY_CODE:
+            return _BY_CODE[code]
+        if code == 409 and reason in _CONFLICTS:
+            return _CONFLICTS[reason]
         match code:
-            case 200 | 201:
-                return Forget(is_done=True)
             case 404:
-                return Forget(is_done=False) if names_pod else Absent()
-            case 405:
-                return Absent()  # a server that knows the path and not this use of it
-            case 409 if reason in _GONE:
-                return Forget(is_done=False)
-            case 409 if reason == "Terminating":
-                return Confirm()
-            case 409 if reason == "AlreadyStarted":
-                return Resume()
-            case 409 if reason == "StaleSession":
-                return ReadSession() if not self._session_checked else FallBack(reason)
-            case 409 if reason == "SchedulerNotCapable":
-                # No scheduler could take the pod back (kubelet-unbinding 4.6): as if the gate were off.
+                return Next.GONE if names_pod else Next.ABSENT
+            case 409 if reason == "StaleSession" and not self._session_checked:
+                return Next.READ_SESSION
+            case 409 if reason in ("StaleSession", "SchedulerNotCapable"):
+                # SchedulerNotCapable: none could take the pod back (kubelet-unbinding 4.6), as if the gate were off.
                 return FallBack(reason)
-            case 403:
-                return ReadPod()
             case 422:
                 return FallBack(reason)
             case 429 if retry_after_s is not None:
@@ -233,15 +212,12 @@ class Unbinding:
         return Wait(self.deadline_s) if now < self.deadline_s else FallBack("DeadlineExceeded")
 
     def _wait(self, now: float, delay_s: float) -> Step:
-        if now + delay_s >= self.deadline_s:
-            self.retry_at_s = self.deadline_s
-            return Wait(self.deadline_s)
-        self.retry_at_s = now + delay_s
+        self.retry_at_s = min(now + delay_s, self.deadline_s)
         return Wait(self.retry_at_s)
 
     def pod_read(self, still_mine: bool) -> Step:
         """A 403 was followed by a read: fall back only for a pod that is still ours at this generation."""
-        return FallBack("Forbidden") if still_mine else Forget(is_done=False)
+        return FallBack("Forbidden") if still_mine else Next.GONE
 
     def session_read(self, now: float) -> Step:
         """The session is ours: try once more."""

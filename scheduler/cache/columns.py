@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from scheduler.cache.images import Images
 from scheduler.cache.node_info import AMOUNT_MAX, ANY_IP, HostPort, NodeInfo, PodInfo
-from services.api.kinds.node import Node
-from services.api.taints import Taint
+from services.api.kinds.node import Node, Taint
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from scheduler.configuration.problems import duplicate, forbidden, invalid, required, unsupported
-from services.api.duration import Duration
+from services.api.times import Duration
 
 STRATEGIES: Final = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 RATIO: Final = "RequestedToCapacityRatio"

@@ -1,14 +1,79 @@
-"""One attempt: for a pod, a member of a group, or a resize that its node deferred. Its span, and what is kept of it."""
+"""One attempt: for a pod, a member of a group, or a resize that its node deferred. Its span, and what is kept of it.
+
+The last attempt of each pod is kept in memory for `keplab explain`: why a pod is where it is, or nowhere.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from scheduler.cycle.decisions import Decision, Decisions
+from scheduler.cycle.result import Ranking
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue.queued_pod import QueuedPod
+from services.api.meta import Key
 from services.api.seams import Seams, Span
+
+DECISIONS_MAX: Final = 4096
+
+
+@dataclass(slots=True)
+class Decision:
+    """One cycle. `rejected`: plugin to reason to nodes; `ranking`: the nodes that were compared."""
+
+    uid: str
+    attempt: int
+    at_s: float
+    outcome: str
+    node: str = ""
+    message: str = ""
+    feasible_count: int = 0
+    evaluated: int = 0
+    rejected: dict[str, dict[str, int]] = field(default_factory=dict)
+    ranking: Ranking | None = None
+    nominated_node: str = ""
+    victims: tuple[str, ...] = ()
+    """Pods that were to leave for this one, as `namespace/name`."""
+    preempted_by: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """Return the part of `explain pod/…` that this cycle knows."""
+        ranking = self.ranking
+        return {
+            "outcome": self.outcome,
+            "node": self.node,
+            "attempts": self.attempt,
+            "feasible": list(ranking.names) if ranking is not None else [self.node] if self.node else [],
+            "feasible_count": self.feasible_count,
+            "evaluated": self.evaluated,
+            "rejected": self.rejected,
+            "scores": ranking.scores if ranking is not None else {},
+            "final": ranking.totals if ranking is not None else {},
+            "weights": dict(ranking.weights) if ranking is not None else {},
+            "victims": list(self.victims),
+            "preempted_by": self.preempted_by,
+            "message": self.message,
+            "nominated_node": self.nominated_node,
+        }
+
+
+class Decisions:
+    """The newest decision of each pod; the longest undecided are dropped first."""
+
+    def __init__(self) -> None:
+        self._by_key: OrderedDict[Key, Decision] = OrderedDict()
+
+    def keep(self, key: Key, decision: Decision) -> None:
+        """Remember it as the pod's last."""
+        self._by_key[key] = decision
+        self._by_key.move_to_end(key)
+        if len(self._by_key) > DECISIONS_MAX:
+            self._by_key.popitem(last=False)
+
+    def of(self, key: Key) -> Decision | None:
+        """Return the pod's last decision."""
+        return self._by_key.get(key)
 
 
 @dataclass(slots=True)
@@ -21,18 +86,18 @@ class Attempt:
     took_s: float = 0.0
 
 
+@dataclass
 class Attempts:
     """Begins attempts, and keeps for `keplab explain` and for metrics what they decided."""
 
-    def __init__(self, seams: Seams, decisions: Decisions, metrics: SchedulerMetrics) -> None:
-        self._seams = seams
-        self._decisions = decisions
-        self._metrics = metrics
+    seams: Seams
+    decisions: Decisions
+    metrics: SchedulerMetrics
 
     def begin(self, queued: QueuedPod, now: float, name: str = "schedule pod", parent: str = "") -> Attempt:
         """Start the span, linked to what made the pod due; without a `parent` that is its parent, too."""
         cause, key = queued.traceparent, queued.key
-        span = self._seams.tracer.start(
+        span = self.seams.tracer.start(
             name,
             parent=parent or cause,
             links=(cause,) if cause else (),
@@ -45,14 +110,14 @@ class Attempts:
 
     def decided(self, attempt: Attempt) -> None:
         """Note how long the deciding took."""
-        attempt.took_s = self._seams.clock.now() - attempt.now
+        attempt.took_s = self.seams.clock.now() - attempt.now
 
     def count(self, attempt: Attempt, outcome: str) -> None:
         """Count the attempt by its outcome."""
         scheduler_name = attempt.queued.info.spec.scheduler_name
-        self._metrics.attempted(outcome, attempt.took_s, scheduler_name)
+        self.metrics.attempted(outcome, attempt.took_s, scheduler_name)
 
     def keep(self, attempt: Attempt, outcome: str, **decision: Any) -> None:
         """Keep the decision as the pod's last."""
         queued = attempt.queued
-        self._decisions.keep(queued.key, Decision(queued.uid, queued.attempts, attempt.now, outcome, **decision))
+        self.decisions.keep(queued.key, Decision(queued.uid, queued.attempts, attempt.now, outcome, **decision))

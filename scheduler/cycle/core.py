@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler.cache.cache import Cache
-from scheduler.cycle.decisions import Decisions
+from scheduler.cycle.attempt import Decisions
 from scheduler.cycle.profiles import Profiles
 from scheduler.metrics import SchedulerMetrics
 from scheduler.queue.exclusions import Exclusions

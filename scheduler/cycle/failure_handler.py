@@ -6,12 +6,12 @@ Source: scheduler-queue-and-cycles 4.1.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from scheduler.cycle.attempt import Attempt
 from scheduler.cycle.clients import Clients
-from scheduler.dispatcher.calls import SetCondition, status_patch
-from scheduler.dispatcher.conditions import NOTE_MAX, SCHEDULER_ERROR, UNSCHEDULABLE
+from scheduler.dispatcher.calls import NOTE_MAX, SCHEDULER_ERROR, UNSCHEDULABLE, SetCondition, status_patch
 from scheduler.framework.status import Status
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.recorder import SchedulerRecorder
@@ -19,13 +19,13 @@ from scheduler.recorder import SchedulerRecorder
 FAILED: Final = "FailedScheduling"
 
 
+@dataclass
 class FailureHandler:
     """What follows a failed attempt."""
 
-    def __init__(self, queue: SchedulingQueue, clients: Clients, recorder: SchedulerRecorder) -> None:
-        self._queue = queue
-        self._clients = clients
-        self._recorder = recorder
+    queue: SchedulingQueue
+    clients: Clients
+    recorder: SchedulerRecorder
 
     async def fail(
         self,
@@ -41,9 +41,9 @@ class FailureHandler:
 
         Without asynchronous API calls it returns when the condition is written, as upstream's does.
         """
-        queue, queued, span = self._queue, attempt.queued, attempt.span
+        queue, queued, span = self.queue, attempt.queued, attempt.span
         info = queued.info
-        self._recorder.line(
+        self.recorder.line(
             "sched.attempt",
             info,
             "",
@@ -56,7 +56,7 @@ class FailureHandler:
                 "nominated": queue.nominator.node_of(info.uid) if nominated is None else nominated,
             },
         )
-        live = self._clients.pods.lister.get(info.key)
+        live = self.clients.pods.lister.get(info.key)
         if live is None or live.metadata.uid != info.uid or live.spec.node_name:
             # Gone, another pod of that name, or bound by another scheduler: not ours to try again.
             queue.done(info.uid)
@@ -68,10 +68,10 @@ class FailureHandler:
         if nominated is not None:
             queue.nominator.set(info, nominated)
         if nominated:
-            self._recorder.line("sched.nominate", info, nominated, span, {})
-        self._recorder.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
+            self.recorder.line("sched.nominate", info, nominated, span, {})
+        self.recorder.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
         condition = SetCondition(reason, message)
-        await self._clients.dispatcher.say(
+        await self.clients.dispatcher.say(
             status_patch(live, condition, nomination=nominated, traceparent=span.traceparent)
         )
         span.end(message if reason == SCHEDULER_ERROR else "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.profiles import Profiles
 from scheduler.dispatcher.calls import StatusPatch
@@ -14,24 +16,20 @@ from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.recorder import SchedulerRecorder
 
 
+@dataclass
 class GateReports:
     """Stands between the queue, which asks the gates, and the dispatcher, which writes the pods' status."""
 
-    def __init__(
-        self,
-        rules: ReportRules,
-        profiles: Profiles,
-        queue: SchedulingQueue,
-        dispatcher: Dispatcher,
-        recorder: SchedulerRecorder,
-    ) -> None:
-        self._profiles = profiles
-        self._queue = queue
-        self._dispatcher = dispatcher
-        self._recorder = recorder
-        self._reporter = Reporter(rules, self._user_message)
-        queue.on_gate = self.observe
-        dispatcher.on_event = self._record_event
+    rules: ReportRules
+    profiles: Profiles
+    queue: SchedulingQueue
+    dispatcher: Dispatcher
+    recorder: SchedulerRecorder
+
+    def __post_init__(self) -> None:
+        self._reporter = Reporter(self.rules, self._user_message)
+        self.queue.on_gate = self.observe
+        self.dispatcher.on_event = self._record_event
 
     def observe(self, queued: QueuedPod, status: Status, now: float) -> None:
         """Take in a rejection, or that a pod rejected before passes now."""
@@ -41,25 +39,25 @@ class GateReports:
             self._log(queued, status)
         report = self._reporter.observe(queued, status)
         if report is not None:
-            self._dispatcher.later(report.call, delay_s=report.delay_s)
+            self.dispatcher.later(report.call, delay_s=report.delay_s)
 
     def _log(self, queued: QueuedPod, status: Status) -> None:
         if status.is_success:
-            self._recorder.gate("sched.ungated", queued.info, {})
+            self.recorder.gate("sched.ungated", queued.info, {})
             return
         data = {"plugin": status.plugin, "message": status.message}
         shown = self._reporter.message_of(queued.info, status)
         if shown != status.message:
             data["shown"] = shown
-        self._recorder.gate("sched.gated", queued.info, data)
+        self.recorder.gate("sched.gated", queued.info, data)
 
     def _user_message(self, info: PodInfo, status: Status) -> str | None:
-        plugin = self._profiles.runner_of(info).plugins_by_name.get(status.plugin)
+        plugin = self.profiles.runner_of(info).plugins_by_name.get(status.plugin)
         return plugin.gate_message(info, status) if isinstance(plugin, ExplainsGate) else None
 
     def _record_event(self, call: StatusPatch) -> None:
-        queued = self._queue.by_uid(call.uid)
+        queued = self.queue.by_uid(call.uid)
         if queued is not None and call.event is not None:
             reason, message = call.event
             cause = call.causes[0] if call.causes else ""
-            self._recorder.event(queued.info, reason, message, is_warning=True, traceparent=cause)
+            self.recorder.event(queued.info, reason, message, is_warning=True, traceparent=cause)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -11,6 +11,9 @@ from scheduler.cache.columns import Scores
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.plugin import PostFilterResult
+
+ExtenderBind = Callable[[str], Awaitable[None]]
+"""Has an extender bind a pod to the named node. Raises: UnknownOutcome."""
 
 
 class Ranking(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ Source: scheduler-queue-and-cycles 4, 8.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -70,14 +70,12 @@ def nodes_to_find(node_count: int, percentage: int) -> int:
     return max(MIN_FEASIBLE, node_count * percentage // 100)
 
 
+@dataclass(slots=True)
 class Rotation:
     """Where a sampled search begins, as a position in the visiting order, and the number of cycles; of all profiles."""
 
-    __slots__ = ("cycle", "next_start")
-
-    def __init__(self) -> None:
-        self.next_start = 0
-        self.cycle = 0
+    next_start: int = 0
+    cycle: int = 0
 
 
 @dataclass(slots=True)
@@ -98,6 +96,7 @@ class _Batch:
     is_plain: bool
 
 
+@dataclass
 class Batching:
     """One profile's list of next best nodes. `attempts` and `flushed` count by result and reason, for metrics.
 
@@ -112,20 +111,18 @@ class Batching:
     nodes. Source: scheduler-queue-and-cycles 8; upstream `pkg/scheduler/framework/runtime/batch.go`.
     """
 
-    def __init__(self, cache: Cache, runner: Runner, nominator: Nominator, random: Random, *, is_exact: bool) -> None:
-        self._cache = cache
-        self._runner = runner
-        self._nominator = nominator
-        self._random = random
-        self._is_exact = is_exact
-        self._batch: _Batch | None = None
-        self._cycle = 0
-        self._spacious = -1
-        self._sits_out, self._until = 0, 0
-        self.attempts: dict[str, int] = {}
-        self.flushed: dict[str, int] = {}
-
-    # -- before a cycle --------------------------------------------------------------------------------
+    cache: Cache
+    runner: Runner
+    nominator: Nominator
+    random: Random
+    is_exact: bool
+    _batch: _Batch | None = None
+    _cycle: int = 0
+    _spacious: int = -1
+    _sits_out: int = 0
+    _until: int = 0
+    attempts: dict[str, int] = field(default_factory=dict)
+    flushed: dict[str, int] = field(default_factory=dict)
 
     def hint(self, pod: PodInfo, now: float, cycle: int) -> tuple[int, CycleState] | None:
         """Return the row to take, with the state of its cycle, or None: then a full cycle is due."""
@@ -146,13 +143,13 @@ class Batching:
             self._flush("empty_list", NO_HINT)
             return None
         rows = (batch.totals == best).nonzero()[0]
-        row = int(rows[0] if len(rows) == 1 else rows[self._random.randrange(0, len(rows))])
-        node = self._cache.columns.nodes[row]
+        row = int(rows[0] if len(rows) == 1 else rows[self.random.randrange(0, len(rows))])
+        node = self.cache.columns.nodes[row]
         if node is None:
             self._flush("node_missing", NO_HINT)
             return None
-        rivals = self._nominator.rivals(node.name, pod)
-        if not self._runner.filter_beside(state, pod, node, rivals).is_success:
+        rivals = self.nominator.rivals(node.name, pod)
+        if not self.runner.filter_beside(state, pod, node, rivals).is_success:
             self._flush("hint_not_feasible", HINT_NOT_USED)
             return None
         self._take(batch, pod, row)
@@ -161,20 +158,20 @@ class Batching:
 
     def _why_not(self, batch: _Batch, pod: PodInfo, state: CycleState, now: float) -> str:
         """Return why the list is not for this pod, or ""; the pod's PreFilter has run then."""
-        columns = self._cache.columns
+        columns = self.cache.columns
         if batch.cycle != self._cycle - 1:
             return "pod_skipped"
         if now - batch.made_at > BATCH_AGE_MAX_S:
             return "expired"
-        if pod.pod.status.nominated_node_name or (self._is_exact and len(self._nominator)):
+        if pod.pod.status.nominated_node_name or (self.is_exact and len(self.nominator)):
             return "pod_nominated"
         if batch.epoch != columns.epoch:
             return "node_missing"
-        if self._is_exact and any(row != batch.chosen for row in columns.log[batch.cursor :]):
+        if self.is_exact and any(row != batch.chosen for row in columns.log[batch.cursor :]):
             return "node_changed"
         last = batch.pod
         if (
-            self._runner.template_of(pod) != last.signature
+            self.runner.template_of(pod) != last.signature
             or pod.key.namespace != last.key.namespace
             or pod.metadata.labels != last.metadata.labels
         ):
@@ -183,44 +180,34 @@ class Batching:
         if node is None:
             return "node_missing"
         # While the node chosen last takes more of the kind it may still be the best.
-        is_full = not self._runner.row_fits(state, pod, columns, batch.chosen)
+        is_full = not self.runner.row_fits(state, pod, columns, batch.chosen)
         if not is_full and batch.is_plain:
             return "node_not_full"
-        prepared = self._runner.pre_filter(state, pod, columns)
-        fragments = self._runner.fragments(state, pod, of_scores=False)
+        prepared = self.runner.pre_filter(state, pod, columns)
+        fragments = self.runner.fragments(state, pod, of_scores=False)
         if fragments is None or prepared.rejection is not None or prepared.node_names is not None:
             return "pod_not_batchable"
         if fragments != batch.fragments:
             return "pod_incompatible"
-        rivals = self._nominator.rivals(node.name, pod)
-        is_full = is_full or not self._runner.filter_beside(state, pod, node, rivals).is_success
+        rivals = self.nominator.rivals(node.name, pod)
+        is_full = is_full or not self.runner.filter_beside(state, pod, node, rivals).is_success
         return "" if is_full else "node_not_full"
-
-    # -- after a cycle ---------------------------------------------------------------------------------
 
     def store(self, pod: PodInfo, state: CycleState, found: Feasible, totals: Scores, row: int) -> None:
         """Keep the totals of a full cycle for the pods that follow."""
         if self._cycle < self._until and pod.signature == self._spacious:
             return
-        fragments = self._runner.fragments(state, pod, of_scores=True)
+        fragments = self.runner.fragments(state, pod, of_scores=True)
         known = found.remembered
         # Scores that are scaled by the best of all change on every node when the best node is full.
-        is_scaled = self._is_exact and known is not None and any(known.varies)
+        is_scaled = self.is_exact and known is not None and any(known.varies)
         if fragments is None or found.prepared.node_names is not None or is_scaled:
             return
-        columns = self._cache.columns
-        self._batch = _Batch(
-            fragments,
-            pod,
-            totals.copy(),
-            row,
-            state.now,
-            self._cycle,
-            columns.epoch,
-            len(columns.log),
-            self._runner.has_only_row_filters(state),
-        )
-        self._batch.totals[row] = -1.0
+        columns = self.cache.columns
+        is_plain, left = self.runner.has_only_row_filters(state), totals.copy()
+        left[row] = -1.0
+        log = len(columns.log)
+        self._batch = _Batch(fragments, pod, left, row, state.now, self._cycle, columns.epoch, log, is_plain)
 
     def _sit_out(self, pod: PodInfo) -> None:
         """Keep nothing for a while of a kind whose nodes are not full after one: its list would be of no use."""
@@ -231,9 +218,7 @@ class Batching:
     def _take(self, batch: _Batch, pod: PodInfo, row: int) -> None:
         batch.totals[row] = -1.0
         batch.chosen, batch.pod, batch.cycle = row, pod, self._cycle
-        batch.cursor = len(self._cache.columns.log)
-
-    # -- counting --------------------------------------------------------------------------------------
+        batch.cursor = len(self.cache.columns.log)
 
     def _flush(self, reason: str, result: str) -> None:
         self._batch = None
@@ -244,46 +229,28 @@ class Batching:
         self.attempts[result] = self.attempts.get(result, 0) + 1
 
 
+@dataclass
 class SchedulingCycle:
     """Chooses nodes. A sampled search begins where the one before, of any profile, ended (`rotation`)."""
 
-    def __init__(
-        self,
-        cache: Cache,
-        runner: Runner,
-        nominator: Nominator,
-        random: Random,
-        *,
-        percentage: int = 100,
-        rotation: Rotation | None = None,
-        batching: Batching | None = None,
-    ) -> None:
-        self._cache = cache
-        self._runner = runner
-        self._nominator = nominator
-        self._random = random
-        self._percentage = percentage
-        self.rotation = rotation if rotation is not None else Rotation()
-        self.batching = batching
+    cache: Cache
+    runner: Runner
+    nominator: Nominator
+    random: Random
+    percentage: int = 100
+    rotation: Rotation = field(default_factory=Rotation)
+    batching: Batching | None = None
 
     def with_runner(self, runner: Runner) -> SchedulingCycle:
         """Return the same cycle with another runner; they take turns."""
-        return SchedulingCycle(
-            self._cache,
-            runner,
-            self._nominator,
-            self._random,
-            percentage=self._percentage,
-            rotation=self.rotation,
-            batching=self.batching,
-        )
+        return replace(self, runner=runner)
 
     def schedule(
         self, pod: PodInfo, now: float, *, with_post_filter: bool = True
     ) -> ScheduleResult | Unschedulable | CycleError:
         """Return the node for the pod, or why there is none. Changes nothing but the rotation, and the batch."""
         self.rotation.cycle += 1
-        if self.batching is not None and self._cache.columns.slots:
+        if self.batching is not None and self.cache.columns.slots:
             hinted = self.batching.hint(pod, now, self.rotation.cycle)
             if hinted is not None:
                 return self.only(hinted[0], hinted[1], 2)
@@ -300,11 +267,11 @@ class SchedulingCycle:
 
     def filter(self, pod: PodInfo, now: float) -> Filtered | CycleError:
         """Return the nodes that fit, all of them."""
-        columns = self._cache.columns
+        columns = self.cache.columns
         if not columns.slots:
             return CycleError(NO_NODES_AVAILABLE, is_rejection=True)
         state = CycleState(now)
-        found = self._runner.filter(state, pod, columns, self._nominator)
+        found = self.runner.filter(state, pod, columns, self.nominator)
         rejection = found.prepared.rejection
         if rejection is not None and rejection.code is Code.ERROR:
             return CycleError(f'running PreFilter plugin "{rejection.plugin}": {rejection.message}')
@@ -315,14 +282,14 @@ class SchedulingCycle:
 
     def narrow(self, filtered: Filtered) -> None:
         """Keep as many of them as the percentage of nodes to score asks for."""
-        if filtered.found.prepared.rejection is None and 0 <= self._percentage < 100:
+        if filtered.found.prepared.rejection is None and 0 <= self.percentage < 100:
             filtered.evaluated = self._sample(filtered.found)
 
     def choose(
         self, pod: PodInfo, filtered: Filtered, opinion: Opinion | None = None, *, with_post_filter: bool = True
     ) -> ScheduleResult | Unschedulable | CycleError:
         """Return the best of the nodes left, or what PostFilter does about there being none."""
-        columns, runner, state, found = self._cache.columns, self._runner, filtered.state, filtered.found
+        columns, runner, state, found = self.cache.columns, self.runner, filtered.state, filtered.found
         evaluated = filtered.evaluated
         count = int(np.count_nonzero(found.mask))
         if count == 0:
@@ -337,40 +304,30 @@ class SchedulingCycle:
         if not status.is_success:
             return CycleError(status.message)
         extra = opinion.scores if opinion is not None else None
-        batching = self.batching if opinion is None else None
         if extra is not None:
             totals = np.where(found.mask, totals + extra, -1.0)
         best = (totals == totals.max()).nonzero()[0]
         # Upstream replaces the k-th tie with probability 1/k; one uniform draw is the same lottery.
-        row = int(best[0] if len(best) == 1 else best[self._random.randrange(0, len(best))])
-        if batching is not None:
-            batching.store(pod, state, found, totals, row)
+        row = int(best[0] if len(best) == 1 else best[self.random.randrange(0, len(best))])
+        if self.batching is not None and opinion is None:
+            self.batching.store(pod, state, found, totals, row)
         rows = _reported(row, best, found, count)
         nodes = columns.nodes
         by_plugin, weights = runner.scores_of(state, found, rows), runner.weights
         if extra is not None:
             by_plugin, weights = {**by_plugin, EXTENDER: extra[rows]}, {**weights, EXTENDER: 1}
-        return ScheduleResult(
-            node_name=_name(columns, row),
-            state=state,
-            evaluated=evaluated,
-            feasible=count,
-            ranking=Ranking(
-                names=tuple([node.name for r in rows.tolist() if (node := nodes[r]) is not None]),
-                by_plugin=by_plugin,
-                weights=weights,
-            ),
-        )
+        names = tuple([node.name for r in rows.tolist() if (node := nodes[r]) is not None])
+        return ScheduleResult(_name(columns, row), state, evaluated, count, Ranking(names, by_plugin, weights))
 
     def only(self, row: int, state: CycleState, evaluated: int) -> ScheduleResult:
         """Return the one node left; scoring it would change nothing."""
-        return ScheduleResult(_name(self._cache.columns, row), state, evaluated, 1)
+        return ScheduleResult(_name(self.cache.columns, row), state, evaluated, 1)
 
     def _sample(self, found: Feasible) -> int:
         """Keep the first feasible nodes in visiting order, as many as are wanted; return how many were visited."""
-        order = self._cache.order()
+        order = self.cache.order()
         total = len(order)
-        wanted = nodes_to_find(total, self._percentage)
+        wanted = nodes_to_find(total, self.percentage)
         start = self.rotation.next_start % total
         rotated: NDArray[np.intp] = np.concatenate([order[start:], order[:start]])
         hits = np.flatnonzero(found.mask[rotated])

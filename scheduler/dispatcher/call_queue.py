@@ -4,7 +4,7 @@ A new call for an object takes the place of the one that waits: it is merged wit
 dropped when the other matters more, and put in its stead when it matters more itself. What is already running
 is never taken back; the newer call waits behind it. A call may be delayed (KEP-5501): further delayed calls
 change what will be said, not when; a call without delay makes the merged one due at once. Times are the
-caller's monotonic seconds; callers that wait for a call are named in the `Finished` values that are returned.
+caller's monotonic seconds; callers that wait for a call are named in the `Endings` that are returned.
 
 Invariant: of one object at most one call runs, and at most one other is recorded.
 Source: kep-5229 4; kep-5501 4.1. Deviates: a call recorded behind a running one is rebased on what that one
@@ -15,57 +15,19 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Protocol, Self
 
-import msgspec
-
+from scheduler.dispatcher.calls import RELEVANCES, ApiCall
 from services.api.kinds.pod import Pod
-
-CLOSED: Final = "api dispatcher is closed"
-LESS_RELEVANT: Final = "a more relevant call is already enqueued for this object"
-OVERRULED: Final = "a more relevant call was enqueued for this object"
-MERGED: Final = "a call of the same type was enqueued for this object"
-NO_EFFECT: Final = "call does not need to be executed because it has no effect"
-SYNCED_AWAY: Final = "call does not need to be executed because after sync it has no effect"
-OBJECT_GONE: Final = "the object is gone, or no longer waits for what the call says"
-
-
-class ApiCall(Protocol):
-    """One desired call about one object, as a value: every method returns a new call."""
-
-    @property
-    def call_type(self) -> str:
-        """The name in metrics and in the table of relevances."""
-        ...
-
-    @property
-    def uid(self) -> str:
-        """The object's uid."""
-        ...
-
-    @property
-    def is_noop(self) -> bool:
-        """Whether the object is known to be so already."""
-        ...
-
-    def merged(self, old: Any) -> Self:
-        """Return this call with what the older one of the same type still wants."""
-        ...
-
-    def synced(self, pod: Pod) -> Self:
-        """Return this call over the object as it is now known."""
-        ...
-
-    def after(self, done: Any, rv: int) -> Self:
-        """Return this call over the object as `done` left it at that version."""
-        ...
 
 
 class Ending(StrEnum):
-    """How a call ended for the callers that wait for it."""
+    """How a call ended for the callers that wait for it.
+
+    Skipped: it has nothing to say (any more), a more relevant call is recorded, or its object is gone. Overwritten: a
+    more relevant call took its place, or one of its own type that it was merged with.
+    """
 
     DONE = "done"
     FAILED = "failed"
@@ -73,42 +35,16 @@ class Ending(StrEnum):
     OVERWRITTEN = "overwritten"
     CLOSED = "closed"
 
-    @property
-    def is_expected(self) -> bool:
-        """Whether it is no error: done, or made needless by another call."""
-        return self in (Ending.DONE, Ending.SKIPPED, Ending.OVERWRITTEN)
 
-
-class Finished(msgspec.Struct, frozen=True):
-    """A call that is over."""
-
-    call_id: int
-    ending: Ending
-    why: str = ""
-
-
-class Added(msgspec.Struct, frozen=True):
-    """The number of the call just added, and what its arrival ended, perhaps itself."""
-
-    call_id: int
-    finished: tuple[Finished, ...] = ()
-
-    @property
-    def own(self) -> Finished | None:
-        """How the new call ended, if it has."""
-        return next((each for each in self.finished if each.call_id == self.call_id), None)
-
-
-class Started(msgspec.Struct, frozen=True):
-    """A call to be run now; `finalize` must follow."""
-
-    call_id: int
-    call: Any
+Endings = dict[int, Ending]
+"""The calls that are over, by their numbers."""
 
 
 @dataclass(slots=True, eq=False)
-class _Record:
-    call: Any
+class Recorded:
+    """A call and its number."""
+
+    call: ApiCall
     call_id: int
     not_before: float
     ticket: int = 0
@@ -116,30 +52,18 @@ class _Record:
 
 
 class CallQueue:
-    """`relevances`: call type to weight; only types about different kinds of object may weigh the same."""
+    """The recorded and the running calls, by their objects' uids."""
 
-    def __init__(self, relevances: Mapping[str, int]) -> None:
-        self._relevances = dict(relevances)
-        self._records: dict[str, _Record] = {}
-        self._running: dict[str, Started] = {}
+    def __init__(self) -> None:
+        self._records: dict[str, Recorded] = {}
+        self._running: dict[str, Recorded] = {}
         self._line: deque[tuple[int, str]] = deque()
         self._delayed: list[tuple[float, int, str]] = []
         self._tickets = 0
         self._last_id = 0
         self._is_closed = False
-        self.pending: dict[str, int] = dict.fromkeys(relevances, 0)
+        self.pending: dict[str, int] = dict.fromkeys(RELEVANCES, 0)
         """Calls that wait to be run, by type."""
-
-    # -- looking in ------------------------------------------------------------------------------------
-
-    def is_running(self, uid: str) -> bool:
-        """Whether a call about the object is under way."""
-        return uid in self._running
-
-    def wanted(self, uid: str) -> Any | None:
-        """Return the latest wanted call of the object, waiting or running."""
-        record = self._records.get(uid)
-        return None if record is None else record.call
 
     def next_due(self, now: float) -> float | None:
         """Return when `pop` has something: now, later, or None for never."""
@@ -152,104 +76,88 @@ class CallQueue:
 
     # -- requests ----------------------------------------------------------------------------------------
 
-    def add(self, call: ApiCall, now: float, *, delay_s: float = 0.0) -> Added:
-        """Record the call; it may be run from `now + delay_s` on."""
+    def add(self, call: ApiCall, now: float, *, delay_s: float = 0.0) -> tuple[int, Endings]:
+        """Record the call, which may be run from `now + delay_s` on; return its number and what its arrival ended."""
         self._last_id += 1
-        call_id, uid, new = self._last_id, call.uid, call
+        call_id, uid, due = self._last_id, call.uid, now + delay_s
         if self._is_closed:
-            return Added(call_id, (Finished(call_id, Ending.CLOSED, CLOSED),))
-        due = now + delay_s
-        ended: list[Finished] = []
+            return call_id, {call_id: Ending.CLOSED}
+        ended = Endings()
         old = self._records.get(uid)
         if old is not None:
-            running = self._running.get(uid)
-            is_old_running = running is not None and running.call_id == old.call_id
-            if self._relevances[call.call_type] < self._relevances[old.call.call_type]:
-                return Added(call_id, (Finished(call_id, Ending.SKIPPED, LESS_RELEVANT),))
+            is_old_running = self._running.get(uid) is old
+            if RELEVANCES[call.call_type] < RELEVANCES[old.call.call_type]:
+                return call_id, {call_id: Ending.SKIPPED}
             if call.call_type == old.call.call_type:
-                new = call.merged(old.call)
-                ended.append(Finished(old.call_id, Ending.OVERWRITTEN, MERGED))
+                call = call.merged(old.call)
+                ended[old.call_id] = Ending.OVERWRITTEN
                 if not is_old_running:
                     due = min(due, old.not_before)
             elif not is_old_running:
-                ended.append(Finished(old.call_id, Ending.OVERWRITTEN, OVERRULED))
-        if new.is_noop and uid not in self._running:
+                ended[old.call_id] = Ending.OVERWRITTEN
+        if call.is_noop and uid not in self._running:
             if old is not None:
                 self._remove(uid)
-            ended.append(Finished(call_id, Ending.SKIPPED, NO_EFFECT))
-            return Added(call_id, tuple(ended))
-        self._record(uid, _Record(new, call_id, due), now)
-        return Added(call_id, tuple(ended))
+            ended[call_id] = Ending.SKIPPED
+        else:
+            self._record(uid, Recorded(call, call_id, due), now)
+        return call_id, ended
 
-    def sync(self, pod: Pod) -> list[Finished]:
+    def sync(self, pod: Pod) -> Endings:
         """Take in the object as the watch shows it; a waiting call with nothing left to say is dropped."""
         uid = pod.metadata.uid
-        record = self._records.get(uid)
-        running = self._running.get(uid)
-        if record is None or (running is not None and running.call_id == record.call_id):
-            return []
+        record, running = self._records.get(uid), self._running.get(uid)
+        if record is None or running is record:
+            return {}
         record.call = record.call.synced(pod)
-        if running is not None or not record.call.is_noop:
-            return []
-        self._remove(uid)
-        return [Finished(record.call_id, Ending.SKIPPED, SYNCED_AWAY)]
+        return self._remove(uid) if running is None and record.call.is_noop else {}
 
-    def drop(self, uid: str, call_type: str) -> list[Finished]:
+    def drop(self, uid: str, call_type: str) -> Endings:
         """Forget the object's waiting call of that type."""
         record = self._records.get(uid)
-        running = self._running.get(uid)
-        if record is None or record.call.call_type != call_type:
-            return []
-        if running is not None and running.call_id == record.call_id:
-            return []
-        self._remove(uid)
-        return [Finished(record.call_id, Ending.SKIPPED, OBJECT_GONE)]
+        if record is None or record.call.call_type != call_type or self._running.get(uid) is record:
+            return {}
+        return self._remove(uid)
 
     # -- running -----------------------------------------------------------------------------------------
 
-    def pop(self, now: float) -> Started | None:
+    def pop(self, now: float) -> Recorded | None:
         """Return the next due call, now running, or None; `finalize` must follow."""
         self._promote(now)
         uid = self._peek()
         if uid is None or self._is_closed:
             return None
         self._line.popleft()
-        record = self._records[uid]
-        self._unplace(record)
-        started = self._running[uid] = Started(record.call_id, record.call)
+        started = self._running[uid] = self._records[uid]
+        self._unplace(started)
         return started
 
-    def finalize(self, started: Started, now: float, *, is_done: bool, rv: int = 0, why: str = "") -> list[Finished]:
+    def finalize(self, started: Recorded, now: float, *, is_done: bool, rv: int = 0) -> Endings:
         """End a run; `rv` is the version its write made, 0 when it wrote nothing. A call behind it gets its turn."""
         uid = started.call.uid
         del self._running[uid]
-        ended = [Finished(started.call_id, Ending.DONE if is_done else Ending.FAILED, why)]
+        ended = {started.call_id: Ending.DONE if is_done else Ending.FAILED}
         record = self._records.get(uid)
-        if record is None:
-            return ended
-        if record.call_id == started.call_id:
+        if record is started:
             del self._records[uid]
-            return ended
-        if is_done:
-            record.call = record.call.after(started.call, rv)
-        if record.call.is_noop:
-            del self._records[uid]
-            return [*ended, Finished(record.call_id, Ending.SKIPPED, NO_EFFECT)]
-        self._place(record, now)
+        elif record is not None:
+            if is_done:
+                record.call = record.call.after(started.call, rv)
+            if record.call.is_noop:
+                return ended | self._remove(uid)
+            self._place(record, now)
         return ended
 
-    def close(self) -> list[Finished]:
+    def close(self) -> Endings:
         """Take no more calls and start none; every waiting caller gets an error."""
         if self._is_closed:
-            return []
+            return {}
         self._is_closed = True
-        ids = {record.call_id: None for record in self._records.values()}
-        ids.update((started.call_id, None) for started in self._running.values())
-        return [Finished(call_id, Ending.CLOSED, CLOSED) for call_id in ids]
+        return {each.call_id: Ending.CLOSED for each in (*self._records.values(), *self._running.values())}
 
     # -- places ------------------------------------------------------------------------------------------
 
-    def _record(self, uid: str, new: _Record, now: float) -> None:
+    def _record(self, uid: str, new: Recorded, now: float) -> None:
         old = self._records.get(uid)
         self._records[uid] = new
         if uid in self._running:
@@ -264,7 +172,7 @@ class CallQueue:
             self._unplace(old)
         self._place(new, now)
 
-    def _place(self, record: _Record, now: float) -> None:
+    def _place(self, record: Recorded, now: float) -> None:
         self._tickets += 1
         record.ticket = self._tickets
         self.pending[record.call.call_type] += 1
@@ -273,13 +181,15 @@ class CallQueue:
         else:
             heapq.heappush(self._delayed, (record.not_before, record.ticket, record.call.uid))
 
-    def _unplace(self, record: _Record) -> None:
+    def _unplace(self, record: Recorded) -> None:
         if record.ticket:
             record.ticket = 0  # makes its entry stale
             self.pending[record.call.call_type] -= 1
 
-    def _remove(self, uid: str) -> None:
-        self._unplace(self._records.pop(uid))
+    def _remove(self, uid: str) -> Endings:
+        record = self._records.pop(uid)
+        self._unplace(record)
+        return {record.call_id: Ending.SKIPPED}
 
     def _is_placed(self, uid: str, ticket: int) -> bool:
         record = self._records.get(uid)

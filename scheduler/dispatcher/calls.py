@@ -13,7 +13,6 @@ from typing import ClassVar, Final, Self
 import msgspec
 from msgspec.structs import replace
 
-from scheduler.dispatcher.conditions import NOT_READY, POD_SCHEDULED
 from services.api.kinds.pod import Pod
 from services.api.meta import Condition, Document, Key, find_condition
 from services.api.times import format_time
@@ -24,36 +23,53 @@ RELEVANCES: Final = {POD_STATUS_PATCH: 1, POD_BINDING: 2}
 """A bind makes every word about waiting pointless."""
 CAUSES_MAX: Final = 8
 
+POD_SCHEDULED: Final = "PodScheduled"
+UNSCHEDULABLE: Final = "Unschedulable"
+"""Nodes were evaluated and none fits."""
+SCHEDULER_ERROR: Final = "SchedulerError"
+"""The attempt itself failed."""
+NOT_READY: Final = "NotReadyForScheduling"
+"""PreEnqueue said no: no attempt was made, no node was looked at (KEP-5501)."""
+SCHEDULING_GATED: Final = "SchedulingGated"
+"""Written by the API server at creation (KEP-3521)."""
+GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
+"""The API server's text for it; KEP-5501 has the plugin say the same."""
+NOTE_MAX: Final = 1024
+"""Characters of an event's note."""
+
 
 class SetCondition(msgspec.Struct, frozen=True):
-    """A condition as it should read."""
+    """A condition as it should read; `observed_generation` 0: it names none."""
 
     reason: str
     message: str
     type: str = POD_SCHEDULED
     status: str = "False"
+    observed_generation: int = 0
 
     def changes(self, old: Condition | None) -> bool:
         """Whether the condition reads differently now."""
-        return old is None or (old.status, old.reason, old.message) != (self.status, self.reason, self.message)
+        if old is None or (old.status, old.reason, old.message) != (self.status, self.reason, self.message):
+            return True
+        return self.observed_generation not in (0, old.observed_generation)
 
     def entry(self, old: Condition | None, wall_s: float) -> Document:
         """Return the element of the patch; the transition time moves only with the status."""
-        since = old.last_transition_time if old is not None and old.status == self.status else None
-        return {
+        entry = {
             "type": self.type,
             "status": self.status,
             "reason": self.reason,
             "message": self.message,
-            "lastTransitionTime": since or format_time(wall_s),
+            "lastTransitionTime": self._since(old) or format_time(wall_s),
         }
+        return entry | ({"observedGeneration": self.observed_generation} if self.observed_generation else {})
 
     def result(self, old: Condition | None) -> Condition | None:
         """Return the condition afterwards."""
-        since = old.last_transition_time if old is not None and old.status == self.status else None
-        return Condition(
-            type=self.type, status=self.status, reason=self.reason, message=self.message, last_transition_time=since
-        )
+        return Condition(self.type, self.status, self.reason, self.message, self._since(old))
+
+    def _since(self, old: Condition | None) -> str | None:
+        return old.last_transition_time if old is not None and old.status == self.status else None
 
 
 class ClearCondition(msgspec.Struct, frozen=True):
@@ -78,23 +94,49 @@ class ClearCondition(msgspec.Struct, frozen=True):
 ConditionChange = SetCondition | ClearCondition
 
 
-class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
-    """`PATCH pods/status`: changes of conditions and, perhaps, the nomination.
+class PodCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One desired call about one pod, as a value: every method returns a new call.
 
-    `conditions`, `nominated_node` (None: not known) and `rv` are the status it starts from. `nomination`: None leaves
-    it alone, "" clears it. `event`: reason and message of an Event recorded when, and only if, the call is made.
     `causes`: traceparents of the decisions that asked for it, the newest first.
     """
 
     key: Key
     uid: str
+    causes: tuple[str, ...] = ()
+    call_type: ClassVar[str]
+    """The name in metrics and in the table of relevances."""
+
+    @property
+    def is_noop(self) -> bool:
+        """Whether the pod is known to be so already."""
+        return False
+
+    def merged(self, old: PodCall) -> Self:
+        """Return this call with what the older one of the same type still wants."""
+        return self
+
+    def synced(self, pod: Pod) -> Self:
+        """Return this call over the pod as it is now known."""
+        return self
+
+    def after(self, done: PodCall, rv: int) -> Self:
+        """Return this call over the pod as `done` left it at that version."""
+        return self
+
+
+class StatusPatch(PodCall, frozen=True, kw_only=True):
+    """`PATCH pods/status`: changes of conditions and, perhaps, the nomination.
+
+    `conditions`, `nominated_node` (None: not known) and `rv` are the status it starts from. `nomination`: None leaves
+    it alone, "" clears it. `event`: reason and message of an Event recorded when, and only if, the call is made.
+    """
+
     conditions: tuple[Condition, ...] = ()
     nominated_node: str | None = ""
     rv: int = 0
     desired: tuple[ConditionChange, ...] = ()
     nomination: str | None = None
     event: tuple[str, str] | None = None
-    causes: tuple[str, ...] = ()
     call_type: ClassVar[str] = POD_STATUS_PATCH
 
     @property
@@ -108,8 +150,9 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
     def _renominates(self) -> bool:
         return self.nomination is not None and self.nomination != self.nominated_node
 
-    def merged(self, old: StatusPatch) -> Self:
+    def merged(self, old: PodCall) -> Self:
         """Return this call with the older one's nomination, conditions and event where this one is silent on them."""
+        assert isinstance(old, StatusPatch)
         types = {change.type for change in self.desired}
         kept = tuple(change for change in old.desired if change.type not in types)
         causes = tuple(dict.fromkeys((*self.causes, *old.causes)))[:CAUSES_MAX]
@@ -135,7 +178,7 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
             self, conditions=status.conditions, nominated_node=status.nominated_node_name, rv=pod.metadata.rv
         )
 
-    def after(self, done: object, rv: int) -> Self:
+    def after(self, done: PodCall, rv: int) -> Self:
         """Return this call over the status that `done` left."""
         if not isinstance(done, StatusPatch) or (rv and rv < self.rv):
             return self
@@ -191,29 +234,15 @@ def clear_nomination(pod: Pod, traceparent: str = "") -> StatusPatch:
     return replace(status_patch(pod, nomination="", traceparent=traceparent), nominated_node=None)
 
 
-class PodBinding(msgspec.Struct, frozen=True, kw_only=True):
-    """`POST pods/binding`: never without effect; a later one replaces it. Its span is the binding cycle's child."""
+class PodBinding(PodCall, frozen=True, kw_only=True):
+    """`POST pods/binding`: never without effect, whatever a status says; a later one replaces it.
 
-    key: Key
-    uid: str
+    Its span is the binding cycle's child.
+    """
+
     node: str
     expected_unbind_count: int | None = None
-    causes: tuple[str, ...] = ()
     call_type: ClassVar[str] = POD_BINDING
 
-    @property
-    def is_noop(self) -> bool:
-        """Never: whether the pod is bound is for the server to say."""
-        return False
 
-    def merged(self, old: PodBinding) -> Self:
-        """Return this call: the latest choice of a node holds."""
-        return self
-
-    def synced(self, pod: Pod) -> Self:
-        """Return this call: the watch's answer is the binder's business."""
-        return self
-
-    def after(self, done: object, rv: int) -> Self:
-        """Return this call: a status does not concern it."""
-        return self
+ApiCall = StatusPatch | PodBinding

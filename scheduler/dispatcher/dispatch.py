@@ -8,14 +8,15 @@ answer: a failed attempt holds up the scheduling loop until its patch is written
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 import structlog
 
-from scheduler.dispatcher.call_queue import Added, CallQueue, Ending, Finished, Started
-from scheduler.dispatcher.calls import POD_STATUS_PATCH, PodBinding, StatusPatch
+from scheduler.dispatcher.call_queue import CallQueue, Ending, Endings, Recorded
+from scheduler.dispatcher.calls import POD_STATUS_PATCH, ApiCall, PodBinding, StatusPatch
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.seams import Seams
@@ -25,10 +26,8 @@ from services.telemetry.metrics import Histogram, Metrics, counter, gauge, histo
 
 STATUS_DEADLINE_S: Final = 10.0
 """A status that could not be written is written again after the next failed attempt; the loop may be waiting for it."""
-log = structlog.get_logger()
-
-
 SLI_BOUNDS: Final = tuple(0.01 * 2**i for i in range(20))
+log = structlog.get_logger()
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -39,35 +38,23 @@ class Outcome(msgspec.Struct, frozen=True):
     error: ApiError | UnknownOutcome | None = None
 
 
+@dataclass
 class Dispatcher:
     """One for the scheduler. `parallelism`: calls at once, 0 for no limit.
 
     `on_event`: called with a status patch that carries an event when it is really sent.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        seams: Seams,
-        queue: CallQueue,
-        *,
-        is_asynchronous: bool,
-        parallelism: int = 0,
-        on_event: Callable[[StatusPatch], None] = lambda call: None,
-    ) -> None:
-        self.is_asynchronous = is_asynchronous
-        self.on_event = on_event
-        self._client = client
-        self._seams = seams
-        self._queue = queue
-        self._parallelism = parallelism
-        self._running = 0
-        self._waiters: dict[int, asyncio.Future[Outcome]] = {}
-        self._wake = asyncio.Event()
-        self._counts: dict[tuple[str, ...], float] = {}
-        self._seconds: dict[tuple[str, ...], Histogram] = {}
-
-    # -- requests ----------------------------------------------------------------------------------------
+    client: Client
+    seams: Seams
+    is_asynchronous: bool
+    parallelism: int
+    on_event: Callable[[StatusPatch], None] = lambda call: None
+    _queue: CallQueue = field(default_factory=CallQueue)
+    _running: int = 0
+    _waiters: dict[int, asyncio.Future[Outcome]] = field(default_factory=dict)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _seconds: dict[tuple[str, ...], Histogram] = field(default_factory=dict)
 
     async def say(self, call: StatusPatch) -> bool:
         """Have the patch made; returns at once with the feature gate, and with the answer without it.
@@ -84,7 +71,7 @@ class Dispatcher:
 
     def later(self, call: StatusPatch, *, delay_s: float = 0.0) -> None:
         """Have the patch made in `delay_s` seconds at the earliest; never waits."""
-        self._settle(self._queue.add(call, self._seams.clock.now(), delay_s=delay_s).finished)
+        self._settle(self._queue.add(call, self.seams.clock.now(), delay_s=delay_s)[1])
         self._wake.set()
 
     async def bind(self, call: PodBinding) -> int:
@@ -95,7 +82,12 @@ class Dispatcher:
         if not self.is_asynchronous:
             # Nothing else can be under way for the pod, and the binding cycle's span is the call's own.
             return await self._bind(call, call.causes[0] if call.causes else "")
-        outcome = await self._wait_for(call)
+        waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        call_id, ended = self._queue.add(call, self.seams.clock.now())
+        self._waiters[call_id] = waiter
+        self._settle(ended)
+        self._wake.set()
+        outcome = await waiter
         if outcome.error is not None:
             raise outcome.error
         if outcome.ending is not Ending.DONE:
@@ -110,16 +102,14 @@ class Dispatcher:
         """Forget what the pod's status should say: it is gone, was bound or was unbound."""
         self._settle(self._queue.drop(uid, POD_STATUS_PATCH))
 
-    # -- running -----------------------------------------------------------------------------------------
-
     async def run(self) -> None:
         """Make the calls as they become due, until cancelled; then every waiting caller gets an error."""
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
                     self._wake.clear()
-                    while not self._parallelism or self._running < self._parallelism:
-                        started = self._queue.pop(self._seams.clock.now())
+                    while not self.parallelism or self._running < self.parallelism:
+                        started = self._queue.pop(self.seams.clock.now())
                         if started is None:
                             break
                         self._running += 1
@@ -129,8 +119,8 @@ class Dispatcher:
             self._settle(self._queue.close())
 
     async def _sleep(self) -> None:
-        now = self._seams.clock.now()
-        is_full = self._parallelism and self._running >= self._parallelism
+        now = self.seams.clock.now()
+        is_full = self.parallelism and self._running >= self.parallelism
         due = None if is_full else self._queue.next_due(now)
         try:
             async with asyncio.timeout(None if due is None else max(due - now, 0.0)):
@@ -138,26 +128,22 @@ class Dispatcher:
         except TimeoutError:
             return
 
-    async def _run(self, started: Started) -> None:
+    async def _run(self, started: Recorded) -> None:
         try:
             outcome = await self._make(started.call)
         finally:
             self._running -= 1
-        waiter = self._waiters.pop(started.call_id, None)
-        if waiter is not None and not waiter.done():
-            waiter.set_result(outcome)
-        ended = self._queue.finalize(
-            started, self._seams.clock.now(), is_done=outcome.ending is Ending.DONE, rv=outcome.rv
-        )
-        self._settle(ended)
+        self._resolve(started.call_id, outcome)
+        is_done = outcome.ending is Ending.DONE
+        self._settle(self._queue.finalize(started, self.seams.clock.now(), is_done=is_done, rv=outcome.rv))
         self._wake.set()
 
-    async def _make(self, call: StatusPatch | PodBinding) -> Outcome:
+    async def _make(self, call: ApiCall) -> Outcome:
         """Make the call now, whatever else is under way, in a span of its own below the decision that asked for it."""
-        clock = self._seams.clock
+        clock = self.seams.clock
         began = clock.now()
         key, causes = call.key, call.causes
-        span = self._seams.tracer.start(
+        span = self.seams.tracer.start(
             f"call {call.call_type}",
             parent=causes[0] if causes else "",
             links=causes[1:],
@@ -178,11 +164,14 @@ class Dispatcher:
             span.end(str(error))
             if isinstance(call, StatusPatch):  # repeated by the pod's next attempt, or rejection in other words
                 log.info("pod.status_dropped", pod=str(key), reason=str(error))
-        self._count(call.call_type, outcome, clock.now() - began)
+        labels = (call.call_type, "success" if outcome.ending is Ending.DONE else "error")
+        if labels not in self._seconds:
+            self._seconds[labels] = Histogram(SLI_BOUNDS)
+        self._seconds[labels].observe(clock.now() - began)
         return outcome
 
     async def _bind(self, call: PodBinding, traceparent: str) -> int:
-        return await self._client.bind(
+        return await self.client.bind(
             call.key,
             call.uid,
             call.node,
@@ -191,7 +180,7 @@ class Dispatcher:
         )
 
     async def _patch(self, call: StatusPatch, traceparent: str) -> int:
-        document = call.document(self._seams.clock.wall())
+        document = call.document(self.seams.clock.wall())
         if document is None:
             return 0
         if call.event is not None:
@@ -208,31 +197,17 @@ class Dispatcher:
             traceparent=traceparent,
             deadline_s=STATUS_DEADLINE_S,
         )
-        return (await self._client.call(request)).unwrap().rv
+        return (await self.client.call(request)).unwrap().rv
 
-    async def _wait_for(self, call: PodBinding) -> Outcome:
-        added: Added = self._queue.add(call, self._seams.clock.now())
-        waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiters[added.call_id] = waiter
-        self._settle(added.finished)
-        self._wake.set()
-        return await waiter
-
-    def _settle(self, finished: Iterable[Finished]) -> None:
+    def _settle(self, ended: Endings) -> None:
         """Resolve the futures of callers that wait."""
-        for each in finished:
-            waiter = self._waiters.pop(each.call_id, None)
-            if waiter is not None and not waiter.done():
-                waiter.set_result(Outcome(each.ending))
+        for call_id, ending in ended.items():
+            self._resolve(call_id, Outcome(ending))
 
-    # -- counting ----------------------------------------------------------------------------------------
-
-    def _count(self, call_type: str, outcome: Outcome, took_s: float) -> None:
-        labels = (call_type, "success" if outcome.ending is Ending.DONE else "error")
-        self._counts[labels] = self._counts.get(labels, 0) + 1
-        if labels not in self._seconds:
-            self._seconds[labels] = Histogram(SLI_BOUNDS)
-        self._seconds[labels].observe(took_s)
+    def _resolve(self, call_id: int, outcome: Outcome) -> None:
+        waiter = self._waiters.pop(call_id, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(outcome)
 
     def metrics(self) -> dict[str, float]:
         """Return counters, durations and the gauge of waiting calls under upstream's names."""
@@ -241,7 +216,8 @@ class Dispatcher:
 
 METRICS: Final[Metrics[Dispatcher]] = Metrics(
     gauge("scheduler_pending_async_api_calls", "Calls that wait.", lambda own: own._queue.pending, "call_type"),
-    counter("scheduler_async_api_call_execution_total", "Calls made.", lambda own: own._counts, "call_type", "result"),
+    counter("scheduler_async_api_call_execution_total", "Calls made.",
+            lambda own: {labels: seconds.count for labels, seconds in own._seconds.items()}, "call_type", "result"),
     histogram("scheduler_async_api_call_execution_duration_seconds", "Time a call took.", lambda own: own._seconds,
               "call_type", "result"),
 )  # fmt: skip

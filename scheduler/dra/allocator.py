@@ -3,16 +3,16 @@
 Nothing is scored, so order decides: claims as the pod names them, requests as the claim does, pools by driver and
 name, slices by object name, devices as published. For several devices of one request the search goes through
 combinations, not permutations.
-Source: dra-core 3.2 to 3.4; upstream `staging/src/k8s.io/dynamic-resource-allocation/structured`.
+Source: dra-core 3.2 to 3.4; KEP-4381, KEP-5254 for `distinctAttribute`; upstream
+`staging/src/k8s.io/dynamic-resource-allocation/structured`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from scheduler.dra.constraints import Constraint
 from scheduler.dra.pools import Candidate, DeviceId, Pool
 from services.api.cel.device_selectors import Selector, SelectorError, SelectorFailure, compile_selector
 from services.api.kinds.deviceclass import DeviceClass
@@ -22,10 +22,53 @@ from services.api.kinds.resourceclaim import (
     DEVICES_MAX,
     AllocationResult,
     DeviceAllocationResult,
+    DeviceConstraint,
     DeviceRequestAllocationResult,
     DeviceSelector,
     ResourceClaim,
 )
+
+Value = tuple[str, int | bool | str]
+
+
+def attribute_of(candidate: Candidate, name: str) -> Value | None:
+    """Return the type and value of a fully named attribute; a driver need not spell its own domain out."""
+    domain, _, short = name.rpartition("/")
+    found = candidate.device.attributes.get(name)
+    if found is None and domain == candidate.offer.driver:
+        found = candidate.device.attributes.get(short)
+    return found.typed if found is not None else None
+
+
+@dataclass
+class Constraint:
+    """One constraint during a search: the values of what has been picked so far, latest last."""
+
+    rule: DeviceConstraint
+    values: list[Value] = field(default_factory=list)
+
+    def concerns(self, request: str) -> bool:
+        """Whether devices for that request count."""
+        return not self.rule.requests or request in self.rule.requests
+
+    def add(self, candidate: Candidate) -> bool:
+        """Take the device in, if it may be beside the others; else change nothing."""
+        name = self.rule.match_attribute or self.rule.distinct_attribute
+        value = attribute_of(candidate, name)
+        if value is None:
+            return False
+        if self.rule.match_attribute:
+            if self.values and self.values[0] != value:
+                return False
+        elif value in self.values:
+            return False
+        self.values.append(value)
+        return True
+
+    def drop(self) -> None:
+        """Forget the device taken in last."""
+        self.values.pop()
+
 
 INVALID_POOLS: Final = "invalid resource pools were encountered"
 NO_DEVICES: Final = "cannot allocate all claims"
@@ -33,13 +76,6 @@ NO_DEVICES: Final = "cannot allocate all claims"
 
 class AllocationError(Exception):
     """The attempt cannot go on; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """There is no solution on this node."""
-
-    reason: str
 
 
 @dataclass
@@ -55,6 +91,10 @@ class Want:
     fixed: tuple[Candidate, ...] = ()
     known: dict[DeviceId, bool] = field(default_factory=dict)
     """What the selectors said of a device."""
+
+    def among(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return the devices it may get, of all that the node reaches."""
+        return self.fixed if self.is_all else candidates
 
     def means(self, candidate: Candidate) -> bool:
         """Whether class and request select the device; asked once. Raises: SelectorFailure."""
@@ -100,8 +140,8 @@ class Allocator:
             wants.append(Want(index, each.name, found.metadata.name, selectors, 0 if is_all else asked.count, is_all))
         return wants
 
-    def allocate(self, node_name: str, pools: Sequence[Pool]) -> list[AllocationResult] | Refused:
-        """Return one result a claim, or that there is none. Raises: AllocationError."""
+    def allocate(self, node_name: str, pools: Sequence[Pool]) -> list[AllocationResult] | str:
+        """Return one result a claim, or why there is no solution on this node. Raises: AllocationError."""
         candidates = [each for pool in pools if pool.is_usable for each in pool.candidates]
         try:
             wants = [self._sized(want, pools) for want in self._wants]
@@ -111,7 +151,7 @@ class Allocator:
         except SelectorFailure as error:
             raise AllocationError(str(error)) from None
         if picks is None:
-            return Refused(INVALID_POOLS if any(pool.invalid for pool in pools) else NO_DEVICES)
+            return INVALID_POOLS if any(pool.invalid for pool in pools) else NO_DEVICES
         return [self._result(index, claim, picks, node_name) for index, claim in enumerate(self._claims)]
 
     def _sized(self, want: Want, pools: Sequence[Pool]) -> Want:
@@ -126,7 +166,7 @@ class Allocator:
                     f"is currently {state}"
                 )
         fixed = tuple(each for pool in pools for each in pool.candidates if self._means(want, each))
-        return Want(want.claim, want.request, want.class_name, want.selectors, len(fixed), True, fixed, want.known)
+        return replace(want, count=len(fixed), fixed=fixed)
 
     def _check_sizes(self, wants: Sequence[Want]) -> None:
         for index, claim in enumerate(self._claims):
@@ -158,7 +198,7 @@ class Allocator:
         start, tries = 0, 0
         while len(chosen) < len(places):
             want, k = places[len(chosen)]
-            among = want.fixed[: k + 1] if want.is_all else candidates
+            among = want.among(candidates)[: k + 1 if want.is_all else None]
             at = max(start, k) if want.is_all else start
             rules = [each for each in constraints[want.claim] if each.concerns(want.request)]
             while at < len(among):
@@ -175,12 +215,14 @@ class Allocator:
                 continue
             if not chosen:
                 return None
-            start = chosen.pop() + 1
-            self._undo(*places[len(chosen)], start - 1, candidates, picked, constraints)
-        return [
-            (want, (want.fixed if want.is_all else candidates)[at])
-            for (want, _), at in zip(places, chosen, strict=True)
-        ]
+            at = chosen.pop()
+            start = at + 1
+            want, _ = places[len(chosen)]
+            del picked[want.among(candidates)[at].id]
+            for rule in constraints[want.claim]:
+                if rule.concerns(want.request):
+                    rule.drop()
+        return [(want, want.among(candidates)[at]) for (want, _), at in zip(places, chosen, strict=True)]
 
     def _take(
         self, want: Want, candidate: Candidate, picked: dict[DeviceId, None], rules: Sequence[Constraint]
@@ -200,20 +242,6 @@ class Allocator:
                 return False
         picked[key] = None
         return True
-
-    def _undo(
-        self,
-        want: Want,
-        k: int,
-        at: int,
-        candidates: Sequence[Candidate],
-        picked: dict[DeviceId, None],
-        constraints: Sequence[Sequence[Constraint]],
-    ) -> None:
-        del picked[(want.fixed if want.is_all else candidates)[at].id]
-        for rule in constraints[want.claim]:
-            if rule.concerns(want.request):
-                rule.drop()
 
     def _result(
         self, index: int, claim: ResourceClaim, picks: Sequence[tuple[Want, Candidate]], node_name: str

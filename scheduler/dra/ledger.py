@@ -42,16 +42,12 @@ class PendingRelease:
     pod_uid: str
 
 
-def _ignore() -> None:
-    pass
-
-
 @dataclass
 class ClaimLedger:
     """`releases` are for the deallocator to write; `on_release` is called when there is a new one."""
 
     releases: deque[PendingRelease] = field(default_factory=deque)
-    on_release: Callable[[], None] = _ignore
+    on_release: Callable[[], None] = lambda: None
     _seen: dict[str, tuple[DeviceId, ...]] = field(default_factory=dict)
     _written: dict[Key, ResourceClaim] = field(default_factory=dict)
     _in_flight: dict[str, AllocationResult] = field(default_factory=dict)

@@ -42,10 +42,11 @@ def problem_of(pod: Pod, find: FindClaim) -> str:
 def problem_with(pod: Pod, wanted: PodResourceClaim, find: FindClaim) -> str:
     """Return what is wrong with one claim, "" for nothing."""
     namespace = pod.metadata.namespace
-    if not wanted.resource_claim_name and not wanted.resource_claim_template_name:
-        return f'pod "{pod.metadata.key}", spec.resourceClaim "{wanted.name}": none of the supported fields are set'
-    if _is_being_generated(pod, wanted):
-        return f'pod "{pod.metadata.key}": ResourceClaim not created yet'
+    if not wanted.resource_claim_name:
+        if not wanted.resource_claim_template_name:
+            return f'pod "{pod.metadata.key}", spec.resourceClaim "{wanted.name}": none of the supported fields are set'
+        if all(status.name != wanted.name for status in pod.status.resource_claim_statuses):
+            return f'pod "{pod.metadata.key}": ResourceClaim not created yet'
     name = claim_name(pod, wanted)
     if name is None:
         return ""  # the controller decided that this pod needs no claim
@@ -58,10 +59,3 @@ def problem_with(pod: Pod, wanted: PodResourceClaim, find: FindClaim) -> str:
     if wanted.resource_claim_template_name and (owner is None or owner.uid != pod.metadata.uid):
         return f"ResourceClaim {namespace}/{name} was not created for pod {pod.metadata.key} (pod is not owner)"
     return ""
-
-
-def _is_being_generated(pod: Pod, wanted: PodResourceClaim) -> bool:
-    """Whether the claim is to be made from a template, and its controller has not done so yet."""
-    if wanted.resource_claim_name or not wanted.resource_claim_template_name:
-        return False
-    return all(status.name != wanted.name for status in pod.status.resource_claim_statuses)

@@ -7,13 +7,14 @@ that would make it fit) is looked up at the moment of asking. Asking changes not
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 
 from scheduler.cache.node_info import PodInfo
+from scheduler.cycle.attempt import Decision
 from scheduler.cycle.core import Core
-from scheduler.cycle.decisions import Decision
 from scheduler.explain.simulator_record import SimulatorRecords
 from scheduler.explain.would_fit import Filters, would_fit_if
 from scheduler.queue.scheduling_queue import Pool, QueuedPod
@@ -31,32 +32,19 @@ class HttpRequest(Protocol):
     def params(self) -> dict[str, str]: ...  # noqa: D102
 
 
-class Recorded(Protocol):
-    """Who keeps the record under the simulator's keys."""
-
-    @property
-    def records(self) -> SimulatorRecords: ...  # noqa: D102
-
-
+@dataclass
 class Explainer:
     """`pod_of` reads the informer's copy; `now` is monotonic seconds."""
 
-    def __init__(
-        self,
-        core: Core,
-        pod_of: Callable[[Key], Pod | None],
-        now: Callable[[], float],
-        recording: Recorded | None = None,
-    ) -> None:
-        self._core = core
-        self._pod_of = pod_of
-        self._now = now
-        self._record_writer = recording
+    core: Core
+    pod_of: Callable[[Key], Pod | None]
+    now: Callable[[], float]
+    records: SimulatorRecords | None = None
 
     def pod(self, key: Key) -> dict[str, Any] | None:
         """Return the document of `keplab explain pod/NAME`, or None for a pod unknown here."""
-        core, now = self._core, self._now()
-        decision, queued, live = core.decisions.of(key), core.queue.get(key), self._pod_of(key)
+        core, now = self.core, self.now()
+        decision, queued, live = core.decisions.of(key), core.queue.get(key), self.pod_of(key)
         if decision is None and queued is None and live is None:
             return None
         known = decision or Decision("", 0, now, "")
@@ -81,14 +69,14 @@ class Explainer:
             )
         found["nominated_node"] = core.queue.nominator.node_of(found["uid"]) or found["nominated_node"]
         found["would_fit_if"] = self._would_fit(queued)
-        if self._record_writer is not None:
-            found["annotations"] = self._record_writer.records.whole(found["uid"])
+        if self.records is not None:
+            found["annotations"] = self.records.whole(found["uid"])
         return found
 
     def _waiting(self, queued: QueuedPod | None, now: float) -> dict[str, Any]:
         if queued is None:
             return {"pool": "", "pool_since_s": None, "wakes_on": [], "gated_by": ""}
-        deadline = self._core.queue.next_attempt(queued)
+        deadline = self.core.queue.next_attempt(queued)
         return {
             "pool": queued.pool.value,
             "pool_since_s": round(now - queued.timestamp, 3),
@@ -98,14 +86,14 @@ class Explainer:
             "moved_by": queued.moved_by,
             "gated_by": queued.gating_plugin,
             "rejected_by": sorted(queued.unschedulable_plugins | queued.pending_plugins),
-            "wakes_on": self._core.queue.wakes_on(queued),
+            "wakes_on": self.core.queue.wakes_on(queued),
         }
 
     def _would_fit(self, queued: QueuedPod | None) -> list[dict[str, Any]]:
         if queued is None or queued.info.spec.node_name:
             return []  # a pod with a node waits for capacity on it: no other shape of the pod is asked for
-        core = self._core
-        filters = Filters(core.profiles.of(queued.info).runner, core.cache, core.queue.nominator, self._now())
+        core = self.core
+        filters = Filters(core.profiles.of(queued.info).runner, core.cache, core.queue.nominator, self.now())
         # A pod of its own: what a changed spec makes the runner remember must not stick to the queued one.
         changes = would_fit_if(filters, PodInfo(queued.info.pod))
         answer: list[dict[str, Any]] = msgspec.to_builtins(changes)
@@ -113,7 +101,7 @@ class Explainer:
 
     def queue(self) -> dict[str, Any]:
         """Return every pool with its pods: the document of `keplab explain scheduler/queue`."""
-        queue, now = self._core.queue, self._now()
+        queue, now = self.core.queue, self.now()
         pods = sorted(queue.all(), key=lambda q: (POOL_ORDER.index(q.pool), q.timestamp, q.ticket))
         return {
             "counts": {pool.value: queue.pools[pool] for pool in POOL_ORDER},

@@ -1,21 +1,22 @@
 """Writes the decision record onto pods, under kube-scheduler-simulator's annotation keys, if a switch asks for it.
 
 A failed attempt is written at once, a successful one when the watch shows the pod bound: before that it is not
-knows whether the bind succeeds. One write follows the other; only the newest state of a pod is ever written.
+known whether the bind succeeds. One write follows the other; only the newest state of a pod is ever written.
 Source: kubernetes-sigs/kube-scheduler-simulator.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 
 import structlog
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.core import Core
+from scheduler.cycle.profiles import Profile
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.explain.simulator_record import SimulatorRecords, answers_of
-from scheduler.framework.runner import Runner
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Key
 from services.client.client import Client
@@ -23,23 +24,23 @@ from services.client.client import Client
 log = structlog.get_logger()
 
 
+@dataclass
 class RecordWriter:
     """`records` keeps everything; what waits to be written is a pod's key and uid."""
 
-    def __init__(self, core: Core, client: Client) -> None:
-        self._core = core
-        self._client = client
-        self._due: dict[str, Key] = {}
-        self._work = asyncio.Event()
-        self.records = SimulatorRecords()
+    core: Core
+    client: Client
+    _due: dict[str, Key] = field(default_factory=dict)
+    _work: asyncio.Event = field(default_factory=asyncio.Event)
+    records: SimulatorRecords = field(default_factory=SimulatorRecords)
 
-    def note(self, info: PodInfo, runner: Runner, result: object, now: float) -> None:
+    def note(self, info: PodInfo, profile: Profile, result: object, now: float) -> None:
         """Ask every plugin again about the attempt that just ended; the cache must not have changed since."""
         node = result.node_name if isinstance(result, ScheduleResult) else ""
         post = result.post_filter if isinstance(result, Unschedulable) else None
         nominated = (post.nominated_node or "") if post is not None else ""
-        columns = self._core.cache.columns
-        self.records.keep(info.uid, answers_of(runner, info, columns, now, node=node, nominated=nominated))
+        columns = self.core.cache.columns
+        self.records.keep(info.uid, answers_of(profile, info, columns, now, node=node, nominated=nominated))
         if not node:
             self._write(info.key, info.uid)
 
@@ -60,7 +61,7 @@ class RecordWriter:
                 key = self._due.pop(uid)
                 patch = {"metadata": {"annotations": self.records.fitting(uid)}}
                 try:
-                    await self._client.patch_rv("pods", key, patch, uid=uid)
+                    await self.client.patch_rv("pods", key, patch, uid=uid)
                 except (ApiError, UnknownOutcome) as error:
                     log.info("record.dropped", pod=str(key), reason=str(error))
             await self._work.wait()

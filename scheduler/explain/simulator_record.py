@@ -1,8 +1,8 @@
 """One attempt under kube-scheduler-simulator's annotation keys: every plugin's answer for every node.
 
-The simulator wraps each plugin to listen in; here the plugins are simply asked again, one node at a time, right
-after the cycle and before the pod is assumed, so that nothing has changed in between. Only done when the switch
-`scheduler.record` asks for it: it costs far more than the cycle itself.
+Like the simulator, an observer listens in to each plugin while a runner of the same plugins goes through the attempt
+again, right after the cycle and before the pod is assumed, so that nothing has changed in between. Only done when the
+switch `scheduler.record` asks for it: it costs far more than the cycle itself.
 
 The record is kept whole in memory. The API server takes 256 KiB of annotations an object, so what goes there
 gives up its history first, then the answers by node.
@@ -12,30 +12,18 @@ Source: kubernetes-sigs/kube-scheduler-simulator (its README and how-it-works pa
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from scheduler.cache.columns import Columns, Mask
-from scheduler.cache.node_info import PodInfo
+from scheduler.cache.columns import Columns
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cycle.profiles import Profile
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.plugin import (
-    BindPlugin,
-    FilterPlugin,
-    PermitPlugin,
-    PreBindPlugin,
-    PreFilterPlugin,
-    PreFilterResult,
-    PreScorePlugin,
-    ReservePlugin,
-    ScoreExtensions,
-    ScorePlugin,
-)
-from scheduler.framework.runner import Runner
-from scheduler.framework.status import Code
-from scheduler.framework.vectorized import Forms, VectorScorePlugin
+from scheduler.framework.plugin import PreFilterResult
+from scheduler.framework.runner import Prepared, Runner
 
 PREFIX: Final = "kube-scheduler-simulator.sigs.k8s.io/"
 HISTORY: Final = PREFIX + "result-history"
@@ -46,8 +34,34 @@ RECORDS_MAX: Final = 4096
 Answers = dict[str, Any]
 
 
+class _Listener:
+    """Observes a runner: what plugins answer at PreFilter and Score, the latter by node or for all rows at once."""
+
+    def __init__(self) -> None:
+        self.prepared: dict[str, PreFilterResult] = {}
+        self.scores: Answers = {}
+
+    def of_plugin(self, plugin: str, point: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the plugin's method, listened to."""
+
+        def observed(*args: Any) -> Any:
+            answer = call(*args)
+            if point == "PreFilter":
+                self.prepared[plugin] = answer if isinstance(answer, PreFilterResult) else PreFilterResult(answer)
+            elif point == "Score" and isinstance(args[-1], NodeInfo):
+                self.scores.setdefault(plugin, {})[args[-1].slot] = answer
+            elif point == "Score":
+                self.scores[plugin] = answer
+            return answer
+
+        return observed
+
+    def points(self, runner: Any) -> None:
+        """Leave the runner as it is."""
+
+
 def answers_of(
-    runner: Runner, pod: PodInfo, columns: Columns, now: float, *, node: str = "", nominated: str = ""
+    profile: Profile, pod: PodInfo, columns: Columns, now: float, *, node: str = "", nominated: str = ""
 ) -> Answers:
     """Return annotation suffix to value for one attempt; `node` is the chosen one, "" when there was none.
 
@@ -55,89 +69,63 @@ def answers_of(
     node → plugin → number as text, before NormalizeScore and after it times the weight; the others are
     plugin → "success".
     """
-    state = CycleState(now)
-    found: Answers = {"selected-node": node, "prefilter-result": {}, "prefilter-result-status": {}}
-    names: set[str] | None = None
-    for enabled in runner.profile:
-        if isinstance(enabled.plugin, PreFilterPlugin):
-            answer = enabled.plugin.pre_filter(state, pod, columns)
-            status = answer.status if isinstance(answer, PreFilterResult) else answer
-            if status.code is Code.SKIP:
-                state.skip_filter.add(enabled.name)
-                continue
-            found["prefilter-result-status"][enabled.name] = SUCCESS if status.is_success else status.message
-            if isinstance(answer, PreFilterResult) and answer.node_names is not None:
-                found["prefilter-result"][enabled.name] = list(answer.node_names)
-                names = set(answer.node_names) if names is None else names & set(answer.node_names)
-            if not status.is_success:
-                names = set()
-    found["filter-result"], feasible = _filter(runner, state, pod, columns, names)
-    found["postfilter-result"] = {nominated: {"DefaultPreemption": VICTIM}} if nominated else {}
-    if node and feasible.any():
-        found |= _scores(runner, state, pod, columns, feasible)
-    else:
-        found |= {"prescore-result": {}, "score-result": {}, "finalscore-result": {}}
-    return found | _after(runner, node)
-
-
-def _filter(
-    runner: Runner, state: CycleState, pod: PodInfo, columns: Columns, names: set[str] | None
-) -> tuple[dict[str, dict[str, str]], Mask]:
-    filters = [
-        e.plugin for e in runner.profile if isinstance(e.plugin, FilterPlugin) and e.name not in state.skip_filter
-    ]
-    state.alive = columns.valid.copy()
-    feasible = np.zeros(columns.capacity, bool)
-    by_node: dict[str, dict[str, str]] = {}
-    for name in sorted(columns.slots):
-        row = columns.slots[name]
-        node = columns.nodes[row]
-        if node is None or (names is not None and name not in names):
-            continue
-        said = by_node[name] = {}
-        for plugin in filters:
-            status = plugin.filter(state, pod, node)
-            said[plugin.name] = PASSED if status.is_success else status.message
-            if not status.is_success:
-                break
-        else:
-            feasible[row] = True
-    return by_node, feasible
-
-
-def _scores(runner: Runner, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Answers:
-    forms = Forms([e.plugin for e in runner.profile])
-    pre_score: dict[str, str] = {}
-    raw: dict[str, dict[str, str]] = {n: {} for n in sorted(columns.slots) if feasible[columns.slots[n]]}
-    final: dict[str, dict[str, str]] = {n: {} for n in raw}
-    for enabled in runner.profile:
-        plugin = enabled.plugin
-        if isinstance(plugin, PreScorePlugin):
-            if plugin.pre_score(state, pod, columns, feasible).code is Code.SKIP:
-                continue
-            pre_score[plugin.name] = SUCCESS
-        if not isinstance(plugin, ScorePlugin | VectorScorePlugin) or not enabled.weight:
-            continue
-        scores = forms.scores(state, pod, columns, plugin, feasible)
-        scaled = plugin.normalize(state, scores, feasible) if isinstance(plugin, ScoreExtensions) else scores
-        for name in raw:
-            row = columns.slots[name]
-            raw[name][plugin.name] = str(int(scores if isinstance(scores, int) else scores[row]))
-            final[name][plugin.name] = str(int(scaled if isinstance(scaled, int) else scaled[row]) * enabled.weight)
-    return {"prescore-result": pre_score, "score-result": raw, "finalscore-result": final}
-
-
-def _after(runner: Runner, node: str) -> Answers:
-    def served(point: Any) -> dict[str, str]:
-        return {e.name: SUCCESS for e in runner.profile if node and isinstance(e.plugin, point)}
-
-    return {
-        "reserve-result": served(ReservePlugin),
-        "permit-result": served(PermitPlugin),
+    state, listener = CycleState(now), _Listener()
+    runner = profile.runner.only(lambda plugin: True, observer=listener)
+    feasible = runner.filter(state, pod, columns)
+    asked = {plugin: each for plugin, each in listener.prepared.items() if plugin not in state.skip_filter}
+    served = {point: dict.fromkeys(names if node else (), SUCCESS) for point, names in profile.points.items()}
+    found: Answers = {
+        "selected-node": node,
+        "prefilter-result": {p: list(each.node_names) for p, each in asked.items() if each.node_names is not None},
+        "prefilter-result-status": {
+            plugin: SUCCESS if each.status.is_success else each.status.message for plugin, each in asked.items()
+        },
+        "filter-result": _filtered(profile, runner, state, pod, columns, feasible.prepared),
+        "postfilter-result": {nominated: {"DefaultPreemption": VICTIM}} if nominated else {},
+        "prescore-result": {},
+        "score-result": {},
+        "finalscore-result": {},
+        "reserve-result": served["reserve"],
+        "permit-result": served["permit"],
         "permit-result-timeout": {},
-        "prebind-result": served(PreBindPlugin),
-        "bind-result": served(BindPlugin),
+        "prebind-result": served["preBind"],
+        "bind-result": served["bind"],
     }
+    if node and feasible.mask.any():
+        runner.score(state, pod, columns, feasible)
+        found["prescore-result"] = {n: SUCCESS for n in profile.points["preScore"] if n not in state.skip_score}
+        names = [name for name in sorted(columns.slots) if feasible.mask[columns.slots[name]]]
+        rows = np.array([columns.slots[name] for name in names], np.intp)
+        weights = runner.weights
+        final = {plugin: each for plugin, each in runner.scores_of(state, feasible, rows).items() if weights[plugin]}
+        for i, (name, row) in enumerate(zip(names, rows.tolist(), strict=True)):
+            found["score-result"][name] = {plugin: _text(listener.scores[plugin], row) for plugin in final}
+            found["finalscore-result"][name] = {p: _text(each, i, weights[p]) for p, each in final.items()}
+    return found
+
+
+def _filtered(
+    profile: Profile, runner: Runner, state: CycleState, pod: PodInfo, columns: Columns, prepared: Prepared
+) -> dict[str, dict[str, str]]:
+    """Return what each Filter says of each node, up to the first rejection; nothing after a rejection by PreFilter."""
+    by_node: dict[str, dict[str, str]] = {}
+    filters = [name for name in profile.points["filter"] if name not in state.skip_filter]
+    state.alive = columns.valid.copy()
+    for name in sorted(columns.slots) if prepared.rejection is None else ():
+        node = columns.nodes[columns.slots[name]]
+        if node is None or (prepared.node_names is not None and name not in prepared.node_names):
+            continue
+        status = runner.filter_node(state, pod, node)
+        passed = filters if status.is_success else filters[: filters.index(status.plugin)]
+        by_node[name] = dict.fromkeys(passed, PASSED)
+        if not status.is_success:
+            by_node[name][status.plugin] = status.message
+    return by_node
+
+
+def _text(scores: Any, row: int, weight: int = 1) -> str:
+    """Return the score of a row, times the weight; a number is the score of every row."""
+    return str(int(scores if isinstance(scores, int) else scores[row]) * weight)
 
 
 class SimulatorRecords:

@@ -24,11 +24,11 @@ from scheduler.cache.nominator import Nominator
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.runner import Runner
 from scheduler.plugins.default_preemption import DefaultPreemption
-from services.api.kinds.node import Node
-from services.api.kinds.pod import NodeSelectorRequirement, PodSpec
+from services.api.kinds.node import Node, Taint
+from services.api.kinds.pod import NodeSelectorRequirement, PodSpec, Toleration
 from services.api.node_selection import accepts
 from services.api.quantity import format_amount
-from services.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration, tolerates
+from services.api.taints import NO_EXECUTE, NO_SCHEDULE, tolerates
 
 NAMED_NODES_MAX = 3
 PRIORITIES_MAX = 64

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scheduler.preemption.extender_consent import ExtenderError
+from scheduler.preemption.candidates import ExtenderError
 from services.api.meta import Document
 
 S = TypeVar("S", bound=msgspec.Struct)

@@ -8,8 +8,8 @@ Source: scheduler-queue-and-cycles 4; preemption 3.4; upstream `pkg/scheduler/ex
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -19,18 +19,15 @@ import structlog
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
 from scheduler.configuration.document import Extender
-from scheduler.cycle.binding_cycle import ExtenderBind
 from scheduler.cycle.profiles import Profile
-from scheduler.cycle.result import ScheduleResult, Unschedulable
+from scheduler.cycle.result import ExtenderBind, ScheduleResult, Unschedulable
 from scheduler.cycle.scheduling_cycle import Filtered
 from scheduler.extenders import documents
 from scheduler.extenders.results import Gathered, is_interested, victims_of
 from scheduler.extenders.transport import ExtenderTransport
 from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.status import Status
-from scheduler.preemption.candidates import Candidate
-from scheduler.preemption.extender_consent import ASKING, LEFT, ExtenderError, ask_extenders
-from scheduler.preemption.victims import Victims
+from scheduler.preemption.candidates import ASKING, LEFT, Candidate, ExtenderError, Victims, left_by_extender
 from services.api.errors import UnknownOutcome
 from services.api.meta import Document, Key
 from services.telemetry.metrics import Metrics, counter
@@ -38,26 +35,6 @@ from services.telemetry.metrics import Metrics, counter
 TIMEOUT_S: Final = 5.0
 """How long an extender may think that has no `httpTimeout` of its own."""
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class _Answered:
-    """An extender as preemption knows one, that has answered already."""
-
-    is_ignorable: bool
-    answer: Mapping[str, Victims]
-    error: ExtenderError | None = None
-    supports_preemption: bool = True
-
-    def is_interested(self, pod: PodInfo) -> bool:
-        """It was asked, so it is."""
-        return True
-
-    def process_preemption(self, pod: PodInfo, victims_by_node: Mapping[str, Victims]) -> Mapping[str, Victims]:
-        """Return the answer. Raises: ExtenderError if that was the answer."""
-        if self.error is not None:
-            raise self.error
-        return self.answer
 
 
 class Extenders:
@@ -182,10 +159,13 @@ class Extenders:
         for each in asked:
             if not each.preempt_verb or isinstance(left, Status):
                 continue
-            left = ask_extenders([await self._victims(each, pod, left)], pod, left)
+            answer = await self._victims(each, pod, left)
+            left = left_by_extender(left, answer, is_ignorable=each.ignorable)
         return left
 
-    async def _victims(self, extender: Extender, pod: PodInfo, found: Sequence[Candidate]) -> _Answered:
+    async def _victims(
+        self, extender: Extender, pod: PodInfo, found: Sequence[Candidate]
+    ) -> dict[str, Victims] | ExtenderError:
         ours = {each.node: each.victims for each in found}
         try:
             whole = {
@@ -200,8 +180,8 @@ class Extenders:
                     raise ExtenderError(f"extender {extender.url_prefix} names node {node}, which was not asked about")
                 answer[node] = victims_of(self._cache.nodes[node], ours[node], theirs, extender.url_prefix)
         except ExtenderError as error:
-            return _Answered(extender.ignorable, {}, error)
-        return _Answered(extender.ignorable, answer)
+            return error
+        return answer
 
     # -- binding -------------------------------------------------------------------------------------------
 

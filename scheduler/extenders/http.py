@@ -11,7 +11,7 @@ import tempfile
 import aiohttp
 
 from scheduler.configuration.document import Extender, ExtenderTLS
-from scheduler.preemption.extender_consent import ExtenderError
+from scheduler.preemption.candidates import ExtenderError
 
 
 class HttpTransport:

@@ -15,9 +15,8 @@ from scheduler.cycle.scheduling_cycle import EXTENDER
 from scheduler.extenders.documents import FilterAnswer, HostPriority, MetaVictims
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.plugin import MAX_NODE_SCORE
-from scheduler.preemption.extender_consent import ExtenderError
+from scheduler.preemption.candidates import ExtenderError, Victims
 from scheduler.preemption.units import Unit, by_importance, pod_unit
-from scheduler.preemption.victims import Victims
 
 MAX_EXTENDER_PRIORITY: Final = 10
 

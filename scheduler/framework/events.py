@@ -96,6 +96,11 @@ class Hint(StrEnum):
     SKIP = "QueueSkip"
 
 
+def queue_if(helps: bool) -> Hint:
+    """Return the answer of a hint function that knows whether the event may help the pod."""
+    return Hint.QUEUE if helps else Hint.SKIP
+
+
 HintFunction = Callable[[PodInfo, Any, Any], Hint]
 """`(the waiting pod, old object or None, new object or None) -> Hint`; an exception counts as Queue.
 

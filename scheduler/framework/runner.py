@@ -33,7 +33,7 @@ from scheduler.framework.points import REJECTING, serves
 from scheduler.framework.proposed import PlacementFeasiblePlugin, PlacementProgress, RelevancePlugin
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
 from scheduler.framework.templates import Asked, Remembered, Templates
-from scheduler.framework.timing import PluginTimes
+from scheduler.framework.timing import Observed, Observer
 from scheduler.framework.vectorized import Forms, RowPure, Signs
 from services.api.kinds.podgroup import PodGroup
 
@@ -104,7 +104,7 @@ class Runner:
 
     `points`: which plugins run where, names in their order, by extension point; None: every plugin wherever it serves.
     `asks_relevance`: plugins that can say so are asked first whether the pod concerns them (KEP-5836, G4).
-    `observer`: times the calls; `twin`: the runner whose memory an observed one shares.
+    `observer`: observes the calls; `twin`: the runner whose memory an observed one shares.
     `is_part`: it runs some plugins of a profile whose filters they use already.
     """
 
@@ -114,7 +114,7 @@ class Runner:
         points: Mapping[str, Sequence[str]] | None = None,
         *,
         asks_relevance: bool = False,
-        observer: PluginTimes | None = None,
+        observer: Observer | None = None,
         twin: Runner | None = None,
         is_part: bool = False,
     ) -> None:
@@ -129,7 +129,7 @@ class Runner:
             return [e for e in profile if serves(e.plugin, point)]
 
         def asked(enabled: Sequence[Enabled]) -> list[Any]:
-            return [observer.plugin(e.plugin) if observer is not None else e.plugin for e in enabled]
+            return [Observed(e.plugin, observer) if observer is not None else e.plugin for e in enabled]
 
         def ranked_by(enabled: Sequence[Enabled]) -> list[Enabled]:
             return [Enabled(plugin, e.weight) for plugin, e in zip(asked(enabled), enabled, strict=True)]
@@ -182,16 +182,18 @@ class Runner:
         if observer is not None:
             observer.points(self)
 
-    def observed(self, observer: PluginTimes) -> Runner:
-        """Return the runner with the same plugins and the same memory whose calls the observer times."""
+    def observed(self, observer: Observer) -> Runner:
+        """Return the runner with the same plugins and the same memory whose calls are observed."""
         return Runner(self.profile, self._points, asks_relevance=bool(self._choosy), observer=observer, twin=self)
 
-    def only(self, is_kept: Callable[[Any], bool], *, asks_relevance: bool = False) -> Runner:
-        """Return a runner of some of the plugins, at the points where they run here."""
+    def only(
+        self, is_kept: Callable[[Any], bool], *, asks_relevance: bool = False, observer: Observer | None = None
+    ) -> Runner:
+        """Return a runner of some of the plugins, at the points where they run here, which remembers nothing yet."""
         kept = [e for e in self.profile if is_kept(e.plugin)]
         names = {e.name for e in kept}
         points = self._points and {p: [name for name in at if name in names] for p, at in self._points.items()}
-        return Runner(kept, points, asks_relevance=asks_relevance, is_part=True)
+        return Runner(kept, points, asks_relevance=asks_relevance, observer=observer, is_part=True)
 
     def _concerned(self, plugins: list[Any], state: CycleState) -> list[Any]:
         return [p for p in plugins if p.name not in state.irrelevant]

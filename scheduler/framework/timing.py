@@ -19,11 +19,13 @@ STATUSES: Final = {code: code.name.title().replace("_", "") for code in Code}
 
 
 class Watch(Protocol):
-    """Where the times go. `now`: monotonic seconds."""
+    """Where the times of plugins, points, hints and events go. `now`: monotonic seconds."""
 
     def now(self) -> float: ...  # noqa: D102
     def plugin(self, plugin: str, point: str, status: str, took_s: float) -> None: ...  # noqa: D102
     def point(self, point: str, status: str, profile: str, took_s: float) -> None: ...  # noqa: D102
+    def hint(self, plugin: str, event: str, hint: str, took_s: float) -> None: ...  # noqa: D102
+    def event(self, event: str, took_s: float) -> None: ...  # noqa: D102
 
 
 class Turns:
@@ -80,16 +82,28 @@ _RUNNER_CALLS: Final = {
 """A runner's method, its point, and the point before it that the method runs, too."""
 
 
-class _Timed:
-    """A plugin whose calls are timed; in all else it is the plugin."""
+class Observer(Protocol):
+    """Observes a runner: stands between it and what it calls."""
 
-    def __init__(self, plugin: Any, times: PluginTimes) -> None:
+    def of_plugin(self, plugin: str, point: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what is to be called instead of a plugin's method."""
+        ...
+
+    def points(self, runner: Any) -> None:
+        """Take in the runner that is observed."""
+        ...
+
+
+class Observed:
+    """A plugin whose calls are observed; in all else it is the plugin."""
+
+    def __init__(self, plugin: Any, observer: Observer) -> None:
         self._plugin = plugin
         self.name: str = plugin.name
         for method, point in _PLUGIN_CALLS.items():
             call = getattr(plugin, method, None)
             if call is not None:
-                setattr(self, method, times.of_plugin(self.name, point, call))
+                setattr(self, method, observer.of_plugin(self.name, point, call))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._plugin, name)
@@ -101,10 +115,6 @@ class PluginTimes:
     def __init__(self, watch: Watch, profile: str) -> None:
         self._watch, self._profile = watch, profile
         self._spent: dict[str, float] = {}
-
-    def plugin(self, plugin: Any) -> Any:
-        """Return the plugin to be asked instead: the same, timed."""
-        return _Timed(plugin, self)
 
     def points(self, runner: Any) -> None:
         """Have the runner's methods timed."""

@@ -5,12 +5,11 @@ Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class ShapePoint:
-    """At `utilization` (0 to 100) the score is `score` (0 to 10)."""
+class ShapePoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """At `utilization` (0 to 100) the score is `score` (0 to 10); plugins' arguments write it so, too."""
 
     utilization: int
     score: int

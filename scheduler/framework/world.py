@@ -7,7 +7,7 @@ its changes then wake rejected pods by events of that kind's name (scheduler-que
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from scheduler.framework.events import Action, ClusterEvent
@@ -61,22 +61,6 @@ def followed(switches: Switches) -> tuple[type[View], ...]:
     return (*WORLD_KINDS, NodeResourceTopology)
 
 
-class World(Protocol):
-    """Read-only access to what is known of the other kinds."""
-
-    def get(self, view: type[V], key: Key) -> V | None:
-        """Return the object, or None; the key of a cluster-scoped one has no namespace."""
-        ...
-
-    def all(self, view: type[V], namespace: str = "") -> Sequence[V]:
-        """Return all objects, or those of one namespace, in the same order every time."""
-        ...
-
-    def on_change(self, view: type[View], handler: Callable[[Change[Any]], None]) -> None:
-        """Call `handler` with every change of that kind from now on, after it can be read here."""
-        ...
-
-
 class Lister(Protocol):
     """What a world needs of an informer's store."""
 
@@ -85,68 +69,72 @@ class Lister(Protocol):
     def on_change(self, handler: Callable[[Change[Any]], None]) -> None: ...  # noqa: D102
 
 
-class ListedWorld:
-    """A world over informers' stores, by view class. A kind without informer is empty."""
+class World:
+    """Read-only access to what is known of the other kinds: informers' stores, by view class.
+
+    A kind without one is empty.
+    """
 
     def __init__(self, listers: Mapping[type[View], Lister]) -> None:
-        self._listers = dict(listers)
+        self._listers = listers
 
     def get(self, view: type[V], key: Key) -> V | None:
-        """Return the object, or None."""
+        """Return the object, or None; the key of a cluster-scoped one has no namespace."""
         lister = self._listers.get(view)
         found: V | None = lister.get(key) if lister is not None else None
         return found
 
     def all(self, view: type[V], namespace: str = "") -> Sequence[V]:
-        """Return all objects, in the order in which they came."""
+        """Return all objects, or those of one namespace, in the order in which they came."""
         lister = self._listers.get(view)
         return lister.all(namespace) if lister is not None else ()
 
     def on_change(self, view: type[View], handler: Callable[[Change[Any]], None]) -> None:
-        """Call `handler` with every change of that kind."""
+        """Call `handler` with every change of that kind from now on, after it can be read here."""
         lister = self._listers.get(view)
         if lister is not None:
             lister.on_change(handler)
 
 
-class FixedWorld:
+class _Objects(dict[Key, Any]):
+    """The objects of one kind by key, as an informer's store offers them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._handlers: list[Callable[[Change[Any]], None]] = []
+        self.on_change = self._handlers.append
+
+    def notify(self, change: Change[Any]) -> None:
+        for handler in self._handlers:
+            handler(change)
+
+    def all(self, namespace: str = "") -> list[Any]:
+        return [each for each in self.values() if not namespace or each.metadata.namespace == namespace]
+
+
+class FixedWorld(World):
     """A world made of objects, without informers: for benchmarks and tests."""
 
     def __init__(self, *objects: View) -> None:
-        self._objects: dict[type[View], dict[Key, Any]] = {}
-        self._handlers: dict[type[View], list[Callable[[Change[Any]], None]]] = {}
+        kinds: tuple[type[View], ...] = (*WORLD_KINDS, NodeResourceTopology)
+        self._objects = {view: _Objects() for view in kinds}
+        super().__init__(self._objects)
         for each in objects:
             self.put(each)
 
     def put(self, item: Any) -> None:
         """Know the object, or its newer form."""
-        known = self._objects.setdefault(type(item), {})
-        change = Change(known.get(item.metadata.key), item)
-        known[item.metadata.key] = item
-        self._notify(type(item), change)
+        objects, key = self._objects[type(item)], item.metadata.key
+        change = Change(objects.get(key), item)
+        objects[key] = item
+        objects.notify(change)
 
     def delete(self, item: Any) -> None:
         """Forget the object."""
-        old = self._objects.get(type(item), {}).pop(item.metadata.key, None)
+        objects = self._objects[type(item)]
+        old = objects.pop(item.metadata.key, None)
         if old is not None:
-            self._notify(type(item), Change(old, None))
-
-    def on_change(self, view: type[View], handler: Callable[[Change[Any]], None]) -> None:
-        """Call `handler` with every change of that kind."""
-        self._handlers.setdefault(view, []).append(handler)
-
-    def _notify(self, view: type[View], change: Change[Any]) -> None:
-        for handler in self._handlers.get(view, ()):
-            handler(change)
-
-    def get(self, view: type[V], key: Key) -> V | None:
-        """Return the object, or None."""
-        return self._objects.get(view, {}).get(key)
-
-    def all(self, view: type[V], namespace: str = "") -> Sequence[V]:
-        """Return all objects in the order in which they were put."""
-        found: Iterable[V] = self._objects.get(view, {}).values()
-        return [each for each in found if not namespace or each.metadata.namespace == namespace]  # type: ignore[attr-defined]
+            objects.notify(Change(old, None))
 
 
 def world_event(view: type[View], old: View | None, new: View | None) -> ClusterEvent:

@@ -11,20 +11,16 @@ from scheduler.handle import Handle
 
 
 class DefaultBinder:
-    """`with_unbind_count` adds the precondition `expectedUnbindCount` (kubelet-unbinding 4.3)."""
+    """The switch `bind.precondition` adds the precondition `expectedUnbindCount` (kubelet-unbinding 4.3)."""
 
     name = "DefaultBinder"
 
-    def __init__(self, *, with_unbind_count: bool = True) -> None:
-        self._with_unbind_count = with_unbind_count
+    def __init__(self, args: Args, handle: Handle) -> None:
+        self._with_unbind_count = handle.switches.choice("bind.precondition") == "uid+unbindCount"
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> BindCall | Status:
         """Return the call to make."""
         return BindCall(node_name, pod.unbind_count if self._with_unbind_count else None)
 
 
-def _make(args: Args, handle: Handle) -> DefaultBinder:
-    return DefaultBinder(with_unbind_count=handle.switches.choice("bind.precondition") == "uid+unbindCount")
-
-
-PLUGIN = PluginEntry("DefaultBinder", _make)
+PLUGIN = PluginEntry("DefaultBinder", DefaultBinder)

@@ -19,16 +19,22 @@ from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.handle import Handle
-from scheduler.pod_groups.units import GroupUnits
-from scheduler.preemption import candidates, choice, eligibility
-from scheduler.preemption.budgets import Budgets
-from scheduler.preemption.candidates import Candidate, Search
-from scheduler.preemption.dry_run import NodeWhatIf, nowhere
-from scheduler.preemption.extender_consent import ASKING, LEFT, SEARCHED, PreemptionExtender, ask_extenders
-from scheduler.preemption.memory import Memory
+from scheduler.preemption import candidates, eligibility
+from scheduler.preemption.candidates import (
+    ASKING,
+    LEFT,
+    NO_VICTIMS,
+    SEARCHED,
+    Budgets,
+    Candidate,
+    Memory,
+    Search,
+    Victims,
+    select_victims,
+)
+from scheduler.preemption.dry_run import NodeWhatIf
 from scheduler.preemption.progress import Eviction, Preemptor
-from scheduler.preemption.units import Unit, pod_unit
-from scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims
+from scheduler.preemption.units import Units
 from scheduler.switches import GangSwitches, PreemptionSwitches
 from services.api.kinds.pod import Pod
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
@@ -54,7 +60,7 @@ class DefaultPreemptionArgs(Args, frozen=True):
 
 
 class DefaultPreemption:
-    """One attempt is one `post_filter`. `extenders` may thin out the candidates."""
+    """One attempt is one `post_filter`."""
 
     name = NAME
 
@@ -64,12 +70,11 @@ class DefaultPreemption:
         self._handle = handle
         self._switches = switches.of(PreemptionSwitches)
         self._memory = Memory()
-        self._units = GroupUnits(handle.groups, handle.cache, handle.world)
+        self._units = Units(handle.groups, handle.cache, handle.world)
         # Members preempt for themselves where they are placed by themselves, or are configured to (1.36).
         gangs = switches.of(GangSwitches)
         self._speaks_for_groups = not gangs.is_one_by_one and gangs.group_preemption != "per-pod"
         self._filters: Runner | None = None
-        self.extenders: Sequence[PreemptionExtender] = ()
 
     def use_filters(self, filters: Runner) -> None:
         """Ask these filters about nodes changed in thought."""
@@ -126,9 +131,10 @@ class DefaultPreemption:
         if state.data.get(ASKING) and LEFT not in state.data:
             state.data[SEARCHED] = found
             return PostFilterResult(Status(Code.WAIT), asks=tuple(found.candidates))
-        chosen = self._choose(state, pod, found)
-        if isinstance(chosen, Status):
-            return PostFilterResult(chosen)
+        left: list[Candidate] | Status = state.data.get(LEFT, found.candidates)
+        if isinstance(left, Status):
+            return PostFilterResult(left)
+        chosen = candidates.pick(left)
         preemptor = Preemptor(pod.uid, pod.priority, (pod,))
         eviction = Eviction(
             preemptor, chosen.node, chosen.victims.pods, (chosen.node,), self.name, self._switches.is_async
@@ -136,23 +142,14 @@ class DefaultPreemption:
         return PostFilterResult(SUCCESS, nominated_node=chosen.node, actions=(eviction,))
 
     def _refusal(self, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> str:
+        if self._speaks_for_groups and self._handle.groups.group_of(pod) is not None:
+            return eligibility.GROUPED
         # What was decided here counts, before the API server has it.
         name = self._handle.nominator.node_of(pod.uid)
-        node = self._handle.cache.nodes.get(name)
         row = columns.slots.get(name, -1)
-        return eligibility.refusal(
-            pod,
-            node,
-            is_hopeless=row < 0 or bool(diagnosis.unresolvable[row]),
-            is_grouped=self._speaks_for_groups and self._handle.groups.group_of(pod) is not None,
-            priority_of=self._units.priority_of,
-        )
-
-    def _choose(self, state: CycleState, pod: PodInfo, found: Search) -> Candidate | Status:
-        left = state.data[LEFT] if LEFT in state.data else ask_extenders(self.extenders, pod, found.candidates)
-        if isinstance(left, Status):
-            return left
-        return choice.pick(left)
+        is_hopeless = row < 0 or bool(diagnosis.unresolvable[row])
+        node = None if is_hopeless else self._handle.cache.nodes.get(name)
+        return eligibility.refusal(pod, pod.priority, node, self._units)
 
     def _search(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> Search:
         """Visit the nodes that filters refused but did not call unresolvable, from a random one on."""
@@ -165,20 +162,10 @@ class DefaultPreemption:
         offset = self._handle.random.randrange(0, len(rows))
         args = self._args
         enough = candidates.wanted(len(rows), args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute)
-        judge = _Judge(
-            self._handle,
-            self._filters_in_use(),
-            self._memory,
-            self._units,
-            state,
-            pod,
-            matches_empty=self._switches.matches_empty,
-        )
-        return candidates.search(rows, offset, enough, judge)
-
-    def _filters_in_use(self) -> Runner:
         assert self._filters is not None, "the plugin is not part of a profile yet"
-        return self._filters
+        matches_empty = self._switches.matches_empty
+        judge = _Judge(self._handle, self._filters, self._memory, self._units, state, pod, matches_empty=matches_empty)
+        return candidates.search(rows, offset, enough, judge)
 
 
 class _Judge:
@@ -189,19 +176,19 @@ class _Judge:
         handle: Handle,
         filters: Runner,
         memory: Memory,
-        units: GroupUnits,
+        units: Units,
         state: CycleState,
         pod: PodInfo,
         *,
         matches_empty: bool,
     ) -> None:
-        self._units = units if handle.groups.is_on else None
+        self._units = units
         self._nominator = handle.nominator
         self._filters, self._state, self._pod = filters, state, pod
         found = handle.world.all(PodDisruptionBudget)
         self._budgets = Budgets(found, matches_empty=matches_empty)
         is_local = pod.signature is not None and filters.has_only_row_filters(state)
-        is_local = is_local and self._units is None
+        is_local = is_local and not handle.groups.is_on
         self._results = memory.of((pod.signature, pod.priority), found) if is_local else None
         self._own_node = self._nominator.node_of(pod.uid)
         self._nodes = handle.cache.columns.nodes
@@ -221,26 +208,17 @@ class _Judge:
         return result
 
     def _judge(self, node: NodeInfo) -> Candidate | Status:
-        potential = self._potential(node)
+        potential = self._units.below(self._pod.priority, node.pods.values())
         if not potential:
             return _NO_VICTIMS
         rivals = self._nominator.rivals(node.name, self._pod)
-        whereabouts = self._units.node_of if self._units is not None else nowhere
-        what_if = NodeWhatIf(self._filters, self._state, self._pod, node, rivals, whereabouts)
+        what_if = NodeWhatIf(self._filters, self._state, self._pod, node, rivals, self._units)
         found = select_victims(potential, what_if, self._budgets, node=node.name)
         return Candidate(node.name, found) if isinstance(found, Victims) else found
-
-    def _potential(self, node: NodeInfo) -> list[Unit]:
-        priority = self._pod.priority
-        if self._units is not None:
-            return [unit for unit in self._units.of(node.pods.values()) if unit.priority < priority]
-        return [pod_unit(pod) for pod in node.pods.values() if pod.priority < priority]
 
 
 def _skip(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
     return Hint.SKIP
 
 
-PLUGIN = PluginEntry(
-    NAME, DefaultPreemption, args=DefaultPreemptionArgs, default_args=lambda switches: DefaultPreemptionArgs()
-)
+PLUGIN = PluginEntry(NAME, DefaultPreemption, args=DefaultPreemptionArgs)

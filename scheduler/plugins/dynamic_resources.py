@@ -16,25 +16,25 @@ from typing import Any, Final
 from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.node_selection import term_matches
-from scheduler.dra.allocation_writer import Granter
-from scheduler.dra.allocator import AllocationError, Allocator, Refused
+from scheduler.dra.allocator import AllocationError, Allocator
+from scheduler.dra.claim_writer import Granter
 from scheduler.dra.ledger import PendingRelease, Release
 from scheduler.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
 from scheduler.dra.pools import Slices
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.plugin import PostFilterResult, PreFilterResult
 from scheduler.framework.status import SKIP, SUCCESS, Status, failed, unresolvable, unschedulable
 from scheduler.handle import Handle
-from services.api.duration import Duration
 from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import CONSUMERS_MAX, AllocationResult, ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import Key
+from services.api.times import Duration
 from services.reconcile.controller import Change
 
 NAME: Final = "DynamicResources"
@@ -63,27 +63,35 @@ class _Notes:
     reserved_on: str = ""
 
 
-class DynamicResources:
-    """Knows claims as the ledger assumes them to be, and classes and slices as informers hold them.
+class DynamicResourcesArgs(Args, frozen=True):
+    """How long the search for one node may take; 0: as long as it takes.
 
-    `filter_timeout_s`: how long the search for one node may take; 0: as long as it takes.
+    `bindingTimeout` is for devices with binding conditions: none here.
     """
+
+    filter_timeout: Duration | None = None
+    binding_timeout: Duration | None = None
+
+
+class DynamicResources:
+    """Knows claims as the ledger assumes them to be, and classes and slices as informers hold them."""
 
     name = NAME
 
-    def __init__(self, handle: Handle, *, filter_timeout_s: float = FILTER_TIMEOUT_S) -> None:
+    def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         self._handle = handle
         self._world = handle.world
         self._ledger = handle.claims
-        self._tries_max = int(filter_timeout_s * TRIES_PER_S) or None
+        timeout_s = FILTER_TIMEOUT_S if args.filter_timeout is None else float(args.filter_timeout)
+        self._tries_max = int(timeout_s * TRIES_PER_S) or None
         self._granter = Granter(self._ledger, self._find, handle.wall)
         self._slices: Slices | None = None
-        handle.world.on_change(ResourceSlice, self._slice_changed)
+        handle.world.on_change(ResourceSlice, self._slices_changed)
         handle.world.on_change(ResourceClaim, self._ledger.on_change)
         for claim in handle.world.all(ResourceClaim):
             self._ledger.on_change(Change(None, claim))
 
-    def _slice_changed(self, change: Change[ResourceSlice]) -> None:
+    def _slices_changed(self, _: Change[ResourceSlice]) -> None:
         self._slices = None
 
     def _find(self, key: Key) -> ResourceClaim | None:
@@ -155,8 +163,8 @@ class DynamicResources:
             found = notes.allocator.allocate(node.name, self._slices.of_node(node.node))
         except AllocationError as error:
             return failed(str(error))
-        if isinstance(found, Refused):
-            return unresolvable(found.reason)
+        if isinstance(found, str):
+            return unresolvable(found)
         notes.found[node.name] = found
         return SUCCESS
 
@@ -254,16 +262,14 @@ class DynamicResources:
         names = {claim_name(pod.pod, wanted) for wanted in pod.spec.resource_claims}
         if new.metadata.namespace != pod.key.namespace or new.metadata.name not in names:
             return Hint.SKIP
-        return Hint.QUEUE if old is None or old.status != new.status else Hint.SKIP
+        return queue_if(old is None or old.status != new.status)
 
     def _after_pod_change(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
-        if new is None or new.metadata.uid != pod.uid or problem_of(new, self._find):
-            return Hint.SKIP
-        return Hint.QUEUE
+        return queue_if(new is not None and new.metadata.uid == pod.uid and not problem_of(new, self._find))
 
 
 def _after_pod_left(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
-    return Hint.QUEUE if old is not None and old.spec.resource_claims else Hint.SKIP
+    return queue_if(old is not None and bool(old.spec.resource_claims))
 
 
 def _notes(state: CycleState) -> _Notes:
@@ -277,16 +283,4 @@ def _is_usable(claim: ResourceClaim, node: Node) -> bool:
     return selector is None or any(term_matches(term, node) for term in selector.node_selector_terms)
 
 
-class DynamicResourcesArgs(Args, frozen=True):
-    """How long the search for one node may take. `bindingTimeout` is for devices with binding conditions: none here."""
-
-    filter_timeout: Duration | None = None
-    binding_timeout: Duration | None = None
-
-
-def _make(args: DynamicResourcesArgs, handle: Handle) -> DynamicResources:
-    timeout_s = FILTER_TIMEOUT_S if args.filter_timeout is None else float(args.filter_timeout)
-    return DynamicResources(handle, filter_timeout_s=timeout_s)
-
-
-PLUGIN = PluginEntry(NAME, _make, args=DynamicResourcesArgs)
+PLUGIN = PluginEntry(NAME, DynamicResources, args=DynamicResourcesArgs)

@@ -15,7 +15,7 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.cache.pod_group_membership import group_of
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.events import ASSIGNED_POD, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.events import ASSIGNED_POD, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.plugin import PODS_TO_ACTIVATE
 from scheduler.framework.proposed import PlacementProgress
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
@@ -34,14 +34,14 @@ POD_GROUP: Final = "PodGroup"
 
 
 class GangScheduling:
-    """`timeout_s`: how long a member waits at Permit."""
+    """A member waits at Permit for `gang.permit_timeout_s` at most."""
 
     name = NAME
 
-    def __init__(self, handle: Handle, *, generation: str, timeout_s: float) -> None:
+    def __init__(self, args: Args, handle: Handle) -> None:
         self._handle = handle
-        self._generation = generation
-        self._timeout_s = timeout_s
+        switches = handle.switches.of(GangSwitches)
+        self._generation, self._timeout_s = switches.generation, switches.permit_timeout_s
 
     # -- PreEnqueue ------------------------------------------------------------------------------------
 
@@ -81,9 +81,8 @@ class GangScheduling:
             return Status(Code.WAIT, (W1_WAITS,))
         if scheduled + left < wanted:
             return unschedulable(f"minCount ({wanted}) cannot be satisfied: {scheduled} scheduled, {left} remaining")
-        return Status(
-            Code.WAIT, (f"minCount ({wanted}) is not yet satisfied: {scheduled} scheduled, {left} remaining",)
-        )
+        text = f"minCount ({wanted}) is not yet satisfied: {scheduled} scheduled, {left} remaining"
+        return Status(Code.WAIT, (text,))
 
     # -- Permit ----------------------------------------------------------------------------------------
 
@@ -122,23 +121,17 @@ class GangScheduling:
 
 def _is_of_the_group(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
     mine = group_of(pod.pod)
-    return Hint.QUEUE if mine is not None and new is not None and group_of(new) == mine else Hint.SKIP
+    return queue_if(mine is not None and new is not None and group_of(new) == mine)
 
 
 def _is_the_group(pod: PodInfo, old: PodGroup | None, new: PodGroup | None) -> Hint:
-    return Hint.QUEUE if new is not None and group_of(pod.pod) == new.metadata.key else Hint.SKIP
+    return queue_if(new is not None and group_of(pod.pod) == new.metadata.key)
 
 
 def _asks_for_fewer(pod: PodInfo, old: PodGroup | None, new: PodGroup | None) -> Hint:
     if old is None or new is None or not (old.spec.is_gang and new.spec.is_gang):
         return Hint.SKIP
-    is_lower = new.spec.min_count < old.spec.min_count
-    return _is_the_group(pod, None, new) if is_lower else Hint.SKIP
+    return _is_the_group(pod, None, new) if new.spec.min_count < old.spec.min_count else Hint.SKIP
 
 
-def _make(args: Args, handle: Handle) -> GangScheduling:
-    switches = handle.switches.of(GangSwitches)
-    return GangScheduling(handle, generation=switches.generation, timeout_s=switches.permit_timeout_s)
-
-
-PLUGIN = PluginEntry(NAME, _make)
+PLUGIN = PluginEntry(NAME, GangScheduling)

@@ -10,11 +10,11 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Columns, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.entry import PluginEntry
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
+from scheduler.handle import Handle
 
 MIB: Final = 2**20
 LEAST_BYTES: Final = 23 * MIB
@@ -32,8 +32,8 @@ class ImageLocality:
 
     name = "ImageLocality"
 
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
+    def __init__(self, args: Args, handle: Handle) -> None:
+        self._cache = handle.cache
 
     def row_signature(self, pod: PodInfo) -> Hashable:
         """The images and the number of containers."""
@@ -80,4 +80,4 @@ def _images(pod: PodInfo) -> Iterator[str]:
             yield tagged(volume.image.reference)
 
 
-PLUGIN = PluginEntry("ImageLocality", lambda args, handle: ImageLocality(handle.cache))
+PLUGIN = PluginEntry("ImageLocality", ImageLocality)

@@ -22,7 +22,7 @@ from scheduler.cache.node_selection import (
 )
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.runner import default_normalize
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable
@@ -62,13 +62,19 @@ def _invalid(term: NodeSelectorTerm) -> str:
     return ""
 
 
+class NodeAffinityArgs(Args, frozen=True):
+    """`added_affinity` is what the administrator adds to every pod of the profile, besides their own."""
+
+    added_affinity: NodeAffinitySpec | None = None
+
+
 class NodeAffinity:
-    """`added` is affinity that the administrator adds to every pod of the profile (`addedAffinity`)."""
+    """The pod's own affinity and what the administrator added."""
 
     name = "NodeAffinity"
 
-    def __init__(self, *, added: NodeAffinitySpec | None = None) -> None:
-        self._added = added or NodeAffinitySpec()
+    def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
+        self._added = args.added_affinity or NodeAffinitySpec()
 
     def row_signature(self, pod: PodInfo) -> Hashable:
         """Selector and affinity."""
@@ -99,11 +105,13 @@ class NodeAffinity:
         """Say no when selector or required affinity does not match."""
         if node.node is None:
             return SUCCESS
-        if self._added.required is not None and not any(
-            term_matches(t, node.node) for t in self._added.required.node_selector_terms
-        ):
+        if self._added.required is not None and not self._matches_added(node.node):
             return unresolvable(ENFORCED_REASON)
         return SUCCESS if matches_required(pod, node.node) else unresolvable(REASON)
+
+    def _matches_added(self, node: Node) -> bool:
+        added = self._added.required
+        return added is None or any(term_matches(term, node) for term in added.node_selector_terms)
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
         """Return the rows that match both."""
@@ -118,10 +126,7 @@ class NodeAffinity:
         enforced = self._enforced(columns)
         if enforced is None:
             return [Refusal(REASON, refused, code)]
-        return [
-            Refusal(ENFORCED_REASON, refused & ~enforced, code),
-            Refusal(REASON, refused & enforced, code),
-        ]
+        return [Refusal(ENFORCED_REASON, refused & ~enforced, code), Refusal(REASON, refused & enforced, code)]
 
     def _enforced(self, columns: Columns) -> Mask | None:
         if self._added.required is None:
@@ -168,25 +173,10 @@ class NodeAffinity:
         return (Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_LABEL), self._matches_now),)
 
     def _matches_now(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
-        if new is None or not self._all_match(pod, new):
-            return Hint.SKIP
-        return Hint.SKIP if old is not None and self._all_match(pod, old) else Hint.QUEUE
-
-    def _all_match(self, pod: PodInfo, node: Node) -> bool:
-        added = self._added.required
-        return (added is None or any(term_matches(t, node) for t in added.node_selector_terms)) and matches_required(
-            pod, node
+        was, matches = (
+            each is not None and self._matches_added(each) and matches_required(pod, each) for each in (old, new)
         )
+        return queue_if(matches and not was)
 
 
-class NodeAffinityArgs(Args, frozen=True):
-    """`added_affinity` holds for all pods, besides their own."""
-
-    added_affinity: NodeAffinitySpec | None = None
-
-
-def _make(args: NodeAffinityArgs, handle: Handle) -> NodeAffinity:
-    return NodeAffinity(added=args.added_affinity)
-
-
-PLUGIN = PluginEntry("NodeAffinity", _make, args=NodeAffinityArgs)
+PLUGIN = PluginEntry("NodeAffinity", NodeAffinity, args=NodeAffinityArgs)

@@ -11,7 +11,7 @@ from scheduler.cache.columns import Columns, Mask
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable
 from scheduler.framework.vectorized import Refusal
 from services.api.kinds.node import Node
@@ -46,7 +46,7 @@ class NodeName:
 
 
 def _is_the_node(pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
-    return Hint.QUEUE if new is not None and new.metadata.name == pod.spec.node_name else Hint.SKIP
+    return queue_if(new is not None and new.metadata.name == pod.spec.node_name)
 
 
 PLUGIN = PluginEntry("NodeName", lambda args, handle: NodeName())

@@ -11,7 +11,7 @@ from scheduler.cache.columns import Columns, Mask
 from scheduler.cache.node_info import ANY_IP, HostPort, NodeInfo, PodInfo, host_ports
 from scheduler.entry import PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.status import SKIP, SUCCESS, Status, unschedulable
 from scheduler.framework.vectorized import Refusal
 from services.api.kinds.pod import Pod
@@ -61,7 +61,7 @@ class NodePorts:
 
 def _frees_a_port(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
     freed = host_ports(old) if old is not None else ()
-    return Hint.QUEUE if any(_conflict(want, had) for want in pod.ports for had in freed) else Hint.SKIP
+    return queue_if(any(_conflict(want, had) for want in pod.ports for had in freed))
 
 
 PLUGIN = PluginEntry("NodePorts", lambda args, handle: NodePorts())

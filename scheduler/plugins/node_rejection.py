@@ -15,11 +15,10 @@ from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable
 from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
-from scheduler.queue.exclusions import Exclusions
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 
@@ -27,20 +26,18 @@ SOFT: Final = "NodeRejection.soft"
 
 
 class NodeRejection:
-    """`mode`: hard refuses, soft only ranks lowest, none does nothing, adaptive refuses while anything
-    else would fit."""
+    """By `scheduler.exclusion`: hard refuses, soft only ranks lowest, none does nothing, adaptive refuses while
+    anything else would fit."""
 
     name = "NodeRejection"
 
-    def __init__(self, exclusions: Exclusions, *, mode: str = "hard") -> None:
-        self._exclusions = exclusions
-        self._mode = mode
+    def __init__(self, args: Args, handle: Handle) -> None:
+        self._exclusions = handle.exclusions
+        self._mode = handle.switches.choice("scheduler.exclusion")
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
         """Skip pods that were never unbound."""
-        if self._mode == "none" or not self._excluded(pod):
-            return SKIP
-        return SKIP if self._mode == "soft" else SUCCESS
+        return SKIP if self._mode in ("none", "soft") or not self._excluded(pod) else SUCCESS
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no to an excluded node; adaptive is decided over all nodes, in `filter_all`."""
@@ -49,26 +46,20 @@ class NodeRejection:
 
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
         """Return all rows but the excluded ones; with adaptive, all if nothing else is left."""
-        excluded = columns.mask_of(tuple(self._excluded(pod)))
-        if self._mode == "adaptive" and state.alive is not None and not (state.alive & ~excluded).any():
+        others = ~columns.mask_of(tuple(self._excluded(pod)))
+        if self._mode == "adaptive" and state.alive is not None and not (state.alive & others).any():
             return None
-        if self._mode in ("soft", "none"):
-            return None
-        return ~excluded
+        return None if self._mode in ("soft", "none") else others
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
         """One reason for each cause the nodes gave."""
-        refusals: list[Refusal] = []
-        for node, text in self._excluded(pod).items():
-            mask = refused & columns.mask_of((node,))
-            refusals.append(Refusal(text, mask, Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
-        return refusals
+        code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        excluded = self._excluded(pod).items()
+        return [Refusal(text, refused & columns.mask_of((node,)), code) for node, text in excluded]
 
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
         """Skip unless excluded nodes may have passed the filter."""
-        if self._mode not in ("soft", "adaptive") or not self._excluded(pod):
-            return SKIP
-        return SUCCESS
+        return SUCCESS if self._mode in ("soft", "adaptive") and self._excluded(pod) else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Give an excluded node nothing."""
@@ -95,10 +86,10 @@ class NodeRejection:
         return {**{node: _text("a pod like this", reason) for node, reason in of_kind}, **own}
 
     def _left_the_node(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
-        return Hint.QUEUE if old is not None and self._was_refused(pod, old.spec.node_name) else Hint.SKIP
+        return queue_if(old is not None and self._was_refused(pod, old.spec.node_name))
 
     def _is_the_node(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
-        return Hint.QUEUE if new is not None and self._was_refused(pod, new.metadata.name) else Hint.SKIP
+        return queue_if(new is not None and self._was_refused(pod, new.metadata.name))
 
     def _was_refused(self, pod: PodInfo, node: str) -> bool:
         """Whether the pod may have been kept from that node; of its kind's refusals no history is kept."""
@@ -111,8 +102,4 @@ def _text(who: str, reason: str) -> str:
     return f"node(s) rejected {who} earlier ({reason})"
 
 
-def _make(args: Args, handle: Handle) -> NodeRejection:
-    return NodeRejection(handle.exclusions, mode=handle.switches.choice("scheduler.exclusion"))
-
-
-PLUGIN = PluginEntry("NodeRejection", _make)
+PLUGIN = PluginEntry("NodeRejection", NodeRejection)

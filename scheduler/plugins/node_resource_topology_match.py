@@ -16,15 +16,14 @@ from typing import Final
 
 from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.entry import PluginEntry
+from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Registration
 from scheduler.framework.status import SKIP, SUCCESS, Status, unschedulable
-from scheduler.framework.world import World
 from scheduler.handle import Handle
 from services.api.kinds.noderesourcetopology import COUNTED_PODS, POLICY, SCOPE, NodeResourceTopology
 from services.api.kinds.pod import Pod
-from services.api.numa.needs import Need, container_need, has_pod_level, is_memory, pod_need
+from services.api.numa import Need, container_need, has_pod_level, is_memory, pod_need
 from services.api.podresources import Amounts, qos_class
 from services.api.quantity import amount
 from services.reconcile.controller import Change
@@ -48,16 +47,18 @@ class _Known:
 
 
 class NodeResourceTopologyMatch:
-    """`knowledge`: nrt_stale, nrt_overreserve or oracle."""
+    """`numa_scheduler`: nrt_stale, nrt_overreserve or oracle."""
 
     name = NAME
 
-    def __init__(self, world: World, *, knowledge: str) -> None:
-        self._knowledge = knowledge
+    def __init__(self, args: Args, handle: Handle) -> None:
+        knowledge = handle.switches.choice("numa_scheduler")
+        # A profile that names the plugin itself has it work as upstream's does.
+        self._knowledge = "nrt_overreserve" if knowledge == "none" else knowledge
         self._known: dict[str, _Known] = {}
-        for report in world.all(NodeResourceTopology):
+        for report in handle.world.all(NodeResourceTopology):
             self._changed(Change(None, report))
-        world.on_change(NodeResourceTopology, self._changed)
+        handle.world.on_change(NodeResourceTopology, self._changed)
 
     def _changed(self, change: Change[NodeResourceTopology]) -> None:
         name = change.object.metadata.name
@@ -68,9 +69,7 @@ class NodeResourceTopologyMatch:
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
         """Skip pods that get nothing of their own from a NUMA node."""
-        if not self._known or not _needs(pod.pod, by_pod=True):
-            return SKIP
-        return SUCCESS
+        return SUCCESS if self._known and _needs(pod.pod, by_pod=True) else SKIP
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Say no where the pod could not be aligned after those that are known to come first."""
@@ -151,10 +150,4 @@ def _take(zones: list[Amounts], left: list[Amounts], need: Amounts, leaves: bool
     return not wanted
 
 
-def _make(args: object, handle: Handle) -> NodeResourceTopologyMatch:
-    knowledge = handle.switches.choice("numa_scheduler")
-    # A profile that names the plugin itself has it work as upstream's does.
-    return NodeResourceTopologyMatch(handle.world, knowledge="nrt_overreserve" if knowledge == "none" else knowledge)
-
-
-PLUGIN = PluginEntry(NAME, _make)
+PLUGIN = PluginEntry(NAME, NodeResourceTopologyMatch)

@@ -26,17 +26,30 @@ def _balance(fractions: list[float]) -> int:
     return int((1 - deviation) * 100)
 
 
+class ResourceSpec(Args, frozen=True):
+    """A resource that counts; all have the weight 1."""
+
+    name: str
+    weight: int = 1
+
+
+class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
+    """Which resources are to be in balance."""
+
+    resources: tuple[ResourceSpec, ...] = (ResourceSpec("cpu"), ResourceSpec("memory"))
+
+
 class NodeResourcesBalancedAllocation:
-    """`formula`: v135 scores the balance with the pod; v136 by how much the pod improves it.
+    """`balanced.formula`: v135 scores the balance with the pod; v136 by how much the pod improves it.
 
     Uses real requests. Source: scheduler-queue-and-cycles 6.
     """
 
     name = "NodeResourcesBalancedAllocation"
 
-    def __init__(self, *, formula: str = "v136", resources: tuple[str, ...] = ("cpu", "memory")) -> None:
-        self._formula = formula
-        self._resources = resources
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
+        self._formula = handle.switches.choice("balanced.formula")
+        self._resources = tuple(resource.name for resource in args.resources) or ("cpu", "memory")
 
     def row_signature(self, pod: PodInfo) -> Hashable:
         """The parsed requests, shared by pods of one template."""
@@ -141,27 +154,6 @@ def _half_difference(fractions: list[tuple[Scores, Mask]], size: int) -> Scores:
     return np.abs(difference / 2)
 
 
-class ResourceSpec(Args, frozen=True):
-    """A resource that counts; all have the weight 1."""
-
-    name: str
-    weight: int = 1
-
-
-class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
-    """Which resources are to be in balance."""
-
-    resources: tuple[ResourceSpec, ...] = (ResourceSpec("cpu"), ResourceSpec("memory"))
-
-
-def _make(args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> NodeResourcesBalancedAllocation:
-    names = tuple(resource.name for resource in args.resources) or ("cpu", "memory")
-    return NodeResourcesBalancedAllocation(formula=handle.switches.choice("balanced.formula"), resources=names)
-
-
 PLUGIN = PluginEntry(
-    "NodeResourcesBalancedAllocation",
-    _make,
-    args=NodeResourcesBalancedAllocationArgs,
-    default_args=lambda switches: NodeResourcesBalancedAllocationArgs(),
+    "NodeResourcesBalancedAllocation", NodeResourcesBalancedAllocation, args=NodeResourcesBalancedAllocationArgs
 )

@@ -6,7 +6,7 @@ Three strategies: LeastAllocated spreads, MostAllocated packs, RequestedToCapaci
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -23,9 +23,10 @@ from scheduler.framework.events import (
     ClusterEvent,
     Hint,
     Registration,
+    queue_if,
 )
 from scheduler.framework.plugin import PreFilterResult
-from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.framework.status import SUCCESS, Code, Status, unresolvable
 from scheduler.framework.utilization_shape import ShapePoint, broken_line
 from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
@@ -34,40 +35,59 @@ from services.api.kinds.pod import Pod
 from services.api.quantity import amount
 from services.api.switches import Switches
 
+DEFAULT_RESOURCES: Final = (("cpu", 1), ("memory", 1))
 
-@dataclass(frozen=True, slots=True)
-class ScoringStrategy:
-    """`type`: LeastAllocated, MostAllocated or RequestedToCapacityRatio; `resources`: (name, weight).
+
+class ResourceArgs(Args, frozen=True):
+    """A resource that scores, and its weight; 0 is 1."""
+
+    name: str
+    weight: int = 1
+
+
+class RatioArgs(Args, frozen=True):
+    """The shape that RequestedToCapacityRatio follows."""
+
+    shape: tuple[ShapePoint, ...] = (ShapePoint(0, 0), ShapePoint(100, 10))
+
+
+class StrategyArgs(Args, frozen=True):
+    """How nodes are scored: LeastAllocated, MostAllocated or RequestedToCapacityRatio; CPU and memory if none is named.
 
     An incoming pod's pod-level resources do not count in scoring, as upstream (12.6).
     """
 
     type: str = "LeastAllocated"
-    resources: tuple[tuple[str, int], ...] = (("cpu", 1), ("memory", 1))
-    shape: tuple[ShapePoint, ...] = (ShapePoint(0, 0), ShapePoint(100, 10))
+    resources: tuple[ResourceArgs, ...] = ()
+    requested_to_capacity_ratio: RatioArgs | None = None
+
+
+class NodeResourcesFitArgs(Args, frozen=True):
+    """`ignored_*`: extended resources, or their prefixes, that the filter passes over; scoring does not."""
+
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    scoring_strategy: StrategyArgs = StrategyArgs()
 
 
 class NodeResourcesFit:
-    """`ignored`: extended resources that other parties manage; `ignored_groups`: their prefixes before `/`.
+    """Whether the pod's requests fit beside what is there; a strategy says which node is best.
 
-    `takes_unactuated`: what a pod of lower priority has not been given is free to one of higher (kep-5836 13.3).
+    With `resize.reserved_space` ignore_unactuated what a pod of lower priority has not been given is free to one of
+    higher (kep-5836 13.3).
     """
 
     name = "NodeResourcesFit"
 
-    def __init__(
-        self,
-        *,
-        strategy: ScoringStrategy = ScoringStrategy(),
-        ignored: tuple[str, ...] = (),
-        ignored_groups: tuple[str, ...] = (),
-        takes_unactuated: bool = False,
-    ) -> None:
-        self._strategy = strategy
-        self._ignored = frozenset(ignored)
-        self._ignored_groups = frozenset(ignored_groups)
-        self._takes_unactuated = takes_unactuated
-        self._curve = np.array([broken_line(strategy.shape, u) for u in range(101)], np.float64)
+    def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
+        strategy = args.scoring_strategy
+        self._strategy = strategy.type
+        self._resources = tuple((each.name, each.weight or 1) for each in strategy.resources) or DEFAULT_RESOURCES
+        self._shape = (strategy.requested_to_capacity_ratio or RatioArgs()).shape
+        self._curve = np.array([broken_line(self._shape, u) for u in range(101)], np.float64)
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._takes_unactuated = handle.switches.choice("resize.reserved_space") == "ignore_unactuated"
 
     def row_signature(self, pod: PodInfo) -> Hashable:
         """The parsed requests, shared by pods of one template."""
@@ -77,15 +97,13 @@ class NodeResourcesFit:
         wanted = pod.requests.wanted
         if not self._ignored and not self._ignored_groups:
             return wanted
-        return tuple((r, n) for r, n in wanted if r in NATIVE or not self._is_ignored(r))
-
-    def _is_ignored(self, resource: str) -> bool:
-        return resource in self._ignored or resource.split("/")[0] in self._ignored_groups
+        ignored, groups = self._ignored, self._ignored_groups
+        return tuple((r, n) for r, n in wanted if r in NATIVE or (r not in ignored and r.split("/")[0] not in groups))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
         """Refuse what could not be parsed; everything else goes on."""
         if pod.requests.is_malformed:
-            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("pod has malformed resource quantities",))
+            return unresolvable("pod has malformed resource quantities")
         return SUCCESS
 
     # -- filter --------------------------------------------------------------------------------------
@@ -171,8 +189,8 @@ class NodeResourcesFit:
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return the weighted mean over resources, by the strategy, in Go's integer arithmetic."""
         total = weights = 0
-        kind = self._strategy.type
-        for resource, weight in self._strategy.resources:
+        kind = self._strategy
+        for resource, weight in self._resources:
             have = node.allocatable.get(resource, 0)
             asked = self._asked(pod, resource)
             if have == 0 or (asked == 0 and resource not in NATIVE):
@@ -188,7 +206,7 @@ class NodeResourcesFit:
             elif kind == "MostAllocated":
                 score = min(used, have) * 100 // have
             else:
-                score = broken_line(self._strategy.shape, used * 100 // have if used <= have else 100)
+                score = broken_line(self._shape, used * 100 // have if used <= have else 100)
                 if score == 0:
                     continue
             total += score * weight
@@ -201,10 +219,10 @@ class NodeResourcesFit:
 
     def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
         """Return the same for every row."""
-        kind = self._strategy.type
+        kind = self._strategy
         total = np.zeros(columns.capacity)
         weights = np.zeros(columns.capacity)
-        for resource, weight in self._strategy.resources:
+        for resource, weight in self._resources:
             have = columns.allocatable.get(resource)
             asked = self._asked(pod, resource)
             if have is None or (asked == 0 and resource not in NATIVE):
@@ -252,18 +270,13 @@ class NodeResourcesFit:
         )
 
     def _fits_empty(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
-        if new is None or not amount("pods", new.status.allocatable.get("pods", "0")):
+        if new is None or not _allocatable(new, "pods"):
             return Hint.SKIP
-        for resource, need in self._wanted(pod):
-            if need > amount(resource, new.status.allocatable.get(resource, "0")):
-                return Hint.SKIP
-        if old is None:
-            return Hint.QUEUE
-        for resource in ("pods", *(r for r, _ in self._wanted(pod))):
-            before, after = (amount(resource, n.status.allocatable.get(resource, "0")) for n in (old, new))
-            if after > before:
-                return Hint.QUEUE
-        return Hint.SKIP
+        wanted = self._wanted(pod)
+        if any(need > _allocatable(new, resource) for resource, need in wanted):
+            return Hint.SKIP
+        names = ("pods", *(resource for resource, _ in wanted))
+        return queue_if(old is None or any(_allocatable(new, name) > _allocatable(old, name) for name in names))
 
     def _frees_capacity(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
         """A pod that left freed something; one that shrank, only if it gave up what the waiting pod asks for."""
@@ -272,64 +285,15 @@ class NodeResourcesFit:
         if new is None:
             return Hint.QUEUE
         before, after = requests_of(old).amounts, requests_of(new).amounts
-        has_shrunk = any(after.get(resource, 0) < before.get(resource, 0) for resource, _ in self._wanted(pod))
-        return Hint.QUEUE if has_shrunk else Hint.SKIP
+        return queue_if(any(after.get(resource, 0) < before.get(resource, 0) for resource, _ in self._wanted(pod)))
 
 
-class ResourceArgs(Args, frozen=True):
-    """A resource that scores, and its weight; 0 is 1."""
-
-    name: str
-    weight: int = 1
-
-
-class PointArgs(Args, frozen=True):
-    """A point of the shape: `utilization` 0 to 100, `score` 0 to 10."""
-
-    utilization: int
-    score: int
-
-
-class RatioArgs(Args, frozen=True):
-    """The shape that RequestedToCapacityRatio follows."""
-
-    shape: tuple[PointArgs, ...] = (PointArgs(0, 0), PointArgs(100, 10))
-
-
-class StrategyArgs(Args, frozen=True):
-    """How nodes are scored."""
-
-    type: str = "LeastAllocated"
-    resources: tuple[ResourceArgs, ...] = ()
-    requested_to_capacity_ratio: RatioArgs | None = None
-
-
-class NodeResourcesFitArgs(Args, frozen=True):
-    """`ignored_*`: extended resources, or their prefixes, that the filter passes over; scoring does not."""
-
-    ignored_resources: tuple[str, ...] = ()
-    ignored_resource_groups: tuple[str, ...] = ()
-    scoring_strategy: StrategyArgs = StrategyArgs()
+def _allocatable(node: Node, resource: str) -> int:
+    return amount(resource, node.status.allocatable.get(resource, "0"))
 
 
 def _default_args(switches: Switches) -> NodeResourcesFitArgs:
     return NodeResourcesFitArgs(scoring_strategy=StrategyArgs(type=switches.choice("scheduler.scoring_strategy")))
 
 
-def _make(args: NodeResourcesFitArgs, handle: Handle) -> NodeResourcesFit:
-    given, standard = args.scoring_strategy, ScoringStrategy()
-    ratio = given.requested_to_capacity_ratio
-    strategy = ScoringStrategy(
-        type=given.type,
-        resources=tuple((each.name, each.weight or 1) for each in given.resources) or standard.resources,
-        shape=tuple(ShapePoint(p.utilization, p.score) for p in ratio.shape) if ratio else standard.shape,
-    )
-    return NodeResourcesFit(
-        strategy=strategy,
-        ignored=args.ignored_resources,
-        ignored_groups=args.ignored_resource_groups,
-        takes_unactuated=handle.switches.choice("resize.reserved_space") == "ignore_unactuated",
-    )
-
-
-PLUGIN = PluginEntry("NodeResourcesFit", _make, args=NodeResourcesFitArgs, default_args=_default_args)
+PLUGIN = PluginEntry("NodeResourcesFit", NodeResourcesFit, args=NodeResourcesFitArgs, default_args=_default_args)

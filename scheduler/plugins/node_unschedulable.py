@@ -11,11 +11,11 @@ from scheduler.cache.columns import Columns, Mask
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable
 from scheduler.framework.vectorized import Refusal
-from services.api.kinds.node import Node
-from services.api.taints import NO_SCHEDULE, Taint, tolerates
+from services.api.kinds.node import Node, Taint
+from services.api.taints import NO_SCHEDULE, tolerates
 
 REASON = "node(s) were unschedulable"
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
@@ -59,7 +59,7 @@ class NodeUnschedulable:
 
 
 def _is_schedulable_now(pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
-    return Hint.QUEUE if new is not None and not new.spec.unschedulable else Hint.SKIP
+    return queue_if(new is not None and not new.spec.unschedulable)
 
 
 PLUGIN = PluginEntry("NodeUnschedulable", lambda args, handle: NodeUnschedulable())

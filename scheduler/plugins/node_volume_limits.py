@@ -18,13 +18,14 @@ from scheduler.cache.columns import Columns, Floats, Mask
 from scheduler.cache.node_info import NodeInfo, PodInfo, volume_claims
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
+from scheduler.volumes.claims import claim_changed
 from services.api.kinds.csinode import MIGRATED_PLUGINS, CSINode
-from services.api.kinds.persistentvolume import PersistentVolume
+from services.api.kinds.persistentvolume import PersistentVolume, PersistentVolumeSpec
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod, Volume
 from services.api.kinds.storageclass import StorageClass
@@ -41,6 +42,14 @@ DRIVER_OF: Final = {
     "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
 }
 """Plugins that once were part of Kubernetes, and the drivers that took over."""
+HANDLE_OF: Final = {
+    "kubernetes.io/gce-pd": ("gce_persistent_disk", "pd_name"),
+    "kubernetes.io/aws-ebs": ("aws_elastic_block_store", "volume_id"),
+    "kubernetes.io/azure-disk": ("azure_disk", "disk_uri"),
+    "kubernetes.io/cinder": ("cinder", "volume_id"),
+    "kubernetes.io/vsphere-volume": ("vsphere_volume", "volume_path"),
+}
+"""Where volumes of those plugins stand in a pod or a PersistentVolume, and the field that names the volume."""
 
 
 class Attachable(NamedTuple):
@@ -109,7 +118,7 @@ class NodeVolumeLimits:
 
     name = NAME
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, args: Args, handle: Handle) -> None:
         self._world = handle.world
         self._limits: dict[str, _Limits] = {}
         self._free_slots = _FreeSlots()
@@ -162,12 +171,12 @@ class NodeVolumeLimits:
         notes: _Notes = state.data[NAME]
         if notes.missing:
             return unresolvable(notes.missing)
-        limits = self._limits.get(node.name)
-        if limits is None or self._fits(notes.wanted, node, limits):
-            return SUCCESS
-        return unschedulable(REASON)
+        return SUCCESS if self._fits(notes.wanted, node) else unschedulable(REASON)
 
-    def _fits(self, wanted: Iterable[Attachable], node: NodeInfo, limits: _Limits) -> bool:
+    def _fits(self, wanted: Iterable[Attachable], node: NodeInfo) -> bool:
+        limits = self._limits.get(node.name)
+        if limits is None:
+            return True
         attached = self._attached(node, limits.migrated)
         count: dict[str, int] = {}
         for each in attached:
@@ -201,16 +210,13 @@ class NodeVolumeLimits:
         free = self._free_slots.of(columns, self._limits, dict.fromkeys(each.driver for each in wanted))
         # All claims of a node together are at least as many as the volumes of one driver.
         near = columns.claim_count + len(wanted) > free
-        refused = [row for row in near.nonzero()[0].tolist() if not self._fits_row(wanted, columns.nodes[row])]
+        nodes = ((row, columns.nodes[row]) for row in near.nonzero()[0].tolist())
+        refused = [row for row, node in nodes if node is not None and not self._fits(wanted, node)]
         if not refused:
             return None
         mask = columns.full(True)
         mask[refused] = False
         return mask
-
-    def _fits_row(self, wanted: Iterable[Attachable], node: NodeInfo | None) -> bool:
-        limits = self._limits.get(node.name) if node is not None else None
-        return node is None or limits is None or self._fits(wanted, node, limits)
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
         """A claim that does not exist is no matter of limits."""
@@ -224,66 +230,34 @@ class NodeVolumeLimits:
         return (
             Registration(ClusterEvent("CSINode", Action.ADD | Action.UPDATE), _limit_raised),
             Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _pod_gone),
-            Registration(ClusterEvent("PersistentVolumeClaim", Action.ADD), _claim_added),
+            Registration(ClusterEvent("PersistentVolumeClaim", Action.ADD), claim_changed),
         )
 
 
 def _of_volume(volume: PersistentVolume) -> list[Attachable]:
-    spec = volume.spec
-    if spec.csi is not None:
-        return [Attachable(spec.csi.driver, spec.csi.volume_handle)]
-    sources: dict[str, str] = {}
-    if spec.gce_persistent_disk is not None:
-        sources["kubernetes.io/gce-pd"] = spec.gce_persistent_disk.pd_name
-    if spec.aws_elastic_block_store is not None:
-        sources["kubernetes.io/aws-ebs"] = spec.aws_elastic_block_store.volume_id
-    if spec.azure_disk is not None:
-        sources["kubernetes.io/azure-disk"] = spec.azure_disk.disk_uri
-    if spec.cinder is not None:
-        sources["kubernetes.io/cinder"] = spec.cinder.volume_id
-    if spec.vsphere_volume is not None:
-        sources["kubernetes.io/vsphere-volume"] = spec.vsphere_volume.volume_path
-    return _migratable(sources)
+    csi = volume.spec.csi
+    return _migratable(volume.spec) if csi is None else [Attachable(csi.driver, csi.volume_handle)]
 
 
 def _inline(volumes: Iterable[Volume]) -> list[Attachable]:
     """Return what pods attach without a claim."""
-    found: list[Attachable] = []
-    for each in volumes:
-        sources: dict[str, str] = {}
-        if each.gce_persistent_disk is not None:
-            sources["kubernetes.io/gce-pd"] = each.gce_persistent_disk.pd_name
-        if each.aws_elastic_block_store is not None:
-            sources["kubernetes.io/aws-ebs"] = each.aws_elastic_block_store.volume_id
-        if each.azure_disk is not None:
-            sources["kubernetes.io/azure-disk"] = each.azure_disk.disk_uri
-        found += _migratable(sources)
-    return found
+    return [found for each in volumes for found in _migratable(each)]
 
 
-def _migratable(sources: Mapping[str, str]) -> list[Attachable]:
-    return [Attachable(DRIVER_OF[plugin], handle, plugin) for plugin, handle in sources.items()]
+def _migratable(spec: Volume | PersistentVolumeSpec) -> list[Attachable]:
+    sources = ((plugin, getattr(spec, source, None), name) for plugin, (source, name) in HANDLE_OF.items())
+    return [Attachable(DRIVER_OF[plugin], getattr(disk, name), plugin) for plugin, disk, name in sources if disk]
 
 
 def _limit_raised(pod: PodInfo, old: CSINode | None, new: CSINode | None) -> Hint:
     if old is None or new is None:
         return Hint.QUEUE
     before, after = limits_of(old), limits_of(new)
-    return Hint.QUEUE if any(name not in after or after[name] > before[name] for name in before) else Hint.SKIP
+    return queue_if(any(name not in after or after[name] > before[name] for name in before))
 
 
 def _pod_gone(pod: PodInfo, old: Pod | None, new: View | None) -> Hint:
-    if old is None or not old.spec.volumes:
-        return Hint.SKIP
-    return Hint.QUEUE if volume_claims(old) or _inline(old.spec.volumes) else Hint.SKIP
+    return queue_if(old is not None and bool(volume_claims(old) or _inline(old.spec.volumes)))
 
 
-def _claim_added(pod: PodInfo, old: View | None, new: PersistentVolumeClaim | None) -> Hint:
-    return Hint.QUEUE if new is not None and new.metadata.key in pod.claims else Hint.SKIP
-
-
-def _make(args: Args, handle: Handle) -> NodeVolumeLimits:
-    return NodeVolumeLimits(handle)
-
-
-PLUGIN = PluginEntry(NAME, _make)
+PLUGIN = PluginEntry(NAME, NodeVolumeLimits)

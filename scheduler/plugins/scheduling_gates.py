@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.dispatcher.conditions import GATED_MESSAGE
+from scheduler.dispatcher.calls import GATED_MESSAGE
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.events import UNSCHEDULED_POD, Action, ClusterEvent, Registration
 from scheduler.framework.status import SUCCESS, Status, unresolvable
@@ -15,14 +15,15 @@ from scheduler.handle import Handle
 class SchedulingGates:
     """Gates pods by name of their gates.
 
-    `says_as_api_server`: it rejects in the API server's words, which the pod's status has from its creation, so that
-    reporting it costs nothing (kep-5501 5).
+    With `preenqueue_report.gates_message` unified it rejects in the API server's words, which the pod's status has from
+    its creation, so that reporting it costs nothing (kep-5501 5).
     """
 
     name = "SchedulingGates"
 
-    def __init__(self, *, says_as_api_server: bool = False) -> None:
-        self._says_as_api_server = says_as_api_server
+    def __init__(self, args: Args, handle: Handle) -> None:
+        is_unified = handle.switches.choice("preenqueue_report.gates_message") == "unified"
+        self._says_as_api_server = is_unified and handle.switches.flag("SchedulerPreEnqueuePodStatus")
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Say no while any gate is left."""
@@ -42,11 +43,4 @@ class SchedulingGates:
         return (Registration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_GATES_ELIMINATED)),)
 
 
-def _make(args: Args, handle: Handle) -> SchedulingGates:
-    switches = handle.switches
-    is_unified = switches.flag("SchedulerPreEnqueuePodStatus")
-    is_unified = is_unified and switches.choice("preenqueue_report.gates_message") == "unified"
-    return SchedulingGates(says_as_api_server=is_unified)
-
-
-PLUGIN = PluginEntry("SchedulingGates", _make)
+PLUGIN = PluginEntry("SchedulingGates", SchedulingGates)

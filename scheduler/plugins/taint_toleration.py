@@ -14,13 +14,14 @@ from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.runner import default_normalize
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable
 from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
-from services.api.kinds.node import Node
-from services.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration, tolerates, untolerated
+from services.api.kinds.node import Node, Taint
+from services.api.kinds.pod import Toleration
+from services.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, tolerates, untolerated
 
 HARD: Final = (NO_SCHEDULE, NO_EXECUTE)
 COMPARISONS: Final = ("Gt", "Lt")
@@ -28,12 +29,12 @@ REASON: Final = "node(s) had untolerated taint(s)"
 
 
 class TaintToleration:
-    """`comparing`: Gt and Lt tolerate, too (KEP-5471)."""
+    """With the gate TaintTolerationComparisonOperators Gt and Lt tolerate, too (KEP-5471)."""
 
     name = "TaintToleration"
 
-    def __init__(self, *, comparing: bool = False) -> None:
-        self._comparing = comparing
+    def __init__(self, args: Args, handle: Handle) -> None:
+        self._comparing = handle.switches.flag("TaintTolerationComparisonOperators")
 
     def _tolerations(self, pod: PodInfo) -> tuple[Toleration, ...]:
         tolerations = pod.spec.tolerations
@@ -92,16 +93,10 @@ class TaintToleration:
 
     def _tolerable_now(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
         tolerations = self._tolerations(pod)
-        if new is None or untolerated(new.spec.taints, tolerations, HARD) is not None:
-            return Hint.SKIP
-        was_tolerable = old is not None and untolerated(old.spec.taints, tolerations, HARD) is None
-        return Hint.SKIP if was_tolerable else Hint.QUEUE
+        was, is_tolerable = (
+            each is not None and untolerated(each.spec.taints, tolerations, HARD) is None for each in (old, new)
+        )
+        return queue_if(is_tolerable and not was)
 
 
-def _make(args: Args, handle: Handle) -> TaintToleration:
-    return TaintToleration(
-        comparing=handle.switches.flag("TaintTolerationComparisonOperators"),
-    )
-
-
-PLUGIN = PluginEntry("TaintToleration", _make)
+PLUGIN = PluginEntry("TaintToleration", TaintToleration)

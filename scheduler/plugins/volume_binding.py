@@ -17,31 +17,28 @@ from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable
 from scheduler.framework.utilization_shape import ShapePoint
 from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
-from scheduler.volumes.binder import VolumeBinder
-from scheduler.volumes.claims import ClaimReader, PodClaims
-from scheduler.volumes.finder import Everywhere, find, find_everywhere
-from scheduler.volumes.reservation import Reserved, reserve, revert
-from scheduler.volumes.scoring import score_of
+from scheduler.volumes.binder import Reserved, VolumeBinder, reserve, revert
+from scheduler.volumes.claims import ClaimReader, PodClaims, claim_changed
+from scheduler.volumes.finder import Everywhere, find, find_everywhere, score_of
 from services.api.kinds.csidriver import CSIDriver
 from services.api.kinds.csinode import MIGRATED_PLUGINS, CSINode
 from services.api.kinds.csistoragecapacity import CSIStorageCapacity
 from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.storageclass import StorageClass
-from services.api.meta import View
 from services.api.switches import Switches
 
 NAME: Final = "VolumeBinding"
 
 
-class UtilizationShapePoint(Args, frozen=True):
-    """At `utilization` (0 to 100) the score is `score` (0 to 10)."""
+class UtilizationShapePoint(ShapePoint, frozen=True):
+    """A point that may leave its zeros out."""
 
     utilization: int = 0
     score: int = 0
@@ -68,18 +65,16 @@ class _Notes:
 
 
 class VolumeBinding:
-    """`shape` None: volumes do not count in scoring."""
+    """Volumes count in scoring with the gate StorageCapacityScoring."""
 
     name = NAME
 
-    def __init__(
-        self, handle: Handle, *, timeout_s: float = 600.0, shape: tuple[ShapePoint, ...] | None = None
-    ) -> None:
+    def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         self._handle = handle
         self._assumed = handle.volumes
         self._reader = ClaimReader(handle.world, self._assumed)
-        self._shape = shape
-        self._binder = VolumeBinder(handle.world, handle.cache, timeout_s)
+        self._shape = (args.shape or _SHAPE) if handle.switches.flag("StorageCapacityScoring") else None
+        self._binder = VolumeBinder(handle.world, handle.cache, float(args.bind_timeout_seconds))
         handle.world.on_change(PersistentVolume, self._assumed.volumes.on_change)
         handle.world.on_change(PersistentVolumeClaim, self._assumed.claims.on_change)
 
@@ -173,7 +168,7 @@ class VolumeBinding:
         add, change = Action.ADD, Action.ADD | Action.UPDATE
         return (
             Registration(ClusterEvent("StorageClass", change), _class_changed),
-            Registration(ClusterEvent("PersistentVolumeClaim", change), _claim_changed),
+            Registration(ClusterEvent("PersistentVolumeClaim", change), claim_changed),
             Registration(ClusterEvent("PersistentVolume", change)),
             Registration(ClusterEvent(NODE, add | Action.UPDATE_NODE_LABEL)),
             Registration(ClusterEvent("CSINode", change), _csi_node_changed),
@@ -187,23 +182,15 @@ def _notes(state: CycleState) -> _Notes:
     return notes
 
 
-def _queue_if(helps: bool) -> Hint:
-    return Hint.QUEUE if helps else Hint.SKIP
-
-
 def _class_changed(pod: PodInfo, old: StorageClass | None, new: StorageClass | None) -> Hint:
-    return _queue_if(old is None or (new is not None and new.allowed_topologies != old.allowed_topologies))
-
-
-def _claim_changed(pod: PodInfo, old: View | None, new: PersistentVolumeClaim | None) -> Hint:
-    return _queue_if(new is not None and new.metadata.key in pod.claims)
+    return queue_if(old is None or (new is not None and new.allowed_topologies != old.allowed_topologies))
 
 
 def _csi_node_changed(pod: PodInfo, old: CSINode | None, new: CSINode | None) -> Hint:
     if old is None or new is None:
-        return _queue_if(old is None)
+        return queue_if(old is None)
     before, after = (each.metadata.annotations.get(MIGRATED_PLUGINS) for each in (old, new))
-    return _queue_if(before != after)
+    return queue_if(before != after)
 
 
 def _driver_changed(pod: PodInfo, old: CSIDriver | None, new: CSIDriver | None) -> Hint:
@@ -212,25 +199,18 @@ def _driver_changed(pod: PodInfo, old: CSIDriver | None, new: CSIDriver | None) 
         return Hint.SKIP
     is_freed = old.spec.storage_capacity and not new.spec.storage_capacity
     name = new.metadata.name
-    return _queue_if(is_freed and any(v.csi is not None and v.csi.driver == name for v in pod.spec.volumes))
+    return queue_if(is_freed and any(v.csi is not None and v.csi.driver == name for v in pod.spec.volumes))
 
 
 def _capacity_changed(pod: PodInfo, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> Hint:
     if old is None or new is None:
-        return _queue_if(old is None)
+        return queue_if(old is None)
     before, after = old.limit_bytes, new.limit_bytes
-    return _queue_if(after is not None and (before is None or after > before))
+    return queue_if(after is not None and (before is None or after > before))
 
 
 def _default_args(switches: Switches) -> VolumeBindingArgs:
     return VolumeBindingArgs(shape=_SHAPE if switches.flag("StorageCapacityScoring") else ())
 
 
-def _make(args: VolumeBindingArgs, handle: Handle) -> VolumeBinding:
-    shape: tuple[ShapePoint, ...] | None = None
-    if handle.switches.flag("StorageCapacityScoring"):
-        shape = tuple(ShapePoint(each.utilization, each.score) for each in args.shape or _SHAPE)
-    return VolumeBinding(handle, timeout_s=float(args.bind_timeout_seconds), shape=shape)
-
-
-PLUGIN = PluginEntry(NAME, _make, args=VolumeBindingArgs, default_args=_default_args)
+PLUGIN = PluginEntry(NAME, VolumeBinding, args=VolumeBindingArgs, default_args=_default_args)

@@ -7,21 +7,21 @@ Source: upstream `pkg/scheduler/framework/plugins/volumerestrictions`; KEP-2485 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Columns, Mask
 from scheduler.cache.node_info import NodeInfo, PodInfo, volume_claims
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.status import SKIP, SUCCESS, Status, unresolvable, unschedulable
 from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
+from scheduler.volumes.claims import claim_changed
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod, Volume
 from services.api.meta import Key, View
@@ -64,7 +64,7 @@ class _Notes:
     disks: tuple[Volume, ...]
 
     def clone(self) -> _Notes:
-        return _Notes(self.exclusive, self.others, self.disks)
+        return replace(self)
 
     def uses(self, pod: PodInfo) -> int:
         """How many of the exclusive claims another pod uses."""
@@ -76,9 +76,9 @@ class VolumeRestrictions:
 
     name = NAME
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, args: Args, handle: Handle) -> None:
         self._world = handle.world
-        self._cache: Cache = handle.cache
+        self._cache = handle.cache
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
         """Skip pods that can share all their volumes."""
@@ -136,7 +136,7 @@ class VolumeRestrictions:
         return (
             Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _pod_gone),
             Registration(ClusterEvent(NODE, Action.ADD)),
-            Registration(ClusterEvent("PersistentVolumeClaim", Action.ADD | Action.UPDATE), _claim_changed),
+            Registration(ClusterEvent("PersistentVolumeClaim", Action.ADD | Action.UPDATE), claim_changed),
         )
 
 
@@ -156,21 +156,10 @@ def _conflicts(disks: Sequence[Volume], columns: Columns) -> Mask:
 
 
 def _pod_gone(pod: PodInfo, old: Pod | None, new: View | None) -> Hint:
-    if old is None or not old.spec.volumes:
+    if old is None:
         return Hint.SKIP
-    claims = volume_claims(old)
-    helps = any(claim in pod.claims for claim in claims) or any(
-        in_conflict(wanted, existing) for wanted in pod.spec.volumes for existing in old.spec.volumes
-    )
-    return Hint.QUEUE if helps else Hint.SKIP
+    is_disk_free = any(in_conflict(wanted, held) for wanted in pod.spec.volumes for held in old.spec.volumes)
+    return queue_if(is_disk_free or any(claim in pod.claims for claim in volume_claims(old)))
 
 
-def _claim_changed(pod: PodInfo, old: View | None, new: PersistentVolumeClaim | None) -> Hint:
-    return Hint.QUEUE if new is not None and new.metadata.key in pod.claims else Hint.SKIP
-
-
-def _make(args: Args, handle: Handle) -> VolumeRestrictions:
-    return VolumeRestrictions(handle)
-
-
-PLUGIN = PluginEntry(NAME, _make)
+PLUGIN = PluginEntry(NAME, VolumeRestrictions)

@@ -7,18 +7,19 @@ Source: upstream `pkg/scheduler/framework/plugins/volumezone`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from scheduler.cache.columns import Columns, Mask
 from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.node_tree import REGION, ZONE
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable
 from scheduler.framework.vectorized import Refusal
 from scheduler.handle import Handle
+from scheduler.volumes.claims import claim_changed
 from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.storageclass import StorageClass
@@ -26,7 +27,6 @@ from services.api.meta import Key, View
 
 NAME: Final = "VolumeZone"
 REASON: Final = "node(s) had no available volume zone"
-ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 GA_OF: Final = {
     "failure-domain.beta.kubernetes.io/zone": ZONE,
     "failure-domain.beta.kubernetes.io/region": REGION,
@@ -57,7 +57,7 @@ class VolumeZone:
 
     name = NAME
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, args: Args, handle: Handle) -> None:
         self._world = handle.world
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
@@ -114,10 +114,10 @@ class VolumeZone:
         places: list[Place] = state.data[NAME]
         mask = columns.full(True)
         for key, values in places:
-            allowed = columns.label_mask(key, partial(_is_among, values))
+            allowed = columns.label_mask(key, values.__contains__)
             if GA_OF[key] != key:
                 without = columns.label_ids(key)[0] == 0
-                allowed |= without & columns.label_mask(GA_OF[key], partial(_is_among, values))
+                allowed |= without & columns.label_mask(GA_OF[key], values.__contains__)
             mask &= allowed
         nowhere = columns.full(True)
         for key in GA_OF:
@@ -134,31 +134,17 @@ class VolumeZone:
         return (
             Registration(ClusterEvent("StorageClass", Action.ADD), _class_added),
             Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
-            Registration(ClusterEvent("PersistentVolumeClaim", change), _claim_changed),
+            Registration(ClusterEvent("PersistentVolumeClaim", change), claim_changed),
             Registration(ClusterEvent("PersistentVolume", change), _volume_changed),
         )
 
 
-def _is_among(values: frozenset[str], value: str | None) -> bool:
-    return value is not None and value in values
-
-
 def _class_added(pod: PodInfo, old: View | None, new: StorageClass | None) -> Hint:
-    return Hint.QUEUE if new is not None and new.is_waiting else Hint.SKIP
-
-
-def _claim_changed(pod: PodInfo, old: View | None, new: PersistentVolumeClaim | None) -> Hint:
-    return Hint.QUEUE if new is not None and new.metadata.key in pod.claims else Hint.SKIP
+    return queue_if(new is not None and new.is_waiting)
 
 
 def _volume_changed(pod: PodInfo, old: PersistentVolume | None, new: PersistentVolume | None) -> Hint:
-    if old is None or new is None:
-        return Hint.QUEUE
-    return Hint.QUEUE if places_of(old) != places_of(new) else Hint.SKIP
+    return queue_if(old is None or new is None or places_of(old) != places_of(new))
 
 
-def _make(args: Args, handle: Handle) -> VolumeZone:
-    return VolumeZone(handle)
-
-
-PLUGIN = PluginEntry(NAME, _make)
+PLUGIN = PluginEntry(NAME, VolumeZone)

@@ -6,35 +6,34 @@ Source: preemption 6.4, with its table of when to bind and when to preempt; upst
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any, Final
 
-from scheduler.cycle.profiles import Profile, Profiles
+from scheduler.cycle.profiles import Profiles
+from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, SetCondition
 from scheduler.framework.status import Code, Status, failed, unschedulable
 from scheduler.handle import Handle
 from scheduler.pod_groups.entity import GroupInfo
-from scheduler.pod_groups.placement import Placed, Placement, Placer, Refused
+from scheduler.pod_groups.placement import Placed, Placement, Placer, Rejected
 from scheduler.pod_groups.preemption import GroupPreemption, GroupPreemptor
-from scheduler.pod_groups.status import Outcome
-from scheduler.pod_groups.units import GroupUnits
 from scheduler.queue.queued_pod import QueuedPod
 from scheduler.switches import GangSwitches
-from services.api.kinds.podgroup import PodGroup
+from services.api.kinds.podgroup import INITIALLY_SCHEDULED, PodGroup
 
 WAITING: Final = "pod group is waiting for preemption to complete"
 GANG_PLUGIN: Final = "GangScheduling"
+SCHEDULED: Final = "Scheduled"
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """A member that is not to be bound. `nominated`: "" clears its nomination."""
+class Outcome(StrEnum):
+    """What became of the group; the values are the results that metrics count."""
 
-    member: QueuedPod
-    status: Status
-    rejectors: frozenset[str] = frozenset()
-    pending: frozenset[str] = frozenset()
-    nominated: str = ""
+    SCHEDULED = "scheduled"
+    UNSCHEDULABLE = "unschedulable"
+    WAITING_ON_PREEMPTION = "waiting_on_preemption"
+    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +62,15 @@ class GroupResult:
         """Whose events spare the group the back-off."""
         return frozenset().union(*(each.pending for each in self.rejected))
 
+    def condition(self, group: PodGroup) -> SetCondition | None:
+        """Return the group's condition as it should read, or None when nothing is to be said: True is terminal."""
+        status, reason = "False", SCHEDULER_ERROR if self.outcome is Outcome.ERROR else UNSCHEDULABLE
+        if self.outcome is Outcome.SCHEDULED:
+            status, reason = "True", SCHEDULED
+        elif group.is_scheduled:
+            return None
+        return SetCondition(reason, self.message, INITIALLY_SCHEDULED, status, group.metadata.generation)
+
 
 class GroupCycle:
     """Schedules groups for all profiles."""
@@ -71,7 +79,7 @@ class GroupCycle:
         self._handle = handle
         self._profiles = profiles
         self._switches = handle.switches.of(GangSwitches)
-        self._units = GroupUnits(handle.groups, handle.cache, handle.world)
+        self._preemptor = GroupPreemptor(handle)
 
     def run(self, info: GroupInfo, now: float) -> GroupResult:
         """Return what is to be done for a group with at least one member."""
@@ -84,9 +92,8 @@ class GroupCycle:
         mistake = self._mistake(group, members)
         if mistake:
             return self._reject(Outcome.ERROR, failed(mistake), Placement(untried=members))
-        return self._schedule(group, members, now)
-
-    # -- what makes a group impossible -----------------------------------------------------------------
+        profile = self._profiles.of(members[0].info)
+        return self._schedule(Placer(self._handle, profile.runner, profile.cycle.schedule, group, members, now))
 
     def _mistake(self, group: PodGroup, members: Sequence[QueuedPod]) -> str:
         first = members[0].info.spec
@@ -114,54 +121,25 @@ class GroupCycle:
                 )
         return ""
 
-    # -- bind or preempt -------------------------------------------------------------------------------
-
-    def _schedule(self, group: PodGroup, members: list[QueuedPod], now: float) -> GroupResult:
-        profile = self._profiles.of(members[0].info)
-        placer = self._placer(profile)
-        scheduled = sum(1 for uid in self._handle.groups.uids(group.metadata.key) if uid in self._handle.cache.pods)
-
-        def place(*, with_preemption: bool = False) -> Placement:
-            return placer.place(group, members, scheduled, now, with_preemption=with_preemption)
-
-        found = place(with_preemption=True)
+    def _schedule(self, placer: Placer) -> GroupResult:
+        found = placer.place(with_preemption=self._switches.group_preemption == "per-pod")
         if found.status.code is Code.ERROR:
             placer.retract(found.placed)
             return self._reject(Outcome.ERROR, found.status, found)
-        if found.is_feasible and not any(each.needs_eviction for each in found.placed):
-            if found.refused and scheduled and group.spec.is_gang:
-                better = self._preempt_for_growth(profile, placer, group, members, found, place)
-                if better is not None:
-                    return better
-            return self._bind(found)
-        return self._cannot_bind(profile, placer, group, members, found, place)
+        if not found.is_feasible or any(each.needs_eviction for each in found.placed):
+            return self._cannot_bind(placer, found)
+        if found.rejected and placer.scheduled and placer.group.spec.is_gang:
+            better = self._preempt_for_growth(placer, found)
+            if better is not None:
+                return better
+        return GroupResult(Outcome.SCHEDULED, "", tuple(found.placed), tuple(found.rejected))
 
-    def _placer(self, profile: Profile) -> Placer:
-        return Placer(
-            self._handle.cache,
-            profile.runner,
-            profile.cycle.schedule,
-            self._handle.nominator,
-            per_pod=self._switches.group_preemption == "per-pod",
-        )
-
-    def _bind(self, found: Placement) -> GroupResult:
-        return GroupResult(Outcome.SCHEDULED, "", tuple(found.placed), tuple(map(_as_rejected, found.refused)))
-
-    def _preempt_for_growth(
-        self,
-        profile: Profile,
-        placer: Placer,
-        group: PodGroup,
-        members: list[QueuedPod],
-        found: Placement,
-        place: Callable[[], Placement],
-    ) -> GroupResult | None:
+    def _preempt_for_growth(self, placer: Placer, found: Placement) -> GroupResult | None:
         """Preempt for a gang that grows and does not fit as a whole; None: bind those that do."""
         if self._switches.group_preemption != "cluster":
             return None
         placer.retract(found.placed)
-        preemption = self._preempt(profile, placer, group, members, place)
+        preemption = self._preemptor.attempt(placer)
         if preemption.status.is_success:
             return self._wait_for_victims(found, preemption)
         for each in found.placed:
@@ -169,15 +147,7 @@ class GroupCycle:
             assert status.is_success, f"{each.member.key} fitted {each.node_name} a moment ago: {status.message}"
         return None
 
-    def _cannot_bind(
-        self,
-        profile: Profile,
-        placer: Placer,
-        group: PodGroup,
-        members: list[QueuedPod],
-        found: Placement,
-        place: Callable[[], Placement],
-    ) -> GroupResult:
+    def _cannot_bind(self, placer: Placer, found: Placement) -> GroupResult:
         placer.retract(found.placed)
         actions = tuple(found.actions)
         if found.is_feasible:
@@ -187,7 +157,7 @@ class GroupCycle:
         status = unschedulable(*found.status.reasons)
         if self._switches.group_preemption != "cluster":
             return self._reject(Outcome.UNSCHEDULABLE, status, found, actions=actions)
-        preemption = self._preempt(profile, placer, group, members, place)
+        preemption = self._preemptor.attempt(placer)
         if preemption.status.is_success:
             return self._wait_for_victims(found, preemption)
         if not preemption.status.code.is_rejected:
@@ -195,25 +165,11 @@ class GroupCycle:
         status = unschedulable(*status.reasons, *preemption.status.reasons)
         return self._reject(Outcome.UNSCHEDULABLE, status, found, preemption=preemption)
 
-    def _preempt(
-        self,
-        profile: Profile,
-        placer: Placer,
-        group: PodGroup,
-        members: list[QueuedPod],
-        place: Callable[[], Placement],
-    ) -> GroupPreemption:
-        preemptor = GroupPreemptor(self._handle, profile.runner, placer, self._units)
-        return preemptor.attempt(group, [member.info for member in members], place)
-
-    # -- results ---------------------------------------------------------------------------------------
-
     def _wait_for_victims(self, found: Placement, preemption: GroupPreemption) -> GroupResult:
         nominated = {each.member.uid: each.node_name for each in preemption.placed}
         actions = (preemption.eviction,) if preemption.eviction is not None else ()
-        return self._reject(
-            Outcome.WAITING_ON_PREEMPTION, unschedulable(WAITING), found, nominated, actions, preemption
-        )
+        status = unschedulable(WAITING)
+        return self._reject(Outcome.WAITING_ON_PREEMPTION, status, found, nominated, actions, preemption)
 
     @staticmethod
     def _reject(
@@ -230,15 +186,10 @@ class GroupCycle:
         """
         nominated = nominated or {}
         rejected: list[Rejected] = []
-        for refused in found.refused:
-            node = nominated.get(refused.member.uid, "")
-            is_own = not node and (outcome is not Outcome.ERROR or not refused.status.code.is_rejected)
-            own = refused.status if is_own else status
-            rejected.append(Rejected(refused.member, own, refused.rejectors, refused.pending, node))
+        for each in found.rejected:
+            node = nominated.get(each.member.uid, "")
+            is_own = not node and (outcome is not Outcome.ERROR or not each.status.code.is_rejected)
+            rejected.append(replace(each, status=each.status if is_own else status, nominated=node))
         for member in (*(each.member for each in found.placed), *found.untried):
             rejected.append(Rejected(member, status, nominated=nominated.get(member.uid, "")))
         return GroupResult(outcome, status.message, (), tuple(rejected), actions, preemption)
-
-
-def _as_rejected(refused: Refused) -> Rejected:
-    return Rejected(refused.member, refused.status, refused.rejectors, refused.pending)

@@ -7,7 +7,10 @@ Source: preemption 6.4.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from scheduler.cache.cache import Assumption
@@ -16,21 +19,21 @@ from scheduler.cycle.clients import Clients
 from scheduler.cycle.core import Core
 from scheduler.cycle.failure_handler import FAILED, FailureHandler
 from scheduler.cycle.result import ScheduleResult
-from scheduler.dispatcher.conditions import SCHEDULER_ERROR, UNSCHEDULABLE
+from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, SetCondition
 from scheduler.handle import Handle
 from scheduler.metrics import PDB_VIOLATIONS
-from scheduler.pod_groups.cycle import GroupCycle, GroupResult, Rejected
+from scheduler.pod_groups.cycle import GroupCycle, GroupResult, Outcome
 from scheduler.pod_groups.entity import GroupInfo
-from scheduler.pod_groups.placement import Placed
+from scheduler.pod_groups.placement import Placed, Rejected
 from scheduler.pod_groups.queue import GroupedQueue
-from scheduler.pod_groups.status import Outcome, disruption_condition, scheduling_condition
 from scheduler.pod_groups.status_writer import GroupStatusWriter
-from scheduler.pod_groups.units import GroupUnits
+from scheduler.preemption.eligibility import BY_SCHEDULER
 from scheduler.preemption.evictions import Evictions
 from scheduler.preemption.progress import Eviction
+from scheduler.preemption.units import Units
 from scheduler.queue.queued_pod import QueuedPod
 from scheduler.recorder import SchedulerRecorder
-from services.api.kinds.podgroup import PodGroup
+from services.api.kinds.podgroup import DISRUPTION_TARGET, PodGroup
 from services.api.seams import Seams, Span
 from services.telemetry.metrics import Counts, Histogram, Metrics, counter, histogram
 
@@ -43,42 +46,34 @@ Bind = Callable[[Attempt, Assumption, ScheduleResult, asyncio.TaskGroup], Awaita
 """Ask for permission and start the binding cycle of a pod that is assumed and reserved."""
 
 
+@dataclass
 class GroupLoop:
     """Schedules groups. `bind` starts a placed member's binding cycle; `cycle` is None without groups."""
 
-    def __init__(
-        self,
-        seams: Seams,
-        core: Core,
-        clients: Clients,
-        recorder: SchedulerRecorder,
-        failures: FailureHandler,
-        evictions: Evictions,
-        bind: Bind,
-        handle: Handle,
-        cycle: GroupCycle | None,
-    ) -> None:
-        self._seams = seams
-        self._core = core
-        self._clients = clients
-        self._recorder = recorder
-        self._failures = failures
-        self._attempts = Attempts(seams, core.decisions, core.metrics)
-        self._evictions = evictions
-        self._bind = bind
-        self._cycle = cycle
-        self._group_units = GroupUnits(handle.groups, handle.cache, handle.world)
-        self._writer = GroupStatusWriter(clients.client)
-        self._profile = core.profiles.names[0]
+    seams: Seams
+    core: Core
+    clients: Clients
+    recorder: SchedulerRecorder
+    attempts: Attempts
+    failures: FailureHandler
+    evictions: Evictions
+    bind: Bind
+    handle: Handle
+    cycle: GroupCycle | None
+
+    def __post_init__(self) -> None:
+        self._units = Units(self.handle.groups, self.handle.cache, self.handle.world)
+        self._writer = GroupStatusWriter(self.clients.client, self.seams.clock)
+        self._profile = self.core.profiles.names[0]
         self._counts = Counts()
-        self._attempt_seconds: dict[Outcome, Histogram] = {}
+        self._attempt_seconds: dict[Outcome, Histogram] = defaultdict(partial(Histogram, ATTEMPT_BOUNDS))
         self._algorithm_seconds = Histogram(ATTEMPT_BOUNDS)
         self._victims = Histogram(COUNT_BOUNDS)
-        self._units = {kind: Histogram(COUNT_BOUNDS) for kind in ("pod", "podgroup")}
+        self._disrupted = {kind: Histogram(COUNT_BOUNDS) for kind in ("pod", "podgroup")}
 
     async def schedule(self, entity: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
         """Run one group cycle and do what it says."""
-        queue, cycle, info = self._core.queue, self._cycle, entity.info
+        queue, cycle, info = self.core.queue, self.cycle, entity.info
         assert isinstance(queue, GroupedQueue)
         assert isinstance(info, GroupInfo)
         assert cycle is not None
@@ -87,7 +82,7 @@ class GroupLoop:
             queue.attempted(entity, now, has_placed=False)
             return
         cause = entity.traceparent
-        span = self._seams.tracer.start(
+        span = self.seams.tracer.start(
             "schedule pod group",
             parent=cause,
             links=(cause,) if cause else (),
@@ -96,10 +91,10 @@ class GroupLoop:
             attempt=entity.attempts,
         )
         result = cycle.run(info, now)
-        took_s = self._seams.clock.now() - now
+        took_s = self.seams.clock.now() - now
         for placed in result.placed:
             queue.place(entity, placed.member)
-        error = await self._evictions.carry_out(result.actions, span, group, self.record_disruption)
+        error = await self.evictions.carry_out(result.actions, span, group, self.record_disruption)
         if error:
             error = f"pod group preemption: {error}"
         for placed in result.placed:
@@ -116,17 +111,17 @@ class GroupLoop:
         for member in list(info.members.values()):
             if member.info.metadata.deletion_timestamp is not None:
                 text = f"skip schedule deleting pod: {member.key}"
-                self._recorder.event(member.info, FAILED, text, is_warning=True)
+                self.recorder.event(member.info, FAILED, text, is_warning=True)
                 queue.bound(member)
-            elif member.uid in self._core.cache.pods:
+            elif member.uid in self.core.cache.pods:
                 queue.bound(member)
 
     async def _go_on(self, placed: Placed, now: float, took_s: float, span: Span, tasks: asyncio.TaskGroup) -> None:
         member, assumption = placed.member, placed.assumption
         assert assumption is not None, f"{member.key} is to be bound but not assumed"
-        attempt = self._attempts.begin(member, now, parent=span.traceparent)
+        attempt = self.attempts.begin(member, now, parent=span.traceparent)
         attempt.took_s = took_s
-        await self._bind(attempt, assumption, placed.result, tasks)
+        await self.bind(attempt, assumption, placed.result, tasks)
 
     async def _put_back(
         self, rejected: Rejected, result: GroupResult, error: str, now: float, took_s: float, span: Span
@@ -135,11 +130,11 @@ class GroupLoop:
         reason, outcome = (UNSCHEDULABLE, "unschedulable") if is_rejected else (SCHEDULER_ERROR, "error")
         message = error or rejected.status.message
         victims = tuple(str(v.key) for action in result.actions for v in action.victims)
-        attempt = self._attempts.begin(rejected.member, now, parent=span.traceparent)
+        attempt = self.attempts.begin(rejected.member, now, parent=span.traceparent)
         attempt.took_s = took_s
-        self._attempts.keep(attempt, outcome, message=message, victims=victims, nominated_node=rejected.nominated)
-        self._attempts.count(attempt, outcome)
-        await self._failures.fail(
+        self.attempts.keep(attempt, outcome, message=message, victims=victims, nominated_node=rejected.nominated)
+        self.attempts.count(attempt, outcome)
+        await self.failures.fail(
             attempt,
             reason,
             message,
@@ -150,35 +145,30 @@ class GroupLoop:
 
     def _write_status(self, info: GroupInfo, result: GroupResult, span: Span, tasks: asyncio.TaskGroup) -> None:
         """Write the group's condition, unless it says so already."""
-        found: PodGroup | None = self._clients.others[PodGroup].lister.get(info.group)
-        condition = None
-        if found is not None:
-            condition = scheduling_condition(found, result.outcome, result.message, self._seams.clock.wall())
+        found: PodGroup | None = self.clients.others[PodGroup].lister.get(info.group)
+        condition = result.condition(found) if found is not None else None
         if found is not None and condition is not None:
             self._writer.submit(found, condition, span.traceparent, tasks)
 
     def record_disruption(self, eviction: Eviction, span: Span, tasks: asyncio.TaskGroup) -> None:
         """Count the units that are disrupted, and mark the groups that are evicted as a whole."""
-        if self._cycle is None:
+        if self.cycle is None:
             return
         preemptor = eviction.preemptor
         if eviction.pending:
-            self._units[preemptor.kind].observe(len(self._group_units.of(eviction.victims)))
+            self._disrupted[preemptor.kind].observe(len(self._units.of(eviction.victims)))
         what = "pod group" if preemptor.is_group else "pod"
         text = f"{preemptor.pods[0].spec.scheduler_name}: preempting to accommodate a higher priority {what}"
-        groups = {g.metadata.key: g for v in eviction.pending if (g := self._group_units.group_of(v)) is not None}
+        groups = {g.metadata.key: g for v in eviction.pending if (g := self._units.group_of(v)) is not None}
         for found in groups.values():
             if found.spec.is_disrupted_as_a_whole:
-                condition = disruption_condition(found, text, self._seams.clock.wall())
-                if condition is not None:
-                    self._writer.submit(found, condition, span.traceparent, tasks)
-
-    # -- metrics ---------------------------------------------------------------------------------------
+                condition = SetCondition(BY_SCHEDULER, text, DISRUPTION_TARGET, "True", found.metadata.generation)
+                self._writer.submit(found, condition, span.traceparent, tasks)
 
     def _count(self, result: GroupResult, took_s: float) -> None:
         self._counts.add(ATTEMPTS, self._profile, result.outcome)
         self._algorithm_seconds.observe(took_s)
-        self._attempt_seconds.setdefault(result.outcome, Histogram(ATTEMPT_BOUNDS)).observe(took_s)
+        self._attempt_seconds[result.outcome].observe(took_s)
         preemption = result.preemption
         if preemption is None:
             return
@@ -191,7 +181,7 @@ class GroupLoop:
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of groups under upstream's names (preemption 5)."""
-        queue = self._core.queue
+        queue = self.core.queue
         return METRICS.of(self) | (queue.metrics() if isinstance(queue, GroupedQueue) else {})
 
 
@@ -205,6 +195,6 @@ METRICS: Final[Metrics[GroupLoop]] = Metrics(
     histogram("scheduler_podgroup_scheduling_algorithm_duration_seconds", "Time of a group's scheduling cycle.",
               lambda own: own._algorithm_seconds),
     histogram("scheduler_workload_preemption_victims", "Victims of a group's attempt.", lambda own: own._victims),
-    histogram("scheduler_preemption_workload_disruptions", "Workloads disrupted at once.", lambda own: own._units,
+    histogram("scheduler_preemption_workload_disruptions", "Workloads disrupted at once.", lambda own: own._disrupted,
               "preemptor"),
 )  # fmt: skip

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.cache.cache import Assumption, Cache
-from scheduler.cache.nominator import Nominator
+from scheduler.cache.cache import Assumption
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.proposed import PlacementProgress
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status, failed, unschedulable
+from scheduler.handle import Handle
 from scheduler.queue.queued_pod import QueuedPod
 from services.api.kinds.podgroup import PodGroup
 
@@ -46,13 +46,17 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A member without a node: `status` says why, `rejectors` and `pending` who would have to change their minds."""
+class Rejected:
+    """A member without a node: `status` says why, `rejectors` and `pending` who would have to change their minds.
+
+    `nominated`: where it is expected once victims have left; "" clears its nomination.
+    """
 
     member: QueuedPod
     status: Status
     rejectors: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()
+    nominated: str = ""
 
 
 @dataclass(slots=True)
@@ -64,7 +68,7 @@ class Placement:
     """
 
     placed: list[Placed] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
     untried: list[QueuedPod] = field(default_factory=list)
     status: Status = SUCCESS
     actions: list[Any] = field(default_factory=list)
@@ -76,71 +80,77 @@ class Placement:
 
 
 class Placer:
-    """Places members with one profile's plugins. `schedule`: its cycle for one pod.
+    """Places the members of one group, in their order, with their profile's plugins.
 
-    `per_pod`: each member may preempt for itself (1.36).
+    `scheduled`: how many members have a node already.
     """
 
     def __init__(
-        self, cache: Cache, runner: Runner, schedule: Schedule, nominator: Nominator, *, per_pod: bool
+        self,
+        handle: Handle,
+        runner: Runner,
+        schedule: Schedule,
+        group: PodGroup,
+        members: Sequence[QueuedPod],
+        now: float,
     ) -> None:
-        self._cache = cache
-        self._runner = runner
+        self.group, self.members = group, members
+        self.runner = runner
         self._schedule = schedule
-        self._nominator = nominator
-        self._per_pod = per_pod
+        self._cache, self._nominator = handle.cache, handle.nominator
+        self._now = now
+        self.scheduled = sum(uid in handle.cache.pods for uid in handle.groups.uids(group.metadata.key))
 
-    def place(
-        self, group: PodGroup, members: Sequence[QueuedPod], scheduled: int, now: float, *, with_preemption: bool
-    ) -> Placement:
-        """Place as many members as can be, in order, and leave them assumed. `scheduled`: members that have a node."""
-        found = Placement(status=failed("no member to place"))
+    def place(self, *, with_preemption: bool = False) -> Placement:
+        """Place as many members as can be, in order, and leave them assumed.
+
+        `with_preemption`: each member may preempt for itself (1.36).
+        """
+        found, members = Placement(status=failed("no member to place")), self.members
         for i, member in enumerate(members):
-            status = self._place_one(found, member, now, with_preemption=with_preemption and self._per_pod)
+            status = self._place_one(found, member, with_preemption=with_preemption)
             if not status.is_success and not status.code.is_rejected:
                 found.status = failed(f"failed to schedule other pod from a pod group: {status.message}")
                 found.untried = list(members[i + 1 :])
                 return found
-            progress = PlacementProgress(scheduled + len(found.placed), len(members) - i - 1)
-            found.status = self._runner.placement_feasible(group, progress)
+            progress = PlacementProgress(self.scheduled + len(found.placed), len(members) - i - 1)
+            found.status = self.runner.placement_feasible(self.group, progress)
             if not found.status.is_success and found.status.code is not Code.WAIT:
                 found.untried = list(members[i + 1 :])
                 return found
         return found
 
-    def _place_one(self, found: Placement, member: QueuedPod, now: float, *, with_preemption: bool) -> Status:
-        result = self._schedule(member.info, now, with_post_filter=with_preemption)
-        if isinstance(result, CycleError):
-            status = unschedulable(result.message) if result.is_rejection else failed(result.message)
-            rejectors = frozenset(("NodeResourcesFit",)) if result.is_rejection else frozenset()
-            found.refused.append(Refused(member, status, rejectors))
-            return status
-        placed = (
-            Placed(member, result) if isinstance(result, ScheduleResult) else self._on_credit(found, member, result)
-        )
-        if isinstance(placed, Refused):
-            found.refused.append(placed)
-            return placed.status
-        status = self.assume(placed)
-        if status.is_success:
-            found.placed.append(placed)
-        else:
-            rejectors = frozenset((status.plugin,)) if status.code.is_rejected else frozenset()
-            found.refused.append(Refused(member, status, rejectors))
-        return status
+    def _place_one(self, found: Placement, member: QueuedPod, *, with_preemption: bool) -> Status:
+        result = self._schedule(member.info, self._now, with_post_filter=with_preemption)
+        placed: Placed | Rejected
+        match result:
+            case ScheduleResult():
+                placed = Placed(member, result)
+            case Unschedulable():
+                placed = self._on_credit(found, member, result)
+            case CycleError(is_rejection=True):
+                placed = Rejected(member, unschedulable(result.message), frozenset(("NodeResourcesFit",)))
+            case CycleError():
+                placed = Rejected(member, failed(result.message))
+        if isinstance(placed, Placed):
+            status = self.assume(placed)
+            if status.is_success:
+                found.placed.append(placed)
+                return status
+            placed = Rejected(member, status, frozenset((status.plugin,)) if status.code.is_rejected else frozenset())
+        found.rejected.append(placed)
+        return placed.status
 
     @staticmethod
-    def _on_credit(found: Placement, member: QueuedPod, result: Unschedulable) -> Placed | Refused:
+    def _on_credit(found: Placement, member: QueuedPod, result: Unschedulable) -> Placed | Rejected:
         """Place the member where it preempts for itself: the members after it must see it there."""
         post, diagnosis = result.post_filter, result.error.diagnosis
         if post is not None and post.nominated_node:
             found.actions += post.actions
-            return Placed(
-                member, ScheduleResult(post.nominated_node, result.state, diagnosis.node_count, 0), needs_eviction=True
-            )
-        return Refused(
-            member, unschedulable(result.error.message), frozenset(diagnosis.rejectors), frozenset(diagnosis.pending)
-        )
+            there = ScheduleResult(post.nominated_node, result.state, diagnosis.node_count, 0)
+            return Placed(member, there, needs_eviction=True)
+        status = unschedulable(result.error.message)
+        return Rejected(member, status, frozenset(diagnosis.rejectors), frozenset(diagnosis.pending))
 
     def assume(self, placed: Placed) -> Status:
         """Charge the member to its node and reserve; a rejection leaves no trace."""
@@ -148,7 +158,7 @@ class Placer:
         placed.nominated = self._nominator.node_of(info.uid)
         placed.assumption = self._cache.assume(info, node, placed.state)
         self._nominator.remove(info.uid)
-        status = self._runner.reserve(placed.state, info, node)
+        status = self.runner.reserve(placed.state, info, node)
         if not status.is_success:
             # The runner has undone the reservations already.
             self._cache.forget(info.uid)
@@ -160,7 +170,7 @@ class Placer:
         """Undo `assume` of all, the last first."""
         for each in reversed(placed):
             info = each.member.info
-            self._runner.unreserve(each.state, info, each.node_name)
+            self.runner.unreserve(each.state, info, each.node_name)
             self._cache.forget(info.uid)
             self._nominator.set(info, each.nominated)
             each.assumption = None

@@ -7,26 +7,20 @@ Source: KEP-5710; preemption 7.3; upstream `pkg/scheduler/framework/preemption/p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
-from scheduler.cache.nominator import Nominator
-from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.handle import Handle
-from scheduler.pod_groups.placement import Placed, Placement, Placer
-from scheduler.pod_groups.units import GroupUnits
+from scheduler.pod_groups.placement import Placed, Placer
 from scheduler.preemption import eligibility
-from scheduler.preemption.budgets import Budgets
+from scheduler.preemption.candidates import Budgets, select_victims
 from scheduler.preemption.progress import Eviction, Preemptor
-from scheduler.preemption.units import Unit
-from scheduler.preemption.victims import select_victims
+from scheduler.preemption.units import Unit, Units
 from scheduler.switches import GangSwitches, PreemptionSwitches
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
-from services.api.kinds.podgroup import PodGroup
 
 CLUSTER: Final = "cluster"
 NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
@@ -48,33 +42,28 @@ class GroupPreemption:
     violations: int = 0
 
 
-Place = Callable[[], Placement]
-
-
 class GroupPreemptor:
     """Tries once for a group and leaves cache, nominations and plugins as they were."""
 
-    def __init__(self, handle: Handle, runner: Runner, placer: Placer, units: GroupUnits) -> None:
-        switches = handle.switches
+    def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self._runner = runner
-        self._placer = placer
-        self._units = units
-        self._switches = switches.of(PreemptionSwitches)
-        self._has_policy = switches.of(GangSwitches).has_policy
-        self.attempts = 0
+        self._units = Units(handle.groups, handle.cache, handle.world)
+        self._switches = handle.switches.of(PreemptionSwitches)
+        self._has_policy = handle.switches.of(GangSwitches).has_policy
 
-    def attempt(self, group: PodGroup, members: Sequence[PodInfo], place: Place) -> GroupPreemption:
-        """Return whom to evict and who goes where; `place` runs the group's placement and leaves it assumed."""
-        self.attempts += 1
+    def attempt(self, placer: Placer) -> GroupPreemption:
+        """Return whom to evict and who goes where."""
+        group = placer.group
         self._handle.preempting.attempts += 1
-        refusal = self._refusal(group, members)
+        refusal = self._refusal(placer)
         if refusal:
             return _no(unschedulable(refusal))
-        potential = [unit for unit in self._units.everywhere() if unit.priority < group.spec.priority]
+        nodes = self._handle.cache.nodes.values()
+        running = (pod for node in nodes if node.node is not None for pod in node.pods.values())
+        potential = self._units.below(group.spec.priority, running)
         if not potential:
             return _no(unresolvable(NO_VICTIMS))
-        what_if = _ClusterWhatIf(self._handle.cache, self._handle.nominator, self._runner, self._placer, place)
+        what_if = _ClusterWhatIf(self._handle, placer)
         budgets = Budgets(self._handle.world.all(PodDisruptionBudget), matches_empty=self._switches.matches_empty)
         try:
             found = select_victims(potential, what_if, budgets, node=CLUSTER)
@@ -85,27 +74,26 @@ class GroupPreemptor:
             # Every pod could stay: the placement itself was all that was missing, and waits for its next cycle.
             is_free = found.code is Code.ERROR and bool(placed)
             return GroupPreemption(SUCCESS, placed) if is_free else _no(found)
-        preemptor = Preemptor(group.metadata.uid, group.spec.priority, tuple(members), is_group=True)
-        nodes = tuple(dict.fromkeys(each.node_name for each in placed))
-        eviction = Eviction(preemptor, CLUSTER, found.pods, nodes, _PLUGIN, self._switches.is_async)
+        members = tuple(member.info for member in placer.members)
+        preemptor = Preemptor(group.metadata.uid, group.spec.priority, members, is_group=True)
+        names = tuple(dict.fromkeys(each.node_name for each in placed))
+        eviction = Eviction(preemptor, CLUSTER, found.pods, names, _PLUGIN, self._switches.is_async)
         return GroupPreemption(SUCCESS, placed, eviction, found.violations)
 
-    def _refusal(self, group: PodGroup, members: Sequence[PodInfo]) -> str:
+    def _refusal(self, placer: Placer) -> str:
+        group = placer.group
         constraints = group.spec.scheduling_constraints
         if constraints is not None and constraints.topology:
             return TOPOLOGY
         if self._handle.preempting.is_running(group.metadata.uid):
             return eligibility.GROUP_IN_PROGRESS
-        policy = group.spec.preemption_policy if self._has_policy else members[0].spec.preemption_policy
+        policy = group.spec.preemption_policy if self._has_policy else placer.members[0].info.spec.preemption_policy
         if policy == "Never":
             return eligibility.NEVER_POLICY
-        for member in members:
+        for member in placer.members:
             node = self._handle.cache.nodes.get(self._handle.nominator.node_of(member.uid))
-            for other in node.pods.values() if node is not None else ():
-                if self._units.priority_of(other) < group.spec.priority and eligibility.is_terminating_by_preemption(
-                    other.pod
-                ):
-                    return eligibility.GUARDED
+            if node is not None and eligibility.is_guarded(node, group.spec.priority, self._units):
+                return eligibility.GUARDED
         return ""
 
 
@@ -120,12 +108,10 @@ class _ClusterWhatIf:
     Where filters look at nothing but the node, only members on the nodes of the unit put back last are asked.
     """
 
-    def __init__(self, cache: Cache, nominator: Nominator, runner: Runner, placer: Placer, place: Place) -> None:
-        self._cache = cache
-        self._nominator = nominator
-        self._runner = runner
+    def __init__(self, handle: Handle, placer: Placer) -> None:
+        self._cache, self._nominator = handle.cache, handle.nominator
+        self._runner = placer.runner
         self._placer = placer
-        self._place = place
         self._out: dict[str, PodInfo] = {}
         self._is_placed = False
         self._is_local = False
@@ -156,7 +142,7 @@ class _ClusterWhatIf:
         """Place the group, or ask whether it still fits where it was placed."""
         if not self._is_placed:
             self._is_placed = True
-            placement = self._place()
+            placement = self._placer.place()
             self._placer.retract(placement.placed)
             if not placement.is_feasible:
                 status = placement.status
@@ -165,11 +151,11 @@ class _ClusterWhatIf:
             self._is_local = all(self._runner.has_only_row_filters(each.state) for each in self.placed)
             return SUCCESS
         seen: list[Placed] = []
-        status = SUCCESS
+        status, members = SUCCESS, {each.member.uid for each in self.placed}
         asked = [p for p in self.placed if p.node_name in self._touched] if self._is_local else self.placed
         for each in asked:
             info, node = each.member.info, self._cache.nodes[each.node_name]
-            rivals = [p for p in self._nominator.rivals(each.node_name, info) if not self._is_mine(p)]
+            rivals = [p for p in self._nominator.rivals(each.node_name, info) if p.uid not in members]
             status = self._runner.filter_beside(each.state, info, node, rivals)
             if not status.is_success:
                 break
@@ -179,9 +165,6 @@ class _ClusterWhatIf:
             seen.append(each)
         self._placer.retract(seen)
         return status
-
-    def _is_mine(self, pod: PodInfo) -> bool:
-        return any(each.member.uid == pod.uid for each in self.placed)
 
     def restore(self) -> None:
         """Put back every pod that is still out."""

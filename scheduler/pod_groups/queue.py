@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.cache.nominator import Nominator
 from scheduler.cache.pod_group_membership import PodGroups
 from scheduler.framework.events import (
     FORCE_ACTIVATE,
@@ -31,84 +30,52 @@ from scheduler.framework.status import SUCCESS, Status
 from scheduler.framework.world import World
 from scheduler.metrics import PENDING_PODS
 from scheduler.pod_groups.entity import GroupInfo, entity_key
-from scheduler.queue.backoff import Backoff
 from scheduler.queue.hints import Strategy
-from scheduler.queue.scheduling_queue import PARKED, GateObserver, Pool, PreEnqueue, QueuedPod, SchedulingQueue, SortKey
+from scheduler.queue.scheduling_queue import PARKED, Pool, QueuedPod, SchedulingQueue
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Key
 from services.telemetry.metrics import Metrics, gauge
 
 
-@dataclass(frozen=True)
-class GroupQueueRules:
-    """How groups queue. `hints` False: a rejected group comes back when its back-off ends, and not before."""
+@dataclass(kw_only=True)
+class GroupedQueue(SchedulingQueue):
+    """Takes what the queue takes, and how groups queue.
+
+    Without `has_hints` a rejected group comes back when its back-off ends, and not before.
+    """
 
     groups: PodGroups
     world: World
-    one_by_one: bool = False
-    hints: bool = True
-    backoff_max_s: float = 10.0
+    is_one_by_one: bool = False
+    has_hints: bool = True
+    group_backoff_max_s: float = 10.0
 
-
-class GroupedQueue(SchedulingQueue):
-    """Takes what the queue takes, and how groups queue."""
-
-    def __init__(
-        self,
-        how: GroupQueueRules,
-        *,
-        sort_key: SortKey,
-        pre_enqueue: PreEnqueue,
-        registrations_by_profile: Mapping[str, Mapping[str, Sequence[Registration]]],
-        backoff_initial_s: float = 1.0,
-        backoff_max_s: float = 10.0,
-        pop_from_backoff: bool = True,
-        nominator: Nominator | None = None,
-    ) -> None:
-        self._how = how
+    def __post_init__(self) -> None:
         self._members: dict[Key, QueuedPod] = {}
         self._member_keys: dict[str, Key] = {}
-        self._ask_gates = pre_enqueue
-        super().__init__(
-            sort_key=sort_key,
-            pre_enqueue=self._pre_enqueue_all,
-            registrations_by_profile={
-                profile: {plugin: [_of_any_member(r) for r in found] for plugin, found in table.items()}
-                for profile, table in registrations_by_profile.items()
-            },
-            backoff_initial_s=backoff_initial_s,
-            backoff_max_s=backoff_max_s,
-            pop_from_backoff=pop_from_backoff,
-            nominator=nominator,
-        )
-        groups_backoff = Backoff(backoff_initial_s, how.backoff_max_s, is_in_windows=pop_from_backoff)
-        self._backoff_of = _Backoffs(backoff_initial_s, backoff_max_s, groups_backoff, is_in_windows=pop_from_backoff)
+        self._ask_gates, self.pre_enqueue = self.pre_enqueue, self._pre_enqueue_all
+        self.registrations_by_profile = {
+            profile: {plugin: [_of_any_member(r) for r in found] for plugin, found in table.items()}
+            for profile, table in self.registrations_by_profile.items()
+        }
+        super().__post_init__()
 
     # -- gates, asked of every member ------------------------------------------------------------------
 
     def _pre_enqueue_all(self, info: PodInfo, first: str) -> Status:
         if not isinstance(info, GroupInfo):
             return self._ask_gates(info, first)
-        info.follow(self._how.world.get(PodGroup, info.group))
+        info.follow(self.world.get(PodGroup, info.group))
         for member in info.members.values():
             status = self._ask_gates(member.info, first)
             if not status.is_success:
                 return status
         return SUCCESS
 
-    @property
-    def on_gate(self) -> GateObserver:
-        """Is called for every member with what the gates say of the group."""
-        return self._report_members
-
-    @on_gate.setter
-    def on_gate(self, observer: GateObserver) -> None:
-        self._observer = observer
-
-    def _report_members(self, queued: QueuedPod, status: Status, now: float) -> None:
+    def _report_gate(self, queued: QueuedPod, status: Status, now: float) -> None:
         for each in queued.info.members.values() if isinstance(queued.info, GroupInfo) else (queued,):
-            self._observer(each, status, now)
+            self.on_gate(each, status, now)
 
     # -- looking in ------------------------------------------------------------------------------------
 
@@ -155,9 +122,9 @@ class GroupedQueue(SchedulingQueue):
 
     def _group(self, info: PodInfo) -> Key | None:
         # A member that waits on its node for capacity to grow does so alone (KEP-5836).
-        if self._how.one_by_one or isinstance(info, GroupInfo) or info.spec.node_name:
+        if self.is_one_by_one or isinstance(info, GroupInfo) or info.spec.node_name:
             return None
-        return self._how.groups.group_of(info)
+        return self.groups.group_of(info)
 
     # -- pods come and go ------------------------------------------------------------------------------
 
@@ -167,7 +134,7 @@ class GroupedQueue(SchedulingQueue):
         """Take in a pod that waits for a node; a member joins its group and makes it worth a look."""
         if self._group(info) is None:
             super().add(info, now, traceparent=traceparent, event=event)
-            if self._how.groups.group_of(info) is not None:
+            if self.groups.group_of(info) is not None:
                 self.move_all(UNSCHEDULED_POD_ADD, None, info.pod, now)
             return
         member = QueuedPod(info, now, initial_attempt=now, attempts=info.attempts, traceparent=traceparent)
@@ -202,11 +169,12 @@ class GroupedQueue(SchedulingQueue):
 
     def _enter_group(self, member: QueuedPod) -> QueuedPod:
         """Put the member into its group's entry; a group that has none gets one, in no pool yet."""
-        group = self._how.groups.group_of(member.info)
+        group = self.groups.group_of(member.info)
         assert group is not None
         entity = self._pods.get(entity_key(group))
         if entity is None:
-            entity = QueuedPod(GroupInfo(group, member), member.timestamp, traceparent=member.traceparent)
+            info, since, cause = GroupInfo(group, member), member.timestamp, member.traceparent
+            entity = QueuedPod(info, since, traceparent=cause, backoff_max_s=self.group_backoff_max_s)
             self._take_in(entity)
         else:
             _members_of(entity)[member.uid] = member
@@ -301,7 +269,7 @@ class GroupedQueue(SchedulingQueue):
         for member in _members_of(entity).values():
             self._wait_for(entity, member)
         super().add_unschedulable(entity, now, rejectors=rejectors, pending=pending)
-        if not self._how.hints:
+        if not self.has_hints:
             # Nothing but the clock wakes it, so an idle scheduler must not either (KEP-5142).
             entity.not_before = max(entity.not_before, self._backoff_of.expiration(entity))
             super().move(entity.key, SCHEDULE_ATTEMPT_FAILURE, now)
@@ -388,20 +356,6 @@ _QUEUES: Mapping[str, tuple[Pool, ...]] = {
     "unschedulable": (Pool.UNSCHEDULABLE,),
     "gated": (Pool.GATED,),
 }
-
-
-class _Backoffs(Backoff):
-    """Groups have a longest back-off of their own."""
-
-    def __init__(self, initial_s: float, max_s: float, of_groups: Backoff, *, is_in_windows: bool) -> None:
-        super().__init__(initial_s, max_s, is_in_windows=is_in_windows)
-        self._of_groups = of_groups
-
-    def expiration(self, queued: QueuedPod) -> float:
-        """Return when the back-off of the pod or group ends, 0 for none."""
-        if isinstance(queued.info, GroupInfo):
-            return self._of_groups.expiration(queued)
-        return super().expiration(queued)
 
 
 def _members_of(entity: QueuedPod) -> dict[str, QueuedPod]:

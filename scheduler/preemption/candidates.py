@@ -1,22 +1,195 @@
-"""Which nodes are tried, in which order, and when enough were found (preemption 3.2)."""
+"""Who would have to leave a node, which nodes are tried, and which of them is chosen (preemption 3.2 to 3.4).
+
+*Victims* of a node are all pods of lower priority, minus those that can stay: a dry run takes them off and puts back
+whom it can; disruption budgets say whose eviction would hurt one. A node with its victims is a *candidate*.
+
+Dry runs are remembered (`Memory`): the next pod of the same template finds most nodes as the last one left them. The
+result of a node's dry run holds while the node, the pods on it, the nominations to it and all budgets are the same.
+That is so only if the filters at work look at nothing else; the caller knows.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import cached_property
+from typing import Final, Protocol
 
-from scheduler.framework.status import Code, Status
-from scheduler.preemption.victims import Victims
+from scheduler.cache.node_info import PodInfo
+from scheduler.framework.status import Code, Status, failed, unresolvable, unschedulable
+from scheduler.preemption.units import Unit, by_importance
+from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
+from services.api.selectors import Selector, from_label_selector
 
+NO_VICTIMS: Final = "No preemption victims found for incoming pod"
+PRIORITY_OFFSET: Final = 2**31
+"""Added to each priority before summing, so that one pod of -10 is a smaller loss than two of -10."""
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 NO_CANDIDATE: Final = "no candidate node for preemption"
 PERCENTAGE: Final = 10
 ABSOLUTE: Final = 100
+TEMPLATES_MAX: Final = 16
+ASKING: Final = "DefaultPreemption/extenders"
+"""Key of the cycle state: whether extenders must see the candidates before one is picked."""
+LEFT: Final = "DefaultPreemption/left"
+"""Key of the cycle state: the candidates they left, or the status that came instead."""
+SEARCHED: Final = "DefaultPreemption/search"
+"""Key of the cycle state: what was found, kept while they are asked."""
 
 
-def wanted(nodes: int, percentage: int = PERCENTAGE, absolute: int = ABSOLUTE) -> int:
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """One PodDisruptionBudget; `allowed` may be negative. `disrupted`: pods whose eviction it has counted already."""
+
+    namespace: str
+    selector: Selector
+    allowed: int
+    disrupted: Mapping[str, str]
+
+
+class Budgets:
+    """The budgets of the cluster, by namespace, as their status says at this moment.
+
+    `matches_empty`: whether an empty selector (`{}`) means all pods of the namespace, as policy/v1 defines; up
+    to 1.37 preemption ignored such budgets, and pods without labels. A missing selector matches nothing.
+    """
+
+    def __init__(self, budgets: Sequence[PodDisruptionBudget], *, matches_empty: bool = True) -> None:
+        self._matches_empty = matches_empty
+        self._by_namespace: dict[str, list[Budget]] = {}
+        for budget in budgets:
+            found = _budget(budget, matches_empty=matches_empty)
+            if found is not None:
+                self._by_namespace.setdefault(found.namespace, []).append(found)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_namespace)
+
+    def split(self, units: Sequence[Unit]) -> tuple[list[tuple[Unit, int]], list[Unit]]:
+        """Return the units whose eviction would overdraw a budget, each with its number of such pods, and the rest.
+
+        `units` come in order of importance, so that the more important consume what a budget allows and the less
+        important are the violating ones. A unit is violating if any of its pods is. Every matching budget is
+        charged, also when an earlier one was overdrawn.
+        """
+        if not self._by_namespace:
+            return [], list(units)
+        left: dict[int, int] = {}
+        violating: list[tuple[Unit, int]] = []
+        rest: list[Unit] = []
+        for unit in units:
+            overdrawn = sum(self._charge(pod, left) for pod in unit.pods)
+            if overdrawn:
+                violating.append((unit, overdrawn))
+            else:
+                rest.append(unit)
+        return violating, rest
+
+    def _charge(self, pod: PodInfo, left: dict[int, int]) -> bool:
+        labels = pod.metadata.labels
+        if not labels and not self._matches_empty:
+            return False
+        is_violating = False
+        for budget in self._by_namespace.get(pod.key.namespace, ()):
+            if not budget.selector.matches(labels) or pod.key.name in budget.disrupted:
+                continue
+            remaining = left[id(budget)] = left.get(id(budget), budget.allowed) - 1
+            if remaining < 0:
+                is_violating = True
+        return is_violating
+
+
+def _budget(found: PodDisruptionBudget, *, matches_empty: bool) -> Budget | None:
+    if found.spec.selector is None:
+        return None
+    try:
+        selector = from_label_selector(found.spec.selector)
+    except ValueError:
+        return None  # the API server refuses such selectors; one that came through matches nothing
+    if not selector.terms and not matches_empty:
+        return None
+    status = found.status
+    return Budget(found.metadata.namespace, selector, status.disruptions_allowed, status.disrupted_pods)
+
+
+@dataclass(frozen=True)
+class Victims:
+    """The units to evict, the most important first; `violations`: pods among them that a budget would keep."""
+
+    units: tuple[Unit, ...]
+    violations: int = 0
+
+    @cached_property
+    def pods(self) -> tuple[PodInfo, ...]:
+        """All pods to evict, in that order."""
+        return tuple(pod for unit in self.units for pod in unit.pods)
+
+    @cached_property
+    def loss(self) -> tuple[float, ...]:
+        """Return what this eviction costs: five criteria in order, each smaller is better (3.4).
+
+        Fewest PDB violations; the lowest priority of the most important victim; the smallest sum of priorities; the
+        fewest pods; the most important victims that ran for the shortest time.
+        """
+        top = self.units[0].priority
+        return (
+            self.violations,
+            top,
+            sum((unit.priority + PRIORITY_OFFSET) * len(unit.pods) for unit in self.units),
+            sum(len(unit.pods) for unit in self.units),
+            -min(unit.start_s for unit in self.units if unit.priority == top),
+        )
+
+
+class WhatIf(Protocol):
+    """A node (or a cluster) whose pods can be removed and added for a dry run."""
+
+    def remove(self, unit: Unit) -> None:
+        """Remove the unit from the dry run."""
+        ...
+
+    def add(self, unit: Unit) -> None:
+        """Put a removed unit back where it ran."""
+        ...
+
+    def fits(self) -> Status:
+        """Return what the filters say now."""
+        ...
+
+
+def select_victims(potential: Sequence[Unit], what_if: WhatIf, budgets: Budgets, *, node: str) -> Victims | Status:
+    """Return the victims, or why evicting all of `potential` (all of lower priority) would not help.
+
+    Each unit is judged once, so the answer is neither the fewest nor the smallest victims: first those whose
+    eviction would overdraw a budget, then the others, the most important first, are put back if the pod still
+    fits beside them. A budget that nothing else meets is overdrawn.
+    """
+    if not potential:
+        return unresolvable(NO_VICTIMS)
+    for unit in potential:
+        what_if.remove(unit)
+    status = what_if.fits()
+    if not status.is_success:
+        return status
+    violating, rest = budgets.split(by_importance(list(potential)))
+    victims: list[Unit] = []
+    violations = 0
+    for unit, overdrawn in [*violating, *((unit, 0) for unit in rest)]:
+        what_if.add(unit)
+        if what_if.fits().is_success:
+            continue
+        what_if.remove(unit)
+        victims.append(unit)
+        violations += overdrawn
+    if not victims:
+        return failed(f'expected at least one victim pod on node "{node}"')
+    if violating and rest:
+        victims = by_importance(victims)
+    return Victims(tuple(victims), violations)
+
+
+def wanted(nodes: int, percentage: int, absolute: int) -> int:
     """Return how many candidates are enough, of so many potential nodes."""
     return min(nodes, max(nodes * percentage // 100, absolute))
 
@@ -82,3 +255,55 @@ def search(rows: Sequence[int], offset: int, enough: int, judge: Judge) -> Searc
         if non_violating and len(non_violating) + len(violating) >= enough:
             break
     return found
+
+
+def pick(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the one that loses least; a tie goes to the first node by name."""
+    return min(candidates, key=lambda candidate: (candidate.victims.loss, candidate.node))
+
+
+class ExtenderError(Exception):
+    """An extender did not answer, or not so that it can be understood."""
+
+
+def left_by_extender(
+    found: Sequence[Candidate], answer: Mapping[str, Victims] | ExtenderError, *, is_ignorable: bool
+) -> list[Candidate] | Status:
+    """Return the candidates that an extender leaves (`preemptVerb`), each with the same or other victims, or why none.
+
+    An ignorable extender that fails, or leaves a node without victims, is passed over; any other ends the attempt.
+    """
+    error = ""
+    if isinstance(answer, ExtenderError):
+        error = str(answer)
+    elif empty := next((node for node, left in answer.items() if not left.units), ""):
+        error = f'expected at least one victim pod on node "{empty}"'
+    else:
+        # In the order in which they were found, whatever order an extender answers in.
+        left = [Candidate(c.node, answer[c.node]) for c in found if c.node in answer]
+        return left or unschedulable(NO_CANDIDATE)
+    return list(found) if is_ignorable else Status(Code.ERROR, (error,))
+
+
+Stamp = tuple[int, int]
+"""Generations of a node and of the nominations to it."""
+Results = dict[str, tuple[Stamp, Candidate | Status]]
+
+
+class Memory:
+    """Results by template, of the templates asked about last."""
+
+    def __init__(self) -> None:
+        self._budgets: Sequence[PodDisruptionBudget] = ()
+        self._templates: OrderedDict[Hashable, Results] = OrderedDict()
+
+    def of(self, template: Hashable, budgets: Sequence[PodDisruptionBudget]) -> Results:
+        """Return the results of nodes for a template; the caller adds to them."""
+        if len(budgets) != len(self._budgets) or any(a is not b for a, b in zip(budgets, self._budgets, strict=True)):
+            self._budgets = list(budgets)
+            self._templates.clear()
+        results = self._templates.setdefault(template, {})
+        self._templates.move_to_end(template)
+        if len(self._templates) > TEMPLATES_MAX:
+            self._templates.popitem(last=False)
+        return results

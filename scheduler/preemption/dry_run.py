@@ -2,57 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import Status
-from scheduler.preemption.units import Unit
-
-Whereabouts = Callable[[PodInfo], NodeInfo | None]
-
-
-def nowhere(pod: PodInfo) -> NodeInfo | None:
-    """Return None: every unit is one pod, on the node in question."""
-    return None
+from scheduler.preemption.units import Unit, Units
 
 
 class NodeWhatIf:
     """Works on copies of node and cycle state. `rivals`: pods of at least the pod's priority nominated there.
 
-    A unit may have pods on other nodes, found by `whereabouts`; those nodes stay as they are, only what plugins
-    keep in the state follows (preemption 7.2).
+    A unit may have pods on other nodes; those nodes stay as they are, only what plugins keep in the state follows
+    (preemption 7.2).
     """
 
     def __init__(
-        self,
-        filters: Runner,
-        state: CycleState,
-        pod: PodInfo,
-        node: NodeInfo,
-        rivals: Sequence[PodInfo] = (),
-        whereabouts: Whereabouts = nowhere,
+        self, filters: Runner, state: CycleState, pod: PodInfo, node: NodeInfo, rivals: Sequence[PodInfo], units: Units
     ) -> None:
         self._filters = filters
         self._state = state if filters.has_only_row_filters(state) else state.clone()
         self._pod = pod
         self._node = node.with_pods([])
         self._rivals = rivals
-        self._whereabouts = whereabouts
+        self._units = units
 
     def remove(self, unit: Unit) -> None:
         """Remove the unit from the dry run."""
         for pod in unit.pods:
             if self._node.remove(pod.uid) is not None:
                 self._filters.remove_pod(self._state, self._pod, pod, self._node)
-            elif (elsewhere := self._whereabouts(pod)) is not None:
+            elif (elsewhere := self._units.node_of(pod)) is not None:
                 self._filters.remove_pod(self._state, self._pod, pod, elsewhere)
 
     def add(self, unit: Unit) -> None:
         """Put a removed unit back where it ran."""
         for pod in unit.pods:
-            elsewhere = self._whereabouts(pod)
+            elsewhere = self._units.node_of(pod)
             if elsewhere is None or elsewhere.name == self._node.name:
                 self._node.add(pod)
                 elsewhere = self._node

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.preemption.units import Units
 from services.api.kinds.pod import Pod
 from services.api.meta import find_condition
 
@@ -29,47 +29,19 @@ def is_terminating_by_preemption(pod: Pod) -> bool:
     return condition is not None and condition.status == "True" and condition.reason == BY_SCHEDULER
 
 
-def any_pod(pod: PodInfo, node: NodeInfo) -> bool:
-    """Let every pod of lower priority be a victim: the default of `IsEligiblePod`."""
-    return True
+def is_guarded(node: NodeInfo, priority: int, units: Units) -> bool:
+    """Whether a victim of lower priority is leaving the node: the preemptor waits for it."""
+    return any(
+        units.priority_of(other) < priority and is_terminating_by_preemption(other.pod) for other in node.pods.values()
+    )
 
 
-EligiblePod = Callable[[PodInfo, NodeInfo], bool]
-Priority = Callable[[PodInfo], int]
-
-
-def own_priority(pod: PodInfo) -> int:
-    """Return the pod's own priority: what decides while no group speaks for it."""
-    return pod.priority
-
-
-def refusal(
-    pod: PodInfo,
-    nominated: NodeInfo | None,
-    *,
-    is_hopeless: bool,
-    is_grouped: bool = False,
-    is_eligible: EligiblePod = any_pod,
-    priority_of: Priority = own_priority,
-    priority: int | None = None,
-) -> str:
+def refusal(pod: PodInfo, priority: int, nominated: NodeInfo | None, units: Units) -> str:
     """Return why the pod may not preempt now, or "".
 
-    `nominated`: the node it waits for already, as this cycle sees it; `is_hopeless`: the filters just called that
-    node unresolvable, so waiting for it is in vain. `is_grouped`: group preemption speaks for this pod. `priority`:
-    what the pod counts for, if not its own.
+    `priority`: what the pod counts for. `nominated`: the node it waits for already, as this cycle sees it; None also if
+    the filters just called that node unresolvable, so that waiting for it is in vain.
     """
-    if is_grouped:
-        return GROUPED
     if pod.spec.preemption_policy == "Never":
         return NEVER_POLICY
-    if nominated is None or is_hopeless:
-        return ""
-    for other in nominated.pods.values():
-        if (
-            priority_of(other) < (pod.priority if priority is None else priority)
-            and is_terminating_by_preemption(other.pod)
-            and is_eligible(other, nominated)
-        ):
-            return GUARDED
-    return ""
+    return GUARDED if nominated is not None and is_guarded(nominated, priority, units) else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -15,13 +16,13 @@ import structlog
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
+from scheduler.cycle.attempt import Decisions
 from scheduler.cycle.clients import Clients
-from scheduler.cycle.decisions import Decisions
 from scheduler.cycle.waiting_pods import WaitingPods
-from scheduler.dispatcher.calls import clear_nomination
+from scheduler.dispatcher.calls import SetCondition, clear_nomination, status_patch
 from scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE
 from scheduler.metrics import GOROUTINES, RESIZE, SchedulerMetrics
-from scheduler.preemption.disruption_target import disruption_patch
+from scheduler.preemption.eligibility import BY_SCHEDULER, DISRUPTION_TARGET
 from scheduler.preemption.progress import Eviction, RunningPreemptions
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.recorder import SchedulerRecorder
@@ -51,57 +52,44 @@ class _Fate(Enum):
     FAILED = 3
 
 
+@dataclass
 class Evictions:
     """Performs what DefaultPreemption and its like decided. `wake` is set when a preemptor may go on.
 
     `waits_for_resize`: whether a bound preemptor still waits; `has_resize_labels`: metrics have resizes apart.
     """
 
-    def __init__(
-        self,
-        seams: Seams,
-        cache: Cache,
-        queue: SchedulingQueue,
-        decisions: Decisions,
-        metrics: SchedulerMetrics,
-        clients: Clients,
-        recorder: SchedulerRecorder,
-        preempting: RunningPreemptions,
-        waiting: WaitingPods,
-        wake: asyncio.Event,
-        waits_for_resize: Callable[[Pod], bool],
-        *,
-        has_resize_labels: bool,
-    ) -> None:
-        self._seams = seams
-        self._cache = cache
-        self._queue = queue
-        self._decisions = decisions
-        self._metrics = metrics
-        self._clients = clients
-        self._recorder = recorder
-        self._preempting = preempting
-        self._waiting = waiting
-        self._wake = wake
-        self._switches = seams.switches.of(EvictionSwitches)
+    seams: Seams
+    cache: Cache
+    queue: SchedulingQueue
+    decisions: Decisions
+    scheduler_metrics: SchedulerMetrics
+    clients: Clients
+    recorder: SchedulerRecorder
+    preempting: RunningPreemptions
+    waiting: WaitingPods
+    wake: asyncio.Event
+    waits_for_resize: Callable[[Pod], bool]
+    has_resize_labels: bool
+    _deleted: dict[str, PodInfo] = field(default_factory=dict)
+    """Victims whose deletion was acknowledged: a view that does not show it yet must not repeat it."""
+
+    def __post_init__(self) -> None:
+        self._switches = self.seams.switches.of(EvictionSwitches)
         self._victims = Histogram(VICTIM_BOUNDS)
-        self._deleted: dict[str, PodInfo] = {}
-        """Victims whose deletion was acknowledged: a view that does not show it yet must not repeat it."""
         self._seconds = {result: Histogram(SECONDS_BOUNDS) for result in ("success", "error")}
         self._of_resizes = {result: Histogram(EXECUTION_BOUNDS) for result in ("success", "error")}
-        self._waits_for_resize = waits_for_resize
-        self._has_resize_labels = has_resize_labels
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of preemption under upstream's names (preemption 5)."""
-        return METRICS.of(self) | (RESIZE_METRICS.of(self, RESIZE) if self._has_resize_labels else {})
+        return METRICS.of(self) | (RESIZE_METRICS.of(self, RESIZE) if self.has_resize_labels else {})
 
     def count_attempt(self) -> None:
         """Note an attempt that no plugin made: one for a resize, before metrics had those apart."""
-        self._preempting.attempts += 1
+        self.preempting.attempts += 1
 
     def _count_victims(self, eviction: Eviction) -> None:
-        if not (eviction.preemptor.is_bound and self._has_resize_labels):
+        if not (eviction.preemptor.is_bound and self.has_resize_labels):
             self._victims.observe(len(eviction.victims))
 
     async def carry_out(
@@ -124,15 +112,13 @@ class Evictions:
                 return error
         return ""
 
-    # -- beside the loop ---------------------------------------------------------------------------------
-
     def begin(self, eviction: Eviction, parent: str, group: asyncio.TaskGroup) -> None:
         """Start the evictions; from here on the preemptor's gate is shut. Without victims it stays open."""
         if not eviction.pending:
             group.create_task(self._only_clear(eviction, parent))
             return
         self._count_victims(eviction)
-        self._preempting.begin(eviction.preemptor.uid)
+        self.preempting.begin(eviction.preemptor.uid)
         group.create_task(self._run(eviction, parent))
 
     async def _only_clear(self, eviction: Eviction, parent: str) -> None:
@@ -141,7 +127,7 @@ class Evictions:
         span.end()
 
     async def _run(self, eviction: Eviction, parent: str) -> None:
-        clock = self._seams.clock
+        clock = self.seams.clock
         began = clock.now()
         span = self._start_span(eviction, parent)
         *others, last = eviction.pending
@@ -150,19 +136,19 @@ class Evictions:
         fate = _Fate.NEEDLESS
         if _Fate.FAILED not in fates:
             # Failing early lets the preemptor try again early.
-            self._preempting.come_to_last(eviction.preemptor.uid, last)
+            self.preempting.come_to_last(eviction.preemptor.uid, last)
             fate = await self._evict(eviction, last, span)
-        self._preempting.end(eviction.preemptor.uid)
+        self.preempting.end(eviction.preemptor.uid)
         has_failed = not is_cleared or fate is _Fate.FAILED or _Fate.FAILED in fates
         result, took_s = "error" if has_failed else "success", clock.now() - began
         self._seconds[result].observe(took_s)
-        if eviction.preemptor.is_bound and self._has_resize_labels:
+        if eviction.preemptor.is_bound and self.has_resize_labels:
             self._of_resizes[result].observe(took_s)
         if has_failed and self._switches.reverts_nomination:
             await self._revert(eviction, span)
         if self._must_activate(has_failed=has_failed, is_last_in_memory=fate is _Fate.IN_MEMORY):
-            self._queue.activate([pod.key for pod in eviction.preemptor.pods], clock.now())
-        self._wake.set()
+            self.queue.activate([pod.key for pod in eviction.preemptor.pods], clock.now())
+        self.wake.set()
         span.end("evictions failed" if has_failed else "")
 
     def _must_activate(self, *, has_failed: bool, is_last_in_memory: bool) -> bool:
@@ -172,13 +158,11 @@ class Evictions:
         return self._switches.activates == "on-error-or-in-memory" and is_last_in_memory
 
     async def _revert(self, eviction: Eviction, span: Span) -> None:
-        nominator = self._queue.nominator
+        nominator = self.queue.nominator
         for pod in eviction.preemptor.pods:
             if nominator.node_of(pod.uid) in eviction.nodes:
                 nominator.remove(pod.uid)
-                await self._clients.dispatcher.say(clear_nomination(pod.pod, span.traceparent))
-
-    # -- in the loop -------------------------------------------------------------------------------------
+                await self.clients.dispatcher.say(clear_nomination(pod.pod, span.traceparent))
 
     async def perform(self, eviction: Eviction, parent: str) -> str:
         """Evict while the caller waits; return "" or what went wrong."""
@@ -191,11 +175,9 @@ class Evictions:
         span.end(error)
         return error
 
-    # -- what both do ------------------------------------------------------------------------------------
-
     def _start_span(self, eviction: Eviction, parent: str) -> Span:
         pod = eviction.preemptor.pods[0]
-        return self._seams.tracer.start(
+        return self.seams.tracer.start(
             "evict victims",
             parent=parent,
             pod=pod.key.name,
@@ -206,12 +188,12 @@ class Evictions:
 
     async def _clear_lesser(self, eviction: Eviction, span: Span) -> bool:
         """Take back nominations of lower priority, which may not fit any more; say whether all was written."""
-        nominator = self._queue.nominator
+        nominator = self.queue.nominator
         is_ok = True
         for node in eviction.nodes:
             for pod in nominator.of_lower_priority(node, eviction.preemptor.priority):
                 nominator.remove(pod.uid)
-                is_ok = await self._clients.dispatcher.say(clear_nomination(pod.pod, span.traceparent)) and is_ok
+                is_ok = await self.clients.dispatcher.say(clear_nomination(pod.pod, span.traceparent)) and is_ok
         return is_ok
 
     async def _evict_all(self, eviction: Eviction, victims: Sequence[PodInfo], span: Span) -> list[_Fate]:
@@ -248,13 +230,13 @@ class Evictions:
             return _Fate.FAILED
         if fate is not _Fate.NEEDLESS:
             for preemptor in eviction.preemptor.pods:
-                self._metrics.evicted(preemptor.uid, eviction.node)
+                self.scheduler_metrics.evicted(preemptor.uid, eviction.node)
             self._record(eviction, victim, span, is_in_memory=fate is _Fate.IN_MEMORY)
         return fate
 
     def _staying(self, victim: PodInfo) -> Pod | None:
         """Return the victim as the watch shows it, unless it is gone or going."""
-        live: Pod | None = self._clients.pods.lister.get(victim.key)
+        live: Pod | None = self.clients.pods.lister.get(victim.key)
         if live is None or live.metadata.uid != victim.uid or live.metadata.deletion_timestamp is not None:
             return None
         return live
@@ -264,15 +246,15 @@ class Evictions:
         if victim.priority >= eviction.preemptor.priority and not eviction.preemptor.is_group:
             return False
         for pod in eviction.preemptor.pods:
-            live: Pod | None = self._clients.pods.lister.get(pod.key)
+            live: Pod | None = self.clients.pods.lister.get(pod.key)
             if eviction.preemptor.is_bound:
-                return live is not None and live.metadata.uid == pod.uid and self._waits_for_resize(live)
+                return live is not None and live.metadata.uid == pod.uid and self.waits_for_resize(live)
             if (
                 live is not None
                 and live.metadata.uid == pod.uid
                 and live.is_active
                 and not live.spec.node_name
-                and pod.uid not in self._cache.pods
+                and pod.uid not in self.cache.pods
             ):
                 return True
         return False
@@ -280,24 +262,25 @@ class Evictions:
     async def _turn_back(self, eviction: Eviction, victim: PodInfo, span: Span) -> _Fate | None:
         """Preempt a victim that waits at Permit or is in PreBind; None when it has to be deleted."""
         uid, mode = victim.uid, self._switches.waiting_victim
-        if mode == "delete" and self._waiting.is_waiting(uid):
+        if mode == "delete" and self.waiting.is_waiting(uid):
             return None
-        if self._switches.pre_bind_victim == "delete" and self._waiting.is_pre_binding(uid):
+        if self._switches.pre_bind_victim == "delete" and self.waiting.is_pre_binding(uid):
             return None
-        left = self._waiting.turn_back(uid, eviction.plugin)
+        left = self.waiting.turn_back(uid, eviction.plugin)
         if left is None:
             return None
         await left
         if mode == "backoff":
-            self._queue.move(victim.key, SCHEDULE_ATTEMPT_FAILURE, self._seams.clock.now())
+            self.queue.move(victim.key, SCHEDULE_ATTEMPT_FAILURE, self.seams.clock.now())
         return _Fate.IN_MEMORY
 
     async def _delete(self, eviction: Eviction, victim: PodInfo, live: Pod, span: Span) -> _Fate:
         """Mark the victim and delete it; one that is gone already counts as deleted."""
-        client, preemptor = self._clients.client, eviction.preemptor
+        client, preemptor = self.clients.client, eviction.preemptor
         who = preemptor.pods[0].spec.scheduler_name
         text = f"{who}: preempting to accommodate a higher priority {'pod group' if preemptor.is_group else 'pod'}"
-        patch = disruption_patch(live, text, self._seams.clock.wall())
+        marked = SetCondition(BY_SCHEDULER, text, DISRUPTION_TARGET, "True", live.metadata.generation)
+        patch = status_patch(live, marked).document(self.seams.clock.wall())
         try:
             if patch is not None:
                 await client.patch_rv(
@@ -311,7 +294,7 @@ class Evictions:
                 )
             if not self._is_needed(eviction, victim):
                 return _Fate.NEEDLESS
-            self._recorder.line(
+            self.recorder.line(
                 "sched.victim",
                 victim,
                 eviction.node,
@@ -323,7 +306,7 @@ class Evictions:
                     **({"group": preemptor.uid} if preemptor.is_group else {}),
                     **({"resize": True} if preemptor.is_bound else {}),
                 },
-                rv_seen=self._clients.pods.last_rv,
+                rv_seen=self.clients.pods.last_rv,
             )
             await client.delete("pods", victim.key, uid=victim.uid, traceparent=span.traceparent)
         except (NotFound, Conflict):
@@ -335,11 +318,11 @@ class Evictions:
 
     def _record(self, eviction: Eviction, victim: PodInfo, span: Span, *, is_in_memory: bool) -> None:
         preemptor = eviction.preemptor
-        decision = self._decisions.of(victim.key)
+        decision = self.decisions.of(victim.key)
         if decision is not None:
             decision.preempted_by = str(preemptor.pods[0].key)
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {eviction.node}"
-        self._recorder.event(
+        self.recorder.event(
             victim,
             "Preempted",
             note + (IN_MEMORY if is_in_memory else ""),
@@ -351,13 +334,13 @@ class Evictions:
 
 EXECUTIONS: Final = ("scheduler_preemption_goroutines_execution_total", "Evictions carried out.")
 METRICS: Final[Metrics[Evictions]] = Metrics(
-    counter("scheduler_preemption_attempts_total", "Preemption attempts.", lambda own: own._preempting.attempts),
+    counter("scheduler_preemption_attempts_total", "Preemption attempts.", lambda own: own.preempting.attempts),
     histogram("scheduler_preemption_victims", "Victims of an attempt.", lambda own: own._victims),
     histogram("scheduler_preemption_goroutines_duration_seconds", "Time of an eviction.", lambda own: own._seconds,
               "result"),
     counter(*EXECUTIONS, lambda own: {result: seconds.count - own._of_resizes[result].count
                                       for result, seconds in own._seconds.items()}, "result"),
-    gauge(*GOROUTINES, lambda own: {"preemption": len(own._preempting)}, "operation"),
+    gauge(*GOROUTINES, lambda own: {"preemption": len(own.preempting)}, "operation"),
 )  # fmt: skip
 RESIZE_METRICS: Final[Metrics[Evictions]] = Metrics(
     counter(*EXECUTIONS, lambda own: {result: seconds.count for result, seconds in own._of_resizes.items()}, "result"),

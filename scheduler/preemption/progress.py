@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scheduler.cache.node_info import PodInfo
 
@@ -54,6 +54,7 @@ def stays(victim: PodInfo) -> bool:
     return True
 
 
+@dataclass
 class RunningPreemptions:
     """Preemptors whose evictions are on their way, by uid; they are not scheduled meanwhile.
 
@@ -62,10 +63,9 @@ class RunningPreemptions:
     `attempts` counts preemption attempts, the futile ones too.
     """
 
-    def __init__(self, is_staying: Callable[[PodInfo], bool] = stays) -> None:
-        self._is_staying = is_staying
-        self._last: dict[str, PodInfo | None] = {}
-        self.attempts = 0
+    is_staying: Callable[[PodInfo], bool] = stays
+    _last: dict[str, PodInfo | None] = field(default_factory=dict)
+    attempts: int = 0
 
     def __len__(self) -> int:
         return len(self._last)
@@ -87,4 +87,4 @@ class RunningPreemptions:
         if uid not in self._last:
             return False
         victim = self._last[uid]
-        return victim is None or self._is_staying(victim)
+        return victim is None or self.is_staying(victim)

@@ -1,29 +1,27 @@
 """Units: what is evicted together, and which of two matters more.
 
-Source: preemption 3.3, 7.1.
+A group that asked for it is one unit, wherever its members run (KEP-5710); a member of any group matters as much as
+its group, whatever its own priority says. Source: preemption 3.3, 7.1, 7.2.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from enum import IntEnum
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from scheduler.cache.node_info import PodInfo
+from scheduler.cache.cache import Cache
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.cache.pod_group_membership import PodGroups
+from scheduler.framework.world import World
+from services.api.kinds.podgroup import PodGroup
+from services.api.meta import Key
 from services.api.times import parse_time
 
 NEVER: Final = math.inf
 """The start of a pod that has not started: later than any other (upstream takes "now", each time anew)."""
-
-
-class UnitKind(IntEnum):
-    """Of equal priority, the larger structure matters more."""
-
-    POD = 0
-    GROUP = 1
-    COMPOSITE = 2
 
 
 @lru_cache(maxsize=65536)
@@ -42,13 +40,12 @@ def started(pod: PodInfo) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Pods that are evicted together. `start_s`: when the first of them started; `name`: of a group, "" of a pod."""
+    """Pods that are evicted together. `start_s`: when the first of them started."""
 
     pods: tuple[PodInfo, ...]
     priority: int
     start_s: float
-    kind: UnitKind = UnitKind.POD
-    name: str = ""
+    is_group: bool = False
 
     @property
     def uid(self) -> str:
@@ -61,21 +58,69 @@ def pod_unit(pod: PodInfo) -> Unit:
     return Unit((pod,), pod.priority, started(pod))
 
 
-def group_unit(name: str, pods: tuple[PodInfo, ...], priority: int, kind: UnitKind = UnitKind.GROUP) -> Unit:
+def group_unit(pods: tuple[PodInfo, ...], priority: int) -> Unit:
     """Return a group that is evicted as a whole; its own priority counts, not its members'."""
-    return Unit(pods, priority, min(started(pod) for pod in pods), kind, name)
+    return Unit(pods, priority, min(started(pod) for pod in pods), is_group=True)
 
 
 def by_importance(units: list[Unit]) -> list[Unit]:
     """Return the units, the most important first.
 
-    Higher priority; then the larger structure; then, for groups, more members; then the earlier start;
+    Higher priority; then groups before pods; then, for groups, more members; then the earlier start;
     then the uid, as upstream does after 1.37 (before, an unstable sort decided).
     """
     if len(units) < 2:
         return units
 
-    def rank(unit: Unit) -> tuple[int, int, int, float, str]:
-        return (-unit.priority, -unit.kind, -len(unit.pods) if unit.kind else 0, unit.start_s, unit.uid)
+    def rank(unit: Unit) -> tuple[int, int, float, str]:
+        return (-unit.priority, -len(unit.pods) if unit.is_group else 0, unit.start_s, unit.uid)
 
     return sorted(units, key=rank)
+
+
+class Units:
+    """Units as the cache and the groups are at this moment; a group that does not exist makes no unit."""
+
+    def __init__(self, groups: PodGroups, cache: Cache, world: World) -> None:
+        self._groups = groups
+        self._cache = cache
+        self._world = world
+
+    def group_of(self, pod: PodInfo) -> PodGroup | None:
+        """Return the pod's group, if it has one that exists."""
+        key = self._groups.group_of(pod)
+        return None if key is None else self._world.get(PodGroup, key)
+
+    def priority_of(self, pod: PodInfo) -> int:
+        """Return what the pod counts for: its group's priority, or its own."""
+        group = self.group_of(pod)
+        return pod.priority if group is None else group.spec.priority
+
+    def of(self, pods: Iterable[PodInfo]) -> list[Unit]:
+        """Return the units that these pods are part of, each once and whole, in the order of the pods."""
+        found: list[Unit] = []
+        seen: set[Key] = set()
+        for pod in pods:
+            group = self.group_of(pod)
+            if group is None:
+                found.append(pod_unit(pod))
+            elif not group.spec.is_disrupted_as_a_whole:
+                found.append(replace(pod_unit(pod), priority=group.spec.priority))
+            elif group.metadata.key not in seen:
+                seen.add(group.metadata.key)
+                found.append(group_unit(self._members(group.metadata.key), group.spec.priority))
+        return found
+
+    def below(self, priority: int, pods: Iterable[PodInfo]) -> list[Unit]:
+        """Return those of the pods' units that count for less."""
+        if not self._groups.is_on:
+            return [pod_unit(pod) for pod in pods if pod.priority < priority]
+        return [unit for unit in self.of(pods) if unit.priority < priority]
+
+    def node_of(self, pod: PodInfo) -> NodeInfo | None:
+        """Return the node that a pod is counted on; None without groups: then every unit is on the node in question."""
+        return self._cache.nodes.get(self._cache.node_of(pod.uid)) if self._groups.is_on else None
+
+    def _members(self, key: Key) -> tuple[PodInfo, ...]:
+        pods = self._cache.pods
+        return tuple(pods[uid].pod for uid in self._groups.uids(key) if uid in pods)

@@ -7,6 +7,7 @@ Plugin rejections and errors are counted apart, and each error in a row doubles 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 from scheduler.queue.queued_pod import QueuedPod
@@ -14,26 +15,26 @@ from scheduler.queue.queued_pod import QueuedPod
 WINDOW_S: Final = 1.0
 
 
+@dataclass
 class Backoff:
     """`is_in_windows`: expiry counts by whole seconds."""
 
-    def __init__(self, initial_s: float, max_s: float, *, is_in_windows: bool) -> None:
-        self._initial_s = initial_s
-        self._max_s = max_s
-        self._is_in_windows = is_in_windows
+    initial_s: float
+    max_s: float
+    is_in_windows: bool
 
-    def duration(self, count: int) -> float:
-        """Return the seconds after the count-th failure: 1, 2, 4, 8, 10, 10."""
-        if count == 0:
-            return 0.0
-        return float(min(self._max_s, self._initial_s * 2.0 ** min(count - 1, 62)))
+    def duration(self, queued: QueuedPod) -> float:
+        """Return the seconds after the pod's last failure: 1, 2, 4, 8, 10, 10; 0 for a pod that never failed."""
+        count = queued.consecutive_errors or queued.unschedulable_count
+        most_s = self.max_s if queued.backoff_max_s is None else queued.backoff_max_s
+        return float(min(most_s, self.initial_s * 2.0 ** min(count - 1, 62))) if count else 0.0
 
     def expiration(self, queued: QueuedPod) -> float:
         """Return when the pod's back-off ends, 0 for none; computed once for each failure."""
         if queued.backoff_expiration is None:
-            duration = self.duration(queued.consecutive_errors or queued.unschedulable_count)
+            duration = self.duration(queued)
             expiration = queued.timestamp + duration
-            if self._is_in_windows:
+            if self.is_in_windows:
                 expiration = math.floor(expiration)
             queued.backoff_expiration = expiration if duration else 0.0
         return max(queued.backoff_expiration, queued.not_before)
@@ -46,12 +47,12 @@ class Backoff:
         expiration = queued.backoff_expiration
         if not expiration:
             return False
-        return expiration >= math.floor(now) if self._is_in_windows else expiration > now
+        return expiration >= math.floor(now) if self.is_in_windows else expiration > now
 
     def first_free(self, queued: QueuedPod) -> float:
         """Return when the once-a-second flush first finds the pod free."""
         self.expiration(queued)
         expiration = queued.backoff_expiration or 0.0
         if expiration:
-            expiration = expiration + WINDOW_S if self._is_in_windows else math.ceil(expiration)
+            expiration = expiration + WINDOW_S if self.is_in_windows else math.ceil(expiration)
         return max(expiration, queued.not_before)

@@ -1,58 +1,124 @@
-"""Which node gave which pod back, and how long the pod should stay away from it.
+"""Which node gave which pod back, and how long the pod, or others like it, should stay away from it.
 
 Counted from when the scheduler saw it, on its own monotonic clock, so that no clock skew matters. The
 pod's `unbindHistory` is authoritative: after a restart it is learned again from there. An exclusion ends
 by its timer, or early when something on the node changed that might have cured it.
 
-Source: kubelet-unbinding 7.3.
+With `exclusion.scope=signature` a node that gave a pod back stays closed to its like, too, so that not every replica
+tries the bad node once. Pods are alike when one controller made them and they ask for the same: resources, node
+selector, affinity, tolerations. That is kept in memory only: a scheduler that starts anew lets one pod of each kind
+try again, by design. Source: kubelet-unbinding 7.3.
 """
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
 
-from scheduler.queue.kind_exclusions import KindExclusions
+import msgspec
+
 from services.api.kinds.pod import Pod
+from services.api.podresources import pod_requests
+
+KIND_S: Final = 30.0
+"""How long a node stays closed to a kind; each further pod that it unbinds begins that anew."""
+
+Kind = tuple[str, bytes]
+"""Uid of the controller, and what its pods ask for."""
 
 _NONE: dict[str, str] = {}
+W = TypeVar("W", str, Kind)
 
 
-@dataclass(slots=True)
-class _OfPod:
-    until_s: dict[str, float] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
-    seen: dict[str, None] = field(default_factory=dict)
+def kind_of(pod: Pod) -> Kind | None:
+    """Return the pod's kind; None for a pod without an owner that makes others like it."""
+    owner = pod.metadata.controller
+    if owner is None:
+        return None
+    spec = pod.spec
+    asked = (sorted(pod_requests(pod).items()), sorted(spec.node_selector.items()), spec.affinity, spec.tolerations)
+    return owner.uid, msgspec.json.encode(asked)
+
+
+class ClosedNodes(Generic[W]):
+    """Until when and why nodes are closed, by whom they are closed to: pods (by uid) or kinds of pods.
+
+    Entries of the heap that were overtaken are left there and checked when they come up.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[W, dict[str, tuple[float, str]]] = {}
+        self.heap: list[tuple[float, W, str]] = []
+        self._by_node: dict[str, dict[W, None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes)
+
+    def close(self, node: str, to: W, until: float, reason: str) -> None:
+        """Close the node, perhaps anew."""
+        self.nodes.setdefault(to, {})[node] = (until, reason)
+        self._by_node.setdefault(node, {})[to] = None
+        heapq.heappush(self.heap, (until, to, node))
+
+    def open(self, node: str, to: W) -> None:
+        """Open the node again."""
+        del self.nodes[to][node], self._by_node[node][to]
+        if not self.nodes[to]:
+            del self.nodes[to]
+        if not self._by_node[node]:
+            del self._by_node[node]
+
+    def closed_to(self, node: str) -> list[W]:
+        """Return to whom the node is closed."""
+        return list(self._by_node.get(node, ()))
+
+    def reasons(self, to: W) -> dict[str, str]:
+        """Return node name to reason."""
+        return {node: reason for node, (_, reason) in self.nodes[to].items()} if to in self.nodes else _NONE
+
+    def expire(self, now: float) -> list[W]:
+        """Open what is due; return whom it was closed to."""
+        found: list[W] = []
+        while self.heap and self.heap[0][0] <= now:
+            until, to, node = heapq.heappop(self.heap)
+            if self.nodes.get(to, {}).get(node, (0.0, ""))[0] == until:
+                self.open(node, to)
+                found.append(to)
+        return found
 
 
 class Exclusions:
-    """By pod uid and node name. `due` entries are left in the heap and checked when they come up.
-
-    `by_kind`: what one pod met with holds for its like, too (switch exclusion.scope).
-    """
+    """By pod uid and node name. `kinds`: what one pod met with holds for its like, too; None: it does not."""
 
     def __init__(self, *, by_kind: bool = False) -> None:
-        self.kinds: KindExclusions | None = KindExclusions() if by_kind else None
-        self._pods: dict[str, _OfPod] = {}
-        self._by_node: dict[str, dict[str, None]] = {}
-        self._heap: list[tuple[float, str, str]] = []
+        self.kinds: ClosedNodes[Kind] | None = ClosedNodes() if by_kind else None
+        self._pods: ClosedNodes[str] = ClosedNodes()
+        self._seen: dict[str, set[str]] = {}
+        self._turned_away: dict[Kind, dict[str, None]] = {}
 
     def __len__(self) -> int:
-        return sum(len(entry.reasons) for entry in self._pods.values())
+        return sum(map(len, self._pods.nodes.values()))
 
     def of(self, uid: str) -> dict[str, str]:
         """Return node name to reason, of the exclusions in force."""
-        entry = self._pods.get(uid)
-        return _NONE if entry is None else entry.reasons
+        return self._pods.reasons(uid) if self._pods.nodes else _NONE
 
     def of_kind(self, pod: Pod) -> dict[str, str]:
-        """Return node name to reason, of the exclusions that others of the pod's kind brought upon it."""
-        return self.kinds.facing(pod) if self.kinds else _NONE
+        """Return node name to reason, of the exclusions that others of the pod's kind brought upon it.
+
+        The pod is remembered: it is woken when one of the nodes opens again.
+        """
+        kind = kind_of(pod) if self.kinds else None
+        if self.kinds is None or kind is None or kind not in self.kinds.nodes:
+            return _NONE
+        self._turned_away.setdefault(kind, {})[pod.metadata.uid] = None
+        return self.kinds.reasons(kind)
 
     def learn_kind(self, pod: Pod, now: float) -> None:
-        """Take in that a node has just given the pod back."""
-        if self.kinds is not None:
-            self.kinds.learn(pod, now)
+        """Take in that a node has just given the pod back: close it to all of its kind."""
+        history, kind = pod.status.unbind_history, kind_of(pod) if self.kinds is not None else None
+        if self.kinds is not None and history and kind is not None and history[0].exclude_seconds > 0:
+            self.kinds.close(history[0].node_name, kind, now + KIND_S, history[0].reason)
 
     def learn(self, pod: Pod, now: float) -> None:
         """Take in what the pod's history says and we have not seen yet; newest entries win."""
@@ -60,71 +126,51 @@ class Exclusions:
         if not history:
             return
         uid = pod.metadata.uid
-        entry = self._pods.setdefault(uid, _OfPod())
+        seen = self._seen.setdefault(uid, set())
         for record in reversed(history):
             identity = record.request_id or f"{record.node_name}/{record.binding_generation}"
-            if identity in entry.seen:
-                continue
-            entry.seen[identity] = None
-            if record.exclude_seconds > 0:
-                until = now + record.exclude_seconds
-                entry.until_s[record.node_name] = until
-                entry.reasons[record.node_name] = record.reason
-                self._by_node.setdefault(record.node_name, {})[uid] = None
-                heapq.heappush(self._heap, (until, uid, record.node_name))
+            if identity not in seen and record.exclude_seconds > 0:
+                self._pods.close(record.node_name, uid, now + record.exclude_seconds, record.reason)
+            seen.add(identity)
 
     def forget_pod(self, uid: str) -> None:
         """Drop everything about a pod that is gone."""
-        entry = self._pods.pop(uid, None)
-        if entry is not None:
-            for node in entry.reasons:
-                self._drop_index(node, uid)
+        self._seen.pop(uid, None)
+        for node in list(self._pods.nodes.get(uid, ())):
+            self._pods.open(node, uid)
 
-    def clear_node(self, node: str) -> list[str]:
-        """End every exclusion of the node early; return the uids concerned."""
-        if self.kinds:
-            self.kinds.clear_node(node)
-        uids = list(self._by_node.pop(node, {}))
-        for uid in uids:
-            entry = self._pods[uid]
-            del entry.until_s[node]
-            del entry.reasons[node]
-        return uids
+    def clear_node(self, node: str) -> None:
+        """End every exclusion of the node early: something on it changed."""
+        if self.kinds is not None:
+            for kind in self.kinds.closed_to(node):
+                self.kinds.open(node, kind)
+                self._forget_turned_away(kind)
+        for uid in self._pods.closed_to(node):
+            self._pods.open(node, uid)
 
     def end(self, node: str, reason: str) -> list[str]:
         """End every exclusion of the node that was for this reason; return the uids concerned."""
-        uids = [uid for uid in self._by_node.get(node, ()) if self._pods[uid].reasons[node] == reason]
+        uids = [uid for uid in self._pods.closed_to(node) if self._pods.nodes[uid][node][1] == reason]
         for uid in uids:
-            entry = self._pods[uid]
-            del entry.until_s[node]
-            del entry.reasons[node]
-            self._drop_index(node, uid)
+            self._pods.open(node, uid)
         return uids
 
     def next_expiry(self) -> float | None:
         """Return when the next exclusion may end, in the clock's seconds."""
-        own = self._heap[0][0] if self._heap else None
-        of_kind = self.kinds.next_expiry() if self.kinds is not None else None
-        return of_kind if own is None or (of_kind is not None and of_kind < own) else own
+        own = self._pods.heap[0][0] if self._pods.heap else None
+        if self.kinds is None or not self.kinds.heap:
+            return own
+        of_kind = self.kinds.heap[0][0]
+        return of_kind if own is None else min(own, of_kind)
 
     def expire(self, now: float) -> list[str]:
-        """End what is due; return the uids concerned, each once."""
-        uids: dict[str, None] = {}
-        while self._heap and self._heap[0][0] <= now:
-            until, uid, node = heapq.heappop(self._heap)
-            entry = self._pods.get(uid)
-            if entry is not None and entry.until_s.get(node) == until:
-                del entry.until_s[node]
-                del entry.reasons[node]
-                self._drop_index(node, uid)
-                uids[uid] = None
-        if self.kinds is not None:
-            uids |= dict.fromkeys(self.kinds.expire(now))
+        """End what is due; return the uids concerned, those of a kind that were turned away too, each once."""
+        uids = dict.fromkeys(self._pods.expire(now))
+        for kind in self.kinds.expire(now) if self.kinds is not None else ():
+            uids |= self._turned_away.get(kind, {})
+            self._forget_turned_away(kind)
         return list(uids)
 
-    def _drop_index(self, node: str, uid: str) -> None:
-        users = self._by_node.get(node)
-        if users is not None:
-            users.pop(uid, None)
-            if not users:
-                del self._by_node[node]
+    def _forget_turned_away(self, kind: Kind) -> None:
+        if self.kinds is not None and kind not in self.kinds.nodes:
+            self._turned_away.pop(kind, None)

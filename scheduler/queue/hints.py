@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from scheduler.framework.events import ClusterEvent, Hint, Registration
-from scheduler.framework.timing import Turns
+from scheduler.framework.timing import Turns, Watch
 from scheduler.queue.queued_pod import QueuedPod
+
+_NOTHING: dict[str, Sequence[Registration]] = {}
 
 
 class Strategy(Enum):
@@ -23,31 +25,18 @@ class Strategy(Enum):
     IMMEDIATELY = 2
 
 
-class QueueWatch(Protocol):
-    """Where the times of hints and events go. `now`: monotonic seconds."""
-
-    def now(self) -> float: ...  # noqa: D102
-    def hint(self, plugin: str, event: str, hint: str, took_s: float) -> None: ...  # noqa: D102
-    def event(self, event: str, took_s: float) -> None: ...  # noqa: D102
-
-
 class Hints:
-    """`by_profile`: registrations by schedulerName and plugin; `default` for pods of any other name."""
+    """`by_profile`: registrations by schedulerName and plugin."""
 
-    def __init__(
-        self,
-        default: Mapping[str, Sequence[Registration]],
-        by_profile: Mapping[str, Mapping[str, Sequence[Registration]]],
-    ) -> None:
-        self._default = dict(default)
-        self._by_profile = dict(by_profile)
+    def __init__(self, by_profile: Mapping[str, Mapping[str, Sequence[Registration]]]) -> None:
+        self._by_profile = by_profile
         self._interest: dict[ClusterEvent, list[str]] = {}
-        self.watch: QueueWatch | None = None
+        self.watch: Watch | None = None
         self._turns = Turns()
 
     def registered(self, queued: QueuedPod, plugin: str) -> Sequence[Registration]:
         """Return what the plugin registered in the pod's profile."""
-        return self._by_profile.get(queued.info.spec.scheduler_name, self._default).get(plugin, ())
+        return self._by_profile.get(queued.info.spec.scheduler_name, _NOTHING).get(plugin, ())
 
     def interested(self, event: ClusterEvent) -> list[str]:
         """Return the plugins that registered for such an event, in any profile."""
@@ -55,7 +44,7 @@ class Hints:
         if found is None:
             interested = {
                 plugin: None
-                for table in (self._default, *self._by_profile.values())
+                for table in self._by_profile.values()
                 for plugin, registered in table.items()
                 if any(event.matches(registration.event) for registration in registered)
             }
@@ -89,18 +78,12 @@ class Hints:
     def _says_queue(
         self, registration: Registration, plugin: str, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any
     ) -> bool:
-        if self.watch is None or not self._turns.is_next():
-            return _hints_queue(registration, queued, old, new)
-        began = self.watch.now()
-        answer = _hints_queue(registration, queued, old, new)
-        self.watch.hint(plugin, event.label, Hint.QUEUE if answer else Hint.SKIP, self.watch.now() - began)
+        watch = self.watch if self.watch is not None and self._turns.is_next() else None
+        began = watch.now() if watch is not None else 0.0
+        try:
+            answer = registration.hint is None or registration.hint(queued.info, old, new) is Hint.QUEUE
+        except Exception:  # a broken hint must not make a pod wait for ever: it counts as Queue
+            answer = True
+        if watch is not None:
+            watch.hint(plugin, event.label, Hint.QUEUE if answer else Hint.SKIP, watch.now() - began)
         return answer
-
-
-def _hints_queue(registration: Registration, queued: QueuedPod, old: Any, new: Any) -> bool:
-    if registration.hint is None:
-        return True
-    try:
-        return registration.hint(queued.info, old, new) is Hint.QUEUE
-    except Exception:  # a broken hint must not make a pod wait for ever: it counts as Queue
-        return True

@@ -16,8 +16,15 @@ from typing import Final
 import msgspec
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.dispatcher.calls import ClearCondition, SetCondition, StatusPatch, status_patch
-from scheduler.dispatcher.conditions import NOT_READY, POD_SCHEDULED, SCHEDULING_GATED
+from scheduler.dispatcher.calls import (
+    NOT_READY,
+    POD_SCHEDULED,
+    SCHEDULING_GATED,
+    ClearCondition,
+    SetCondition,
+    StatusPatch,
+    status_patch,
+)
 from scheduler.framework.status import Status
 from scheduler.queue.queued_pod import QueuedPod
 from services.api.kinds.pod import Pod
@@ -88,35 +95,35 @@ class Report(msgspec.Struct, frozen=True):
     delay_s: float
 
 
+@dataclass
 class Reporter:
     """Observes every answer of PreEnqueue that matters; returns what the pod's status should say."""
 
-    def __init__(self, rules: ReportRules, user_message: UserMessage) -> None:
-        self._rules = rules
-        self._user_message = user_message
+    rules: ReportRules
+    user_message: UserMessage
 
     def observe(self, queued: QueuedPod, status: Status) -> Report | None:
         """Return the call that this answer asks for; remembers it at once, as if it were made."""
-        if self._rules.model is Model.OFF:
+        if self.rules.model is Model.OFF:
             return None
         if status.is_success:
             return self._clear(queued)
         message = self.message_of(queued.info, status)
         if message:
             return self._say(queued, message)
-        if queued.reported and self._rules.on_other_plugin_rejects == "generic":
+        if queued.reported and self.rules.on_other_plugin_rejects == "generic":
             return self._say(queued, SILENT.format(plugin=status.plugin))
-        if self._rules.on_other_plugin_rejects == "clear":
+        if self.rules.on_other_plugin_rejects == "clear":
             return self._clear(queued)
         return None
 
     def message_of(self, info: PodInfo, status: Status) -> str:
         """Return the text that the model shows of this rejection, "" for none."""
-        match self._rules.model:
+        match self.rules.model:
             case Model.EXPLICIT_IMMEDIATE | Model.EXPLICIT_DELAYED:
-                return self._user_message(info, status) or ""
+                return self.user_message(info, status) or ""
             case Model.IMPLICIT_DELAYED_OPTOUT:
-                return "" if self._user_message(info, status) == "" else status.message
+                return "" if self.user_message(info, status) == "" else status.message
             case _:
                 return status.message
 
@@ -130,17 +137,17 @@ class Reporter:
         call = status_patch(
             pod, SetCondition(NOT_READY, message), event=(NOT_READY, message), traceparent=queued.traceparent
         )
-        return Report(call, self._delay(self._rules.delay_s))
+        return Report(call, self._delay(self.rules.delay_s))
 
     def _clear(self, queued: QueuedPod) -> Report | None:
         if not queued.reported:
             return None
         queued.reported = ""
         call = status_patch(queued.info.pod, ClearCondition(), traceparent=queued.traceparent)
-        return Report(call, self._delay(self._rules.clear_delay_s))
+        return Report(call, self._delay(self.rules.clear_delay_s))
 
     def _delay(self, delay_s: float) -> float:
-        return 0.0 if self._rules.model.is_immediate else delay_s
+        return 0.0 if self.rules.model.is_immediate else delay_s
 
     def _seed(self, pod: Pod) -> str:
         """Return what the pod's status says already: after a restart the same words need not be sent again."""

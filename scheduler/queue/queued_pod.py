@@ -26,11 +26,11 @@ class QueuedPod:
     """A pod with its history in the queue.
 
     `timestamp`: when it was added or last came back from an attempt. `initial_attempt`: when it was first ready.
-    `unschedulable_count` and `consecutive_errors` drive the back-off. `not_before`: no attempt before this time,
-    whatever happens (kubelet-unbinding 7.2). `moved_by` names the event that last moved it, `is_rescued` that it
-    was the periodic flush, `rescued_from` which plugins had rejected it before. `reported`: the PreEnqueue rejection
-    that the pod's status shows, or soon will (KEP-5501); `gate_logged`: the plugin and message that the event log has
-    last.
+    `unschedulable_count` and `consecutive_errors` drive the back-off; `backoff_max_s`: its limit, if not the queue's.
+    `not_before`: no attempt before this time, whatever happens (kubelet-unbinding 7.2). `moved_by` names the event that
+    last moved it, `is_rescued` that it was the periodic flush, `rescued_from` which plugins had rejected it before.
+    `reported`: the PreEnqueue rejection that the pod's status shows, or soon will (KEP-5501); `gate_logged`: the plugin
+    and message that the event log has last.
     """
 
     info: PodInfo
@@ -43,6 +43,7 @@ class QueuedPod:
     unschedulable_count: int = 0
     consecutive_errors: int = 0
     backoff_expiration: float | None = None
+    backoff_max_s: float | None = None
     not_before: float = 0.0
     pool: Pool = Pool.NONE
     ticket: int = 0

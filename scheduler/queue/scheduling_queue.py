@@ -15,7 +15,9 @@ Source: scheduler-queue-and-cycles 2; upstream `pkg/scheduler/backend/queue` v1.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from scheduler.cache.node_info import PodInfo
@@ -32,9 +34,9 @@ from scheduler.framework.events import (
     Registration,
 )
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.framework.timing import Turns
+from scheduler.framework.timing import Turns, Watch
 from scheduler.queue.backoff import Backoff
-from scheduler.queue.hints import Hints, QueueWatch, Strategy
+from scheduler.queue.hints import Hints, Strategy
 from scheduler.queue.in_flight import InFlight
 from scheduler.queue.queued_pod import Pool, QueuedPod
 from services.api.kinds.pod import Pod
@@ -58,37 +60,28 @@ def _ignore(queued: QueuedPod, status: Status, now: float) -> None:
     """Do nothing with PreEnqueue's answer: the observer of a queue without one."""
 
 
+@dataclass(kw_only=True)
 class SchedulingQueue:
-    """`pre_enqueue(pod, plugin to ask first)` gates; `registrations` are hints by plugin.
+    """`pre_enqueue(pod, plugin to ask first)` gates; `registrations_by_profile` are hints by schedulerName and plugin.
 
-    `registrations_by_profile`: the same by schedulerName, where profiles give a plugin different arguments.
     `on_gate(pod, status, now)` is called with every rejection at PreEnqueue, and when a pod rejected before now passes.
     """
 
-    def __init__(
-        self,
-        *,
-        sort_key: SortKey,
-        pre_enqueue: PreEnqueue = lambda pod, first: SUCCESS,
-        registrations: Mapping[str, Sequence[Registration]] | None = None,
-        registrations_by_profile: Mapping[str, Mapping[str, Sequence[Registration]]] | None = None,
-        backoff_initial_s: float = 1.0,
-        backoff_max_s: float = 10.0,
-        pop_from_backoff: bool = True,
-        nominator: Nominator | None = None,
-        on_gate: GateObserver = _ignore,
-    ) -> None:
-        self._sort_key = sort_key
-        self._pre_enqueue = pre_enqueue
-        self._hints = Hints(registrations or {}, registrations_by_profile or {})
-        self._backoff_of = Backoff(backoff_initial_s, backoff_max_s, is_in_windows=pop_from_backoff)
-        self._pop_from_backoff = pop_from_backoff
-        self.on_gate = on_gate
-        self.nominator = nominator if nominator is not None else Nominator()
+    sort_key: SortKey
+    pre_enqueue: PreEnqueue = lambda pod, first: SUCCESS
+    registrations_by_profile: Mapping[str, Mapping[str, Sequence[Registration]]] = field(default_factory=dict)
+    backoff_initial_s: float = 1.0
+    backoff_max_s: float = 10.0
+    pop_from_backoff: bool = True
+    nominator: Nominator = field(default_factory=Nominator)
+    on_gate: GateObserver = _ignore
+
+    def __post_init__(self) -> None:
         self.pools: dict[Pool, int] = dict.fromkeys(Pool, 0)
         self.incoming: dict[tuple[str, str], int] = {}
         """`(queue, event) -> pods`, for scheduler_queue_incoming_pods_total."""
-        self.scheduling_cycle = 0
+        self._hints = Hints(self.registrations_by_profile)
+        self._backoff_of = Backoff(self.backoff_initial_s, self.backoff_max_s, is_in_windows=self.pop_from_backoff)
         self._pods: dict[Key, QueuedPod] = {}
         self._keys: dict[str, Key] = {}
         self._tickets = 0
@@ -103,7 +96,7 @@ class SchedulingQueue:
 
     # -- looking in ------------------------------------------------------------------------------------
 
-    def watch(self, watch: QueueWatch) -> None:
+    def watch(self, watch: Watch) -> None:
         """Have one hint and one event in ten timed from now on."""
         self._hints.watch = watch
 
@@ -137,12 +130,8 @@ class SchedulingQueue:
 
     def unschedulable_plugins(self) -> dict[str, int]:
         """Return how many pods, each rejected and not tried again since, every plugin rejected."""
-        found: dict[str, int] = {}
-        for queued in self._pods.values():
-            if queued.pool is not Pool.IN_FLIGHT:
-                for plugin in sorted(queued.rejectors):
-                    found[plugin] = found.get(plugin, 0) + 1
-        return found
+        rejected = (each for each in self._pods.values() if each.pool is not Pool.IN_FLIGHT)
+        return Counter(plugin for each in rejected for plugin in sorted(each.rejectors))
 
     def wakes_on(self, queued: QueuedPod) -> list[str]:
         """Return the events that may wake the pod, as `Plugin: Resource/Action`."""
@@ -228,7 +217,7 @@ class SchedulingQueue:
     def pop(self, now: float) -> QueuedPod | None:
         """Return the next pod to try, now in flight, or None when there is nothing to do."""
         queued = self._take(self._active)
-        if queued is None and self._pop_from_backoff:
+        if queued is None and self.pop_from_backoff:
             queued = self._take(self._backoff)
             if queued is not None:
                 self._count_incoming(Pool.ACTIVE, POP_FROM_BACKOFF)
@@ -243,7 +232,6 @@ class SchedulingQueue:
         queued.not_before = 0.0
         self._enter(queued, Pool.IN_FLIGHT)
         self._in_flight.begin(queued.uid)
-        self.scheduling_cycle += 1
         return queued
 
     def done(self, uid: str) -> None:
@@ -285,23 +273,8 @@ class SchedulingQueue:
         interested = self._hints.interested(event)
         if not interested and not event.is_wildcard:
             return 0
-        watch = self._hints.watch
-        if watch is None or not self._events_turns.is_next():
-            return self._move_all(event, interested, old, new, now, only)
-        began = watch.now()
-        moved = self._move_all(event, interested, old, new, now, only)
-        watch.event(event.label, watch.now() - began)
-        return moved
-
-    def _move_all(
-        self,
-        event: ClusterEvent,
-        interested: list[str],
-        old: Any,
-        new: Any,
-        now: float,
-        only: Callable[[QueuedPod], bool] | None,
-    ) -> int:
+        watch = self._hints.watch if self._hints.watch is not None and self._events_turns.is_next() else None
+        began = watch.now() if watch is not None else 0.0
         moved = 0
         for queued in self._candidates(event, interested):
             if only is not None and not only(queued):
@@ -313,6 +286,8 @@ class SchedulingQueue:
             if strategy is not Strategy.SKIP:
                 moved += self._requeue(queued, strategy, event, now)
         self._in_flight.note(event, old, new)
+        if watch is not None:
+            watch.event(event.label, watch.now() - began)
         return moved
 
     def move(self, key: Key, event: ClusterEvent, now: float) -> bool:
@@ -404,33 +379,35 @@ class SchedulingQueue:
         return queued.pool not in PARKED
 
     def _is_gated(self, queued: QueuedPod, event: ClusterEvent, now: float) -> bool:
-        status = self._pre_enqueue(queued.info, queued.gating_plugin)
+        status = self.pre_enqueue(queued.info, queued.gating_plugin)
         was_gated = bool(queued.gating_plugin)
         queued.gating_plugin = "" if status.is_success else status.plugin
         if not status.is_success:
             queued.unschedulable_plugins.add(status.plugin)
             self._to_unschedulable(queued, Pool.GATED, event)
-            self.on_gate(queued, status, now)
-        elif was_gated or queued.reported:
-            self.on_gate(queued, status, now)
+        if was_gated or queued.reported or not status.is_success:
+            self._report_gate(queued, status, now)
         return not status.is_success
+
+    def _report_gate(self, queued: QueuedPod, status: Status, now: float) -> None:
+        self.on_gate(queued, status, now)
 
     def _move_to_active(
         self, queued: QueuedPod, event: ClusterEvent, now: float, *, was_in_backoff: bool = False
     ) -> None:
         # With pop-from-back-off the gates were asked on the way into the back-off queue already.
-        if not (was_in_backoff and self._pop_from_backoff) and self._is_gated(queued, event, now):
+        if not (was_in_backoff and self.pop_from_backoff) and self._is_gated(queued, event, now):
             return
         if queued.initial_attempt is None:
             queued.initial_attempt = now
         self._enter(queued, Pool.ACTIVE)
         queued.moved_by = event.label
-        key = self._sort_key(queued.info, queued.timestamp)
+        key = self.sort_key(queued.info, queued.timestamp)
         heapq.heappush(self._active, (*key, queued.ticket, queued))
         self._count_incoming(Pool.ACTIVE, event)
 
     def _move_to_backoff(self, queued: QueuedPod, event: ClusterEvent, now: float) -> None:
-        if self._pop_from_backoff and self._is_gated(queued, event, now):
+        if self.pop_from_backoff and self._is_gated(queued, event, now):
             return
         expiration = self._backoff_of.expiration(queued)
         is_error = bool(queued.not_before) or not queued.rejectors
@@ -439,7 +416,7 @@ class SchedulingQueue:
         if is_error:
             heapq.heappush(self._error_backoff, (expiration, queued.ticket, queued))
         else:
-            key = self._sort_key(queued.info, queued.timestamp) if self._pop_from_backoff else ()
+            key = self.sort_key(queued.info, queued.timestamp) if self.pop_from_backoff else ()
             heapq.heappush(self._backoff, (expiration, *key, queued.ticket, queued))
         self._count_incoming(Pool.BACKOFF, event)
 

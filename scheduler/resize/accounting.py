@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from functools import reduce
 
 from scheduler.cache.node_info import TEMPLATES_MAX, PodInfo, PodRequests, as_specified, most, requests_of
@@ -16,16 +17,16 @@ from services.api.podresources import as_actual, as_allocated, as_held, has_infe
 from services.api.switches import Switches
 
 
+@dataclass
 class Accounting:
     """Counts pods. `is_aggregated`: containers are added up first; `tracks_unactuated`: sets `PodRequests.unactuated`.
 
     Pods of one template and one state share their requests, so that a change of costs shows as another object.
     """
 
-    def __init__(self, *, is_aggregated: bool, tracks_unactuated: bool) -> None:
-        self._is_aggregated = is_aggregated
-        self._tracks_unactuated = tracks_unactuated
-        self._made: OrderedDict[tuple[PodRequests, ...], PodRequests] = OrderedDict()
+    is_aggregated: bool
+    tracks_unactuated: bool
+    _made: OrderedDict[tuple[PodRequests, ...], PodRequests] = field(default_factory=OrderedDict)
 
     def apply(self, info: PodInfo) -> None:
         """Have a pod that is on a node count this way. A malformed quantity leaves it as it is."""
@@ -38,8 +39,8 @@ class Accounting:
             return
 
     def _of(self, pod: Pod) -> PodRequests:
-        sizes = self._sizes(pod) if self._is_aggregated else (requests_of(pod),)
-        held = (as_specified(as_held(pod)),) if self._tracks_unactuated else ()
+        sizes = self._sizes(pod) if self.is_aggregated else (requests_of(pod),)
+        held = (as_specified(as_held(pod)),) if self.tracks_unactuated else ()
         key = (*sizes, *held)
         found = self._made.get(key)
         if found is None:

@@ -7,28 +7,26 @@ queue and by the cache; usually they agree, and which of them is believed otherw
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.handle import Handle
-from scheduler.pod_groups.units import GroupUnits
 from scheduler.preemption import eligibility
-from scheduler.preemption.budgets import Budgets
-from scheduler.preemption.dry_run import NodeWhatIf, nowhere
+from scheduler.preemption.candidates import NO_VICTIMS, Budgets, Victims, WhatIf, select_victims
+from scheduler.preemption.dry_run import NodeWhatIf
 from scheduler.preemption.progress import Eviction, Preemptor
-from scheduler.preemption.units import Unit, pod_unit
-from scheduler.preemption.victims import NO_VICTIMS, Victims, WhatIf, select_victims
-from scheduler.resize.deferral import allocated, desired, opts_out, waits
-from scheduler.resize.fit import CapacityAndFilters, Count, NodeCapacity, counted
-from scheduler.resize.out_of_tree import OutOfTreeAttempt, OutOfTreePlugins
+from scheduler.preemption.units import Unit, Units
+from scheduler.resize.deferral import allocated, opts_out, waits
+from scheduler.resize.fit import Count, NodeCapacity, counted
+from scheduler.resize.out_of_tree import OutOfTreePlugins, ResizeAttempt
 from scheduler.resize.outcome import FIT, NAME, PREEMPTION, ResizeOutcome, Waits
 from scheduler.resize.rules import ResizeRules
 from scheduler.switches import PreemptionSwitches
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
-from services.api.podresources import Amounts
+from services.api.podresources import pod_requests
 
 OPTED_OUT: Final = "node had resize preemption disabled"
 NO_NODE: Final = "the pod's node is not known"
@@ -36,22 +34,28 @@ DEGRADED: Final = "not eligible while the pod's group has fewer members than it 
 MALFORMED: Final = "pod has malformed resource quantities"
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """The pod and its node. `need`: what the pod asks for; `rivals`: pods nominated there that matter as much.
+class CapacityAndFilters:
+    """The node for those who count its capacity and for filters: a `WhatIf` of two."""
 
-    `out_of_tree`: what plugins say that are not kube-scheduler's own; None when the profile has none.
-    `post_filters`: the plugins that may evict, by name.
-    """
+    def __init__(self, capacity: NodeCapacity, filters: WhatIf) -> None:
+        self._both: tuple[WhatIf, WhatIf] = (capacity, filters)
 
-    pod: PodInfo
-    node: NodeInfo
-    need: Amounts
-    rivals: Sequence[PodInfo]
-    out_of_tree: OutOfTreeAttempt | None
-    post_filters: Sequence[str]
+    def remove(self, unit: Unit) -> None:
+        """Remove the unit from the dry run."""
+        for each in self._both:
+            each.remove(unit)
+
+    def add(self, unit: Unit) -> None:
+        """Put a removed unit back."""
+        for each in self._both:
+            each.add(unit)
+
+    def fits(self) -> Status:
+        """Return the first rejection, that for lack of capacity first, or success."""
+        return next((status for each in self._both if not (status := each.fits()).is_success), SUCCESS)
 
 
+@dataclass
 class ResizeCycle:
     """Decides; changes nothing but its counts, and what it remembers with `double_preemption` memory.
 
@@ -59,91 +63,78 @@ class ResizeCycle:
     `out_of_tree`: by the name of a profile.
     """
 
-    def __init__(self, handle: Handle, rules: ResizeRules, out_of_tree: Mapping[str, OutOfTreePlugins]) -> None:
-        switches = handle.switches
-        self._handle = handle
-        self._rules = rules
-        self._out_of_tree = out_of_tree
-        self._units = GroupUnits(handle.groups, handle.cache, handle.world)
-        self._switches = switches.of(PreemptionSwitches)
-        self._evicted_for: dict[str, str] = {}
-        self.attempts = self.violations = 0
+    handle: Handle
+    rules: ResizeRules
+    out_of_tree: Mapping[str, OutOfTreePlugins]
+    attempts: int = 0
+    violations: int = 0
+    _evicted_for: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._units = Units(self.handle.groups, self.handle.cache, self.handle.world)
+        self._switches = self.handle.switches.of(PreemptionSwitches)
 
     def forget(self, uid: str) -> None:
         """The pod does not wait any more."""
-        self._evicted_for.pop(uid, None)
+        self._evicted_for.discard(uid)
 
     def decide(self, queued: PodInfo, now: float = 0.0) -> ResizeOutcome | None:
         """Return what the attempt of a pod, as it is queued, finds; None when it waits for no resize any more."""
-        state = self._handle.cache.pods.get(queued.uid)
-        pod = state.pod if state is not None and self._rules.refreshes else queued
+        state = self.handle.cache.pods.get(queued.uid)
+        pod = state.pod if state is not None and self.rules.refreshes else queued
         if state is None or not waits(pod.pod):
             return None
-        node = self._handle.cache.nodes.get(state.node_name)
+        node = self.handle.cache.nodes.get(state.node_name)
         if node is None or node.node is None:
             return _refused(pod, state.node_name, _hopeless(NO_NODE))
-        if self._rules.reads_field and opts_out(node.node):
+        if self.rules.reads_field and opts_out(node.node):
             return _refused(pod, node.name, _hopeless(OPTED_OUT), Waits.POLICY)
         try:
-            need = desired(pod.pod)
+            need = pod_requests(pod.pod)
         except ValueError:
             return _refused(pod, node.name, _hopeless(MALFORMED, FIT))
-        rivals = self._handle.nominator.rivals(node.name, pod)
-        others = self._out_of_tree[pod.spec.scheduler_name]
-        out_of_tree = None if others.are_none else others.attempt(pod, node, self._handle.cache.columns, now)
-        return self._look(Attempt(pod, node, need, rivals, out_of_tree, others.post_filters))
+        rivals = self.handle.nominator.rivals(node.name, pod)
+        plugins, columns = self.out_of_tree[pod.spec.scheduler_name], self.handle.cache.columns
+        return self._look(ResizeAttempt(plugins, pod, node, need, rivals, columns, now))
 
-    def _look(self, attempt: Attempt) -> ResizeOutcome:
+    def _look(self, attempt: ResizeAttempt) -> ResizeOutcome:
         """Find out whether it fits, and if not, which pods would have to leave."""
         capacity = self._capacity(attempt)
-        no = attempt.out_of_tree.pre_filter() if attempt.out_of_tree is not None else SUCCESS
+        no = attempt.pre_filter()
         if no.is_success:
-            no = self._first_no(attempt, capacity)
-        if no.is_success and self._rules.looks_first:
+            no = capacity.fits()
+            # What follows the fit is not asked where the fit parks pods itself.
+            asked = attempt.filter() if no.is_success and self.rules.on_fit != "park_filter" else no
+            no = Status(asked.code, asked.reasons, asked.plugin or FIT)
+        if no.is_success and self.rules.looks_first:
             return self._fitting(attempt)
         if no.code not in (Code.SUCCESS, Code.UNSCHEDULABLE):
             return _refused(attempt.pod, attempt.node.name, no)
         short = tuple(capacity.shortage().items())
         return replace(self._post_filter(attempt, no), missing=short, has_tried=True)
 
-    def _first_no(self, attempt: Attempt, capacity: NodeCapacity) -> Status:
-        """Return who refuses, the fit first; what follows the fit is not asked where the fit parks pods itself."""
-        no = capacity.fits()
-        if not no.is_success or attempt.out_of_tree is None or self._rules.on_fit == "park_filter":
-            return Status(no.code, no.reasons, FIT)
-        others = attempt.out_of_tree
-        no = others.runner.filter_beside(others.state, attempt.pod, attempt.node, attempt.rivals)
-        return Status(no.code, no.reasons, no.plugin or FIT)
-
-    def _capacity(self, attempt: Attempt, count: Count = counted) -> NodeCapacity:
-        rules = self._rules
+    def _capacity(self, attempt: ResizeAttempt, count: Count = counted) -> NodeCapacity:
         return NodeCapacity(
             attempt.node,
             attempt.pod,
             attempt.need,
             rivals=attempt.rivals,
             count=count,
-            adjusts_pod_count=rules.adjusts_pod_count,
-            without_self=rules.removes_self,
+            adjusts_pod_count=self.rules.adjusts_pod_count,
+            without_self=self.rules.removes_self,
         )
 
-    def _fitting(self, attempt: Attempt) -> ResizeOutcome:
-        pod, node, others, on_fit = attempt.pod, attempt.node.name, attempt.out_of_tree, self._rules.on_fit
-        if others is not None and on_fit != "park_filter":
-            no = others.reserve()
-            if no.is_success and on_fit == "complete_bind":
-                no = others.permit()
-            else:
-                others.unreserve()
+    def _fitting(self, attempt: ResizeAttempt) -> ResizeOutcome:
+        pod, node, on_fit = attempt.pod, attempt.node.name, self.rules.on_fit
+        if on_fit != "park_filter":
+            no = attempt.reserve(is_bound=on_fit == "complete_bind")
             if not no.is_success:
                 return _refused(pod, node, no)
         if on_fit == "complete_bind":
             return ResizeOutcome(pod, node, Waits.NOTHING)
         return ResizeOutcome(pod, node, Waits.KUBELET, NAME if on_fit == "park_permit" else FIT)
 
-    # -- preemption ------------------------------------------------------------------------------------
-
-    def _post_filter(self, attempt: Attempt, no: Status) -> ResizeOutcome:
+    def _post_filter(self, attempt: ResizeAttempt, no: Status) -> ResizeOutcome:
         """Ask the profile's PostFilter plugins in their order, until one succeeds or is final."""
         outcome, others = _refused(attempt.pod, attempt.node.name, no), tuple[str, ...]()
         for name in attempt.post_filters:
@@ -151,84 +142,70 @@ class ResizeCycle:
                 outcome = self._preempt(attempt, no)
                 if outcome.evictions or outcome.fits:
                     return outcome
-            result = attempt.out_of_tree.post_filter(name, no) if attempt.out_of_tree is not None else None
+            result = attempt.post_filter(name, no)
             if result is None:
                 continue
             if result.status.is_success:
                 evictions = tuple(each for each in result.actions if isinstance(each, Eviction))
-                return ResizeOutcome(
-                    attempt.pod, attempt.node.name, Waits.CAPACITY, no.plugin, no.reasons, evictions=evictions
-                )
+                found = ResizeOutcome(attempt.pod, attempt.node.name, Waits.CAPACITY, no.plugin, no.reasons)
+                return replace(found, evictions=evictions)
             others += result.status.reasons
             if result.status.code is not Code.UNSCHEDULABLE:
                 break
         return replace(outcome, others=others)
 
-    def _preempt(self, attempt: Attempt, no: Status) -> ResizeOutcome:
+    def _preempt(self, attempt: ResizeAttempt, no: Status) -> ResizeOutcome:
         self.attempts += 1
         pod, node = attempt.pod, attempt.node
+        refused = _refused(pod, node.name, no)
         priority = self.priority_of(pod)
         why_not = self._refusal(pod, node, priority)
         if why_not:
             is_guarded = why_not in (eligibility.GUARDED, eligibility.IN_PROGRESS)
-            return replace(_refused(pod, node.name, no), after=why_not, is_guarded=is_guarded)
+            return replace(refused, after=why_not, is_guarded=is_guarded)
         potential = self._potential(pod, node, priority)
         if not potential:
-            return replace(_refused(pod, node.name, no), after=_nowhere(NO_VICTIMS))
-        budgets = Budgets(self._handle.world.all(PodDisruptionBudget), matches_empty=self._switches.matches_empty)
+            return replace(refused, after=_nowhere(NO_VICTIMS))
+        budgets = Budgets(self.handle.world.all(PodDisruptionBudget), matches_empty=self._switches.matches_empty)
         found = select_victims(potential, self._what_if(attempt), budgets, node=node.name)
         if not isinstance(found, Victims):
             if found.code is Code.ERROR:  # every pod may stay: the kubelet has the capacity, or will have it
                 return self._fitting(attempt)
-            return replace(_refused(pod, node.name, no), after=_nowhere(*found.reasons))
-        eviction = Eviction(
-            Preemptor(pod.uid, priority, (pod,)),
-            node.name,
-            found.pods,
-            (node.name,),
-            PREEMPTION,
-            self._switches.is_async,
-        )
-        self._evicted_for[pod.uid] = node.name
+            return replace(refused, after=_nowhere(*found.reasons))
+        preemptor = Preemptor(pod.uid, priority, (pod,))
+        eviction = Eviction(preemptor, node.name, found.pods, (node.name,), PREEMPTION, self._switches.is_async)
+        self._evicted_for.add(pod.uid)
         self.violations += found.violations
-        return replace(_refused(pod, node.name, no), evictions=(eviction,))
+        return replace(refused, evictions=(eviction,))
 
-    def _what_if(self, attempt: Attempt) -> WhatIf:
+    def _what_if(self, attempt: ResizeAttempt) -> WhatIf:
         """Return the node to be changed in thought: its capacity, and the filters of out-of-tree plugins."""
-        capacity, others = (
-            self._capacity(attempt, allocated if self._rules.counts_allocated else counted),
-            attempt.out_of_tree,
-        )
-        if others is None or not others.has_filters:
+        capacity = self._capacity(attempt, allocated if self.rules.counts_allocated else counted)
+        if not attempt.has_filters:
             return capacity
-        node = attempt.node
-        if self._rules.removes_self:
+        node, pod = attempt.node, attempt.pod
+        if self.rules.removes_self:
             node = node.with_pods([])
-            node.remove(attempt.pod.uid)
-        whereabouts = self._units.node_of if self._handle.groups.is_on else nowhere
-        filters = NodeWhatIf(others.runner, others.state, attempt.pod, node, attempt.rivals, whereabouts)
-        return CapacityAndFilters(capacity, filters)
+            node.remove(pod.uid)
+        return CapacityAndFilters(
+            capacity, NodeWhatIf(attempt.runner, attempt.state, pod, node, attempt.rivals, self._units)
+        )
 
     def priority_of(self, pod: PodInfo) -> int:
         """Return what the pod counts for as a preemptor: itself, or its group."""
-        return self._units.priority_of(pod) if self._rules.acts_for_group else pod.priority
+        return self._units.priority_of(pod) if self.rules.acts_for_group else pod.priority
 
     def _refusal(self, pod: PodInfo, node: NodeInfo, priority: int) -> str:
-        if self._switches.is_async and self._handle.preempting.is_running(pod.uid):
+        if self._switches.is_async and self.handle.preempting.is_running(pod.uid):
             return eligibility.IN_PROGRESS
-        if self._rules.acts_for_group and self._is_degraded(pod):
+        if self.rules.acts_for_group and self._is_degraded(pod):
             return DEGRADED
-        return eligibility.refusal(
-            pod,
-            node if self._is_nominated(pod, node.name) else None,
-            is_hopeless=False,
-            priority=priority,
-            priority_of=self._units.priority_of,
-        )
+        nominated = node if self._is_nominated(pod, node.name) else None
+        return eligibility.refusal(pod, priority, nominated, self._units)
 
     def _is_nominated(self, pod: PodInfo, node: str) -> bool:
         """Whether the pod counts as one that waits for victims of its own."""
-        match self._rules.double_preemption:
+        match self.rules.double_preemption:
             case "spec_node_name":
                 return True
             case "memory":
@@ -243,23 +220,22 @@ class ResizeCycle:
         group = self._units.group_of(pod)
         if group is None or not group.spec.is_gang:
             return False
-        cache = self._handle.cache.pods
-        members = (cache[uid].pod for uid in self._handle.groups.uids(group.metadata.key) if uid in cache)
+        cache = self.handle.cache.pods
+        members = (cache[uid].pod for uid in self.handle.groups.uids(group.metadata.key) if uid in cache)
         running = sum(member.metadata.deletion_timestamp is None for member in members)
         return running < group.spec.min_count
 
     def _potential(self, pod: PodInfo, node: NodeInfo, priority: int) -> list[Unit]:
         """Return who may be evicted: of lower priority, and not together with the pod itself."""
-        others = [other for other in node.pods.values() if other.uid != pod.uid and not self._is_kin(pod, other)]
-        units = self._units.of(others) if self._handle.groups.is_on else [pod_unit(other) for other in others]
-        return [unit for unit in units if unit.priority < priority and all(p.uid != pod.uid for p in unit.pods)]
+        others = (other for other in node.pods.values() if other.uid != pod.uid and not self._is_kin(pod, other))
+        return [unit for unit in self._units.below(priority, others) if all(p.uid != pod.uid for p in unit.pods)]
 
     def _is_kin(self, pod: PodInfo, other: PodInfo) -> bool:
         """Whether the other is of the group that the pod acts for."""
-        if not self._rules.acts_for_group:
+        if not self.rules.acts_for_group:
             return False
-        group = self._handle.groups.group_of(pod)
-        return group is not None and self._handle.groups.group_of(other) == group
+        group = self.handle.groups.group_of(pod)
+        return group is not None and self.handle.groups.group_of(other) == group
 
 
 def _hopeless(reason: str, plugin: str = NAME) -> Status:

@@ -29,11 +29,6 @@ def waits(pod: Pod) -> bool:
     return bool(pod.spec.node_name) and is_deferred(pod) and pod.is_active
 
 
-def desired(pod: Pod) -> Amounts:
-    """Return what the pod asks for now, whatever it has. Raises: ValueError for a malformed quantity."""
-    return pod_requests(pod)
-
-
 def allocated(pod: PodInfo) -> Amounts:
     """Return what the kubelet has allocated to the pod."""
     return pod_requests(as_allocated(pod.pod))

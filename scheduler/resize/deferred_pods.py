@@ -1,31 +1,36 @@
 """When a deferred pod is queued and when it leaves: what each change of a pod on a node, seen by watch, means for it.
 
 The queue is the one of new pods. Deferred ones are kept out of the plugins' queueing hints by waiting under a name
-that no plugin has; `wake_ups` says what wakes them. Source: kep-5836 5.
+that no plugin has. They are looked at again by what happens on their own node, or by the clock: an event matters to the
+deferred pods of the event's own node and to no others, and they are found by that node, so that a thousand of them cost
+new pods nothing. Source: kep-5836 5, 7.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo, most
-from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent
+from scheduler.framework.events import ASSIGNED_POD, WILDCARD, Action, ClusterEvent
 from scheduler.framework.status import Code, Status
+from scheduler.framework.timing import Watch
 from scheduler.preemption.eligibility import IN_PROGRESS
 from scheduler.preemption.progress import RunningPreemptions
-from scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
+from scheduler.queue.scheduling_queue import Pool, QueuedPod, SchedulingQueue
 from scheduler.resize.cycle import ResizeCycle
-from scheduler.resize.deferral import CONDITION, desired, is_deferred, is_disabled_by_kubelet, waits
+from scheduler.resize.deferral import CONDITION, allocated, is_deferred, is_disabled_by_kubelet, opts_out, waits
 from scheduler.resize.out_of_tree import OutOfTreePlugins
 from scheduler.resize.outcome import NAME, PREEMPTION, ResizeOutcome, Waits
 from scheduler.resize.rules import ResizeRules
-from scheduler.resize.wake_ups import Deferred, WakeUps
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
-from services.api.meta import find_condition
-from services.api.podresources import Amounts
+from services.api.meta import Key, find_condition
+from services.api.podresources import Amounts, pod_requests
+from services.api.quantity import amount
 
 ADDED: Final = ClusterEvent(ASSIGNED_POD, Action.ADD, "UnscheduledPodAdd")
 ADDED_BETA: Final = ClusterEvent(ASSIGNED_POD, Action.ADD, "AssignedPodResize")
@@ -35,44 +40,66 @@ PreEnqueue = Callable[[PodInfo, str], Status]
 IsOurs = Callable[[PodInfo], bool]
 
 
-class EventWatch(Protocol):
-    """Observes how long events take."""
-
-    now: Callable[[], float]
-
-    def event(self, event: str, took_s: float) -> None:
-        """Note how long it took to find out whom an event may help."""
+RESIZABLE: Final = ("cpu", "memory")
 
 
+def _event(label: str) -> ClusterEvent:
+    """Return an event that wakes whom it is sent to; who that is, is decided here."""
+    return ClusterEvent(WILDCARD, Action.ALL, label)
+
+
+POD_GONE: Final = _event("AssignedPodDelete")
+POD_SHRANK: Final = _event("AssignedPodScaleDown")
+POD_GREW: Final = _event("AssignedPodScaleUp")
+POD_CHANGED: Final = _event("AssignedPodUpdate")
+OWN_REQUEST: Final = _event("AssignedPodResize")
+NODE_ADDED: Final = _event("NodeAdd")
+NODE_GREW: Final = _event("NodeAllocatableChange")
+POLICY_ENDED: Final = _event("NodePodPreemptionPolicyChange")
+NODE_CHANGED: Final = _event("NodeUpdate")
+CLOCK: Final = _event("ResizeRetryPeriod")
+
+
+@dataclass(slots=True)
+class Deferred:
+    """A pod that waits for capacity to grow; `desired_amounts`: what it asks for."""
+
+    key: Key
+    waits_for: Waits
+    desired_amounts: Amounts
+
+
+@dataclass
 class DeferredPods:
     """Follows all pods that wait for a resize, by node. `is_ours`: whether this scheduler has the pod's profile.
 
     `watch` gets how long the handler takes where metrics have resizes apart from new pods.
     """
 
-    def __init__(
-        self,
-        cache: Cache,
-        queue: SchedulingQueue,
-        cycle: ResizeCycle,
-        rules: ResizeRules,
-        is_ours: IsOurs,
-        watch: EventWatch | None = None,
-    ) -> None:
-        self.cycle = cycle
-        self.rules = rules
-        self.wake_ups = WakeUps(queue, rules, self._enqueue)
-        self._cache = cache
-        self._queue = queue
-        self._is_ours = is_ours
-        self._watch = watch if rules.has_own_labels else None
-        self._writes = rules.conditions == "resize_unschedulable_g1" or rules.double_preemption == "nnn"
+    cache: Cache
+    queue: SchedulingQueue
+    cycle: ResizeCycle
+    rules: ResizeRules
+    is_ours: IsOurs
+    watch: Watch | None = None
+
+    def __post_init__(self) -> None:
+        self.by_node: dict[str, dict[str, Deferred]] = {}
+        self._due: OrderedDict[str, tuple[float, Deferred]] = OrderedDict()
+        if not self.rules.has_own_labels:
+            self.watch = None
+        self._writes = self.rules.conditions == "resize_unschedulable_g1" or self.rules.double_preemption == "nnn"
 
     def pending(self) -> dict[str, int]:
-        """Return how many deferred pods are in which pool; `waiting`: those that left the queue because they fit."""
-        return self.wake_ups.pools()
-
-    # -- pods ------------------------------------------------------------------------------------------
+        """Return how many deferred pods are in which queue; `waiting`: those that left it because they fit."""
+        found: dict[str, int] = {}
+        for pods in self.by_node.values():
+            for each in pods.values():
+                queued = self.queue.get(each.key)
+                pool = queued.pool if queued is not None else Pool.NONE
+                name = "backoff" if pool is Pool.ERROR_BACKOFF else str(pool) or "waiting"
+                found[name] = found.get(name, 0) + 1
+        return found
 
     def size(self, before: PodInfo, after: PodInfo) -> None:
         """Count a pod whose resize is superseded with the larger request until it is resolved, if that is asked."""
@@ -94,18 +121,18 @@ class DeferredPods:
             return []
         return [
             state.pod
-            for state in self._cache.pods.values()
+            for state in self.cache.pods.values()
             if _has_leftovers(state.pod.pod) and self._is_over(state.pod)
         ]
 
     def _is_over(self, pod: PodInfo) -> bool:
-        return not waits(pod.pod) and pod.pod.is_active and self._is_ours(pod)
+        return not waits(pod.pod) and pod.pod.is_active and self.is_ours(pod)
 
     def follow(
         self, node: str, before: PodInfo | None, after: PodInfo | None, now: float, traceparent: str = ""
     ) -> None:
         """Take in a change of a pod on a node."""
-        if after is not None and (before is None or node not in self.wake_ups.by_node) and self._is_no_news(after):
+        if after is not None and (before is None or node not in self.by_node) and self._is_no_news(after):
             return
         self.follow_own(node, before, after, now, traceparent)
         self.follow_others(node, before, after, now)
@@ -121,41 +148,32 @@ class DeferredPods:
         self, node: str, before: PodInfo | None, after: PodInfo | None, now: float, traceparent: str = ""
     ) -> None:
         """Queue the pod itself, or drop it when it stops waiting."""
-        began = self._watch.now() if self._watch is not None else 0.0
-        known = self.wake_ups.by_node.get(node)
+        began = self.watch.now() if self.watch is not None else 0.0
+        known = self.by_node.get(node)
         if after is not None and self._takes(after):
             self._request(node, after, now, traceparent)
         elif known is not None and before is not None and before.uid in known:
             self._leave(node, before)
         else:
             return
-        if self._watch is not None:
-            self._watch.event(ADDED_BETA.label, self._watch.now() - began)
-
-    def follow_others(self, node: str, before: PodInfo | None, after: PodInfo | None, now: float) -> None:
-        """Wake the other deferred pods of the node by the change, after the cache."""
-        if self.wake_ups.by_node:
-            self.wake_ups.neighbour(node, before, after, now)
-
-    def follow_node(self, before: Node | None, after: Node, now: float) -> None:
-        """Take in an added or changed node, after the cache."""
-        self.wake_ups.node(before, after, now)
+        if self.watch is not None:
+            self.watch.event(ADDED_BETA.label, self.watch.now() - began)
 
     def _takes(self, pod: PodInfo) -> bool:
-        if not waits(pod.pod) or not self._is_ours(pod):
+        if not waits(pod.pod) or not self.is_ours(pod):
             return False
         return not (self.rules.heeds_kubelet and is_disabled_by_kubelet(pod.pod))
 
     def _request(self, node: str, pod: PodInfo, now: float, traceparent: str) -> None:
         """A pod waits, newly or still; a new request is a reason to look again."""
-        pods = self.wake_ups.by_node.setdefault(node, {})
+        pods = self.by_node.setdefault(node, {})
         known = pods.get(pod.uid)
         desired_amounts = _desired_of(pod)
         if known is None:
             pods[pod.uid] = Deferred(pod.key, Waits.TURN, desired_amounts)
             self._add(pod, now, traceparent)
             return
-        queued = self._queue.get(pod.key)
+        queued = self.queue.get(pod.key)
         if queued is not None and queued.uid == pod.uid:
             queued.info.pod = pod.pod
         before, known.desired_amounts = known.desired_amounts, desired_amounts
@@ -164,43 +182,41 @@ class DeferredPods:
         if queued is None:
             known.waits_for = Waits.TURN
             self._add(pod, now, traceparent)
-        elif self.wake_ups.own_request(known, before, desired_amounts, now):
+        elif self._own_request(known, before, desired_amounts, now):
             queued.traceparent = traceparent or queued.traceparent
 
     def _enqueue(self, uid: str, now: float) -> None:
         """Queue a pod again that had left the queue and still waits."""
-        state = self._cache.pods.get(uid)
+        state = self.cache.pods.get(uid)
         if state is not None:
-            self.wake_ups.by_node[state.node_name][uid].waits_for = Waits.TURN
+            self.by_node[state.node_name][uid].waits_for = Waits.TURN
             self._add(state.pod, now, "")
 
     def _add(self, pod: PodInfo, now: float, traceparent: str) -> None:
         # A form of its own: attempts and back-off begin at zero, whatever placing the pod once took.
         queued = PodInfo(pod.pod)
         queued.priority = self.cycle.priority_of(pod)
-        self._queue.add(queued, now, traceparent=traceparent, event=ADDED_BETA if self.rules.has_own_labels else ADDED)
+        self.queue.add(queued, now, traceparent=traceparent, event=ADDED_BETA if self.rules.has_own_labels else ADDED)
         # Its capacity is counted already, whatever its status says of a nomination.
-        self._queue.nominator.remove(pod.uid)
+        self.queue.nominator.remove(pod.uid)
 
     def _leave(self, node: str, pod: PodInfo) -> None:
-        pods = self.wake_ups.by_node[node]
+        pods = self.by_node[node]
         known = pods.pop(pod.uid)
         if not pods:
-            del self.wake_ups.by_node[node]
+            del self.by_node[node]
         self.cycle.forget(pod.uid)
-        self.wake_ups.forget(pod.uid)
-        queued = self._queue.get(known.key)
+        self._due.pop(pod.uid, None)
+        queued = self.queue.get(known.key)
         if queued is not None and queued.uid == pod.uid:
-            self._queue.delete(known.key)
-
-    # -- attempts --------------------------------------------------------------------------------------
+            self.queue.delete(known.key)
 
     def settle(self, queued: QueuedPod, outcome: ResizeOutcome | None, now: float) -> None:
         """Put the pod of an attempt where its outcome says; None: it waits no more."""
         uid = queued.uid
-        known = self.wake_ups.by_node.get(outcome.node, {}).get(uid) if outcome is not None else None
+        known = self.by_node.get(outcome.node, {}).get(uid) if outcome is not None else None
         if outcome is None or known is None or outcome.waits_for is Waits.NOTHING:
-            self._queue.bound(queued)
+            self.queue.bound(queued)
             if known is not None:
                 known.waits_for = Waits.NOTHING
             return
@@ -211,8 +227,110 @@ class DeferredPods:
         elif outcome.waits_for is Waits.PLUGIN:
             rejectors = (NAME, outcome.plugin)  # which has named the events that may change its mind
         pending = (outcome.plugin,) if outcome.is_pending else ()
-        self._queue.add_unschedulable(queued, now, rejectors=rejectors, pending=pending)
-        self.wake_ups.put_back(uid, known, now)
+        self.queue.add_unschedulable(queued, now, rejectors=rejectors, pending=pending)
+        if self.rules.retry_period_s:
+            # It waits on; from now until its period is over only the clock wakes it.
+            self._due[uid] = (now + self.rules.retry_period_s, known)
+            self._due.move_to_end(uid)
+
+    def _own_request(self, known: Deferred, before: Amounts, desired_amounts: Amounts, now: float) -> bool:
+        """Look again at a queued pod that requests something else, if that may change the answer; say whether.
+
+        It may if it is less of anything, or any change of one that was parked.
+        """
+        is_less = any(desired_amounts.get(name, 0) < before.get(name, 0) for name in RESIZABLE)
+        if known.waits_for is Waits.CAPACITY and not is_less and self.rules.generation != "G2":
+            return False
+        self.queue.wake(known.key, OWN_REQUEST, now)
+        return True
+
+    def follow_others(self, node: str, before: PodInfo | None, after: PodInfo | None, now: float) -> None:
+        """Wake the other deferred pods of the node by the change of one of its pods, after the cache."""
+        if not self.by_node:
+            return
+        own = after.uid if after is not None else ""
+        if after is None:
+            self._wake_all(node, POD_GONE, now, (Waits.CAPACITY,), own)
+            return
+        if before is not None and before.requests is not after.requests:
+            old, new = before.requests.amounts, after.requests.amounts
+            if any(new.get(name, 0) < had for name, had in old.items()):
+                # Its own status, too, may show that less is held than was.
+                self._wake_all(node, POD_SHRANK, now, (Waits.CAPACITY,))
+                return
+            if any(new.get(name, 0) > old.get(name, 0) for name in new):
+                self._grew(node, after, now)
+                return
+        if self.rules.counts_allocated and before is not None and allocated(before) != allocated(after):
+            # It counts as before, but who was found to fit beside what it had may not fit beside what it was given.
+            self._look_again(node, after, now)
+        elif self.rules.wakes_on_any_event:
+            self._wake_all(node, POD_CHANGED, now, (Waits.CAPACITY, Waits.KUBELET), own)
+
+    def _look_again(self, node: str, pod: PodInfo, now: float) -> None:
+        """Wake those who were found to fit, whether they were parked or left the queue."""
+        self._wake_all(node, POD_GREW, now, (Waits.KUBELET,), pod.uid)
+        for uid, known in list(self.by_node.get(node, {}).items()):
+            if uid != pod.uid and known.waits_for is Waits.NOTHING and self.queue.get(known.key) is None:
+                self._enqueue(uid, now)
+
+    def _grew(self, node: str, pod: PodInfo, now: float) -> None:
+        """Another pod asks for more, or got it: the capacity for those that were found to fit may be gone."""
+        how = self.rules.parked_wakeup
+        if how == "fit_scaleup_hint":
+            self._wake_all(node, POD_GREW, now, (Waits.KUBELET,), pod.uid)
+            return
+        if how != "handler_add_or_activate" or self.rules.retry_period_s:
+            return
+        for uid, known in list(self.by_node.get(node, {}).items()):
+            if uid == pod.uid:
+                continue
+            if self.queue.get(known.key) is not None:
+                self.queue.activate([known.key], now)
+            else:
+                self._enqueue(uid, now)
+
+    def follow_node(self, before: Node | None, after: Node, now: float) -> None:
+        """Take in an added or changed node, after the cache."""
+        if not self.by_node:
+            return
+        name = after.metadata.name
+        if before is None:
+            self._wake_all(name, NODE_ADDED, now, (Waits.CAPACITY, Waits.POLICY, Waits.KUBELET))
+            return
+        if self.rules.reads_field and opts_out(before) and not opts_out(after):
+            self._wake_all(name, POLICY_ENDED, now, (Waits.POLICY, Waits.KUBELET))
+        if _has_grown(before, after):
+            self._wake_all(name, NODE_GREW, now, (Waits.CAPACITY,))
+        elif self.rules.wakes_on_any_event:
+            self._wake_all(name, NODE_CHANGED, now, (Waits.CAPACITY, Waits.KUBELET))
+
+    def flush(self, now: float) -> None:
+        """Wake those whose period is over."""
+        while self._due:
+            uid, (at, known) = next(iter(self._due.items()))
+            if at > now:
+                return
+            del self._due[uid]
+            self.queue.wake(known.key, CLOCK, now)
+
+    def next_deadline(self) -> float | None:
+        """Return when `flush` has something to do, if nothing else happens; None when never."""
+        return next(iter(self._due.values()))[0] if self._due else None
+
+    def _wake_all(self, node: str, event: ClusterEvent, now: float, who: tuple[Waits, ...], but: str = "") -> None:
+        """Wake those of a node that wait for one of these things; with `any_event` those of every node."""
+        if self.rules.retry_period_s:
+            return
+        if self.rules.wakes_on_any_event:
+            found = [(uid, each) for pods in self.by_node.values() for uid, each in pods.items()]
+            who = (*who, Waits.CAPACITY, Waits.PLUGIN, Waits.KUBELET)
+        else:
+            found = list(self.by_node.get(node, {}).items())
+        for uid, known in found:
+            # A pod that is being tried just now has not seen this either.
+            if uid != but and (known.waits_for in who or self.queue.is_in_flight(uid)):
+                self.queue.wake(known.key, event, now)
 
 
 def gated(
@@ -241,6 +359,16 @@ def _has_leftovers(pod: Pod) -> bool:
 
 def _desired_of(pod: PodInfo) -> Amounts:
     try:
-        return desired(pod.pod)
+        return pod_requests(pod.pod)
     except ValueError:
         return {}
+
+
+def _has_grown(before: Node, after: Node) -> bool:
+    old, new = before.status.allocatable, after.status.allocatable
+    if old == new:
+        return False
+    try:
+        return any(amount(name, text) > amount(name, old.get(name, "0")) for name, text in new.items())
+    except ValueError:
+        return True

@@ -12,7 +12,6 @@ from scheduler.cache.node_info import NATIVE, NodeInfo, PodInfo, native_first
 from scheduler.framework.diagnosis import TOO_MANY_PODS
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.preemption.units import Unit
-from scheduler.preemption.victims import WhatIf
 from services.api.podresources import Amounts
 
 Count = Callable[[PodInfo], Amounts]
@@ -24,11 +23,11 @@ def counted(pod: PodInfo) -> Amounts:
 
 
 class NodeCapacity:
-    """One node with pods taken off and put back; a `WhatIf` of `preemption.victims`.
+    """One node with pods taken off and put back; a `WhatIf` of `preemption.candidates`.
 
     `need`: what the pod asks for. `rivals`: pods nominated to the node that matter at least as much. `count`: what
-    every other pod counts for. `adjusts_pod_count` False is upstream's: the pod is counted twice where the number
-    of pods is limited. `without_self`: the node is looked at as if the pod were not there yet.
+    every other pod counts for. Without `adjusts_pod_count`, as upstream, the pod is counted twice where the
+    number of pods is limited; with `without_self` the node is looked at as if the pod were not there yet.
     """
 
     def __init__(
@@ -107,26 +106,3 @@ class NodeCapacity:
         used = self._used
         for name, amount in amounts.items():
             used[name] = used.get(name, 0) + sign * amount
-
-
-class CapacityAndFilters:
-    """The same node for those who count its capacity and for filters; a `WhatIf`, too."""
-
-    def __init__(self, capacity: NodeCapacity, filters: WhatIf) -> None:
-        self._both: tuple[NodeCapacity, WhatIf] = (capacity, filters)
-
-    def remove(self, unit: Unit) -> None:
-        """Remove the unit from the dry run."""
-        for each in self._both:
-            each.remove(unit)
-
-    def add(self, unit: Unit) -> None:
-        """Put a removed unit back."""
-        for each in self._both:
-            each.add(unit)
-
-    def fits(self) -> Status:
-        """Return the first rejection, that for lack of capacity first, or success."""
-        capacity, filters = self._both
-        status = capacity.fits()
-        return filters.fits() if status.is_success else status

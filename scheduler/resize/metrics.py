@@ -18,33 +18,22 @@ WITH_OPERATION: Final = (
     "scheduler_preemption_pdb_violations_total",
     "scheduler_preemption_goroutines_execution_total",
 )
-_QUEUES: Final = {"error_backoff": "backoff"}
 _PARTS: Final = ("_bucket", "_sum", "_count")
-
-
-def by_queue(pending: Mapping[str, int]) -> dict[str, int]:
-    """Return deferred pods by the queue's label instead of its pools; those that left it count as `waiting`."""
-    found: dict[str, int] = {}
-    for pool, count in pending.items():
-        queue = _QUEUES.get(pool, pool)
-        found[queue] = found.get(queue, 0) + count
-    return found
 
 
 def apart(samples: Mapping[str, float], pending: Mapping[str, int]) -> dict[str, float]:
     """Return the samples with deferred pods taken out of the gauges and every operation named."""
-    queues = by_queue(pending)
     found: dict[str, float] = {}
     for name, value in samples.items():
         if name.startswith(f'scheduler_unschedulable_pods{{plugin="{NAME}"'):
             continue
         metric, queue, entity = name.partition("{")[0], label_of(name, "queue"), label_of(name, "type")
         if metric == "scheduler_pending_pods":
-            value -= queues.get(queue, 0)
+            value -= pending.get(queue, 0)
         if _base(metric) in WITH_OPERATION and "operation=" not in name:
             if metric == "scheduler_queued_entities" and entity == "Pod":
-                value -= queues.get(queue, 0)
-                found[labelled(name, RESIZE)] = queues.get(queue, 0)
+                value -= pending.get(queue, 0)
+                found[labelled(name, RESIZE)] = pending.get(queue, 0)
             name = labelled(name, INITIAL)
         found[name] = value
     return found

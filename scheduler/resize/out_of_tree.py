@@ -10,6 +10,7 @@ Source: kep-5836 6.1.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,7 @@ from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.proposed import RelevancePlugin, ResizeInterestedPlugin
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status
+from services.api.podresources import Amounts
 
 OPT_IN, AS_NEW, RELEVANCE = "postfilter_opt_in", "as_for_new_pods", "relevance"
 UNSUPPORTED: Final = "plugin does not support deferred resizes"
@@ -49,28 +51,34 @@ class OutOfTreePlugins:
         self.post_filters = tuple(post_filters)
         """Every PostFilter plugin of the profile by name, in its order, kube-scheduler's own ones included."""
         self.out_of_tree_post_filters = {name: known[name] for name in post_filters if name in served}
-        self.are_none = not served
-
-    def attempt(self, pod: PodInfo, node: NodeInfo, columns: Columns, now: float) -> OutOfTreeAttempt:
-        """Begin an attempt for a pod on its node."""
-        return OutOfTreeAttempt(self, pod, node, columns, now)
 
 
-class OutOfTreeAttempt:
-    """One attempt for one pod on its node, as far as out-of-tree plugins take part."""
+@dataclass
+class ResizeAttempt:
+    """One attempt for one pod on its node, and what out-of-tree plugins have to say in it.
 
-    def __init__(self, plugins: OutOfTreePlugins, pod: PodInfo, node: NodeInfo, columns: Columns, now: float) -> None:
-        self.state = CycleState(now)
-        self.runner = plugins.runner
-        self._plugins = plugins
-        self._pod, self._node, self._columns = pod, node, columns
+    `need`: what the pod asks for; `rivals`: pods nominated to the node that matter as much.
+    """
+
+    plugins: OutOfTreePlugins
+    pod: PodInfo
+    node: NodeInfo
+    need: Amounts
+    rivals: Sequence[PodInfo]
+    columns: Columns
+    now: float
+
+    def __post_init__(self) -> None:
+        self.post_filters = self.plugins.post_filters
+        self.runner = self.plugins.runner
+        self.state = CycleState(self.now)
 
     def pre_filter(self) -> Status:
         """Find out who takes part; return the first rejection on all nodes, or on this one."""
-        prepared = self.runner.pre_filter(self.state, self._pod, self._columns)
+        prepared = self.runner.pre_filter(self.state, self.pod, self.columns)
         if prepared.rejection is not None:
             return prepared.rejection
-        if prepared.node_names is not None and self._node.name not in prepared.node_names:
+        if prepared.node_names is not None and self.node.name not in prepared.node_names:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (prepared.elsewhere,), prepared.named_by[0])
         return SUCCESS
 
@@ -79,42 +87,46 @@ class OutOfTreeAttempt:
         """Whether any plugin filters the node."""
         return self.runner.has_filters(self.state)
 
+    def filter(self) -> Status:
+        """Return the first rejection of the node by a filter, or success."""
+        return self.runner.filter_beside(self.state, self.pod, self.node, self.rivals) if self.has_filters else SUCCESS
+
     def post_filter(self, name: str, rejection: Status) -> PostFilterResult | None:
         """Ask an out-of-tree PostFilter plugin; None when it is not its turn.
 
         `rejection`: what was rejected, and by which plugin.
         """
-        plugin: Any = self._plugins.out_of_tree_post_filters.get(name)
+        plugin: Any = self.plugins.out_of_tree_post_filters.get(name)
         if plugin is None:
             return None
-        if self._plugins.is_opt_in:
+        if self.plugins.is_opt_in:
             takes = isinstance(plugin, ResizeInterestedPlugin)
-            if not takes or not plugin.should_handle_deferred_resize(self._pod, self._node.name):
+            if not takes or not plugin.should_handle_deferred_resize(self.pod, self.node.name):
                 return PostFilterResult(Status(Code.UNSCHEDULABLE, (UNSUPPORTED,)))
-        elif name not in self._plugins.asked or name in self.state.irrelevant:
+        elif name not in self.plugins.asked or name in self.state.irrelevant:
             return None
-        columns = self._columns
+        columns = self.columns
         elsewhere = columns.valid.copy()
-        elsewhere[self._node.slot] = rejection.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        elsewhere[self.node.slot] = rejection.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         diagnosis = Diagnosis(columns.count, rejectors={rejection.plugin}, unresolvable=elsewhere.astype(np.bool_))
         for reason in rejection.reasons:
             diagnosis.count(rejection.plugin, reason, 1)
-        found: PostFilterResult = plugin.post_filter(self.state, self._pod, columns, diagnosis)
+        found: PostFilterResult = plugin.post_filter(self.state, self.pod, columns, diagnosis)
         return found
 
-    def reserve(self) -> Status:
-        """Run Reserve; a rejection undoes it."""
-        return self.runner.reserve(self.state, self._pod, self._node.name)
+    def reserve(self, *, is_bound: bool) -> Status:
+        """Run Reserve and, for a pod that counts as bound then, Permit and, unless a plugin rejects, PostBind.
 
-    def unreserve(self) -> None:
-        """Undo Reserve."""
-        self.runner.unreserve(self.state, self._pod, self._node.name)
-
-    def permit(self) -> Status:
-        """Run Permit and, unless a plugin rejects, PostBind. To wait counts as success: there is no bind."""
-        status, _ = self.runner.permit(self.state, self._pod, self._node.name)
-        if not status.is_success and status.code is not Code.WAIT:
-            self.unreserve()
+        A rejection undoes it. To wait counts as success: there is no bind.
+        """
+        runner, (state, pod, node) = self.runner, (self.state, self.pod, self.node.name)
+        status = runner.reserve(state, pod, node)
+        if not status.is_success:
             return status
-        self.runner.post_bind(self.state, self._pod, self._node.name)
-        return SUCCESS
+        if is_bound:
+            status, _ = runner.permit(state, pod, node)
+            if status.is_success or status.code is Code.WAIT:
+                runner.post_bind(state, pod, node)
+                return SUCCESS
+        runner.unreserve(state, pod, node)
+        return status

@@ -7,25 +7,23 @@ PodScheduled condition and its nomination are not touched. Source: kep-5836 6.5,
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.attempt import Attempt, Attempts
 from scheduler.cycle.clients import Clients
-from scheduler.cycle.core import Core
 from scheduler.cycle.failure_handler import FAILED
-from scheduler.dispatcher.calls import ClearCondition, ConditionChange, SetCondition, status_patch
-from scheduler.dispatcher.conditions import NOTE_MAX
+from scheduler.dispatcher.calls import NOTE_MAX, ClearCondition, ConditionChange, SetCondition, status_patch
 from scheduler.metrics import PDB_VIOLATIONS, RESIZE
 from scheduler.preemption.evictions import Evictions
 from scheduler.queue.queued_pod import QueuedPod
 from scheduler.recorder import SchedulerRecorder
 from scheduler.resize.deferral import CONDITION
 from scheduler.resize.deferred_pods import DeferredPods
-from scheduler.resize.metrics import by_queue
 from scheduler.resize.outcome import ResizeOutcome
 from services.api.quantity import format_amount
-from services.api.seams import Seams, Span
+from services.api.seams import Span
 from services.telemetry.metrics import Histogram, Metrics, counter, gauge, histogram
 
 CONDITION_REASON: Final = "PreemptionFailed"
@@ -34,30 +32,24 @@ EVALUATION_BOUNDS: Final = tuple(0.001 * 2**i for i in range(16))
 VICTIM_BOUNDS: Final = tuple(float(2**i) for i in range(7))
 
 
+@dataclass
 class ResizeLoop:
     """Does what `resizes` decides; nothing while there is none."""
 
-    def __init__(
-        self,
-        seams: Seams,
-        core: Core,
-        clients: Clients,
-        recorder: SchedulerRecorder,
-        evictions: Evictions,
-        resizes: DeferredPods | None,
-    ) -> None:
-        self._attempts = Attempts(seams, core.decisions, core.metrics)
-        self._clients = clients
-        self._recorder = recorder
-        self._evictions = evictions
-        self._resizes = resizes
+    attempts: Attempts
+    clients: Clients
+    recorder: SchedulerRecorder
+    evictions: Evictions
+    resizes: DeferredPods | None
+
+    def __post_init__(self) -> None:
         self._seconds = Histogram(ATTEMPT_BOUNDS)
         self._victims = Histogram(VICTIM_BOUNDS)
         self._evaluations = {result: Histogram(EVALUATION_BOUNDS) for result in ("success", "failure")}
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of resizes under the names that the beta plans (kep-5836 12)."""
-        resizes = self._resizes
+        resizes = self.resizes
         if resizes is None:
             return {}
         reading = Reading(self, resizes)
@@ -65,17 +57,17 @@ class ResizeLoop:
 
     async def schedule(self, queued: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
         """Make one attempt; it waits for evictions only where those are not asynchronous."""
-        resizes, info = self._resizes, queued.info
+        resizes, info = self.resizes, queued.info
         assert resizes is not None, f"{info.key} has a node and is queued, although no resize is followed"
-        attempt = self._attempts.begin(queued, now, "decide deferred resize")
+        attempt = self.attempts.begin(queued, now, "decide deferred resize")
         outcome = resizes.cycle.decide(info, now)
-        self._attempts.decided(attempt)
+        self.attempts.decided(attempt)
         self._count(attempt, outcome)
         error = ""
         if outcome is not None:
             for eviction in outcome.evictions:
                 self._victims.observe(len(eviction.victims))
-            error = await self._evictions.carry_out(outcome.evictions, attempt.span, group)
+            error = await self.evictions.carry_out(outcome.evictions, attempt.span, group)
         resizes.settle(queued, outcome, now)
         if outcome is not None:
             self._record(attempt, outcome, error)
@@ -84,7 +76,7 @@ class ResizeLoop:
 
     def _count(self, attempt: Attempt, outcome: ResizeOutcome | None) -> None:
         """Note the attempt; before the beta it is an attempt like any other, too (kep-5836 12)."""
-        resizes = self._resizes
+        resizes = self.resizes
         assert resizes is not None
         took_s = attempt.took_s
         self._seconds.observe(took_s)
@@ -92,16 +84,16 @@ class ResizeLoop:
             self._evaluations["success" if outcome.eviction is not None else "failure"].observe(took_s)
         if resizes.rules.has_own_labels:
             return
-        self._attempts.count(attempt, "unschedulable")
+        self.attempts.count(attempt, "unschedulable")
         if outcome is not None and outcome.has_tried:
-            self._evictions.count_attempt()
+            self.evictions.count_attempt()
 
     def _record(self, attempt: Attempt, outcome: ResizeOutcome, error: str) -> None:
         queued, span = attempt.queued, attempt.span
         info = queued.info
         label = "error" if outcome.is_error else "fits" if outcome.fits else "unschedulable"
         message = f"{outcome.message} preemption: {error}" if error else outcome.message
-        self._recorder.line(
+        self.recorder.line(
             "sched.resize",
             info,
             outcome.node,
@@ -116,7 +108,7 @@ class ResizeLoop:
             },
         )
         rejected = {outcome.plugin: dict.fromkeys(outcome.reasons, 1)} if outcome.reasons else {}
-        self._attempts.keep(
+        self.attempts.keep(
             attempt,
             label,
             node=outcome.node,
@@ -127,11 +119,11 @@ class ResizeLoop:
             victims=tuple(str(victim.key) for victim in outcome.victims),
         )
         if not outcome.fits:
-            self._recorder.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
+            self.recorder.event(info, FAILED, message[:NOTE_MAX], is_warning=True, traceparent=span.traceparent)
 
     async def _write(self, outcome: ResizeOutcome, error: str, span: Span) -> None:
         """Write on the pod what its generation writes there; nothing, in most."""
-        resizes = self._resizes
+        resizes = self.resizes
         assert resizes is not None
         desired_amounts = _request(outcome, error, resizes.rules.conditions)
         nomination = _nomination(outcome, error) if resizes.rules.double_preemption == "nnn" else None
@@ -142,17 +134,17 @@ class ResizeLoop:
                 nomination=nomination,
                 traceparent=span.traceparent,
             )
-            await self._clients.dispatcher.say(patch)
+            await self.clients.dispatcher.say(patch)
 
     def begin(self) -> None:
         """Take back what a scheduler before this one wrote on pods that have stopped waiting meanwhile."""
-        if self._resizes is not None:
-            for pod in self._resizes.left_over():
+        if self.resizes is not None:
+            for pod in self.resizes.left_over():
                 self.ended(pod, "")
 
     def ended(self, pod: PodInfo, traceparent: str) -> None:
         """Take back what was written of the wait: the pod waits no more."""
-        resizes = self._resizes
+        resizes = self.resizes
         if resizes is None:
             return
         writes_condition = resizes.rules.conditions == "resize_unschedulable_g1"
@@ -160,7 +152,7 @@ class ResizeLoop:
         nomination = "" if resizes.rules.double_preemption == "nnn" else None
         patch = status_patch(pod.pod, *desired, nomination=nomination, traceparent=traceparent)
         if not patch.is_noop:
-            self._clients.dispatcher.later(patch)
+            self.clients.dispatcher.later(patch)
 
 
 def _request(outcome: ResizeOutcome, error: str, mode: str) -> ConditionChange | None:
@@ -195,7 +187,7 @@ class Reading(NamedTuple):
 
 METRICS: Final[Metrics[Reading]] = Metrics(
     gauge("scheduler_pending_resize_pods", "Deferred resizes that wait.",
-          lambda read: dict(sorted(by_queue(read.resizes.pending()).items())), "queue"),
+          lambda read: dict(sorted(read.resizes.pending().items())), "queue"),
     counter("scheduler_resize_preemption_attempts_total", "Preemption attempts.",
             lambda read: read.resizes.cycle.attempts),
     histogram("scheduler_resize_preemption_victims", "Victims of an attempt.", lambda read: read.loop._victims),

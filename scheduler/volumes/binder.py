@@ -1,27 +1,159 @@
-"""Writes what was chosen for a pod's volumes, and waits until the volume controllers have made it true.
+"""Reserves what was chosen for a pod's volumes, writes it, and waits until the volume controllers have made it true.
 
+Reserve keeps volumes for the pod's claims, or that one is made for them on its node.
 Upstream looks again every second; here the informers' changes of the claims and volumes in question wake the one that
 waits, so that a pod goes on as soon as its volumes are bound.
-Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`BindPodVolumes`).
+Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`AssumePodVolumes`,
+`RevertAssumedPodVolumes`, `BindPodVolumes`, `checkBindings`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
 from scheduler.framework.status import SUCCESS, Status, failed
 from scheduler.framework.world import World
-from scheduler.volumes.binding_progress import Begun, progress
-from scheduler.volumes.reservation import Reserved
+from scheduler.volumes.claims import AssumedVolumes
+from scheduler.volumes.finder import Found
+from scheduler.volumes.reach import reaches
 from services.api.errors import ApiError, UnknownOutcome
-from services.api.kinds.persistentvolume import PersistentVolume
+from services.api.kinds.node import Node
+from services.api.kinds.persistentvolume import BOUND_BY_CONTROLLER, PersistentVolume
 from services.api.kinds.persistentvolumeclaim import SELECTED_NODE, PersistentVolumeClaim
-from services.api.meta import Key
+from services.api.meta import Key, ObjectReference
 from services.reconcile.controller import Change
+
+
+@dataclass
+class Reserved:
+    """`bindings`: the volume as it was, as it will be bound (the same when nothing has to be written), and its claim.
+
+    `to_provision`: claims with the node chosen for them. `is_cancelled`: the binding cycle was given up.
+    """
+
+    bindings: tuple[tuple[PersistentVolume, PersistentVolume, PersistentVolumeClaim], ...]
+    to_provision: tuple[PersistentVolumeClaim, ...]
+    is_cancelled: bool = False
+
+    @property
+    def claims(self) -> tuple[Key, ...]:
+        """The claims it is about."""
+        return (
+            *(claim.metadata.key for _, _, claim in self.bindings),
+            *(claim.metadata.key for claim in self.to_provision),
+        )
+
+
+def reserve(found: Found, node_name: str, assumed: AssumedVolumes) -> Reserved:
+    """Reserve what the node offers, so that the next pod does not get the same."""
+    bindings = []
+    for volume, claim in found.bindings:
+        bound = _bound_to(volume, claim)
+        if bound is not volume:
+            assumed.volumes.assume(bound)
+        bindings.append((volume, bound, claim))
+    to_provision = []
+    for claim in found.to_provision:
+        meta = msgspec.structs.replace(
+            claim.metadata, annotations={**claim.metadata.annotations, SELECTED_NODE: node_name}
+        )
+        chosen = msgspec.structs.replace(claim, metadata=meta)
+        assumed.claims.assume(chosen)
+        to_provision.append(chosen)
+    return Reserved(tuple(bindings), tuple(to_provision))
+
+
+def revert(reserved: Reserved, assumed: AssumedVolumes) -> None:
+    """Undo the reservation; what was written stays written."""
+    for before, bound, _ in reserved.bindings:
+        if bound is not before:
+            assumed.volumes.drop(bound.metadata.key)
+    for claim in reserved.to_provision:
+        assumed.claims.drop(claim.metadata.key)
+
+
+def _bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+    reference = volume.spec.claim_ref
+    if reference is not None and reference.uid == claim.metadata.uid:
+        return volume
+    meta = volume.metadata
+    if reference is None:
+        # Chosen by us and not by a person: then the binder may also take it back.
+        meta = msgspec.structs.replace(meta, annotations={**meta.annotations, BOUND_BY_CONTROLLER: "yes"})
+    key = claim.metadata
+    wanted = ObjectReference(kind="PersistentVolumeClaim", namespace=key.namespace, name=key.name, uid=key.uid)
+    return msgspec.structs.replace(volume, metadata=meta, spec=msgspec.structs.replace(volume.spec, claim_ref=wanted))
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What was written for a pod: the object and the version that the write made."""
+
+    key: Key
+    rv: int
+
+
+def progress(
+    world: World, node: Node, bindings: list[tuple[Begun, Key]], to_provision: list[Begun]
+) -> tuple[bool, str]:
+    """Return whether everything is bound, and else why it cannot be any more ("": not yet).
+
+    `bindings`: volume written, and its claim; `to_provision`: claims written.
+    """
+    steps = itertools.chain(
+        (_binding(world, node, written, key) for written, key in bindings),
+        (_making(world, node, written) for written in to_provision),
+    )
+    return next(((False, problem) for is_done, problem in steps if problem or not is_done), (True, ""))
+
+
+def _binding(world: World, node: Node, written: Begun, key: Key) -> tuple[bool, str]:
+    volume, claim = world.get(PersistentVolume, written.key), world.get(PersistentVolumeClaim, key)
+    if volume is None:
+        return False, f'failed to check binding: persistentvolume "{written.key}" not found'
+    if claim is None:
+        return False, f'failed to check binding: persistentvolumeclaim "{key}" not found'
+    if volume.metadata.rv < written.rv:
+        return False, ""
+    if not reaches(volume, node):
+        return False, _out_of_reach(volume, node)
+    reference = volume.spec.claim_ref
+    if reference is None or not reference.uid:
+        return False, f'ClaimRef got reset for pv "{volume.metadata.name}"'
+    return claim.is_fully_bound, ""
+
+
+def _making(world: World, node: Node, written: Begun) -> tuple[bool, str]:
+    claim = world.get(PersistentVolumeClaim, written.key)
+    if claim is None:
+        return False, f'failed to check provisioning pvc: persistentvolumeclaim "{written.key}" not found'
+    if claim.metadata.rv < written.rv:
+        return False, ""
+    if claim.selected_node != node.metadata.name:
+        # A provisioner says so that it cannot make one there.
+        return False, f'provisioning failed for PVC "{claim.metadata.name}"'
+    if claim.spec.volume_name:
+        volume = world.get(PersistentVolume, Key("", claim.spec.volume_name))
+        if volume is None:
+            return False, ""
+        if not reaches(volume, node):
+            return False, _out_of_reach(volume, node)
+    return claim.is_fully_bound, ""
+
+
+def _out_of_reach(volume: PersistentVolume, node: Node) -> str:
+    return (
+        f'pv "{volume.metadata.name}" node affinity doesn\'t match node "{node.metadata.name}": '
+        "no matching NodeSelectorTerms"
+    )
 
 
 class VolumeBinder:

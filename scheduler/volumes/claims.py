@@ -1,28 +1,115 @@
 """What a pod's claims are, sorted by what is left to do: nothing, choose a volume, or wait for a controller.
 
+What the scheduler assumes of volumes and claims comes before what informers show, until the API server confirms it. A
+belief holds for the version it was made from: as soon as the informer shows a newer one, that is the truth, our own
+write included. All profiles share the beliefs, so that two pods never get one volume.
+
 Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`GetPodVolumeClaims`),
-`staging/src/k8s.io/component-helpers/storage/ephemeral`.
+`staging/src/k8s.io/component-helpers/storage/ephemeral`; upstream `pkg/scheduler/util/assumecache`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from scheduler.cache.node_info import PodInfo
+from scheduler.framework.events import Hint, queue_if
 from scheduler.framework.status import Status, unresolvable
 from scheduler.framework.world import World
-from scheduler.volumes.assumed import AssumedVolumes
-from scheduler.volumes.index import VolumeIndex
 from services.api.kinds.csidriver import CSIDriver
 from services.api.kinds.csistoragecapacity import CSIStorageCapacity
 from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import LOST, PersistentVolumeClaim
 from services.api.kinds.pod import Volume
 from services.api.kinds.storageclass import StorageClass
-from services.api.meta import Key
+from services.api.meta import Key, View
 from services.api.volume_matching import candidates
+from services.reconcile.controller import Change
+
+V = TypeVar("V", PersistentVolume, PersistentVolumeClaim)
+
+
+class Beliefs(Generic[V]):
+    """Assumed forms of objects of one kind, by key."""
+
+    def __init__(self) -> None:
+        self._assumed: dict[Key, V] = {}
+
+    def __len__(self) -> int:
+        return len(self._assumed)
+
+    def assume(self, item: V) -> None:
+        """Assume this form of the object; its version must be the one it was made from."""
+        self._assumed[item.metadata.key] = item
+
+    def drop(self, key: Key) -> None:
+        """Drop the assumed form: the informer's counts again."""
+        self._assumed.pop(key, None)
+
+    def of(self, known: V) -> V:
+        """Return what is assumed of an object that the informer shows as `known`."""
+        if not self._assumed:
+            return known
+        assumed = self._assumed.get(known.metadata.key)
+        if assumed is None:
+            return known
+        if (known.metadata.uid, known.metadata.rv) == (assumed.metadata.uid, assumed.metadata.rv):
+            return assumed
+        del self._assumed[known.metadata.key]
+        return known
+
+    def on_change(self, change: Change[V]) -> None:
+        """Follow the informer: a newer version, or the object's end, ends what was assumed of it."""
+        if not self._assumed:
+            return
+        key = change.object.metadata.key
+        assumed = self._assumed.get(key)
+        if assumed is not None and (change.new is None or change.new.metadata.rv > assumed.metadata.rv):
+            del self._assumed[key]
+
+
+@dataclass(frozen=True)
+class AssumedVolumes:
+    """Assumed volumes (which claim each is for) and claims (which node is chosen for each)."""
+
+    volumes: Beliefs[PersistentVolume] = field(default_factory=Beliefs)
+    claims: Beliefs[PersistentVolumeClaim] = field(default_factory=Beliefs)
+
+
+class VolumeIndex:
+    """The volumes a claim could have, without a look at all there are: most are bound for good.
+
+    Follows the informer: unbound volumes by class, and the others by the claim they name.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._volumes: dict[str | Key, dict[str, PersistentVolume]] = {}
+        for volume in world.all(PersistentVolume):
+            self._on_change(Change(None, volume))
+        world.on_change(PersistentVolume, self._on_change)
+
+    def for_claim(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
+        """Return the free volumes of the claim's class and those that name the claim."""
+        free, reserved = (self._volumes.get(place, {}) for place in (claim.storage_class, claim.metadata.key))
+        return [*free.values(), *(each for each in reserved.values() if each.storage_class == claim.storage_class)]
+
+    def _on_change(self, change: Change[PersistentVolume]) -> None:
+        if change.old is not None:
+            place = _place(change.old)
+            left = self._volumes.get(place, {})
+            left.pop(change.old.metadata.name, None)
+            if not left:
+                self._volumes.pop(place, None)
+        if change.new is not None:
+            self._volumes.setdefault(_place(change.new), {})[change.new.metadata.name] = change.new
+
+
+def _place(volume: PersistentVolume) -> str | Key:
+    reference = volume.spec.claim_ref
+    return volume.storage_class if reference is None else Key(reference.namespace, reference.name)
+
 
 UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 
@@ -119,6 +206,11 @@ class ClaimReader:
             if each.storage_class_name == name and each.limit_bytes is not None and each.limit_bytes >= size
         )
         return Provisioning(storage_class, tuple(enough))
+
+
+def claim_changed(pod: PodInfo, old: View | None, new: PersistentVolumeClaim | None) -> Hint:
+    """A claim that came or changed may help the pods that use it."""
+    return queue_if(new is not None and new.metadata.key in pod.claims)
 
 
 def missing_claim(volume: Volume, name: str) -> str:

@@ -4,13 +4,14 @@ For one node: volumes that are bound must be reached; claims that wait get the s
 must be possible to make there. For all nodes the same is decided once for each *pattern*: the set of offered
 volumes that a node reaches. Zonal volumes have as many patterns as there are zones, local ones as many as there
 are nodes with volumes; how many nodes there are does not matter.
+How well a node's storage would be used is scored with the gate StorageCapacityScoring (KEP-4049).
 Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`FindPodVolumes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -18,12 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import Columns, Mask
+from scheduler.framework.utilization_shape import ShapePoint, broken_line
 from scheduler.volumes import reach
 from scheduler.volumes.claims import PodClaims, Provisioning
+from scheduler.volumes.reach import has_access
 from services.api.kinds.node import Node
 from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
-from services.api.volume_matching import match
+from services.api.quantity import units
+from services.api.volume_matching import capacity_of, match
 
 NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
@@ -91,70 +95,63 @@ def _unmakeable(provisioning: Provisioning, node: Node) -> str:
     return ""
 
 
-@dataclass
 class Everywhere:
     """`refused`: by reason, the rows that it holds for; a row may be in several. `passed`: the rows in none."""
 
-    refused: dict[str, Mask] = field(default_factory=dict)
-    passed: Mask = field(default_factory=lambda: np.zeros(0, bool))
+    def __init__(self, columns: Columns) -> None:
+        self.refused: dict[str, Mask] = {}
+        self.passed = columns.full(True)
+
+    def refuse(self, reason: str, rows: Mask) -> None:
+        """Note that these rows will not do."""
+        self.refused[reason] = self.refused[reason] | rows if reason in self.refused else rows
+        self.passed = self.passed & ~rows
 
 
 def find_everywhere(claims: PodClaims, columns: Columns) -> Everywhere:
     """Return, for all rows at once, what `find` says of each node."""
-    refused: dict[str, Mask] = {}
-
-    def refuse(reason: str, mask: Mask) -> None:
-        refused[reason] = refused[reason] | mask if reason in refused else mask
-
-    _check_bound(claims, columns, refuse)
-    _check_waiting(claims, columns, refuse)
-    passed = columns.full(True)
-    for mask in refused.values():
-        passed &= ~mask
-    return Everywhere(refused, passed)
+    found = Everywhere(columns)
+    _check_bound(claims, columns, found)
+    _check_waiting(claims, columns, found)
+    return found
 
 
-Refuse = Callable[[str, Mask], None]
-
-
-def _check_bound(claims: PodClaims, columns: Columns, refuse: Refuse) -> None:
+def _check_bound(claims: PodClaims, columns: Columns, found: Everywhere) -> None:
     alive = columns.full(True)
     for _, volume in claims.bound:
         if volume is None:
-            refuse(VOLUME_MISSING, alive)
+            found.refuse(VOLUME_MISSING, alive)
             return
         reached = reach.volume_mask(volume, columns)
         if reached is not None:
-            refuse(NODE_CONFLICT, alive & ~reached)
+            found.refuse(NODE_CONFLICT, alive & ~reached)
             alive = alive & reached
 
 
-def _check_waiting(claims: PodClaims, columns: Columns, refuse: Refuse) -> None:
+def _check_waiting(claims: PodClaims, columns: Columns, found: Everywhere) -> None:
     alive = columns.full(True)
     selected = [claim for claim in claims.waiting if claim.selected_node]
     for claim in selected:
         alive &= columns.mask_of((claim.selected_node,))
     if selected:
-        refuse(BIND_CONFLICT, ~alive)
+        found.refuse(BIND_CONFLICT, ~alive)
     to_match = [claim for claim in claims.waiting if not claim.selected_node]
     matched = _matched(to_match, claims, columns)
     for claim in (*selected, *to_match):
         has_volume = matched.get(claim.metadata.uid)
         needs = alive if has_volume is None else alive & ~has_volume
         provisioning = claims.to_provision[claim.metadata.uid]
-        allowed = (
-            reach.class_mask(provisioning.storage_class, columns) if provisioning.storage_class.can_provision else None
-        )
         if not provisioning.storage_class.can_provision:
-            refuse(BIND_CONFLICT, needs)
+            found.refuse(BIND_CONFLICT, needs)
             alive = alive & ~needs
             continue
+        allowed = reach.class_mask(provisioning.storage_class, columns)
         if allowed is not None:
-            refuse(BIND_CONFLICT, needs & ~allowed)
+            found.refuse(BIND_CONFLICT, needs & ~allowed)
             alive, needs = alive & ~(needs & ~allowed), needs & allowed
         if provisioning.capacities is not None:
             full = needs & ~reach.capacity_mask(provisioning.capacities, columns)
-            refuse(NOT_ENOUGH_SPACE, full)
+            found.refuse(NOT_ENOUGH_SPACE, full)
             alive = alive & ~full
 
 
@@ -190,3 +187,46 @@ def _patterns(reached: Mask) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     packed = np.packbits(reached, axis=0)
     _, first, inverse = np.unique(packed, axis=1, return_index=True, return_inverse=True)
     return first, inverse.reshape(-1)
+
+
+def score_of(claims: PodClaims, node: Node, shape: tuple[ShapePoint, ...]) -> int:
+    """Return 0 to 100: the mean over storage classes of the shape at each class's utilization, 0 without any.
+
+    Volumes that exist count when there are any, and only else the capacity for volumes yet to be made.
+    """
+    found = find(claims, node)
+    uses = _of_existing(found) if found.bindings else _of_free(found, claims, node)
+    if not uses:
+        return 0
+    total = sum(broken_line(shape, _percent(requested, capacity)) for requested, capacity in uses.values())
+    return math.floor(total / len(uses) + 0.5)
+
+
+def _percent(requested: int, capacity: int) -> int:
+    return 100 if capacity == 0 or requested > capacity else requested * 100 // capacity
+
+
+def _of_existing(found: Found) -> dict[str, tuple[int, int]]:
+    uses: dict[str, tuple[int, int]] = {}
+    for volume, claim in found.bindings:
+        requested, capacity = uses.get(volume.storage_class, (0, 0))
+        uses[volume.storage_class] = (requested + claim.requested_bytes, capacity + capacity_of(volume))
+    return uses
+
+
+def _of_free(found: Found, claims: PodClaims, node: Node) -> dict[str, tuple[int, int]]:
+    uses: dict[str, tuple[int, int]] = {}
+    for claim in found.to_provision:
+        free = _free(claims.to_provision[claim.metadata.uid], node)
+        if free is not None:
+            requested, _ = uses.get(claim.storage_class, (0, 0))
+            uses[claim.storage_class] = (requested + claim.requested_bytes, free)
+    return uses
+
+
+def _free(provisioning: Provisioning, node: Node) -> int | None:
+    """Return the bytes that the node's part of the cluster has, None when no driver says."""
+    for each in provisioning.capacities or ():
+        if has_access(each.node_topology, node):
+            return units(each.capacity) if each.capacity is not None else 0
+    return None

@@ -7,20 +7,27 @@ answer came, so a write may or may not have taken effect (guarantees C6).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+_BY_CODE: dict[int, type[ApiError]] = {}
+
 
 class ApiError(Exception):
-    """A refusal with a Kubernetes `Status`.
+    """A refusal with a Kubernetes `Status`; a child of its own code has its name for a reason unless said.
 
-    `details` is the Status's `details` object: `name`, `kind`, `group`, `uid`, `causes[]`,
-    `retryAfterSeconds`.
+    `details` is the Status's `details` object: `name`, `kind`, `group`, `uid`, `causes[]`, `retryAfterSeconds`.
     """
 
     reason = "InternalError"
     code = 500
+
+    def __init_subclass__(cls, code: int = 0, reason: str = "") -> None:
+        if code:
+            cls.code, cls.reason = code, reason or cls.__name__
+            _BY_CODE[code] = cls
 
     def __init__(
         self,
@@ -58,101 +65,66 @@ class ApiError(Exception):
         }
 
 
-class BadRequest(ApiError):
+class BadRequest(ApiError, code=400):
     """400: the request itself is malformed."""
 
-    reason, code = "BadRequest", 400
 
-
-class Unauthorized(ApiError):
+class Unauthorized(ApiError, code=401):
     """401: an unknown identity."""
 
-    reason, code = "Unauthorized", 401
 
-
-class Forbidden(ApiError):
+class Forbidden(ApiError, code=403):
     """403: this identity may not do that."""
 
-    reason, code = "Forbidden", 403
 
-
-class NotFound(ApiError):
+class NotFound(ApiError, code=404):
     """404: no such object or resource."""
 
-    reason, code = "NotFound", 404
 
-
-class MethodNotAllowed(ApiError):
+class MethodNotAllowed(ApiError, code=405):
     """405: the resource does not support this verb."""
 
-    reason, code = "MethodNotAllowed", 405
 
-
-class Conflict(ApiError):
+class Conflict(ApiError, code=409):
     """409: someone wrote first, or a precondition failed; read again. `reason` may be more specific."""
-
-    reason, code = "Conflict", 409
 
 
 class AlreadyExists(Conflict):
     """409 on create: the name is taken."""
 
-    reason, code = "AlreadyExists", 409
+    reason = "AlreadyExists"
 
 
-class Expired(ApiError):
+class Expired(ApiError, code=410):
     """410: that resource version is older than the server remembers; relist."""
 
-    reason, code = "Expired", 410
 
-
-class RequestEntityTooLarge(ApiError):
+class RequestEntityTooLarge(ApiError, code=413):
     """413: body, object or patch above its limit."""
 
-    reason, code = "RequestEntityTooLarge", 413
 
-
-class UnsupportedMediaType(ApiError):
+class UnsupportedMediaType(ApiError, code=415):
     """415: a body type this server does not read."""
 
-    reason, code = "UnsupportedMediaType", 415
 
-
-class Invalid(ApiError):
+class Invalid(ApiError, code=422):
     """422: the object breaks a rule; `details.causes` names the fields."""
 
-    reason, code = "Invalid", 422
 
-
-class TooManyRequests(ApiError):
+class TooManyRequests(ApiError, code=429):
     """429: come back after `retry_after_s`."""
 
-    reason, code = "TooManyRequests", 429
 
-
-class Unavailable(ApiError):
+class Unavailable(ApiError, code=503, reason="ServiceUnavailable"):
     """503: shutting down, read-only, or not ready; definite, nothing was written."""
 
-    reason, code = "ServiceUnavailable", 503
 
-
-class Timeout(ApiError):
+class Timeout(ApiError, code=504):
     """504: reads had no answer in time; for a write the outcome is unknown."""
-
-    reason, code = "Timeout", 504
 
 
 class UnknownOutcome(Exception):
     """No answer came: connection lost or deadline passed. A write may have taken effect (C6)."""
-
-
-_BY_CODE: dict[int, type[ApiError]] = {
-    cls.code: cls
-    for cls in (
-        BadRequest, Unauthorized, Forbidden, NotFound, MethodNotAllowed, Conflict, Expired,
-        RequestEntityTooLarge, UnsupportedMediaType, Invalid, TooManyRequests, Unavailable, Timeout,
-    )
-}  # fmt: skip
 
 
 def from_status(code: int, body: bytes) -> ApiError:
@@ -163,15 +135,11 @@ def from_status(code: int, body: bytes) -> ApiError:
         status = {"message": body.decode("utf-8", "replace")}
     reason = str(status.get("reason") or "")
     cls = AlreadyExists if reason == "AlreadyExists" else _BY_CODE.get(code, ApiError)
-    return cls(
-        str(status.get("message") or f"the server answered {code}"),
-        reason=reason,
-        code=code,
-        details=status.get("details"),
-    )
+    message = str(status.get("message") or f"the server answered {code}")
+    return cls(message, reason=reason, code=code, details=status.get("details"))
 
 
-def invalid(kind: str, name: str, causes: list[tuple[str, str, str]]) -> Invalid:
+def invalid(kind: str, name: str, causes: Sequence[tuple[str, str, str]]) -> Invalid:
     """Return a 422 that names kind, object and each field.
 
     `causes`: (field path, cause reason such as `FieldValueInvalid`, message). The text follows
@@ -181,9 +149,5 @@ def invalid(kind: str, name: str, causes: list[tuple[str, str, str]]) -> Invalid
     text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
     return Invalid(
         f'{kind} "{name}" is invalid: {text}',
-        details={
-            "name": name,
-            "kind": kind,
-            "causes": [{"reason": r, "message": m, "field": p} for p, r, m in causes],
-        },
+        details={"name": name, "kind": kind, "causes": [{"reason": r, "message": m, "field": p} for p, r, m in causes]},
     )

@@ -1,7 +1,9 @@
-"""Metadata, keys, owner references and conditions: what all kinds share."""
+"""What all kinds share: metadata, keys, owner references, conditions, and how a kind declares itself."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,6 +24,10 @@ class Key(NamedTuple):
 
 class View(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Base of all typed, frozen views over documents. Unknown fields are ignored on decode."""
+
+
+class Mark(View, frozen=True):
+    """A member of a union that has no fields of ours: that it is there says all."""
 
 
 class OwnerReference(View, frozen=True):
@@ -65,10 +71,26 @@ class ObjectMeta(View, frozen=True):
     @property
     def controller(self) -> OwnerReference | None:
         """The owner reference with `controller: true`, if any."""
-        for reference in self.owner_references:
-            if reference.controller:
-                return reference
-        return None
+        return next((reference for reference in self.owner_references if reference.controller), None)
+
+
+class AnyObject(View, frozen=True):
+    """A view of what any object has; for components that treat all kinds alike (garbage collector, namespace)."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class ObjectReference(View, frozen=True):
+    """Which object is meant."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    field_path: str = ""
 
 
 class Condition(View, frozen=True):
@@ -98,17 +120,84 @@ class LabelSelector(View, frozen=True):
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
-class AnyObject(View, frozen=True):
-    """A view of what any object has; for components that treat all kinds alike (garbage collector, namespace)."""
-
-    api_version: str = ""
-    kind: str = ""
-    metadata: ObjectMeta = ObjectMeta()
+def condition_status(conditions: tuple[Condition, ...], condition_type: str) -> str:
+    """Return what the condition of that type says: "True", "False" or "Unknown"; "" when there is none."""
+    found = find_condition(conditions, condition_type)
+    return found.status if found is not None else ""
 
 
 def find_condition(conditions: tuple[Condition, ...], condition_type: str) -> Condition | None:
     """Return the condition of that type, or None."""
-    for condition in conditions:
-        if condition.type == condition_type:
-            return condition
-    return None
+    return next((condition for condition in conditions if condition.type == condition_type), None)
+
+
+# --- how a kind declares itself ---
+
+NONE = "<none>"
+Cell = Callable[[Document, float], Any]
+"""`(document, wall clock in seconds)` to what a table shows of it."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that `kubectl get` prints; `priority` 1 shows with `-o wide` only.
+
+    `source`: where the value stands (`status.phase`), or a function that computes the cell. `show` formats a value that
+    is there, `default` stands for one that is absent or "". `is_age`: a timestamp is shown as how long ago that was.
+    """
+
+    name: str
+    source: str | Cell
+    type: str = "string"
+    priority: int = 0
+    format: str = ""
+    default: Any = ""
+    show: Callable[[Any], Any] | None = None
+    is_age: bool = False
+
+
+NAME = Column("Name", "metadata.name", format="name")
+AGE = Column("Age", "metadata.creationTimestamp", default="<unknown>", is_age=True)
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One kind as the API serves it; unless said, named as its view, and its plural that in small letters with an "s".
+
+    `view` is the frozen Struct that components decode; `subresources` are served besides the object;
+    `columns` make the table of `kubectl get`. `selectable_fields` maps a field selector's
+    label to its value in the document (beyond metadata.name and metadata.namespace).
+    `has_spec` says that `metadata.generation` counts changes of the spec.
+    """
+
+    kind: str = ""
+    plural: str = ""
+    group: str = ""
+    version: str = "v1"
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    view: type[View] = AnyObject
+    has_spec: bool = False
+    columns: tuple[Column, ...] = ()
+    selectable_fields: dict[str, Callable[[Document], str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", self.kind or self.view.__name__)
+        object.__setattr__(self, "plural", self.plural or f"{self.singular}s")
+
+    @property
+    def singular(self) -> str:
+        """The kind as one writes it in a command: `pod`."""
+        return self.kind.lower()
+
+    @property
+    def name(self) -> str:
+        """The wire's name: `pods`, `replicasets.apps`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def api_version(self) -> str:
+        """`v1` or `apps/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version

@@ -6,26 +6,11 @@ One rule for the kubelet and the controllers; the scheduler has a second form of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
-from services.api.kinds.pod import Affinity, NodeSelectorRequirement, NodeSelectorTerm
+from services.api.kinds.pod import NodeSelectorRequirement, NodeSelectorTerm, PodSpec
 
 NAME_FIELD = "metadata.name"
 """The one field that `matchFields` knows."""
-
-
-class Selective(Protocol):
-    """The part of a pod's spec that decides, whichever view it is read through."""
-
-    @property
-    def node_selector(self) -> dict[str, str]:
-        """Labels with their values."""
-        ...
-
-    @property
-    def affinity(self) -> Affinity | None:
-        """What the pod asks of its neighbourhood."""
-        ...
 
 
 def integer_of(text: str | None) -> int | None:
@@ -49,11 +34,9 @@ def accepts(requirement: NodeSelectorRequirement, value: str | None) -> bool:
         case "Gt" | "Lt":
             number = integer_of(value)
             bound = integer_of(requirement.values[0]) if len(requirement.values) == 1 else None
-            if number is None or bound is None:
-                return False
-            return number > bound if requirement.operator == "Gt" else number < bound
-        case _:
-            return False
+            if number is not None and bound is not None:
+                return number > bound if requirement.operator == "Gt" else number < bound
+    return False
 
 
 def is_met(term: NodeSelectorTerm, node_name: str, labels: Mapping[str, str]) -> bool:
@@ -65,7 +48,7 @@ def is_met(term: NodeSelectorTerm, node_name: str, labels: Mapping[str, str]) ->
     )
 
 
-def may_go_to(spec: Selective, node_name: str, labels: Mapping[str, str]) -> bool:
+def may_go_to(spec: PodSpec, node_name: str, labels: Mapping[str, str]) -> bool:
     """Whether such a node satisfies a pod's node selector and its required node affinity."""
     for key, value in spec.node_selector.items():
         if labels.get(key) != value:

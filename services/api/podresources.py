@@ -1,11 +1,13 @@
-"""What a pod asks for: requests over containers, init containers, sidecars, pod level and overhead.
+"""What a pod asks for, and may use at most: over containers, init containers, sidecars, pod level and overhead.
 
-Source: KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 (resizes), upstream `PodRequests`.
+A pod that is being resized counts with the larger of what it desires and what it has.
+Source: KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 (resizes, "Notes" on ResourceQuota), kep-1287 10,
+kep-5836 4; upstream `PodRequests` and `PodLimits` with `UseStatusResources` (v1.36).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -28,40 +30,78 @@ def container_requests(container: Container) -> Amounts:
     return amounts({**container.resources.limits, **container.resources.requests})
 
 
+def at_once(pod: Pod, main: Iterable[Amounts], init: Iterable[Amounts]) -> Amounts:
+    """Return the most that containers need at any moment of the pod's life, from the needs of each.
+
+    Main containers and sidecars add up; each plain init container runs beside the sidecars started before it.
+    """
+    total: Amounts = {}
+    for need in main:
+        _add(total, need)
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container, need in zip(pod.spec.init_containers, init, strict=True):
+        if container.restart_policy == "Always":
+            _add(total, need)
+            _add(sidecars, need)
+            _raise(peak, sidecars)
+        else:
+            beside = dict(need)
+            _add(beside, sidecars)
+            _raise(peak, beside)
+    _raise(total, peak)
+    return total
+
+
 def _add(total: Amounts, more: Amounts) -> None:
     for name, value in more.items():
         total[name] = total.get(name, 0) + value
 
 
+def _raise(total: Amounts, more: Amounts) -> None:
+    for name, value in more.items():
+        total[name] = max(total.get(name, 0), value)
+
+
 def pod_requests(pod: Pod) -> Amounts:
     """Return the most the pod needs at any moment of its life.
 
-    Main containers and sidecars add up; each plain init container runs beside the sidecars started
-    before it; pod-level cpu and memory replace the sum; overhead is added last.
+    Pod-level cpu and memory replace the sum of the containers; overhead is added last.
     """
-    total: Amounts = {}
-    for container in pod.spec.containers:
-        _add(total, container_requests(container))
-    sidecars: Amounts = {}
-    peak: Amounts = {}
-    for container in pod.spec.init_containers:
-        need = container_requests(container)
-        if container.restart_policy == "Always":
-            _add(total, need)
-            _add(sidecars, need)
-            need = dict(sidecars)
-        else:
-            need = dict(need)
-            _add(need, sidecars)
-        for name, value in need.items():
-            peak[name] = max(peak.get(name, 0), value)
-    for name, value in peak.items():
-        total[name] = max(total.get(name, 0), value)
-    if pod.spec.resources is not None:
-        level = amounts({**pod.spec.resources.limits, **pod.spec.resources.requests})
+    spec = pod.spec
+    total = at_once(pod, map(container_requests, spec.containers), map(container_requests, spec.init_containers))
+    if spec.resources is not None:
+        level = amounts({**spec.resources.limits, **spec.resources.requests})
         total.update({name: value for name, value in level.items() if name in POD_LEVEL})
-    if pod.spec.overhead:
-        _add(total, amounts(pod.spec.overhead))
+    if spec.overhead:
+        _add(total, amounts(spec.overhead))
+    return total
+
+
+def limits_in_use(pod: Pod) -> Amounts:
+    """Return the most the pod may use at any moment of its life; what has no limit is absent.
+
+    Raises: ValueError naming a malformed quantity.
+    """
+    spec, status = pod.spec, pod.status
+    is_refused = has_infeasible_resize(pod)
+
+    def most(desired: Mapping[str, str], actual: ResourceRequirements | None) -> Amounts:
+        found = amounts(desired if actual is None else actual.limits)
+        if not is_refused:
+            _raise(found, amounts(desired))
+        return found
+
+    def limits(containers: Iterable[Container], statuses: Iterable[ContainerStatus]) -> Iterable[Amounts]:
+        actual = {each.name: each.resources for each in statuses}
+        return (most(each.resources.limits, actual.get(each.name)) for each in containers)
+
+    main = limits(spec.containers, status.container_statuses)
+    total = at_once(pod, main, limits(spec.init_containers, status.init_container_statuses))
+    if spec.resources is not None:
+        level = most(spec.resources.limits, status.resources)
+        total.update({name: value for name, value in level.items() if name in POD_LEVEL})
+    _add(total, {name: value for name, value in amounts(spec.overhead).items() if total.get(name)})
     return total
 
 
@@ -85,23 +125,13 @@ def qos_class(pod: Pod) -> str:
     return "Guaranteed" if guaranteed and requests == limits else "Burstable"
 
 
-# --- a pod that is being resized (kep-1287 10, kep-5836 4) ---
-
-
 def as_in_use(pod: Pod) -> Pod:
     """Return the pod as one that asks for all it may hold: the most of desired, allocated and actual, by container.
 
     What its node calls infeasible it will never hold. The pod itself, when nothing differs from its spec.
     Source: upstream `PodRequests` with `UseStatusResources` (v1.36).
     """
-    if not _is_reported_otherwise(pod):
-        return pod
-    is_infeasible = has_infeasible_resize(pod)
-
-    def of(desired: dict[str, str], allocated: dict[str, str], actual: dict[str, str]) -> dict[str, str]:
-        return _most(allocated, actual) if is_infeasible else _most(desired, allocated, actual)
-
-    return _reported(pod, of)
+    return _reported(pod, lambda *sizes: _most(*(sizes[1:] if has_infeasible_resize(pod) else sizes)))
 
 
 def has_infeasible_resize(pod: Pod) -> bool:
@@ -112,22 +142,16 @@ def has_infeasible_resize(pod: Pod) -> bool:
 
 def as_held(pod: Pod) -> Pod:
     """Return the pod as one that asks for what it was promised or still has, whatever it wishes; else for its spec."""
-    if not _is_reported_otherwise(pod):
-        return pod
     return _reported(pod, lambda desired, allocated, actual: _most(allocated, actual))
 
 
 def as_actual(pod: Pod) -> Pod:
     """Return the pod as one that asks for what its runtime was told; as far as the node has not said, its spec."""
-    if not _is_reported_otherwise(pod):
-        return pod
     return _reported(pod, lambda desired, allocated, actual: actual)
 
 
 def as_allocated(pod: Pod) -> Pod:
     """Return the pod as one that asks for what its node has promised it; as far as the node has not said, its spec."""
-    if not _is_reported_otherwise(pod):
-        return pod
     return _reported(pod, lambda desired, allocated, actual: allocated)
 
 
@@ -157,7 +181,12 @@ _Choice = Callable[[dict[str, str], dict[str, str], dict[str, str]], dict[str, s
 
 
 def _reported(pod: Pod, choose: _Choice) -> Pod:
-    """Return the pod with the requests that `choose` makes of desired, allocated and actual ones."""
+    """Return the pod with the requests that `choose` makes of desired, allocated and actual ones.
+
+    The pod itself, when its node reports nothing that differs from its spec.
+    """
+    if not _is_reported_otherwise(pod):
+        return pod
 
     def sized(containers: tuple[Container, ...], statuses: tuple[ContainerStatus, ...]) -> tuple[Container, ...]:
         by_name = {status.name: status for status in statuses}

@@ -2,52 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from services.api.meta import Document
-from services.api.resources import Column
+from services.api.meta import NONE, Column, Document
 from services.api.times import parse_time
 
-NONE = "<none>"
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
+_PRECISIONS = (
+    (120, "s", ""), (600, "m", "s"), (3 * 3600, "m", ""), (8 * 3600, "h", "m"), (48 * 3600, "h", ""),
+    (8 * 86400, "d", "h"), (730 * 86400, "d", ""), (8 * 365 * 86400, "y", "d"),
+)  # fmt: skip
+"""Up to how many seconds an age is told in which unit, and in which smaller one besides."""
+
+
+def cells(columns: Sequence[Column], document: Document, now_wall_s: float) -> list[Any]:
+    """Return one object's row in the table of `kubectl get`."""
+    return [_cell(column, document, now_wall_s) for column in columns]
+
+
+def _cell(column: Column, document: Document, now_wall_s: float) -> Any:
+    if not isinstance(column.source, str):
+        return column.source(document, now_wall_s)
+    value: Any = document
+    for name in column.source.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    if value is None or value == "":
+        return column.default
+    if column.is_age:
+        return duration(now_wall_s - parse_time(value))
+    return value if column.show is None else column.show(value)
 
 
 def duration(seconds: float) -> str:
     """Return a human duration as apimachinery's `HumanDuration` does: `45s`, `5m3s`, `3h12m`, `5d`."""
+    if seconds <= -1:
+        return "<invalid>" if seconds <= -2 else "0s"
     s = int(seconds)
-    if s < 0:
-        return "<invalid>" if s < -1 else "0s"
-    if s < 120:
-        return f"{s}s"
-    minutes = s // 60
-    if minutes < 10:
-        return f"{minutes}m{s % 60}s" if s % 60 else f"{minutes}m"
-    if minutes < 180:
-        return f"{minutes}m"
-    hours = s // 3600
-    if hours < 8:
-        rest = minutes % 60
-        return f"{hours}h{rest}m" if rest else f"{hours}h"
-    if hours < 48:
-        return f"{hours}h"
-    days = hours // 24
-    if hours < 192:
-        return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
-    if days < 365 * 2:
-        return f"{days}d"
-    years = days // 365
-    if days < 365 * 8:
-        rest = days % 365
-        return f"{years}y{rest}d" if rest else f"{years}y"
-    return f"{years}y"
-
-
-def age(document: Document, now_wall_s: float, field: str = "creationTimestamp") -> str:
-    """Return how long ago the object was created, or `<unknown>`."""
-    stamp = document.get("metadata", {}).get(field)
-    if not stamp:
-        return "<unknown>"
-    return duration(now_wall_s - parse_time(stamp))
+    unit, smaller = next((units for limit, *units in _PRECISIONS if s < limit), ("y", ""))
+    whole, rest = divmod(s, _UNITS_S[unit])
+    rest = rest // _UNITS_S[smaller] if smaller else 0
+    return f"{whole}{unit}{rest}{smaller}" if rest else f"{whole}{unit}"
 
 
 def labels_text(labels: dict[str, str]) -> str:
@@ -72,5 +67,24 @@ def ready_of(document: Document, now_wall_s: float) -> str:
     return f"{document.get('status', {}).get('readyReplicas', 0)}/{document.get('spec', {}).get('replicas', 1)}"
 
 
-NAME = Column("Name", "metadata.name", format="name")
-AGE = Column("Age", age)
+def _containers(field: str) -> Callable[[list[Document]], str]:
+    return lambda containers: ",".join(each.get(field, "") for each in containers)
+
+
+def _selector(selector: Document) -> str:
+    parts = [f"{k}={v}" for k, v in sorted(selector.get("matchLabels", {}).items())]
+    for term in selector.get("matchExpressions", ()):
+        op, values = term.get("operator", ""), ",".join(term.get("values", ()))
+        parts.append(
+            {"Exists": term["key"], "DoesNotExist": "!" + term["key"]}.get(op, f"{term['key']} {op.lower()} ({values})")
+        )
+    return joined(parts)
+
+
+_CONTAINERS = "spec.template.spec.containers"
+TEMPLATE_COLUMNS = (
+    Column("Containers", _CONTAINERS, priority=1, show=_containers("name")),
+    Column("Images", _CONTAINERS, priority=1, show=_containers("image")),
+    Column("Selector", "spec.selector", priority=1, default=NONE, show=_selector),
+)
+"""The wide columns of any workload."""

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
-from services.api.kinds.pod import Container, Pod, PodAffinity
+from services.api.kinds.pod import Pod, PodAffinity
 from services.api.kinds.resourcequota import ResourceQuota, ScopedResourceSelectorRequirement
 from services.api.kinds.service import Service
 from services.api.meta import View
-from services.api.podlimits import limits_in_use
-from services.api.podresources import Amounts, amounts, as_in_use, pod_requests, qos_class
+from services.api.podresources import Amounts, amounts, as_in_use, limits_in_use, pod_requests, qos_class
 from services.api.quantity import amount, format_amount
 from services.api.times import parse_time
 
@@ -71,15 +70,14 @@ def text_of(name: str, value: int) -> str:
     return str(value)
 
 
-# --- use ---
-
-
 def usage_of(resource: str, view: View, wall_s: float) -> Amounts:
     """Return what one object uses, by all the names a quota may call it. Raises: ValueError for a bad quantity."""
     used = {COUNT + resource: 1}
     match view:
         case Pod():
-            return used | (_of_pod(view) if is_counted(view, wall_s) else {})
+            if not is_counted(view, wall_s):
+                return used
+            return used | {PODS: 1, **_compute(pod_requests(as_in_use(view)), limits_in_use(view))}
         case PersistentVolumeClaim():
             return used | _of_claim(view)
         case Service():
@@ -90,15 +88,9 @@ def usage_of(resource: str, view: View, wall_s: float) -> Amounts:
 def is_counted(pod: Pod, wall_s: float) -> bool:
     """Whether a pod still uses anything: it has not ended, and its time to end has not run out."""
     meta = pod.metadata
-    if pod.is_terminal:
-        return False
-    if meta.deletion_timestamp is None or meta.deletion_grace_period_seconds is None:
-        return True
+    if pod.is_terminal or meta.deletion_timestamp is None or meta.deletion_grace_period_seconds is None:
+        return not pod.is_terminal
     return wall_s <= parse_time(meta.deletion_timestamp) + meta.deletion_grace_period_seconds
-
-
-def _of_pod(pod: Pod) -> Amounts:
-    return {PODS: 1, **_compute(pod_requests(as_in_use(pod)), limits_in_use(pod))}
 
 
 def _compute(requests: Mapping[str, int], limits: Mapping[str, int]) -> Amounts:
@@ -122,16 +114,11 @@ def _of_claim(claim: PersistentVolumeClaim) -> Amounts:
 
 def _of_service(service: Service) -> Amounts:
     spec, used = service.spec, {SERVICES: 1}
-    has_ports = spec.type == "NodePort"
-    if spec.type == "LoadBalancer":
+    if is_balanced := spec.type == "LoadBalancer":
         used["services.loadbalancers"] = 1
-        has_ports = spec.allocate_load_balancer_node_ports
-    if has_ports:
+    if spec.type == "NodePort" or (is_balanced and spec.allocate_load_balancer_node_ports):
         used["services.nodeports"] = len(spec.ports)
     return used
-
-
-# --- which objects ---
 
 
 def is_in_scope(quota: ResourceQuota, view: View) -> bool:
@@ -151,24 +138,15 @@ def _meets(pod: Pod, requirement: ScopedResourceSelectorRequirement) -> bool:
         case "NotBestEffort":
             return qos_class(pod) != "BestEffort"
         case "PriorityClass":
-            return _has_class(pod.spec.priority_class_name, requirement)
+            name, operator = pod.spec.priority_class_name, requirement.operator
+            is_listed = bool(name) and name in requirement.values
+            return {"In": is_listed, "NotIn": not is_listed, "DoesNotExist": not name}.get(operator, bool(name))
         case "CrossNamespacePodAffinity":
             affinity = pod.spec.affinity
             return affinity is not None and (
                 _looks_elsewhere(affinity.pod_affinity) or _looks_elsewhere(affinity.pod_anti_affinity)
             )
     return False
-
-
-def _has_class(name: str, requirement: ScopedResourceSelectorRequirement) -> bool:
-    match requirement.operator:
-        case "In":
-            return bool(name) and name in requirement.values
-        case "NotIn":
-            return not name or name not in requirement.values
-        case "DoesNotExist":
-            return not name
-    return bool(name)
 
 
 def _looks_elsewhere(affinity: PodAffinity | None) -> bool:
@@ -183,14 +161,9 @@ def unsaid(pod: Pod, names: Iterable[str]) -> str:
     level = pod.spec.resources
     said = set() if level is None else set(_compute(amounts(level.requests), amounts(level.limits)))
     wanted = set(names) - said
-    missing: list[str] = []
-    for name in REQUIRED:
-        if name in wanted:
-            silent = sorted(c.name for c in (*pod.spec.containers, *pod.spec.init_containers) if not _says(c, name))
-            if silent:
-                missing.append(f"{name} for: {','.join(silent)}")
-    return "; ".join(missing)
-
-
-def _says(container: Container, name: str) -> bool:
-    return name in _compute(amounts(container.resources.requests), amounts(container.resources.limits))
+    by_container = {
+        c.name: _compute(amounts(c.resources.requests), amounts(c.resources.limits))
+        for c in (*pod.spec.containers, *pod.spec.init_containers)
+    }
+    silent = {n: sorted(c for c, names in by_container.items() if n not in names) for n in REQUIRED if n in wanted}
+    return "; ".join(f"{name} for: {','.join(containers)}" for name, containers in silent.items() if containers)

@@ -1,6 +1,5 @@
-"""The register of kinds: which resources exist, how they are spelled, and their typed views.
+"""The register of kinds: each file in `kinds/` offers `RESOURCE` and usually a view. Adding a kind is adding a file.
 
-Each file in `kinds/` offers `RESOURCE` (and usually a view class). Adding a kind is adding a file.
 Discovery, REST paths, gRPC, informers and tables are all fed from here.
 """
 
@@ -8,83 +7,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
-from services.api.meta import AnyObject, Document, View
-
-Cell = Callable[[Document, float], Any]
-"""`(document, wall clock in seconds)` to what a table shows of it."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column that `kubectl get` prints; `priority` 1 shows with `-o wide` only.
-
-    `source`: where the value stands (`status.phase`), or a function that computes the cell. `show` formats a value that
-    is there, `default` stands for one that is absent or "".
-    """
-
-    name: str
-    source: str | Cell
-    type: str = "string"
-    priority: int = 0
-    format: str = ""
-    description: str = ""
-    default: Any = ""
-    show: Callable[[Any], Any] | None = None
-
-    def cell(self, document: Document, now_wall_s: float) -> Any:
-        """Return what the column shows of one object."""
-        if not isinstance(self.source, str):
-            return self.source(document, now_wall_s)
-        value: Any = document
-        for name in self.source.split("."):
-            value = value.get(name) if isinstance(value, dict) else None
-        if value is None or value == "":
-            return self.default
-        return value if self.show is None else self.show(value)
-
-
-@dataclass(frozen=True)
-class Resource:
-    """One kind as the API serves it.
-
-    `view` is the frozen Struct that components decode; `subresources` are served besides the object;
-    `columns` make the table of `kubectl get`. `selectable_fields` maps a field selector's
-    label to its value in the document (beyond metadata.name and metadata.namespace).
-    `has_spec` says that `metadata.generation` counts changes of the spec.
-    """
-
-    kind: str
-    plural: str
-    singular: str
-    group: str = ""
-    version: str = "v1"
-    namespaced: bool = True
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    subresources: tuple[str, ...] = ()
-    view: type[View] = AnyObject
-    has_spec: bool = False
-    columns: tuple[Column, ...] = ()
-    selectable_fields: dict[str, Callable[[Document], str]] = field(default_factory=dict)
-
-    def cells(self, document: Document, now_wall_s: float) -> list[Any]:
-        """Return one object's row in the table of `kubectl get`."""
-        return [column.cell(document, now_wall_s) for column in self.columns]
-
-    @property
-    def name(self) -> str:
-        """The wire's name: `pods`, `replicasets.apps`."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
-    def api_version(self) -> str:
-        """`v1` or `apps/v1`."""
-        return f"{self.group}/{self.version}" if self.group else self.version
+from services.api.meta import AnyObject, Resource, View
 
 
 @cache

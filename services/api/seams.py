@@ -126,12 +126,7 @@ class Tracer(Protocol):
     """
 
     def start(
-        self,
-        name: str,
-        *,
-        parent: str = "",
-        links: Sequence[str] = (),
-        **attributes: str | int | float | bool,
+        self, name: str, *, parent: str = "", links: Sequence[str] = (), **attributes: str | int | float | bool
     ) -> Span: ...
 
 

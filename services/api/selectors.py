@@ -26,11 +26,10 @@ class Term:
             case "in":
                 return self.key in labels and labels[self.key] in self.values
             case "notin":
-                return labels.get(self.key) not in self.values if self.key in labels else True
+                return self.key not in labels or labels[self.key] not in self.values
             case "exists":
                 return self.key in labels
-            case _:
-                return self.key not in labels
+        return self.key not in labels
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,9 @@ class Selector:
 
 
 EVERYTHING = Selector()
+
+
+_SIGNS = (("!=", "notin"), ("==", "in"), ("=", "in"))
 
 
 def _split_top(text: str) -> list[str]:
@@ -84,7 +86,7 @@ def _label_term(part: str, whole: str) -> Term:
     part = part.strip()
     if part.startswith("!"):
         return Term(_label_key(part[1:], whole), "missing")
-    for sign, op in (("!=", "notin"), ("==", "in"), ("=", "in")):
+    for sign, op in _SIGNS:
         if sign in part:
             key, _, value = part.partition(sign)
             return Term(_label_key(key, whole), op, (value.strip(),))
@@ -122,7 +124,7 @@ def parse_field_selector(text: str) -> Selector:
     """
     terms = []
     for part in text.split(",") if text else ():
-        for sign, op in (("!=", "notin"), ("==", "in"), ("=", "in")):
+        for sign, op in _SIGNS:
             if sign in part:
                 key, _, value = part.partition(sign)
                 terms.append(Term(key.strip(), op, (value,)))

@@ -4,62 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.api.meta import View
+from services.api.kinds.node import Taint
+from services.api.kinds.pod import Toleration
 
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
 NO_EXECUTE = "NoExecute"
 
 
-class Taint(View, frozen=True):
-    """What a node repels. `effect`: NoSchedule, PreferNoSchedule or NoExecute."""
-
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-    time_added: str | None = None
-
-
-class Toleration(View, frozen=True):
-    """What a pod puts up with. An empty key with Exists tolerates everything; an empty effect, any effect."""
-
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
-    toleration_seconds: int | None = None
-
-
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Whether this toleration matches that taint (core/v1 `ToleratesTaint`)."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
     if toleration.operator in ("", "Equal"):
         return bool(toleration.key) and toleration.value == taint.value
     if toleration.operator in ("Gt", "Lt"):
-        return bool(toleration.key) and _compares(toleration, taint)
+        # Whether the taint's number is above or below the toleration's; no number compares to nothing. Without the
+        # gate the API server lets no such toleration in. Source: KEP-5471.
+        if not (toleration.key and is_decimal(toleration.value) and is_decimal(taint.value)):
+            return False
+        bound, value = int(toleration.value), int(taint.value)
+        return value > bound if toleration.operator == "Gt" else value < bound
     return toleration.operator == "Exists"
 
 
 def is_decimal(text: str) -> bool:
     """Whether the text is a 64-bit integer as Go prints it: no plus sign, no leading zero, no `-0`."""
     digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19:
-        return False
-    return str(int(text)) == text and -(2**63) <= int(text) < 2**63
-
-
-def _compares(toleration: Toleration, taint: Taint) -> bool:
-    """Whether the taint's number is above (Gt) or below (Lt) the toleration's; no number compares to nothing.
-
-    Source: KEP-5471. Without the gate the API server lets no such toleration in.
-    """
-    if not is_decimal(toleration.value) or not is_decimal(taint.value):
-        return False
-    bound, value = int(toleration.value), int(taint.value)
-    return value > bound if toleration.operator == "Gt" else value < bound
+    is_short = digits.isascii() and digits.isdigit() and len(digits) <= 19
+    return is_short and str(int(text)) == text and -(2**63) <= int(text) < 2**63
 
 
 def untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Taint | None:

@@ -1,9 +1,14 @@
-"""RFC 3339 timestamps, the one place that spells wall-clock time (the `datetime` exception of the floors)."""
+"""RFC 3339 timestamps and Go's durations: the one place that spells wall-clock time (and may import `datetime`)."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Final
+
+_UNITS_S: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+_PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|m|s|us|µs|μs|ns)")
 
 
 def format_time(wall_s: float) -> str:
@@ -33,3 +38,38 @@ def parse_time(text: str) -> float:
     if not 1970 <= moment.year <= 2200:
         raise ValueError(f"{text!r} is outside the years 1970 to 2200")
     return moment.timestamp()
+
+
+class Duration(float):
+    """Seconds, written as Go writes a time.Duration, `1m30s`: the form of durations in configuration files."""
+
+    @classmethod
+    def parse(cls, text: str) -> Duration:
+        """Return `1m30s` as 90. Raises: ValueError."""
+        sign, rest = (-1.0, text[1:]) if text.startswith("-") else (1.0, text.removeprefix("+"))
+        if rest == "0":
+            return cls(0.0)
+        total, position = 0.0, 0
+        for part in _PART.finditer(rest):
+            if part.start() != position:
+                break
+            total += float(part[1]) * _UNITS_S[part[2]]
+            position = part.end()
+        if not rest or position != len(rest):
+            raise ValueError(f"{text!r} is not a duration such as 15s or 1m30s")
+        return cls(sign * total)
+
+    @property
+    def text(self) -> str:
+        """The duration as Go prints it: `1m30s`, `250ms`, `0s`."""
+        nanoseconds = round(abs(self) * 1e9)
+        sign = "-" if self < 0 else ""
+        if 0 < nanoseconds < 1_000_000_000:
+            for unit, size in (("ms", 1_000_000), ("µs", 1_000), ("ns", 1)):
+                if nanoseconds >= size:
+                    return f"{sign}{nanoseconds / size:g}{unit}"
+        hours, rest = divmod(nanoseconds, 3_600_000_000_000)
+        minutes, rest = divmod(rest, 60_000_000_000)
+        text = f"{hours}h" if hours else ""
+        text += f"{minutes}m" if hours or minutes else ""
+        return f"{sign}{text}{rest / 1e9:.9f}".rstrip("0").rstrip(".") + "s"

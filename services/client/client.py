@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 
@@ -17,8 +17,8 @@ from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Document, Key
 from services.api.seams import Clock, Random
 from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, encode
-from services.client.backoff import Backoff
 
+BACKOFF_BASE_S, BACKOFF_MAX_S = 0.2, 5.0
 DEADLINE_S = 30.0
 ATTEMPT_MAX_S = 5.0
 """One attempt is given up after this long, so that a lost answer leaves time to ask again."""
@@ -33,6 +33,46 @@ _READS = frozenset(("get", "list"))
 _DECODER: msgspec.json.Decoder[Document] = msgspec.json.Decoder(dict[str, Any])
 
 
+class Part(TypedDict, total=False):
+    """The objects of a kind that are meant; all of them when nothing is said."""
+
+    namespace: str
+    field_selector: str
+    label_selector: str
+
+
+class Options(TypedDict, total=False):
+    """What a call may say besides object and body, as in `Request`; a patch is a merge patch if it does not say."""
+
+    subresource: str
+    patch_type: str
+    uid: str
+    resource_version: str
+    traceparent: str
+
+
+_MERGE: Final[Options] = {"patch_type": "merge"}
+
+
+class Backoff:
+    """How long to wait before the next attempt: decorrelated jitter.
+
+    Each wait is drawn between the base and three times the one before. Source: guarantees C3, C6.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self._random, self._last_s = random, BACKOFF_BASE_S
+
+    def next_s(self) -> float:
+        """Return how long to wait now, in seconds."""
+        self._last_s = min(BACKOFF_MAX_S, self._random.uniform(BACKOFF_BASE_S, self._last_s * 3))
+        return self._last_s
+
+    def reset(self) -> None:
+        """Start again from the base."""
+        self._last_s = BACKOFF_BASE_S
+
+
 class _ListMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     continue_token: str = msgspec.field(name="continue", default="")
@@ -42,7 +82,7 @@ class ListBody(msgspec.Struct):
     """A `List` document whose items are left undecoded."""
 
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
-    items: list[msgspec.Raw] = msgspec.field(default_factory=list)
+    items: RawItems = msgspec.field(default_factory=list)
 
 
 LIST_DECODER = msgspec.json.Decoder(ListBody)
@@ -80,9 +120,7 @@ class Client:
         self._field_manager = field_manager
         self._deadline_s = deadline_s
         self.lease_epoch = ""
-        self._deposed: Callable[[], None] = _never_led
-        self.retries_total = 0
-        self.unknown_total = 0
+        self._deposed: Callable[[], None] = lambda: None  # who does not lead cannot be deposed
 
     def lead(self, epoch: str, deposed: Callable[[], None]) -> None:
         """Send this lease epoch with every mutation from now on (C11).
@@ -93,41 +131,26 @@ class Client:
 
     async def get(self, resource: str, key: Key) -> Document:
         """Return the newest state of one object. Raises: NotFound."""
-        request = Request(verb="get", resource=resource, namespace=key.namespace, name=key.name)
-        return decode((await self.call(request)).unwrap())
+        return decode((await self.call(request_of("get", resource, key))).unwrap())
 
     async def get_raw(self, resource: str, key: Key) -> bytes:
         """Return the newest state of one object as its JSON, for a typed decoder. Raises: NotFound."""
-        request = Request(verb="get", resource=resource, namespace=key.namespace, name=key.name)
-        return (await self.call(request)).unwrap().body
+        return (await self.call(request_of("get", resource, key))).unwrap().body
 
-    async def list(
-        self, resource: str, *, namespace: str = "", field_selector: str = "", label_selector: str = ""
-    ) -> tuple[Documents, int]:
+    async def list(self, resource: str, **part: Unpack[Part]) -> tuple[Documents, int]:
         """Return all matching objects at one version, and that version."""
-        items, rv = await self.list_raw(
-            resource, namespace=namespace, field_selector=field_selector, label_selector=label_selector
-        )
+        items, rv = await self.list_raw(resource, **part)
         try:
             return [_DECODER.decode(item) for item in items], rv
         except msgspec.DecodeError as error:
             raise ApiError(f"an item in the list of {resource} cannot be decoded: {error}") from error
 
-    async def list_raw(
-        self, resource: str, *, namespace: str = "", field_selector: str = "", label_selector: str = ""
-    ) -> tuple[RawItems, int]:
+    async def list_raw(self, resource: str, **part: Unpack[Part]) -> tuple[RawItems, int]:
         """Return the JSON of all matching objects at one version, pages joined, and that version.
 
         When the version of the first page leaves the server's window meanwhile, the list begins anew.
         """
-        first = request = Request(
-            verb="list",
-            resource=resource,
-            namespace=namespace,
-            field_selector=field_selector,
-            label_selector=label_selector,
-            limit=PAGE,
-        )
+        first = request = Request(verb="list", resource=resource, limit=PAGE, **part)
         items: RawItems = []
         restarts = 0
         while True:
@@ -147,154 +170,57 @@ class Client:
             request = msgspec.structs.replace(request, continue_token=page.metadata.continue_token)
 
     async def create(
-        self, resource: str, document: Document, *, namespace: str = "", subresource: str = "", traceparent: str = ""
+        self, resource: str, document: Document, *, namespace: str = "", **options: Unpack[Options]
     ) -> Document:
         """Create and return the stored object. Raises: AlreadyExists, Invalid, Forbidden."""
         metadata = document.get("metadata", {})
-        request = Request(
-            verb="create",
-            resource=resource,
-            namespace=namespace or metadata.get("namespace", ""),
-            name=metadata.get("name", ""),
-            subresource=subresource,
-            body=encode(document),
-            traceparent=traceparent,
-        )
-        return decode((await self.call(request)).unwrap())
+        key = Key(namespace or metadata.get("namespace", ""), metadata.get("name", ""))
+        return decode((await self.call(request_of("create", resource, key, encode(document), **options))).unwrap())
 
-    async def update(
-        self, resource: str, key: Key, document: Document, *, subresource: str = "", traceparent: str = ""
-    ) -> Document:
+    async def update(self, resource: str, key: Key, document: Document, **options: Unpack[Options]) -> Document:
         """Replace the object, or its subresource, and return it. Raises: Conflict, NotFound, Invalid."""
-        request = Request(
-            verb="update",
-            resource=resource,
-            namespace=key.namespace,
-            name=key.name,
-            subresource=subresource,
-            body=encode(document),
-            traceparent=traceparent,
-        )
+        return decode((await self.call(request_of("update", resource, key, encode(document), **options))).unwrap())
+
+    async def patch(self, resource: str, key: Key, patch: Document | JsonPatch, **options: Unpack[Options]) -> Document:
+        """Patch and return the stored object. Raises: Conflict when a precondition fails, NotFound, Invalid."""
+        request = request_of("patch", resource, key, encode(patch), **_MERGE | options)
         return decode((await self.call(request)).unwrap())
 
-    async def patch(
-        self,
-        resource: str,
-        key: Key,
-        patch: Document | JsonPatch,
-        *,
-        subresource: str = "",
-        patch_type: str = "merge",
-        uid: str = "",
-        resource_version: str = "",
-        traceparent: str = "",
-    ) -> Document:
-        """Patch and return the stored object. Raises: Conflict when a precondition fails, NotFound, Invalid."""
-        return decode(
-            await self._patch(resource, key, patch, subresource, patch_type, uid, resource_version, traceparent)
-        )
-
-    async def patch_rv(
-        self,
-        resource: str,
-        key: Key,
-        patch: Document | JsonPatch,
-        *,
-        subresource: str = "",
-        patch_type: str = "merge",
-        uid: str = "",
-        resource_version: str = "",
-        traceparent: str = "",
-    ) -> int:
+    async def patch_rv(self, resource: str, key: Key, patch: Document | JsonPatch, **options: Unpack[Options]) -> int:
         """Patch and return only the new resource version; for callers that would throw the object away."""
-        return (await self._patch(resource, key, patch, subresource, patch_type, uid, resource_version, traceparent)).rv
-
-    async def _patch(
-        self,
-        resource: str,
-        key: Key,
-        patch: Document | JsonPatch,
-        subresource: str,
-        patch_type: str,
-        uid: str,
-        resource_version: str,
-        traceparent: str,
-    ) -> Response:
-        request = Request(
-            verb="patch",
-            resource=resource,
-            namespace=key.namespace,
-            name=key.name,
-            subresource=subresource,
-            body=encode(patch),
-            patch_type=patch_type,
-            uid=uid,
-            resource_version=resource_version,
-            traceparent=traceparent,
-        )
-        return (await self.call(request)).unwrap()
+        request = request_of("patch", resource, key, encode(patch), **_MERGE | options)
+        return (await self.call(request)).unwrap().rv
 
     async def delete(
         self,
         resource: str,
         key: Key,
         *,
-        uid: str = "",
-        resource_version: str = "",
         grace_period_s: int | None = None,
         propagation: str = "",
-        traceparent: str = "",
+        **options: Unpack[Options],
     ) -> None:
         """Delete, or begin a graceful deletion. Raises: NotFound, Conflict when a precondition fails."""
-        request = delete_request(
-            resource,
-            key,
-            uid=uid,
-            resource_version=resource_version,
-            grace_period_s=grace_period_s,
-            propagation=propagation,
-            traceparent=traceparent,
-        )
+        request = delete_request(resource, key, grace_period_s=grace_period_s, propagation=propagation, **options)
         (await self.call(request)).unwrap()
 
     async def bind(
-        self,
-        key: Key,
-        uid: str,
-        node: str,
-        *,
-        expected_unbind_count: int | None = None,
-        labels: dict[str, str] | None = None,
-        annotations: dict[str, str] | None = None,
-        traceparent: str = "",
+        self, key: Key, uid: str, node: str, *, expected_unbind_count: int | None = None, traceparent: str = ""
     ) -> int:
         """Bind the pod to the node and return the resource version of that change.
 
         Raises: Conflict (already bound, other uid, other unbind count), NotFound.
         """
-        metadata: Document = {"name": key.name, "namespace": key.namespace, "uid": uid}
-        if labels:
-            metadata["labels"] = labels
-        if annotations:
-            metadata["annotations"] = annotations
         binding: Document = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": metadata,
+            "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         if expected_unbind_count is not None:
             binding["expectedUnbindCount"] = expected_unbind_count
-        request = Request(
-            verb="create",
-            resource="pods",
-            namespace=key.namespace,
-            name=key.name,
-            subresource="binding",
-            body=encode(binding),
-            uid=uid,
-            traceparent=traceparent,
-        )
+        body = encode(binding)
+        request = request_of("create", "pods", key, body, subresource="binding", uid=uid, traceparent=traceparent)
         return (await self.call(request)).unwrap().rv
 
     def new_request_id(self) -> str:
@@ -352,43 +278,32 @@ class Client:
                 wait_s = float(retry_after_s) + self._random.uniform(0, 0.2) if retry_after_s else refused.next_s()
             if self._clock.now() + wait_s >= deadline:
                 if is_unknown or answer is None:
-                    self.unknown_total += 1
                     raise UnknownOutcome(f"{_describe(request)}: {reason}; gave up at the deadline")
                 return answer
-            self.retries_total += 1
             await asyncio.sleep(wait_s)
 
 
-def _never_led() -> None:
-    """Do nothing: a client that does not lead cannot be deposed."""
+def request_of(verb: str, resource: str, key: Key, body: bytes = b"", **options: Unpack[Options]) -> Request:
+    """Return a call about one object."""
+    return Request(verb=verb, resource=resource, namespace=key.namespace, name=key.name, body=body, **options)
 
 
 def delete_request(
     resource: str,
     key: Key,
     *,
-    uid: str = "",
-    resource_version: str = "",
     grace_period_s: int | None = None,
     propagation: str = "",
-    traceparent: str = "",
+    **options: Unpack[Options],
 ) -> Request:
     """Return the request of a delete; preconditions travel in the request, options in the body."""
-    options: Document = {}
+    body: Document = {}
     if grace_period_s is not None:
-        options["gracePeriodSeconds"] = grace_period_s
+        body["gracePeriodSeconds"] = grace_period_s
     if propagation:
-        options["propagationPolicy"] = propagation
-    return Request(
-        verb="delete",
-        resource=resource,
-        namespace=key.namespace,
-        name=key.name,
-        body=encode({"apiVersion": "v1", "kind": "DeleteOptions", **options}) if options else b"",
-        uid=uid,
-        resource_version=resource_version,
-        traceparent=traceparent,
-    )
+        body["propagationPolicy"] = propagation
+    text = encode({"apiVersion": "v1", "kind": "DeleteOptions", **body}) if body else b""
+    return request_of("delete", resource, key, text, **options)
 
 
 def _describe(request: Request) -> str:

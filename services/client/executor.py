@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
 
 import msgspec
 
@@ -20,7 +19,8 @@ from services.api.meta import Document, Key
 from services.api.resources import resources
 from services.api.seams import EventLog
 from services.api.wire import Request, Response, encode
-from services.client.client import Client, delete_request
+from services.client.client import Client, delete_request, request_of
+from services.client.recorder import Recorder
 from services.reconcile.actions import Action, Batch, Create, Delete, Patch, RecordEvent, Update
 
 NOT_PERFORMED = "not performed: an action before it failed"
@@ -61,14 +61,6 @@ whose own back-off grew through an outage would stay away long after it."""
 Failed = Callable[[Action, str], None]
 
 
-class EventSink(Protocol):
-    """The part of a recorder that the executor needs."""
-
-    def record(self, action: RecordEvent, traceparent: str = "") -> None:
-        """Record an Event; never blocks."""
-        ...
-
-
 @dataclass
 class Report:
     """What became of a decision. `written`: the newest resource version acknowledged, by resource."""
@@ -100,51 +92,57 @@ class _ActionResult:
     is_certain: bool = True
 
 
-def request_of(action: Create | Patch | Update | Delete, traceparent: str = "") -> Request:
+@dataclass(frozen=True)
+class _Decision:
+    """What is being performed, for which key, and what became of it so far."""
+
+    key: Key
+    failed: Failed | None
+    traceparent: str
+    rv_seen: int | None
+    report: Report
+
+    def skip(self, actions: Iterable[Action]) -> None:
+        """Report that these are not performed."""
+        if self.failed is not None:
+            for action in actions:
+                self.failed(action, NOT_PERFORMED)
+
+
+def _request_of(action: Create | Patch | Update | Delete, traceparent: str) -> Request:
     """Return the call that performs an action."""
     match action:
         case Create():
             metadata = action.document.get("metadata", {})
-            return Request(
-                verb="create",
-                resource=action.resource,
-                namespace=metadata.get("namespace", ""),
-                name=metadata.get("name", ""),
-                subresource=action.subresource,
-                body=encode(action.document),
-                traceparent=traceparent,
+            key, body = Key(metadata.get("namespace", ""), metadata.get("name", "")), encode(action.document)
+            return request_of(
+                "create", action.resource, key, body, subresource=action.subresource, traceparent=traceparent
             )
         case Patch():
-            return Request(
-                verb="patch",
-                resource=action.resource,
-                namespace=action.key.namespace,
-                name=action.key.name,
+            return request_of(
+                "patch",
+                action.resource,
+                action.key,
+                encode(action.patch),
                 subresource=action.subresource,
-                body=encode(action.patch),
                 patch_type=action.patch_type,
                 uid=action.uid,
                 resource_version=action.resource_version,
                 traceparent=traceparent,
             )
         case Update():
-            return Request(
-                verb="update",
-                resource=action.resource,
-                namespace=action.key.namespace,
-                name=action.key.name,
-                subresource=action.subresource,
-                body=encode(action.document),
-                traceparent=traceparent,
+            key, body = action.key, encode(action.document)
+            return request_of(
+                "update", action.resource, key, body, subresource=action.subresource, traceparent=traceparent
             )
         case Delete():
             return delete_request(
                 action.resource,
                 action.key,
-                uid=action.uid,
-                resource_version=action.resource_version,
                 grace_period_s=action.grace_period_s,
                 propagation=action.propagation,
+                uid=action.uid,
+                resource_version=action.resource_version,
                 traceparent=traceparent,
             )
 
@@ -153,15 +151,12 @@ class Executor:
     """Performs one controller's actions with its identity's client."""
 
     def __init__(
-        self, client: Client, sink: EventSink, events: EventLog | None = None, *, controller: str = ""
+        self, client: Client, recorder: Recorder, events: EventLog | None = None, *, controller: str = ""
     ) -> None:
         """`events`: where a `ctrl.write` line goes before each call."""
-        self._client = client
-        self._sink = sink
-        self._events = events
-        self._controller = controller
+        self._client, self._recorder = client, recorder
+        self._events, self._controller = events, controller
         self.writes_total = 0
-        self.failures_total = 0
 
     async def perform(
         self,
@@ -177,26 +172,19 @@ class Executor:
         `failed` is called for every action that was refused or not performed, but not of one whose outcome
         is unknown: what it asked for may still appear, so expectations must keep waiting for it.
         """
-        report = Report()
+        decision = _Decision(key, failed, traceparent, rv_seen, Report())
         for position, action in enumerate(actions):
             if isinstance(action, Batch):
-                await self._batch(action, key, report, failed, traceparent, rv_seen)
+                await self._batch(action, decision)
             else:
-                await self._together((action,), key, report, failed, traceparent, rv_seen)
-            if report.outcome is not Outcome.DONE:
-                _report_rest(_flat(actions[position + 1 :]), failed)
+                await self._together(((action,),), decision)
+            if decision.report.outcome is not Outcome.DONE:
+                for rest in actions[position + 1 :]:
+                    decision.skip(rest.actions if isinstance(rest, Batch) else (rest,))
                 break
-        return report
+        return decision.report
 
-    async def _batch(
-        self,
-        batch: Batch,
-        key: Key,
-        report: Report,
-        failed: Failed | None,
-        traceparent: str,
-        rv_seen: int | None,
-    ) -> None:
+    async def _batch(self, batch: Batch, decision: _Decision) -> None:
         """Perform 1, 2, 4, 8 … units at once; after a failure the next batch does not start.
 
         A unit is an action with the events recorded behind it, which are recorded only if it succeeded.
@@ -204,49 +192,45 @@ class Executor:
         units = _units(batch.actions)
         start, size = 0, 1
         while start < len(units):
-            together = units[start : start + size]
-            await self._together(together, key, report, failed, traceparent, rv_seen)
+            await self._together(units[start : start + size], decision)
             start, size = start + size, size * 2
-            if report.outcome is not Outcome.DONE:
-                _report_rest((action for unit in units[start:] for action in unit), failed)
+            if decision.report.outcome is not Outcome.DONE:
+                decision.skip(action for unit in units[start:] for action in unit)
                 return
 
-    async def _together(
-        self,
-        units: Sequence[Action | tuple[Action, ...]],
-        key: Key,
-        report: Report,
-        failed: Failed | None,
-        traceparent: str,
-        rv_seen: int | None,
-    ) -> None:
-        flat = [unit if isinstance(unit, tuple) else (unit,) for unit in units]
-        if len(flat) == 1:
-            results = [await self._one(flat[0][0], key, traceparent, rv_seen)]
+    async def _together(self, units: Sequence[tuple[Action, ...]], decision: _Decision) -> None:
+        if len(units) == 1:
+            results = [await self._one(units[0][0], decision)]
         else:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._one(unit[0], key, traceparent, rv_seen)) for unit in flat]
+                tasks = [group.create_task(self._one(unit[0], decision)) for unit in units]
             results = [task.result() for task in tasks]
-        for unit, result in zip(flat, results, strict=True):
-            report.note(unit[0], result)
-            if result.reason and result.is_certain and failed is not None:
-                failed(unit[0], result.reason)
+        for unit, result in zip(units, results, strict=True):
+            decision.report.note(unit[0], result)
+            if result.reason and result.is_certain and decision.failed is not None:
+                decision.failed(unit[0], result.reason)
             if result.outcome is not Outcome.DONE:
-                self.failures_total += 1
-                _report_rest(unit[1:], failed)
+                decision.skip(unit[1:])
             else:
                 for follower in unit[1:]:
                     if isinstance(follower, RecordEvent):
-                        self._sink.record(follower, traceparent)
+                        self._recorder.record(follower, decision.traceparent)
 
-    async def _one(self, action: Action, key: Key, traceparent: str, rv_seen: int | None) -> _ActionResult:
+    async def _one(self, action: Action, decision: _Decision) -> _ActionResult:
         if isinstance(action, RecordEvent):
-            self._sink.record(action, traceparent)
+            self._recorder.record(action, decision.traceparent)
             return _ActionResult(Outcome.DONE)
-        request = request_of(action, traceparent)
+        request = _request_of(action, decision.traceparent)
         if self._events is not None:
             request = msgspec.structs.replace(request, request_id=self._client.new_request_id())
-            self._log(request, action, key, rv_seen)
+            kind = resources()[request.resource].kind if request.resource in resources() else request.resource
+            self._events.write(
+                "ctrl.write",
+                obj=(kind, request.namespace, request.name, request.uid),
+                rv_seen=decision.rv_seen,
+                req_id=request.request_id,
+                data={"controller": self._controller, "key": str(decision.key), "site": _site(request, action)},
+            )
         self.writes_total += 1
         try:
             response = await self._client.call(request)
@@ -255,35 +239,23 @@ class Executor:
             return _ActionResult(Outcome.WAIT, reason=reason, wait_s=OUTAGE_WAIT_S, is_certain=False)
         return _judge(action, response)
 
-    def _log(self, request: Request, action: Action, key: Key, rv_seen: int | None) -> None:
-        assert self._events is not None
-        kind = resources()[request.resource].kind if request.resource in resources() else request.resource
-        self._events.write(
-            "ctrl.write",
-            obj=(kind, request.namespace, request.name, request.uid),
-            rv_seen=rv_seen,
-            req_id=request.request_id,
-            data={"controller": self._controller, "key": str(key), "site": _site(request, action)},
-        )
 
-
-def _judge(action: Action, response: Response) -> _ActionResult:
+def _judge(action: Create | Patch | Update | Delete, response: Response) -> _ActionResult:
     """Return what an answer means for this action."""
-    resource = "" if isinstance(action, RecordEvent) else action.resource
     if response.is_ok:
-        return _ActionResult(Outcome.DONE, resource, response.rv)
+        return _ActionResult(Outcome.DONE, action.resource, response.rv)
     error = response.error()
     reason = f"{error.reason}: {error.message}"
     if isinstance(action, Delete) and error.code == 404:
-        return _ActionResult(Outcome.DONE, resource)
+        return _ActionResult(Outcome.DONE, action.resource)
     if isinstance(action, Create) and error.reason == "AlreadyExists":
         if action.document.get("metadata", {}).get("name"):
             # Done, but nothing new will be seen: the reason makes `failed` lower the expectation.
-            return _ActionResult(Outcome.DONE, resource, reason=reason)
-        return _ActionResult(Outcome.BACK_OFF, resource, reason=reason)
+            return _ActionResult(Outcome.DONE, action.resource, reason=reason)
+        return _ActionResult(Outcome.BACK_OFF, action.resource, reason=reason)
     outcome = _OUTCOMES.get(error.code, Outcome.BACK_OFF)
     wait_s = float(error.retry_after_s or OUTAGE_WAIT_S) if outcome is Outcome.WAIT else 0.0
-    return _ActionResult(outcome, resource, reason=reason, wait_s=wait_s)
+    return _ActionResult(outcome, action.resource, reason=reason, wait_s=wait_s)
 
 
 def _describe(action: Action) -> str:
@@ -305,20 +277,6 @@ def _units(actions: Iterable[Action]) -> list[tuple[Action, ...]]:
         else:
             units.append((action,))
     return units
-
-
-def _flat(actions: Iterable[Action | Batch]) -> Iterable[Action]:
-    for action in actions:
-        if isinstance(action, Batch):
-            yield from action.actions
-        else:
-            yield action
-
-
-def _report_rest(actions: Iterable[Action], failed: Failed | None) -> None:
-    if failed is not None:
-        for action in actions:
-            failed(action, NOT_PERFORMED)
 
 
 def _site(request: Request, action: Action) -> str:

@@ -75,7 +75,7 @@ class Gate:
         """Return what the work returns, both ways through the gate. Raises: UnknownOutcome at the deadline."""
         try:
             async with asyncio.timeout(deadline_s):
-                if self._swallows(sort):
+                if self.faults.cuts_requests or sort in self.faults.drop or self._is_lost():
                     await self._nothing()
                 await self._take_time(is_up=True)
                 if self.faults.duplicate and self.random.random() < self.faults.duplicate:
@@ -104,9 +104,6 @@ class Gate:
                 await self._take_time(is_up=True)
         except TimeoutError:
             raise UnknownOutcome(f"{what}: silent for {WATCH_SILENCE_S:g} s") from None
-
-    def _swallows(self, sort: str) -> bool:
-        return self.faults.cuts_requests or sort in self.faults.drop or self._is_lost()
 
     def _is_lost(self) -> bool:
         return self.faults.loss > 0 and self.random.random() < self.faults.loss

@@ -193,18 +193,16 @@ class Elector:
                 "metadata": {"namespace": self.lease.namespace, "name": self.lease.name},
                 "spec": self._spec(None),
             }
-            try:
-                self._document = await self._client.create(LEASES, document)
-            except Conflict:
+            writing = self._client.create(LEASES, document)
+        else:
+            self._record.observe(lease, now)
+            if not self._record.may_take(now):
                 return False
-            return True
-        self._record.observe(lease, now)
-        if not self._record.may_take(now):
-            return False
-        self.transitions = int((lease.get("spec") or {}).get("leaseTransitions") or 0) + 1
-        lease["spec"] = self._spec(None)
+            self.transitions = int((lease.get("spec") or {}).get("leaseTransitions") or 0) + 1
+            lease["spec"] = self._spec(None)
+            writing = self._client.update(LEASES, self.lease, lease)
         try:
-            self._document = await self._client.update(LEASES, self.lease, lease)
+            self._document = await writing
         except Conflict:
             return False
         return True

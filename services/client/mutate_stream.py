@@ -7,16 +7,16 @@ requests lingers up to 2 ms, because draining what happens to be queued does not
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import Any
 
-import grpc.aio
 import msgspec
 
 from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.errors import RequestEntityTooLarge, UnknownOutcome
 from services.api.wire import Request, Response
-from services.client.backoff import MAX_S, Backoff
-from services.client.channel import BATCH_REQUESTS_MAX, Link, ending, status_of, taken, why_of
+from services.client.channel import BATCH_REQUESTS_MAX, Link, taken
 
 DEADLINE_S = 30.0
 BATCH_BYTES_MAX = 1 << 20
@@ -24,17 +24,18 @@ BODY_BYTES_MAX = 3 << 20
 SWEEP_S = 1.0
 
 
+@dataclass(slots=True)
 class _Pending:
     """One request on its way: who waits for it, and the parts of its answer that have come."""
 
-    __slots__ = ("answer", "deadline_s", "expires_s", "is_sent", "message", "parts", "request", "timer")
-
-    def __init__(self, request: Request, message: pb.Request, answer: asyncio.Future[Response]) -> None:
-        self.request, self.message, self.answer = request, message, answer
-        self.parts: list[bytes] = []
-        self.is_sent = False
-        self.timer: asyncio.TimerHandle | None = None
-        self.deadline_s = self.expires_s = 0.0
+    request: Request
+    message: pb.Request
+    answer: asyncio.Future[Response]
+    parts: list[bytes] = field(default_factory=list)
+    is_sent: bool = False
+    timer: asyncio.TimerHandle | None = None
+    deadline_s: float = 0.0
+    expires_s: float = 0.0
 
 
 class Calls:
@@ -104,22 +105,12 @@ class Calls:
 
     async def run(self) -> None:
         """Keep the stream up while there is anything to ask; only cancellation ends it."""
-        backoff = Backoff(self._link.random)
-        while True:
-            await self._has_work.wait()
-            began = self._link.clock.now()
-            stream = self._link.stub.Mutate(metadata=self._link.metadata)
-            try:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(self._send(stream))
-                    group.create_task(self._receive(stream, backoff))
-            except* Exception as errors:
-                self._broken(await ending(stream, errors))
-            finally:
-                stream.cancel()
-            # A stream that broke after a healthy while comes back at once; what is unsent waits.
-            if self._link.clock.now() - began < MAX_S:
-                await asyncio.sleep(backoff.next_s())
+        await self._link.keep_up(
+            self._link.stub.Mutate,
+            self._has_work,
+            lambda stream, frames: (self._send(stream), self._receive(frames)),
+            self._broken,
+        )
 
     async def _send(self, stream: Any) -> None:
         await taken(stream)
@@ -127,7 +118,10 @@ class Calls:
             while not self._outbox:
                 self._has_work.clear()
                 await self._has_work.wait()
-            await self._linger()
+            # Depth distinguishes a busy client from one that asks and waits: the latter must never be slowed.
+            depth = len(self._pending)
+            if depth >= 4 and len(self._outbox) < BATCH_REQUESTS_MAX:
+                await asyncio.sleep(0.001 if depth < 16 else 0.002)
             batch: list[pb.Request] = []
             size = 0
             while self._outbox and len(batch) < BATCH_REQUESTS_MAX and size < BATCH_BYTES_MAX:
@@ -144,20 +138,8 @@ class Calls:
                 self.requests += len(batch)
                 await stream.write(pb.RequestBatch(requests=batch))
 
-    async def _linger(self) -> None:
-        # Depth distinguishes a busy client from one that asks and waits: the latter must never be slowed.
-        depth = len(self._pending)
-        if depth >= 4 and len(self._outbox) < BATCH_REQUESTS_MAX:
-            await asyncio.sleep(0.001 if depth < 16 else 0.002)
-
-    async def _receive(self, stream: Any, backoff: Backoff) -> None:
-        while True:
-            batch = await stream.read()
-            if batch is grpc.aio.EOF:
-                await stream.code()
-                raise ConnectionError("the server closed the stream")
-            backoff.reset()
-            self._link.succeeded()
+    async def _receive(self, frames: AsyncIterator[pb.ResponseBatch]) -> None:
+        async for batch in frames:
             for message in batch.responses:
                 self._answer(message)
 
@@ -173,10 +155,8 @@ class Calls:
             Response(code=message.code, rv=message.rv, body=body, warnings=tuple(message.warnings))
         )
 
-    def _broken(self, error: BaseException) -> None:
+    def _broken(self, why: str, status: bytes | None) -> None:
         """Fail every request that was on its way; what is unsent stays in the outbox."""
-        why, status = why_of(error), status_of(error)
-        self._link.failed(why)
         for pending in list(self._pending.values()):
             if pending.answer.done():
                 continue

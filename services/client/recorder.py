@@ -20,7 +20,8 @@ from services.api.errors import ApiError, NotFound, UnknownOutcome
 from services.api.meta import Document, Key
 from services.api.seams import Clock, Random
 from services.api.times import format_time
-from services.client.client import Client
+from services.api.wire import encode
+from services.client.client import Client, request_of
 from services.reconcile.actions import RecordEvent, Related
 from services.reconcile.workqueue import TokenBucket
 from services.telemetry.metrics import Metrics, counter
@@ -196,18 +197,17 @@ class Recorder:
         key = Key(recorded.action.key.namespace or "default", recorded.name)
         try:
             if recorded.is_created:
-                patch = {
-                    "count": recorded.count,
-                    "message": recorded.message,
-                    "lastTimestamp": format_time(recorded.last_s),
-                }
+                last = format_time(recorded.last_s)
+                patch = {"count": recorded.count, "message": recorded.message, "lastTimestamp": last}
                 try:
                     await self._client.patch_rv("events", key, patch, traceparent=recorded.traceparent)
                     self.recorded_total += 1
                     return
                 except NotFound:
                     pass  # its hour is over: begin a new object
-            await self._client.create("events", self._document(recorded, key), traceparent=recorded.traceparent)
+            body = encode(self._document(recorded, key))
+            request = request_of("create", "events", key, body, traceparent=recorded.traceparent)
+            (await self._client.call(request)).unwrap()  # the stored Event is not looked at
             recorded.is_created = True
             self.recorded_total += 1
         except (ApiError, UnknownOutcome) as error:

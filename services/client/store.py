@@ -21,7 +21,28 @@ Handler = Callable[[Change[V]], None]
 
 TOMBSTONE_S = 300.0
 """How long a deleted key is remembered: the server's window (guarantees 0)."""
-_MODULUS = 1 << 256
+
+
+class _RunningSum:
+    """A hash over objects that does not depend on their order: a sum to which a changed object is added anew."""
+
+    def __init__(self, summand: Callable[[Key], int | None]) -> None:
+        """`summand`: what an object adds now, below 2^256; None: it is not held."""
+        self._summand = summand
+        self._summands: dict[Key, int] = {}
+        self._total = 0
+        self.changed: dict[Key, None] = {}
+
+    def hexdigest(self) -> str:
+        """Return the sum, 64 hex digits. What changed since the last call is hashed once, however often it changed."""
+        for key in self.changed:
+            self._total -= self._summands.pop(key, 0)
+            if (summand := self._summand(key)) is not None:
+                self._summands[key] = summand
+                self._total += summand
+        self.changed.clear()
+        self._total %= MODULUS
+        return f"{self._total:064x}"
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -73,19 +94,13 @@ class Store(Generic[V]):
         self._owned: dict[str, dict[Key, None]] = {}
         self._tombstones: dict[Key, tuple[int, float]] = {}
         self._handlers: list[Handler[V]] = []
-        self._hashes: dict[Key, int] = {}
-        self._hash = 0
-        self._unhashed: dict[Key, None] = {}
-        self._summands: dict[Key, int] = {}
-        self._sum = 0
-        self._unsummed: dict[Key, None] = {}
+        self._states = _RunningSum(self._state_of)
+        self._versions = _RunningSum(self._version_of)
         self._offered_rv = 0
         self.reached_rv = 0
         """The version this store is known to have reached: everything up to it has been applied."""
         self.undecodable_total = 0
         self.stale_total = 0
-
-    # --- reading ---
 
     def get(self, key: Key) -> V | None:
         """Return the object, or None."""
@@ -122,8 +137,6 @@ class Store(Generic[V]):
 
     def __contains__(self, key: Key) -> bool:
         return key in self._views
-
-    # --- changes ---
 
     def on_change(self, handler: Handler[V]) -> None:
         """Call `handler` with every change from now on, in order; it must not wait."""
@@ -209,8 +222,6 @@ class Store(Generic[V]):
             return self.remove(key, version)
         return self.put(key, version, body)
 
-    # --- for the auditor ---
-
     @property
     def is_ahead(self) -> bool:
         """Whether replies to own writes are held that the stream has not brought yet."""
@@ -218,37 +229,23 @@ class Store(Generic[V]):
 
     def versions_hash(self) -> str:
         """Return the hash over keys and versions held, 64 hex digits (`services.api.statehash`, I16)."""
-        for key in self._unsummed:
-            self._sum -= self._summands.pop(key, 0)
-            if key in self._rvs:
-                summand = version_summand(self.kind, key.namespace, key.name, self._rvs[key])
-                self._summands[key] = summand
-                self._sum += summand
-        self._unsummed.clear()
-        self._sum %= MODULUS
-        return f"{self._sum:064x}"
+        return self._versions.hexdigest()
+
+    def _version_of(self, key: Key) -> int | None:
+        rv = self._rvs.get(key)
+        return version_summand(self.kind, key.namespace, key.name, rv) if rv is not None else None
 
     def state_hash(self) -> str:
-        """Return the hash of guarantees 2.3 over what is held, 64 hex digits; "" without documents.
+        """Return the hash of guarantees 2.3 over what is held, 64 hex digits; "" without documents."""
+        return self._states.hexdigest() if self._keep_documents else ""
 
-        Objects changed since the last call are hashed once, however often they changed.
-        """
-        if not self._keep_documents:
-            return ""
-        for key in self._unhashed:
-            self._hash -= self._hashes.pop(key, 0)
-            body = self._bodies.get(key)
-            if body is not None:
-                head = f"{self.kind}\0{key.namespace}\0{key.name}\0".encode()
-                canonical = msgspec.json.encode(msgspec.json.decode(body), order="deterministic")
-                digest = int.from_bytes(hashlib.sha256(head + canonical).digest(), "big")
-                self._hashes[key] = digest
-                self._hash += digest
-        self._unhashed.clear()
-        self._hash %= _MODULUS
-        return f"{self._hash:064x}"
-
-    # --- inside ---
+    def _state_of(self, key: Key) -> int | None:
+        body = self._bodies.get(key)
+        if body is None:
+            return None
+        head = f"{self.kind}\0{key.namespace}\0{key.name}\0".encode()
+        canonical = msgspec.json.encode(msgspec.json.decode(body), order="deterministic")
+        return int.from_bytes(hashlib.sha256(head + canonical).digest(), "big")
 
     def _notify(self, change: Change[V]) -> Change[V]:
         for handler in self._handlers:
@@ -258,10 +255,10 @@ class Store(Generic[V]):
     def _insert(self, key: Key, old: V | None, new: V, rv: int, body: bytes) -> None:
         self._views[key] = new
         self._rvs[key] = rv
-        self._unsummed[key] = None
+        self._versions.changed[key] = None
         if self._keep_documents:
             self._bodies[key] = body
-            self._unhashed[key] = None
+            self._states.changed[key] = None
         self._namespaces.setdefault(key.namespace, {})[key] = new
         before = meta_of(old).owner_references if old is not None else ()
         after = meta_of(new).owner_references
@@ -272,9 +269,9 @@ class Store(Generic[V]):
     def _discard(self, key: Key, old: V) -> None:
         del self._views[key]
         del self._rvs[key]
-        self._unsummed[key] = None
+        self._versions.changed[key] = None
         if self._bodies.pop(key, None) is not None:
-            self._unhashed[key] = None
+            self._states.changed[key] = None
         in_namespace = self._namespaces[key.namespace]
         del in_namespace[key]
         if not in_namespace:
@@ -293,7 +290,7 @@ class Store(Generic[V]):
 
     def _bury(self, key: Key, rv: int) -> None:
         now = self._now()
-        self._tombstones.pop(key, None)
+        self._tombstones.pop(key, None)  # so that it comes last
         self._tombstones[key] = (rv, now)
         while self._tombstones:  # oldest first; each burial pays for those that are over
             oldest = next(iter(self._tombstones))

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
-import grpc.aio
 import msgspec
 
 from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.errors import UnknownOutcome, from_status
 from services.api.wire import WatchEvent, WatchRequest
-from services.client.backoff import MAX_S, Backoff
-from services.client.channel import BATCH_REQUESTS_MAX, Link, ending, status_of, taken, why_of
+from services.client.channel import BATCH_REQUESTS_MAX, Link, taken
 
 SILENCE_MAX_S = 30.0
 QUEUED_BYTES_MAX = 64 << 20
@@ -104,22 +102,12 @@ class Watches:
 
     async def run(self) -> None:
         """Keep the stream up while there is anything to watch; only cancellation ends it."""
-        backoff = Backoff(self._link.random)
-        while True:
-            await self._has_work.wait()
-            began = self._received_at = self._link.clock.now()
-            stream = self._link.stub.Watch(metadata=self._link.metadata)
-            try:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(self._send(stream))
-                    group.create_task(self._receive(stream, backoff))
-                    group.create_task(self._listen_for_silence())
-            except* Exception as errors:
-                self._broken(await ending(stream, errors))
-            finally:
-                stream.cancel()
-            if self._link.clock.now() - began < MAX_S:
-                await asyncio.sleep(backoff.next_s())
+        await self._link.keep_up(
+            self._link.stub.Watch,
+            self._has_work,
+            lambda stream, frames: (self._send(stream), self._receive(frames), self._listen_for_silence()),
+            self._broken,
+        )
 
     async def _send(self, stream: Any) -> None:
         await taken(stream)
@@ -136,19 +124,14 @@ class Watches:
                     control.open.append(_watch_request(watch))
             await stream.write(control)
 
-    async def _receive(self, stream: Any, backoff: Backoff) -> None:
-        while True:
-            frame = await stream.read()
-            if frame is grpc.aio.EOF:
-                await stream.code()
-                raise ConnectionError("the server closed the stream")
-            backoff.reset()
-            self._link.succeeded()
+    async def _receive(self, frames: AsyncIterator[pb.WatchFrame]) -> None:
+        async for frame in frames:
             self._received_at = self._link.clock.now()
             for batch in frame.batches:
                 self._deliver(batch)
             for end in frame.ends:
-                self._end(end)
+                if (watch := self._watches.get(end.id)) is not None:
+                    watch.end(from_status(end.code, end.status) if end.code >= 400 else True)
             if self._queued_bytes > QUEUED_BYTES_MAX:
                 await self._wait_for_readers()
 
@@ -180,11 +163,6 @@ class Watches:
             self._queued_bytes += size
             watch.wake.set()
 
-    def _end(self, end: pb.WatchEnd) -> None:
-        watch = self._watches.get(end.id)
-        if watch is not None:
-            watch.end(from_status(end.code, end.status) if end.code >= 400 else True)
-
     async def _wait_for_readers(self) -> None:
         """Read no further until readers catch up; cut the one that holds most when they do not (P4)."""
         try:
@@ -201,15 +179,14 @@ class Watches:
             self._has_work.set()
 
     async def _listen_for_silence(self) -> None:
+        self._received_at = self._link.clock.now()
         while True:
             silent_s = self._link.clock.now() - self._received_at
             if silent_s >= SILENCE_MAX_S:
                 raise ConnectionError(f"no frame for {silent_s:.0f} s")
             await asyncio.sleep(SILENCE_MAX_S - silent_s)
 
-    def _broken(self, error: BaseException) -> None:
-        why, status = why_of(error), status_of(error)
-        self._link.failed(why)
+    def _broken(self, why: str, status: bytes | None) -> None:
         self._to_close.clear()
         for watch in list(self._watches.values()):
             if status is not None:

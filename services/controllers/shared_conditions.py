@@ -1,4 +1,4 @@
-"""Conditions as documents: set one, keeping the times that have not changed."""
+"""Conditions as documents: make one, set one, keeping the times that have not changed."""
 
 from __future__ import annotations
 
@@ -15,39 +15,33 @@ def as_documents(conditions: Iterable[Condition]) -> list[Document]:
     return [msgspec.to_builtins(condition) for condition in conditions]
 
 
+def new(condition_type: str, status: str, reason: str, message: str, wall_s: float) -> Document:
+    """Return a condition that reads so from now on."""
+    said = {"type": condition_type, "status": status, "reason": reason, "message": message}
+    return {**said, "lastTransitionTime": format_time(wall_s)}
+
+
 def find(conditions: list[Document], condition_type: str) -> Document | None:
     """Return the condition of that type, or None."""
-    for condition in conditions:
-        if condition.get("type") == condition_type:
-            return condition
-    return None
+    return next((each for each in conditions if each.get("type") == condition_type), None)
 
 
 def put(
-    conditions: list[Document],
-    condition_type: str,
-    status: str,
-    reason: str,
-    message: str,
-    wall_s: float,
-    *,
-    has_update_time: bool = False,
-) -> None:
-    """Set a condition in the list; nothing changes when status and reason are already so.
+    conditions: list[Document], condition_type: str, status: str, reason: str, message: str, wall_s: float
+) -> Document | None:
+    """Set a condition in the list and return it; None and nothing changes when status and reason are already so.
 
-    `lastTransitionTime` stays while the status stays. `has_update_time`: also set `lastUpdateTime`.
+    `lastTransitionTime` stays while the status stays.
     """
     old = find(conditions, condition_type)
-    if old is not None and old.get("status") == status and old.get("reason") == reason:
-        return
-    now = format_time(wall_s)
-    new: Document = {"type": condition_type, "status": status, "reason": reason, "message": message}
-    if has_update_time:
-        new["lastUpdateTime"] = now
-    keeps = old is not None and old.get("status") == status and old.get("lastTransitionTime")
-    new["lastTransitionTime"] = old["lastTransitionTime"] if old is not None and keeps else now
+    if old is not None and (old.get("status"), old.get("reason")) == (status, reason):
+        return None
+    made = new(condition_type, status, reason, message, wall_s)
+    if old is not None and old.get("status") == status and (since := old.get("lastTransitionTime")):
+        made["lastTransitionTime"] = since
     remove(conditions, condition_type)
-    conditions.append(new)
+    conditions.append(made)
+    return made
 
 
 def remove(conditions: list[Document], condition_type: str) -> None:

@@ -9,21 +9,45 @@ from services.api.kinds.daemonset import DaemonSet
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Key
-from services.controllers.shared_ownership import Orphans, owner_key, selector_of
+from services.controllers.shared_ownership import Orphans, Workload, adopters, owner_key
+from services.reconcile.actions import Action, Batch, Create, Delete, RecordEvent, event
 from services.reconcile.controller import Change, Listers
 from services.reconcile.expectations import Expectations
 
+Refusal = tuple[str, str]
+"""Reason and message of the first call for pods that failed."""
+REJECTED_AGAIN_S = 10.0
+"""After asking for pods, look again: a creation refused for good brings no change that would."""
+
+
+def is_refusal(reason: str) -> bool:
+    """Whether a call failed by itself, not because an earlier one of its batch did."""
+    return not reason.startswith("not performed")
+
+
+def deletions(owner: Workload, pods: list[Pod]) -> list[Action | Batch]:
+    """Return the deletions of an owner's pods, each with its Event."""
+    units: list[Action] = []
+    for pod in pods:
+        units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid))
+        units.append(event(owner, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
+    return [Batch(tuple(units))] if units else []
+
 
 class OwnedPods:
-    """One controller's books of pods. `orphans`: the pods without a controller, some of which it may adopt."""
+    """One controller's books of pods. `orphans`: the pods without a controller, some of which it may adopt.
 
-    def __init__(self, view: type[ReplicaSet] | type[DaemonSet], expectations: Expectations) -> None:
-        """`view`: the kind that owns the pods; `expectations` of its keys are lowered by what is seen."""
+    `expectations` of the owners' keys are lowered by what is seen, and by calls that failed.
+    """
+
+    def __init__(self, view: type[ReplicaSet] | type[DaemonSet]) -> None:
+        """`view`: the kind that owns the pods."""
+        self.expectations = Expectations()
         self.orphans = Orphans()
         self._view = view
-        self._expectations = expectations
         self._created: dict[Key, list[str]] = {}
         """Pods seen that had been asked for; an Event names each."""
+        self._refusals: dict[Key, Refusal] = {}
 
     def changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Lower expectations and return the owners concerned."""
@@ -49,33 +73,56 @@ class OwnedPods:
         assert reference is not None
         return key if found is None or found.metadata.uid == reference.uid else None
 
-    def take_created(self, key: Key) -> list[str]:
-        """Return the names of pods that were asked for and have been seen since the last call."""
-        return self._created.pop(key, [])
+    def failed(self, key: Key, action: Action, reason: str) -> None:
+        """Take back what was expected of a call that failed; the first failure is news."""
+        match action:
+            case Create() if action.resource == "pods":
+                self.expectations.creation_observed(key)
+                refusal = "FailedCreate", f"Error creating: {reason}"
+            case Delete() if action.resource == "pods":
+                self.expectations.deletion_observed(key, action.uid)
+                refusal = "FailedDelete", f"Error deleting: {reason}"
+            case _:
+                return
+        if is_refusal(reason):
+            self._refusals.setdefault(key, refusal)
+
+    def take_news(self, owner: ReplicaSet | DaemonSet) -> tuple[list[RecordEvent], Refusal | None]:
+        """Return the Events of pods that were asked for and have been seen since the last call, and the refusal."""
+        key = owner.metadata.key
+        events = [event(owner, "SuccessfulCreate", f"Created pod: {name}") for name in self._created.pop(key, ())]
+        refusal = self._refusals.pop(key, None)
+        if refusal is not None:
+            events.append(event(owner, *refusal, warns=True))
+        return events, refusal
+
+    def forget(self, key: Key) -> None:
+        """The owner is gone."""
+        self.expectations.forget(key)
+        self._created.pop(key, None)
+        self._refusals.pop(key, None)
 
     def _gone(self, pod: Pod, listers: Listers) -> list[Key]:
-        key = self.owner(pod, listers)
-        if key is None:
+        if (key := self.owner(pod, listers)) is None:
             return []
-        self._expectations.deletion_observed(key, pod.metadata.uid)
+        self.expectations.deletion_observed(key, pod.metadata.uid)
         return [key]
 
     def _came(self, pod: Pod, listers: Listers) -> list[Key]:
         if pod.metadata.deletion_timestamp is not None:
             return self._gone(pod, listers)
-        key = self.owner(pod, listers)
-        if key is None:
+        if (key := self.owner(pod, listers)) is None:
             return self._wanting(pod, listers)
-        if self._expectations.awaited(key)[0]:
+        if self.expectations.awaited(key)[0]:
             self._created.setdefault(key, []).append(pod.metadata.name)
-        self._expectations.creation_observed(key)
+        self.expectations.creation_observed(key)
         return [key]
 
     def _altered(self, old: Pod, new: Pod, listers: Listers) -> list[Key]:
         before, after = self.owner(old, listers), self.owner(new, listers)
         # Only a deletion lowers anything: an unbind is a change without deletionTimestamp.
         if new.metadata.deletion_timestamp is not None and after is not None:
-            self._expectations.deletion_observed(after, new.metadata.uid)
+            self.expectations.deletion_observed(after, new.metadata.uid)
         if after is not None:
             return [after] if before in (None, after) else [before, after]
         found = [before] if before is not None else []
@@ -84,8 +131,4 @@ class OwnedPods:
         return found
 
     def _wanting(self, pod: Pod, listers: Listers) -> list[Key]:
-        """Return the owners whose selector matches an orphan."""
-        if pod.metadata.controller is not None or not pod.metadata.labels:
-            return []
-        owners = listers.of(self._view).all(pod.metadata.namespace)
-        return [o.metadata.key for o in owners if (found := selector_of(o)) and found.matches(pod.metadata.labels)]
+        return adopters(self._view, pod, listers) if pod.metadata.labels else []

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
+from services.api.kinds.controllerrevision import ControllerRevision
 from services.api.kinds.daemonset import DaemonSet
 from services.api.kinds.deployment import Deployment
 from services.api.kinds.job import Job
@@ -18,15 +19,12 @@ from services.api.kinds.statefulset import StatefulSet
 from services.api.meta import Document, Key, ObjectMeta, OwnerReference, View
 from services.api.resources import resource_of_view
 from services.api.selectors import Selector, from_label_selector
-from services.reconcile.actions import Patch
+from services.controllers import shared_writes as writes
+from services.reconcile.actions import Described, Patch
+from services.reconcile.controller import Change, Lister, Listers
 
-V = TypeVar("V", bound="_Owned")
+V = TypeVar("V", ControllerRevision, Pod, ReplicaSet)
 Workload = ReplicaSet | Deployment | Job | DaemonSet | StatefulSet
-
-
-class _Owned(Protocol):
-    @property
-    def metadata(self) -> ObjectMeta: ...
 
 
 @dataclass(frozen=True)
@@ -49,9 +47,7 @@ def is_owner(reference: OwnerReference | None, view: type[View]) -> bool:
 def owner_key(view: type[View], metadata: ObjectMeta) -> Key | None:
     """Return the key of the controlling object of that kind, or None."""
     reference = metadata.controller
-    if reference is None or not is_owner(reference, view):
-        return None
-    return Key(metadata.namespace, reference.name)
+    return Key(metadata.namespace, reference.name) if reference is not None and is_owner(reference, view) else None
 
 
 def controller_reference(owner: Workload | Pod) -> Document:
@@ -92,8 +88,8 @@ def claim(
 ) -> Claim[V]:
     """Return what to keep, adopt and release.
 
-    Own and matching: kept. Own and not matching: released, unless the owner is being deleted. Orphan and
-    matching: adopted if allowed and not being deleted itself.
+    Own and matching: kept. Own and not matching: released, unless the owner is being deleted. `orphans`: those it may
+    adopt, if it is allowed to adopt at all.
     """
     kept: list[V] = []
     released: list[V] = []
@@ -105,11 +101,31 @@ def claim(
             kept.append(each)
         elif owner.metadata.deletion_timestamp is None:
             released.append(each)
-    adopted = [o for o in orphans if can_adopt and is_adoptable(o, selector)]
-    return Claim((*kept, *adopted), tuple(adopted), tuple(released))
+    adopted: tuple[V, ...] = tuple(orphans) if can_adopt else ()
+    return Claim(tuple(kept) + adopted, adopted, tuple(released))
 
 
-def is_adoptable(candidate: _Owned, selector: Selector) -> bool:
+def owners_of(view: type[Workload], change: Change[V], listers: Listers) -> list[Key]:
+    """Return the owners that an object had and has, or those that would adopt it."""
+    found: dict[Key, None] = {}
+    for each in (change.old, change.new):
+        if each is not None and (key := owner_key(view, each.metadata)) is not None:
+            found[key] = None
+    if change.new is not None and change.new.metadata.deletion_timestamp is None:
+        found.update(dict.fromkeys(adopters(view, change.new, listers)))
+    return list(found)
+
+
+def adopters(view: type[Workload], orphan: Described, listers: Listers) -> list[Key]:
+    """Return the owners of that kind whose selector matches an object that has no controller."""
+    meta = orphan.metadata
+    if meta.controller is not None:
+        return []
+    owners = listers.of(view).all(meta.namespace)
+    return [o.metadata.key for o in owners if (found := selector_of(o)) and found.matches(meta.labels)]
+
+
+def _is_adoptable(candidate: Described, selector: Selector) -> bool:
     """Whether this object has no controller, is not being deleted, and the selector matches it."""
     metadata = candidate.metadata
     return metadata.controller is None and metadata.deletion_timestamp is None and selector.matches(metadata.labels)
@@ -117,27 +133,13 @@ def is_adoptable(candidate: _Owned, selector: Selector) -> bool:
 
 def changes_of(resource: str, found: Claim[V], owner: Workload) -> list[Patch]:
     """Return the patches that make a claim true; each carries the object's uid."""
-    patches = [
-        Patch(
-            resource,
-            each.metadata.key,
-            {"metadata": {"ownerReferences": [controller_reference(owner)]}},
-            patch_type="strategic",
-            uid=each.metadata.uid,
-        )
-        for each in found.adopted
+    adoption: Document = controller_reference(owner)
+    release: Document = {"$patch": "delete", "uid": owner.metadata.uid}
+    return [
+        writes.patch(resource, each, {"metadata": {"ownerReferences": [reference]}}, is_strategic=True)
+        for reference, chosen in ((adoption, found.adopted), (release, found.released))
+        for each in chosen
     ]
-    patches += [
-        Patch(
-            resource,
-            each.metadata.key,
-            {"metadata": {"ownerReferences": [{"$patch": "delete", "uid": owner.metadata.uid}]}},
-            patch_type="strategic",
-            uid=each.metadata.uid,
-        )
-        for each in found.released
-    ]
-    return patches
 
 
 class Orphans:
@@ -156,9 +158,10 @@ class Orphans:
         elif (gone := new or old) is not None:
             self._keys.get(gone.metadata.namespace, {}).pop(gone.metadata.key, None)
 
-    def keys(self, namespace: str) -> list[Key]:
-        """Return the orphans of one namespace, in the order they became orphans."""
-        return list(self._keys.get(namespace, ()))
+    def adoptable(self, lister: Lister[V], namespace: str, selector: Selector) -> list[V]:
+        """Return the orphans of one namespace that this selector may adopt, in the order they became orphans."""
+        found = (lister.get(key) for key in self._keys.get(namespace, ()))
+        return [each for each in found if each is not None and _is_adoptable(each, selector)]
 
 
 class Unfinished:

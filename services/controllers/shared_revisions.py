@@ -7,16 +7,20 @@ Source: controllers 4 and 6; upstream `pkg/controller/history`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from services.api.kinds.controllerrevision import ControllerRevision
+from services.api.kinds.daemonset import DaemonSet
+from services.api.kinds.statefulset import StatefulSet
 from services.api.meta import Document, Key
-from services.controllers.shared_ownership import Workload, controller_reference
+from services.controllers import shared_writes as writes
+from services.controllers.shared_ownership import controller_reference
 from services.reconcile.actions import Create, Delete, Patch
+from services.reconcile.controller import Lister
 
 RESOURCE = "controllerrevisions.apps"
 HASH_LABEL = "controller.kubernetes.io/hash"
@@ -73,19 +77,19 @@ def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision
 
 
 def find(
-    owner: Workload,
-    data: Document,
+    owner: DaemonSet | StatefulSet,
+    document: Document,
     revisions: Collection[ControllerRevision],
-    collision_count: int,
-    labels: Mapping[str, str],
-    named: Callable[[str], ControllerRevision | None],
+    known: Lister[ControllerRevision],
     hash_label: str = HASH_LABEL,
 ) -> Found:
-    """Return the revision whose data is `data`: the newest of equal ones, numbered highest, or a new one.
+    """Return the revision of the owner's template: the newest of equal ones, numbered highest, or a new one.
 
-    `revisions`: those the owner controls. `labels`: of the pod template; a new revision carries them, its hash and the
-    owner's annotations. `named`: the revision of the owner's namespace that has this name, with any owner.
+    `document`: the owner's; `revisions`: those it controls, of all that are `known`. A new one carries the template's
+    labels, its hash and the owner's annotations.
     """
+    template = document.get("spec", {}).get("template") or {}
+    data, collision_count = data_of(template), owner.status.collision_count
     ordered = in_order(revisions)
     number = ordered[-1].revision + 1 if ordered else 1
     equal = [each for each in ordered if each.data == data]
@@ -93,28 +97,27 @@ def find(
         last = equal[-1]
         if last is ordered[-1]:
             return Found(last, None, collision_count)
-        meta = last.metadata
-        patch = Patch(RESOURCE, meta.key, {"revision": number}, uid=meta.uid, resource_version=meta.resource_version)
+        patch = writes.patch(RESOURCE, last, {"revision": number}, on_version=True)
         return Found(msgspec.structs.replace(last, revision=number), patch, collision_count)
     text = hash_of(data, collision_count)
-    while named(name_of(owner.metadata.name, text)) is not None:
+    while known.get(Key(owner.metadata.namespace, name_of(owner.metadata.name, text))) is not None:
         # Other data or another owner's: the next count gives another name.
         collision_count += 1
         text = hash_of(data, collision_count)
-    document: Document = {
+    made: Document = {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
         "metadata": {
             "name": name_of(owner.metadata.name, text),
             "namespace": owner.metadata.namespace,
-            "labels": {**labels, hash_label: text},
+            "labels": {**((template.get("metadata") or {}).get("labels") or {}), hash_label: text},
             "annotations": dict(owner.metadata.annotations),
             "ownerReferences": [controller_reference(owner)],
         },
         "data": data,
         "revision": number,
     }
-    return Found(msgspec.convert(document, ControllerRevision), Create(RESOURCE, document), collision_count)
+    return Found(msgspec.convert(made, ControllerRevision), Create(RESOURCE, made), collision_count)
 
 
 def surplus(
@@ -129,8 +132,3 @@ def surplus(
     history = [each for each in ordered if each.metadata.name not in live]
     count = max(0, (len(ordered) if counts_live else len(history)) - limit)
     return [Delete(RESOURCE, each.metadata.key, uid=each.metadata.uid) for each in history[:count]]
-
-
-def key_of(owner: Workload, name: str) -> Key:
-    """Return the key of an owner's revision of that name."""
-    return Key(owner.metadata.namespace, name)

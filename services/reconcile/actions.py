@@ -24,8 +24,6 @@ class Create:
 
     resource: str
     document: Document
-    expected_by: str = ""
-    """Key (as text) whose expectations this creation was counted in."""
     subresource: str = ""
 
 
@@ -62,7 +60,6 @@ class Delete:
     resource_version: str = ""
     grace_period_s: int | None = None
     propagation: str = ""
-    expected_by: str = ""
 
 
 class Related(msgspec.Struct, frozen=True):

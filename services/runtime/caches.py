@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from services.api.meta import AnyObject, Document, Key, View
-from services.api.resources import Resource, resources
+from services.api.meta import AnyObject, Document, Key, Resource, View
+from services.api.resources import resources
 from services.api.seams import Seams
 from services.client.informer import Informer
 from services.client.store import meta_of

@@ -14,8 +14,7 @@ import msgspec
 
 from services.api.seams import Clock
 from services.runtime.components import DEVICE_PLUGIN, component_of
-from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_IO, EXIT_OK, PREFIX
-from services.runtime.process import PARENT_VARIABLE
+from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_IO, EXIT_OK, PARENT_VARIABLE, PREFIX
 from services.telemetry import logs
 
 STOP_MAX_S = 12.0

@@ -27,6 +27,8 @@ EXIT_LOCKED = 75
 EXIT_CONFIG = 78
 
 PREFIX = "KEPLAB_"
+PARENT_VARIABLE = PREFIX + "PARENT_PID"
+"""Who started a process that ends with its parent."""
 PORT_MAX = 65535
 
 

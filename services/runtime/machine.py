@@ -18,9 +18,9 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from services.api.seams import Clock, Disk, EventLog, Random, Transport
+from services.api.seams import Clock, Disk, EventLog, Random
 from services.api.wire import Request
-from services.client.gate import GatedTransport, Gates
+from services.client.gate import Gates
 from services.client.link_faults import LinkFaults
 from services.runtime.config import EXIT_USAGE, StartError
 from services.runtime.real import write_atomically
@@ -106,7 +106,7 @@ class Machine:
         self.gates.set_all(self.faults.links)
         mine = [strike for strike in self.faults.strikes if strike.pid == os.getpid()]
         self._left = {strike: self._left.get(strike, strike.count) for strike in mine}
-        self.gates.on_call = self._called if mine else None
+        self.gates.on_call = (lambda when, what: self.reached(f"{when}:{what}")) if mine else None
 
     def _read_again(self) -> None:
         try:
@@ -128,27 +128,6 @@ class Machine:
         path = self._path.with_name(f"{self._path.name}.{os.getpid()}-{self._late_total}{LATE_SUFFIX}")
         write_atomically(path, msgspec.json.encode(LateRequest(node, request, late_s)))
 
-    def _called(self, when: str, what: str) -> None:
-        self.reached(f"{when}:{what}")
-
-    # --- the seams ---
-
-    def clock(self, inner: Clock) -> Clock:
-        """Return a clock whose wall is off by what the file says."""
-        return _OffClock(inner, self)
-
-    def disk(self, inner: ClosableDisk) -> ClosableDisk:
-        """Return a disk that fails when the file says so."""
-        return _FailingDisk(inner, self)
-
-    def transport(self, inner: Transport) -> Transport:
-        """Return a transport whose ways have gates."""
-        return GatedTransport(inner, self.gates)
-
-    def events(self, inner: EventLog) -> EventLog:
-        """Return a log whose lines may be the last."""
-        return _StrikingLog(inner, self)
-
 
 class ClosableDisk(Disk, Protocol):
     """A disk that was opened."""
@@ -158,7 +137,9 @@ class ClosableDisk(Disk, Protocol):
         ...
 
 
-class _OffClock:
+class OffClock:
+    """A clock whose wall is off by what the machine's file says."""
+
     def __init__(self, inner: Clock, machine: Machine) -> None:
         self._inner, self._machine = inner, machine
 
@@ -171,7 +152,9 @@ class _OffClock:
         return self._inner.wall() + self._machine.faults.wall_offset_s
 
 
-class _FailingDisk:
+class FailingDisk:
+    """A disk that fails when the machine's file says so."""
+
     def __init__(self, inner: ClosableDisk, machine: Machine) -> None:
         self._inner, self._machine = inner, machine
 
@@ -215,7 +198,9 @@ class _FailingDisk:
         self._inner.close()
 
 
-class _StrikingLog:
+class StrikingLog:
+    """An event log whose lines may be the last."""
+
     def __init__(self, inner: EventLog, machine: Machine) -> None:
         self._inner, self._machine = inner, machine
 

@@ -10,14 +10,421 @@ reconcile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
-from services.api.meta import View
-from services.api.seams import Seams
+import msgspec
+import structlog
+
+from services.api.errors import ApiError, NotFound, Unavailable, UnknownOutcome
+from services.api.meta import AnyObject, Key, OwnerReference, Resource, View
+from services.api.resources import resource_of_view
+from services.api.seams import Seams, Span
+from services.client.client import Client
+from services.client.executor import NOT_PERFORMED, OUTAGE_WAIT_S, Executor, Outcome, Report
 from services.client.leases import Elector
-from services.reconcile.controller import Controller
+from services.client.recorder import Recorder
+from services.client.store import meta_of
+from services.reconcile.actions import Action, Batch, Delete, Query, Result
+from services.reconcile.controller import Change, Controller, Moment, Watch
+from services.reconcile.workqueue import WorkQueue
 from services.runtime.caches import Caches
-from services.runtime.controller_loop import ControllerLoop
+from services.runtime.config import StartError
+from services.telemetry.metrics import Metrics, counter, gauge
+
+CAUSES_MAX = 8
+"""Traceparents kept for one key; further ones only make the span say that there were more."""
+REFRESHES_MAX = 5
+"""How often one reconcile may ask for live reads before it counts as failed."""
+YIELD_EVERY = 20
+"""Reconciles without a wait in a row before other tasks get a turn."""
+STALE_TRIES_MAX = 5
+"""So many conflicts in a row are the ordinary price of a cache; more are reported (C5)."""
+STALE_S = 30.0
+"""Nothing is deleted on the word of caches that have received nothing for this long (C9)."""
+SLOW_S = 30.0
+"""A reconcile that takes longer is reported (P15)."""
+GATE_MAX_S = 60.0
+"""A key is not held longer than this for its own writes; a cache that slow is reported."""
+SCAN = Key("", "")
+"""The key of a controller's periodic scan."""
+_COUNTED_AS = {
+    Outcome.TERMINAL: "terminal",
+    Outcome.WAIT: "requeued",
+    Outcome.REQUEUE_NOW: "requeued",
+    Outcome.BACK_OFF: "failed",
+}
+
+log = structlog.get_logger()
+
+
+class OwnWriteGate:
+    """Which keys must not be reconciled yet, because a cache has not reached their last own write (guarantees C7).
+
+    Pure. Invariant: a key is held only for resources some cache follows, and at most `GATE_MAX_S`.
+    """
+
+    def __init__(self, reached: Callable[[str], int | None]) -> None:
+        """`reached`: the version a resource's cache has reached, None when there is no such cache."""
+        self._reached = reached
+        self._awaited: dict[Key, tuple[dict[str, int], float]] = {}
+        self.held: dict[Key, None] = {}
+        """Keys that were due and had to wait."""
+        self.overdue_total = 0
+
+    def wrote(self, key: Key, written: dict[str, int], now: float) -> None:
+        """Await that the caches reach these versions."""
+        awaited, _ = self._awaited.get(key, ({}, now))
+        for resource, rv in written.items():
+            reached = self._reached(resource)
+            if reached is not None and rv > max(reached, awaited.get(resource, 0)):
+                awaited[resource] = rv
+        if awaited:
+            self._awaited[key] = (awaited, now)
+
+    def is_open(self, key: Key, now: float) -> bool:
+        """Whether the caches show all own writes of the key, or have taken longer than is reasonable."""
+        found = self._awaited.get(key)
+        if found is None:
+            return True
+        awaited, since = found
+        late = [resource for resource, rv in awaited.items() if (self._reached(resource) or 0) < rv]
+        if late and now - since < GATE_MAX_S:
+            return False
+        self.overdue_total += bool(late)
+        del self._awaited[key]
+        return True
+
+    def release(self, now: float) -> list[Key]:
+        """Return the held keys that may go on, and hold them no longer."""
+        free = [key for key in self.held if self.is_open(key, now)]
+        for key in free:
+            del self.held[key]
+        return free
+
+
+class ControllerLoop:
+    """One controller at work."""
+
+    def __init__(self, controller: Controller, seams: Seams, caches: Caches) -> None:
+        self._controller = controller
+        self._seams = seams
+        self._clock = seams.clock
+        self._caches = caches
+        try:
+            api = seams.transport.api(controller.user)
+        except KeyError as error:
+            raise StartError(str(error.args[0])) from None
+        self._client = Client(api, seams.clock, seams.random, field_manager=controller.name)
+        self._recorder = Recorder(self._client, seams.clock, seams.random, component=f"{controller.name}-controller")
+        self._executor = Executor(self._client, self._recorder, seams.events, controller=controller.name)
+        self._queue: WorkQueue[Key] = WorkQueue()
+        self._causes: dict[Key, dict[str, None]] = {}
+        self._wake = asyncio.Event()
+        self._has_gate = seams.switches.flag("controllers.own_write_gate")
+        self._gate = OwnWriteGate(self._reached)
+        self._outcomes: dict[str, float] = {"done": 0, "unchanged": 0, "requeued": 0, "failed": 0, "terminal": 0}
+        self._faults_total = 0
+        self._quiet_runs = 0
+        self._subscribe()
+
+    def lead(self, epoch: str, deposed: Callable[[], None]) -> None:
+        """Let every write carry this epoch from now on; `deposed` is called when that is no longer the newest."""
+        self._client.lead(epoch, deposed)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is due or under way."""
+        return self._queue.is_idle and not self._gate.held
+
+    async def run(self) -> None:
+        """Work with as many workers as the controller asks for, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._recorder.run())
+            if self._controller.period_s is not None:
+                self._add(SCAN)
+            for _ in range(self._controller.workers):
+                group.create_task(self._worker())
+
+    def metrics(self) -> dict[str, float]:
+        """Return the queue's and the reconciles' metrics."""
+        name = self._controller.name
+        return QUEUE_METRICS.of(self._queue, name) | self._recorder.metrics() | METRICS.of(self, name)
+
+    def _subscribe(self) -> None:
+        controller = self._controller
+        if controller.reconciles is not None and controller.reconciles is not AnyObject:
+            self._caches.on_change(
+                controller.reconciles, lambda change: self._add(meta_of(change.object).key, change.traceparent)
+            )
+            owner = resource_of_view(controller.reconciles)
+            for view in controller.owns:
+                self._caches.on_change(view, self._on_owned(owner))
+        for watch in controller.watches:
+            self._caches.on_change(watch.view, self._on_watched(watch))
+        for informer in self._caches.informers:
+            informer.on_progress(self._on_progress)
+
+    def _on_owned(self, owner: Resource) -> Callable[[Change[Any]], None]:
+        group = owner.api_version.rpartition("/")[0]
+
+        def key_of(view: View | None) -> Key | None:
+            if view is None:
+                return None
+            metadata = meta_of(view)
+            reference: OwnerReference | None = metadata.controller
+            if reference is None or reference.kind != owner.kind:
+                return None
+            if reference.api_version.rpartition("/")[0] != group:
+                return None
+            return Key(metadata.namespace if owner.namespaced else "", reference.name)
+
+        def handle(change: Change[Any]) -> None:
+            before, after = key_of(change.old), key_of(change.new)
+            if before is not None and before != after:
+                self._add(before, change.traceparent)
+            if after is not None:
+                self._add(after, change.traceparent)
+
+        return handle
+
+    def _on_watched(self, watch: Watch[Any]) -> Callable[[Change[Any]], None]:
+        def handle(change: Change[Any]) -> None:
+            try:
+                keys: Iterable[Key] = list(watch.keys(change, self._caches))
+            except Exception as error:  # one poisonous object must not stop the others (V11)
+                self._fault(meta_of(change.object).key, error)
+                return
+            for key in keys:
+                self._add(key, change.traceparent)
+
+        return handle
+
+    def _add(self, key: Key, cause: str = "") -> None:
+        self._queue.add(key, self._clock.now())
+        if cause:
+            causes = self._causes.setdefault(key, {})
+            if len(causes) < CAUSES_MAX:
+                causes[cause] = None
+        self._wake.set()
+
+    def _on_progress(self) -> None:
+        if self._gate.held:
+            for key in self._gate.release(self._clock.now()):
+                self._add(key)
+
+    def _reached(self, resource: str) -> int | None:
+        informer = self._caches.by_resource.get(resource)
+        return informer.last_rv if informer is not None else None
+
+    async def _worker(self) -> None:
+        while True:
+            key = await self._next()
+            if self._has_gate and not self._gate.is_open(key, self._clock.now()):
+                self._hold(key)
+                continue
+            self._gate.held.pop(key, None)
+            try:
+                await self._reconcile(key)
+            finally:
+                self._queue.done(key, self._clock.now())
+            self._quiet_runs += 1
+            if self._quiet_runs >= YIELD_EVERY:
+                self._quiet_runs = 0
+                await asyncio.sleep(0)
+
+    def _hold(self, key: Key) -> None:
+        """Let the key wait until a cache's progress, or time, opens the gate."""
+        self._gate.held[key] = None
+        self._queue.done(key, self._clock.now())
+        asyncio.get_running_loop().call_later(GATE_MAX_S, self._on_progress)
+
+    async def _next(self) -> Key:
+        """Return the next key once one is due."""
+        while True:
+            now = self._clock.now()
+            key = self._queue.get(now)
+            if key is not None:
+                return key
+            due = self._queue.next_due(now)
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(None if due is None else max(0.001, due - now)):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _reconcile(self, key: Key) -> None:
+        """Decide and act once for a key, then say when to look again."""
+        started = self._clock.now()
+        causes = list(self._causes.pop(key, ()))
+        rv_seen = self._caches.newest_rv
+        self._seams.events.write(
+            "ctrl.reconcile", rv_seen=rv_seen, data={"controller": self._controller.name, "key": str(key)}
+        )
+        span: Span | None = None
+        result, report = Result(), Report()
+        try:
+            result = await self._decide(key)
+            self._refuse_stale_deletes(key, result)
+            if result.actions:
+                span = self._start_span(key, causes)
+                report = await self._executor.perform(
+                    result.actions,
+                    key=key,
+                    failed=self._failed_of(key),
+                    traceparent=span.traceparent,
+                    rv_seen=rv_seen,
+                )
+        except Exception as error:  # one poisonous object must not stop the others (V11)
+            report.outcome, report.reason = Outcome.BACK_OFF, f"{type(error).__name__}: {error}"
+            if isinstance(error, Unavailable | UnknownOutcome):  # no live read, or no cache that is in touch
+                report.outcome, report.wait_s = Outcome.WAIT, OUTAGE_WAIT_S
+            elif not isinstance(error, ApiError):  # else a live read was refused
+                self._fault(key, error)
+        if self._has_gate and report.written:
+            self._gate.wrote(key, report.written, self._clock.now())
+        again_s = self._requeue(key, result, report)
+        if span is not None:
+            span.end(report.reason if report.outcome is not Outcome.DONE else "")
+        self._log(key, result, report, started, again_s, span)
+
+    async def _decide(self, key: Key) -> Result:
+        """Return what to do, with the live reads the rule asked for. Raises: ApiError, UnknownOutcome."""
+        live: dict[Query, View | None] = {}
+        listed: dict[Query, tuple[View, ...]] = {}
+        for _ in range(REFRESHES_MAX):
+            moment = Moment(self._clock.now(), self._clock.wall(), live, listed)
+            result = self._controller.reconcile(key, self._caches, moment)
+            if not result.refresh:
+                return result
+            for query in result.refresh:
+                if query.key.name:
+                    live[query] = await self._read(query)
+                    continue
+                items, _ = await self._client.list_raw(_resource_of(query), namespace=query.key.namespace)
+                listed[query] = tuple(_decode(query, item) for item in items)
+        raise ApiError(f"{self._controller.name} {key}: still asks for live reads after {REFRESHES_MAX} rounds")
+
+    async def _read(self, query: Query) -> View | None:
+        try:
+            body = await self._client.get_raw(_resource_of(query), query.key)
+        except NotFound:
+            return None
+        return _decode(query, body)
+
+    def _refuse_stale_deletes(self, key: Key, result: Result) -> None:
+        """Let a decision that deletes wait for caches that are in touch with the server (C9).
+
+        Raises: Unavailable. The controller's `failed` learns that nothing was performed.
+        """
+        silence_s = self._caches.silence_s(self._clock.now())
+        if silence_s <= STALE_S:
+            return
+        actions = [a for action in result.actions for a in (action.actions if isinstance(action, Batch) else (action,))]
+        if any(isinstance(action, Delete) for action in actions):
+            if failed := self._failed_of(key):
+                for action in actions:
+                    failed(action, NOT_PERFORMED)
+            raise Unavailable(f"will not delete: the caches have received nothing for {silence_s:.0f} s")
+
+    def _requeue(self, key: Key, result: Result, report: Report) -> float | None:
+        """Put the key back as the outcome asks; return in how many seconds, None when it is not."""
+        now = self._clock.now()
+        self._outcomes[_COUNTED_AS.get(report.outcome, "done" if result.actions else "unchanged")] += 1
+        again_s = report.wait_s if report.outcome is Outcome.WAIT else result.requeue_after_s
+        if report.outcome in (Outcome.DONE, Outcome.TERMINAL):
+            self._queue.forget(key)
+        if report.outcome in (Outcome.REQUEUE_NOW, Outcome.BACK_OFF):
+            # The first retries come within milliseconds; a conflict that lasts backs off (C5).
+            again_s = self._queue.retry(key, now)
+        elif again_s is not None:
+            self._queue.add_after(key, again_s, now)
+        if key == SCAN and self._controller.period_s is not None:
+            self._queue.add_after(key, self._controller.period_s, now)
+        self._wake.set()
+        return again_s
+
+    def _failed_of(self, key: Key) -> Callable[[Action, str], None] | None:
+        failed = self._controller.failed
+        if failed is None:
+            return None
+        return lambda action, reason: failed(key, action, reason)
+
+    def _start_span(self, key: Key, causes: list[str]) -> Span:
+        # One cause continues its writer's trace; several begin a new one that links to them (decision 0007).
+        return self._seams.tracer.start(
+            f"reconcile {self._controller.name}",
+            parent=causes[0] if len(causes) == 1 else "",
+            links=causes,
+            controller=self._controller.name,
+            key=str(key),
+        )
+
+    def _fault(self, key: Key, error: Exception) -> None:
+        self._faults_total += 1
+        log.error("reconcile.faulted", controller=self._controller.name, key=str(key), exc_info=error)
+
+    def _log(
+        self, key: Key, result: Result, report: Report, started: float, again_s: float | None, span: Span | None
+    ) -> None:
+        fields: dict[str, Any] = {
+            "controller": self._controller.name,
+            "key": str(key),
+            "actions": report.performed,
+            "duration_ms": round((self._clock.now() - started) * 1000, 3),
+        }
+        if again_s is not None:
+            fields["requeue_after_s"] = round(again_s, 3)
+        if span is not None and span.trace_id:
+            fields["trace_id"] = span.trace_id
+        if report.reason:
+            fields["reason"] = report.reason
+        if self._clock.now() - started > SLOW_S:
+            log.warning("reconcile.slow", **fields)
+        match report.outcome:
+            case Outcome.DONE if result.actions:
+                log.info("reconcile.done", **fields)
+            case Outcome.REQUEUE_NOW if self._queue.failures(key) > STALE_TRIES_MAX:
+                log.warning("reconcile.failed", **fields)
+            case Outcome.DONE | Outcome.REQUEUE_NOW:
+                log.debug("reconcile.done", **fields)
+            case _:
+                log.warning("reconcile.failed", **fields)
+
+
+QUEUE_METRICS: Final[Metrics[WorkQueue[Key]]] = Metrics(
+    gauge("workqueue_depth", "Keys that are ready.", len),
+    counter("workqueue_adds_total", "Keys added.", lambda queue: queue.adds_total),
+    counter("workqueue_retries_total", "Keys added after a failure.", lambda queue: queue.retries_total),
+    gauge("workqueue_queue_duration_seconds_sum", "Time that keys were ready.", lambda queue: queue.queue_duration_s),
+    gauge("workqueue_queue_duration_seconds_count", "Keys handed out.", lambda queue: queue.begun_total),
+    gauge("workqueue_work_duration_seconds_sum", "Time spent on keys.", lambda queue: queue.work_duration_s),
+    gauge("workqueue_work_duration_seconds_count", "Keys done.", lambda queue: queue.works_total),
+    labels=("name",),
+)
+"""Upstream's, of the controller with that name; sums and counts without buckets."""
+
+METRICS: Final[Metrics[ControllerLoop]] = Metrics(
+    counter("controller_runtime_reconcile_total", "Reconciles by what they came to.", lambda loop: loop._outcomes,
+            "result"),
+    counter("controller_runtime_reconcile_panics_total", "Reconciles ended by a bug.", lambda loop: loop._faults_total),
+    counter("controller_writes_total", "Writes sent.", lambda loop: loop._executor.writes_total),
+    gauge("controller_held_keys", "Keys waiting for own writes to be seen.", lambda loop: len(loop._gate.held)),
+    counter("controller_held_too_long_total", "Keys let through without that.", lambda loop: loop._gate.overdue_total),
+    labels=("controller",),
+)  # fmt: skip
+
+
+def _resource_of(query: Query) -> str:
+    return query.resource or resource_of_view(query.view).name
+
+
+def _decode(query: Query, body: bytes | msgspec.Raw) -> View:
+    try:
+        return msgspec.json.decode(body, type=query.view)
+    except msgspec.DecodeError as error:
+        raise ApiError(f"{_resource_of(query)} {query.key} cannot be decoded: {error}") from error
 
 
 class Manager:
@@ -28,7 +435,6 @@ class Manager:
     """
 
     def __init__(self, controllers: Sequence[Controller], seams: Seams, *, elector: Elector | None = None) -> None:
-        self._seams = seams
         self._caches = Caches(seams, _views_of(controllers))
         self._loops = [ControllerLoop(controller, seams, self._caches) for controller in controllers]
         self._elector = elector

@@ -26,15 +26,16 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from services.api.seams import Clock, Component, EventLog, Seams, Transport
+from services.client.gate import GatedTransport
 from services.client.leases import LeadershipLost
 from services.runtime.config import (
     EXIT_BUG,
     EXIT_CONFIG,
     EXIT_DEPOSED,
     EXIT_IO,
-    EXIT_LOCKED,
     EXIT_OK,
     EXIT_USAGE,
+    PARENT_VARIABLE,
     PORT_MAX,
     CommonConfig,
     HelpRequested,
@@ -42,14 +43,12 @@ from services.runtime.config import (
     parse,
 )
 from services.runtime.health import PROCESS_METRICS, HealthServer
-from services.runtime.machine import ClosableDisk, Machine
-from services.runtime.real import NoTransport, RealClock, disk, seeded_random, write_atomically
+from services.runtime.machine import ClosableDisk, FailingDisk, Machine, OffClock, StrikingLog
+from services.runtime.real import FileDisk, MemoryDisk, NoTransport, RealClock, seeded_random, write_atomically
 from services.runtime.unix_sockets import UnixSockets
 from services.telemetry import logs
 from services.telemetry.eventlog import FileEventLog, NullEventLog, new_incarnation
 from services.telemetry.traces import Sampler, Tracer, sinks_from_environment
-
-__all__ = ["EXIT_BUG", "EXIT_CONFIG", "EXIT_IO", "EXIT_LOCKED", "EXIT_OK", "EXIT_USAGE", "StartError", "main"]
 
 C = TypeVar("C", bound=CommonConfig)
 
@@ -59,19 +58,12 @@ READY_POLL_S = 0.02
 STALL_S = 0.25
 STUCK_S = 3.0
 GC_THRESHOLDS = (50_000, 20, 50)
-PARENT_VARIABLE = "KEPLAB_PARENT_PID"
 _PR_SET_PDEATHSIG = 1
 
 
-def main(
-    name: str,
-    config_class: type[C],
-    build: Callable[[C, Seams], Component],
-    argv: Sequence[str] | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> NoReturn:
+def main(name: str, config_class: type[C], build: Callable[[C, Seams], Component]) -> NoReturn:
     """Run the component until a signal or its end, then exit with its code; never returns."""
-    sys.exit(run(name, config_class, build, sys.argv[1:] if argv is None else argv, environ or os.environ))
+    sys.exit(run(name, config_class, build, sys.argv[1:], os.environ))
 
 
 def run(
@@ -116,7 +108,7 @@ def _die_with_parent(environ: Mapping[str, str]) -> None:
         raise StartError("the process that started this one is gone", EXIT_OK)
 
 
-def load_tokens(path: str) -> dict[str, str]:
+def _load_tokens(path: str) -> dict[str, str]:
     """Return {identity: token} of a process, main one first. Raises: StartError that names the file."""
     if not path:
         return {}
@@ -144,7 +136,7 @@ class _Process:
         self._service, self._config, self._sampler, self._environ = service, config, sampler, environ
         self._random = seeded_random(config.seed)
         self._machine = Machine(config.faults_file, self._random) if config.faults_file else None
-        self._clock: Clock = RealClock() if self._machine is None else self._machine.clock(RealClock())
+        self._clock: Clock = RealClock() if self._machine is None else OffClock(RealClock(), self._machine)
         # Never from the seed: two lives with one seed are still two lives.
         self._incarnation = new_incarnation(seeded_random(None))
         self._started_wall = self._clock.wall()
@@ -160,13 +152,13 @@ class _Process:
         end = _End(EXIT_OK, "done")
         store: ClosableDisk | None = None
         try:
-            store = disk(config.data_dir)
+            store = FileDisk(Path(config.data_dir)) if config.data_dir else MemoryDisk()
             if config.events_dir:
                 self._events = FileEventLog(Path(config.events_dir), config.name, self._clock, self._incarnation)
             if self._machine is not None:
                 # What is wrong with the machine comes in through the seams; no component knows.
                 self._machine.follow(self._loop)
-                store, self._events = self._machine.disk(store), self._machine.events(self._events)
+                store, self._events = FailingDisk(store, self._machine), StrikingLog(self._events, self._machine)
             sinks = sinks_from_environment(
                 self._environ,
                 service=self._service,
@@ -208,18 +200,14 @@ class _Process:
         if self._service.startswith("apiserver"):
             # Its token file is the list of all tokens, not credentials of its own.
             return NoTransport()
-        transport = self._rpc(load_tokens(self._config.token_file))
-        return transport if self._machine is None else self._machine.transport(transport)
-
-    def _rpc(self, tokens: dict[str, str]) -> Transport:
         from services.client.rpc import RpcTransport
 
         host, _, port = self._config.server.rpartition(":")
         if not host or not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
             raise StartError(f"--server {self._config.server!r}: want HOST:PORT", EXIT_USAGE)
-        transport = RpcTransport(self._config.server, tokens, clock=self._clock, random=self._random)
-        self._transport = transport
-        return transport
+        tokens = _load_tokens(self._config.token_file)
+        self._transport = RpcTransport(self._config.server, tokens, clock=self._clock, random=self._random)
+        return self._transport if self._machine is None else GatedTransport(self._transport, self._machine.gates)
 
     async def _work(self, component: Component) -> _End:
         """Run the component and what belongs to every process, until a signal or the component's own end."""
@@ -258,9 +246,7 @@ class _Process:
                     task.cancel()
         finally:
             await health.stop()
-        if stopping.is_set():
-            return _End(EXIT_OK, self._stop_signal)
-        return _End(EXIT_OK, "done")
+        return _End(EXIT_OK, self._stop_signal or "done")
 
     def _on_signal(self, number: int, stopping: asyncio.Event) -> None:
         if stopping.is_set():

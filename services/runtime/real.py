@@ -181,11 +181,6 @@ class MemoryDisk:
         """Do nothing."""
 
 
-def disk(data_dir: str) -> FileDisk | MemoryDisk:
-    """Return the process's disk: files when it has a directory, else memory. Raises: OSError."""
-    return FileDisk(Path(data_dir)) if data_dir else MemoryDisk()
-
-
 class NoTransport:
     """The transport of the API server itself: there is no server to ask."""
 

@@ -73,7 +73,6 @@ class SimLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._virtual_now = 0.0
         self._order = random.Random(f"order/{seed}")
-        self.callbacks = 0
         self.is_interrupted = False
         """Set to end it: the next pass raises KeyboardInterrupt instead of running anything."""
         self._clock_resolution = 0.0
@@ -145,7 +144,6 @@ class SimLoop(asyncio.BaseEventLoop):
             self._order.shuffle(batch)
         for handle in batch:
             if not handle._cancelled and not (self._frozen and self._is_held(handle)):
-                self.callbacks += 1
                 handle._run()
 
     def _write_to_self(self) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from services.api.identity import Identity
+from services.api.identity import ADMIN, Identity
 from services.client.rpc import RpcTransport
 from services.runtime import credentials
 from services.runtime.child import POLL_S, Child
@@ -76,16 +76,21 @@ class Supervisor:
     def __init__(self, options: MeshOptions) -> None:
         self._options = options
         self._data = options.data_dir.absolute()
+        self.kubeconfig = self._data / credentials.KUBECONFIG_FILE
+        """The kubeconfig of the administrator."""
+        self.events_dir, self.spans_dir = self._data / "events", self._data / "spans"
+        """Where the processes' event logs and span files are."""
+        self.sockets_dir = self._data / SOCKETS_FOLDER
+        """Where the nodes' sockets are, a directory a node."""
         self._clock = RealClock()
         self._random = seeded_random(None)
         self._log = logs.get()
-        self._children: dict[str, Child] = {}
+        self.children: dict[str, Child] = {}
+        """The processes by name, in the order they were started."""
         self._lock_fd = -1
         self._state_task: asyncio.Task[None] | None = None
         self._credentials: credentials.Credentials | None = None
         self._is_ready = False
-
-    # -- life ---------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Return when every process is ready; after an error or a cancellation nothing is left running.
@@ -99,7 +104,9 @@ class Supervisor:
             # From now on restarts must find the same ports: clients hold on to them.
             apiserver.arguments += ["--grpc-port", str(apiserver.ports["grpc"])]
             apiserver.arguments += ["--rest-port", str(apiserver.ports["rest"])]
-            self._write_kubeconfig()
+            assert self._credentials is not None
+            content = credentials.kubeconfig(self.rest_url, self._credentials.admin_token)
+            write_atomically(self.kubeconfig, content, mode=0o600)
             rest = [
                 self._add(each.name, [*each.arguments, "--token-file", self._token_file("scheduler")])
                 for each in self._options.schedulers.processes()
@@ -122,13 +129,13 @@ class Supervisor:
         """Stop every process, last started first, the API server last of all; release the directory."""
         if self._state_task is not None:
             self._state_task.cancel()
-        for child in self._children.values():
+        for child in self.children.values():
             child.is_wanted = False
-        others = [child for child in reversed(self._children.values()) if child.name != "apiserver"]
+        others = [child for child in reversed(self.children.values()) if child.name != "apiserver"]
         # Kubelets and controllers may send their final writes to a server that still listens.
         await asyncio.gather(*(child.stop() for child in others))
-        if "apiserver" in self._children:
-            await self._children["apiserver"].stop()
+        if "apiserver" in self.children:
+            await self.children["apiserver"].stop()
         if self._lock_fd >= 0:
             (self._data / STATE_FILE).unlink(missing_ok=True)
             os.close(self._lock_fd)
@@ -139,24 +146,12 @@ class Supervisor:
 
         Raises: KeyError when there is no such process; MeshError when it is not running.
         """
-        child = self._child(name)
+        child = self.child(name)
         if not child.pid:
             raise MeshError(f"{name} is not running")
         if down_s is not None:
             child.next_down_s = down_s
         os.kill(child.pid, number)
-
-    def pid_of(self, name: str) -> int:
-        """Return the id of a process, 0 while there is none. Raises: KeyError."""
-        return self._child(name).pid
-
-    def exit_codes_of(self, name: str) -> Sequence[int]:
-        """Return how each life ended that no signal ended, oldest first. Raises: KeyError."""
-        return self._child(name).exit_codes
-
-    def comes_back(self, name: str, down_s: float | None) -> None:
-        """Say how long a process stays away once it has ended; None: for the back-off. Raises: KeyError."""
-        self._child(name).next_down_s = down_s
 
     def faults_file_of(self, name: str) -> Path:
         """Return the file that says what is wrong with a process's machine (`services.runtime.machine`)."""
@@ -164,62 +159,37 @@ class Supervisor:
 
     async def restart(self, name: str) -> None:
         """Stop one process in good order and return when its successor is ready. Raises: KeyError, MeshError."""
-        child = self._child(name)
+        child = self.child(name)
         await child.stop()
         child.failed_for_good = False
         await self._start_all([child])
         child.restarts += 1
 
-    def _child(self, name: str) -> Child:
-        if name not in self._children:
-            raise KeyError(f"no process is called {name}; there are {', '.join(self._children)}")
-        return self._children[name]
-
-    # -- what others want to know ---------------------------------------------------------------------
+    def child(self, name: str) -> Child:
+        """Return one process. Raises: KeyError when there is no such process."""
+        if name not in self.children:
+            raise KeyError(f"no process is called {name}; there are {', '.join(self.children)}")
+        return self.children[name]
 
     @property
     def grpc_target(self) -> str:
         """HOST:PORT of the gRPC server."""
-        return f"127.0.0.1:{self._children['apiserver'].ports['grpc']}"
+        return f"127.0.0.1:{self.children['apiserver'].ports['grpc']}"
 
     @property
     def rest_url(self) -> str:
         """URL of the REST server, for kubectl."""
-        return f"http://127.0.0.1:{self._children['apiserver'].ports['rest']}"
-
-    @property
-    def kubeconfig(self) -> Path:
-        """The kubeconfig of the administrator."""
-        return self._data / credentials.KUBECONFIG_FILE
-
-    @property
-    def events_dir(self) -> Path:
-        """Where the processes' event logs are."""
-        return self._data / "events"
-
-    @property
-    def sockets_dir(self) -> Path:
-        """Where the nodes' sockets are, a directory a node."""
-        return self._data / SOCKETS_FOLDER
-
-    @property
-    def spans_dir(self) -> Path:
-        """Where the processes' span files are."""
-        return self._data / "spans"
-
-    def names(self) -> list[str]:
-        """Return the names of all processes, in the order they were started."""
-        return list(self._children)
+        return f"http://127.0.0.1:{self.children['apiserver'].ports['rest']}"
 
     def status(self) -> dict[str, Any]:
         """Return the document that `keplab status -o json` prints."""
         now = self._clock.now()
-        is_known = "apiserver" in self._children and self._children["apiserver"].ports
+        is_known = "apiserver" in self.children and self.children["apiserver"].ports
         return {
             "kubeconfig": str(self.kubeconfig),
             "rest_url": self.rest_url if is_known else "",
             "grpc_target": self.grpc_target if is_known else "",
-            "ready": self._is_ready and all(child.is_ready for child in self._children.values()),
+            "ready": self._is_ready and all(child.is_ready for child in self.children.values()),
             "supervisor_pid": os.getpid(),
             "data_dir": str(self._data),
             "processes": [
@@ -234,7 +204,7 @@ class Supervisor:
                     "last_error": child.last_error,
                     "log": str(child.log),
                 }
-                for child in self._children.values()
+                for child in self.children.values()
             ],
         }
 
@@ -244,27 +214,17 @@ class Supervisor:
         Raises: KeyError when this mesh has no token for that identity.
         """
         assert self._credentials is not None, "the mesh is not started"
-        token = credentials.token_of(self._credentials, identity or "system:mesh-admin")
-        return RpcTransport(
-            self.grpc_target,
-            {identity or "system:mesh-admin": token},
-            clock=self._clock,
-            random=seeded_random(None),
-        )
-
-    # -- before the first process ---------------------------------------------------------------------
+        identity = identity or ADMIN.user
+        tokens = {identity: credentials.token_of(self._credentials, identity)}
+        return RpcTransport(self.grpc_target, tokens, clock=self._clock, random=seeded_random(None))
 
     def _prepare(self) -> None:
         for folder in ("logs", "events", "spans", "run"):
             (self._data / folder).mkdir(parents=True, exist_ok=True)
         self._lock_fd = lock(self._data)
         hosts = list(self._options.definitions) or [host for host, _ in self._dealt()]
-        self._credentials = credentials.make(
-            self._data / "credentials",
-            hosts=hosts,
-            random=seeded_random(None),
-            others=self._options.identities,
-        )
+        place, others = self._data / "credentials", self._options.identities
+        self._credentials = credentials.make(place, hosts=hosts, random=seeded_random(None), others=others)
 
     def _token_file(self, process: str) -> str:
         assert self._credentials is not None
@@ -282,12 +242,8 @@ class Supervisor:
 
     def _dealt(self) -> list[tuple[str, tuple[int, int]]]:
         """Return (host, (first node, number of nodes)): nodes dealt out in blocks."""
-        nodes = self._options.nodes
-        if not nodes:
-            return []
-        sizes = block_sizes(nodes, self._options.hosts)
-        blocks = [(sum(sizes[:i]), size) for i, size in enumerate(sizes)]
-        return [(f"h{i}", block) for i, block in enumerate(blocks)]
+        sizes = block_sizes(self._options.nodes, self._options.hosts)
+        return [(f"h{i}", (sum(sizes[:i]), size)) for i, size in enumerate(sizes)]
 
     def _kubelet_arguments(self) -> list[tuple[str, list[str]]]:
         found: list[tuple[str, list[str]]] = []
@@ -352,10 +308,8 @@ class Supervisor:
         ]
         child = Child(name, [*arguments, *common, *extra], self._data / "logs" / f"{plain}.log", ready_file)
         if name not in self._options.without:
-            self._children[name] = child
+            self.children[name] = child
         return child
-
-    # -- one process ----------------------------------------------------------------------------------
 
     async def _start_all(self, children: Sequence[Child]) -> None:
         """Return when all of them are ready. Raises: MeshError as soon as one cannot be."""
@@ -412,8 +366,6 @@ class Supervisor:
         if self._is_ready:
             self._write_state()
 
-    # -- files ----------------------------------------------------------------------------------------
-
     async def _keep_state(self) -> None:
         while True:
             await asyncio.sleep(STATE_PERIOD_S)
@@ -422,11 +374,6 @@ class Supervisor:
     def _write_state(self) -> None:
         if self._lock_fd >= 0:
             write_atomically(self._data / STATE_FILE, msgspec.json.encode(self.status()), mode=0o600)
-
-    def _write_kubeconfig(self) -> None:
-        assert self._credentials is not None
-        content = credentials.kubeconfig(self.rest_url, self._credentials.admin_token)
-        write_atomically(self.kubeconfig, content, mode=0o600)
 
 
 def _free_port() -> int:

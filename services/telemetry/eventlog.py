@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,17 +42,13 @@ class Line(msgspec.Struct, frozen=True):
     data: dict[str, Any] = {}
 
 
-class _Writer(ABC):
-    """One component's incarnation at its log: numbers and spells what it writes; `take` says where a line goes."""
+class _Writer:
+    """One component's incarnation at its log: numbers and spells what it writes; a line is safe when `take` returns."""
 
-    def __init__(self, component: str, clock: Clock, incarnation: str) -> None:
-        self._component, self._incarnation, self._clock = component, incarnation, clock
+    def __init__(self, component: str, clock: Clock, incarnation: str, take: Callable[[Line], None]) -> None:
+        self._component, self._incarnation, self._clock, self._take = component, incarnation, clock, take
         self._seq = 0
         self._second, self._second_text = -1, ""
-
-    @abstractmethod
-    def take(self, line: Line) -> None:
-        """Put away one line; it is safe when this returns."""
 
     def write(
         self,
@@ -89,7 +84,7 @@ class _Writer(ABC):
             trace_id,
             data or {},
         )
-        self.take(line)
+        self._take(line)
 
     def _wall(self) -> str:
         # The date part changes once a second, and formatting it is most of a line's cost.
@@ -118,26 +113,20 @@ def encode(line: Line) -> bytes:
     return text
 
 
-def file_name(component: str, incarnation: str) -> str:
-    """Return `<comp>-<inc>.jsonl`; a slash in the component becomes `_`."""
-    return f"{component.replace('/', '_')}-{incarnation}.jsonl"
-
-
 class FileEventLog(_Writer):
     """Appends to `<directory>/<comp>-<inc>.jsonl`; when `write` returns the kernel has the line.
 
-    Raises: OSError from the constructor when the file cannot be made, and from `write` when the disk
-    refuses: a process whose deeds cannot be recorded must not go on.
+    A slash in the component becomes `_`. Raises: OSError from the constructor when the file cannot be made, and from
+    `write` when the disk refuses: a process whose deeds cannot be recorded must not go on.
     """
 
     def __init__(self, directory: Path, component: str, clock: Clock, incarnation: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self.path = directory / file_name(component, incarnation)
-        super().__init__(component, clock, incarnation)
+        self.path = directory / f"{component.replace('/', '_')}-{incarnation}.jsonl"
+        super().__init__(component, clock, incarnation, self._append)
         self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
-    def take(self, line: Line) -> None:
-        """Append one line with one `write(2)`."""
+    def _append(self, line: Line) -> None:
         text = encode(line)
         if os.write(self._fd, text) != len(text):
             raise OSError(f"{self.path}: short write of an event line")
@@ -183,21 +172,7 @@ class MemoryEventLog(_Writer):
         self, component: str, clock: Clock, incarnation: str = "0" * 16, into: MemoryEvents | None = None
     ) -> None:
         self.events = into if into is not None else MemoryEvents()
-        super().__init__(component, clock, incarnation)
-
-    @property
-    def lines(self) -> list[Line]:
-        """Every kept line of the mesh this log belongs to."""
-        return self.events.lines
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 over every line of the mesh so far, in hex."""
-        return self.events.digest
-
-    def take(self, line: Line) -> None:
-        """Add one line to those of the whole mesh."""
-        self.events.take(line)
+        super().__init__(component, clock, incarnation, self.events.take)
 
 
 class NullEventLog:

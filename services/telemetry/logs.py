@@ -1,7 +1,7 @@
 """Log lines for people: structlog set up once, JSON when piped or in a container, colour on a terminal.
 
 A shell writes one canonical line per unit of work; nothing is formatted into the event, keys come from
-`attributes.py`. The line goes to standard error, so that standard output stays a command's own.
+`spans.SPAN_NAMES`. The line goes to standard error, so that standard output stays a command's own.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
-from services.telemetry.attributes import RPC_METHOD, SERVICE_INSTANCE, SERVICE_NAME
-from services.telemetry.propagation import parse
-from services.telemetry.spans import FinishedSpan
+from services.telemetry.spans import FinishedSpan, parse_traceparent
 
+RPC_METHOD, SERVICE_NAME, SERVICE_INSTANCE = "rpc.method", "service.name", "service.instance.id"
+"""OpenTelemetry's names; the conventions for RPC are still moving, so they are spelled here alone."""
 _SCOPE = InstrumentationScope("keplab")
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _ANY = SpanContext(1, 1, False, _SAMPLED)
@@ -79,7 +79,7 @@ class ConvertingExporter(SpanExporter):
 
 
 def _context(traceparent: str) -> SpanContext | None:
-    context = parse(traceparent)
+    context = parse_traceparent(traceparent)
     if context is None:
         return None
     return SpanContext(int(context.trace_id, 16), int(context.span_id, 16), True, TraceFlags(int(context.is_sampled)))

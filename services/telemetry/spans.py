@@ -1,10 +1,33 @@
-"""What an ended span is, as a value; sinks, exporters and pictures are made of these."""
+"""What an ended span is, as a value, and the names by which a span and its attributes leave the process. Pure.
+
+A trace crosses a wire in one form, W3C's `traceparent` (`00-<trace>-<span>-<flags>`): in the request and in the watch
+event's envelope, so nothing else is needed on either.
+"""
 
 from __future__ import annotations
+
+from typing import Final, NamedTuple
 
 import msgspec
 
 Attribute = str | int | float | bool
+
+SPAN_NAMES: Final = {
+    "pod": "k8s.pod.name",
+    "node": "k8s.node.name",
+    "namespace": "k8s.namespace.name",
+    "uid": "k8s.pod.uid",
+    "phase": "k8s.pod.phase",
+    "controller": "keplab.controller",
+    "key": "keplab.key",
+    "claim": "keplab.claim",
+    "resource_version": "keplab.resource_version",
+    "reason": "keplab.reason",
+    "attempt": "keplab.attempt",
+}
+"""Keyword argument of `Tracer.start` and key of a log line → the attribute it leaves the process as; others keep
+their name."""
+_HEX = frozenset("0123456789abcdef")
 
 
 class SpanEvent(msgspec.Struct, frozen=True):
@@ -32,3 +55,33 @@ class FinishedSpan(msgspec.Struct, frozen=True, kw_only=True):
     links: list[str]
     events: list[SpanEvent]
     error: str
+
+
+class Context(NamedTuple):
+    """One span as others refer to it: 32 and 16 hex characters, and whether it is recorded."""
+
+    trace_id: str
+    span_id: str
+    is_sampled: bool
+
+    @property
+    def traceparent(self) -> str:
+        """What names this span on a wire."""
+        return f"00-{self.trace_id}-{self.span_id}-{'01' if self.is_sampled else '00'}"
+
+
+def parse_traceparent(traceparent: str) -> Context | None:
+    """Return the span that `traceparent` names; None when it is absent or malformed.
+
+    Later versions are read by their first four fields, as the recommendation asks.
+    """
+    if len(traceparent) < 55 or traceparent[2] != "-" or traceparent[35] != "-" or traceparent[52] != "-":
+        return None
+    version, trace_id, span_id, flags = traceparent[:2], traceparent[3:35], traceparent[36:52], traceparent[53:55]
+    if not _HEX.issuperset(version + trace_id + span_id + flags) or version == "ff":
+        return None
+    if len(traceparent) > 55 and (version == "00" or traceparent[55] != "-"):
+        return None
+    if trace_id == "0" * 32 or span_id == "0" * 16:
+        return None
+    return Context(trace_id, span_id, bool(int(flags, 16) & 1))

@@ -12,16 +12,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from services.api.seams import Clock, Random
 from services.api.seams import Span as SpanProtocol
-from services.telemetry.attributes import SPAN_NAMES
 from services.telemetry.metrics import Metrics, counter
-from services.telemetry.propagation import Context, parse, render
-from services.telemetry.spans import Attribute, FinishedSpan, SpanEvent
+from services.telemetry.spans import SPAN_NAMES, Attribute, Context, FinishedSpan, SpanEvent, parse_traceparent
 
 QUEUE_MAX = 2048
 BATCH_MAX = 512
@@ -33,25 +31,23 @@ _UNSAMPLED = f"00-{'f' * 32}-{'f' * 16}-00"
 """What an unsampled root hands on: no ids are drawn for it, and its readers do not sample either."""
 
 
-class SpanSink(Protocol):
-    """Where ended spans go. `take` never waits and never raises."""
+class SpanSink:
+    """Where ended spans go. No method waits for a network, but `close` for a moment; none raises."""
 
     def take(self, span: FinishedSpan) -> None:
         """Accept one span, or drop and count it."""
-        ...
+        raise NotImplementedError
 
     def flush(self) -> None:
-        """Hand on what is buffered, without waiting for a network."""
-        ...
+        """Hand on what is buffered."""
 
     def close(self) -> None:
-        """Hand on what is buffered, waiting at most a moment, and accept no more."""
-        ...
+        """Hand on what is buffered, and accept no more."""
 
     @property
     def dropped(self) -> int:
         """Spans lost since the start."""
-        ...
+        return 0
 
 
 @dataclass(frozen=True)
@@ -142,7 +138,7 @@ class RecordedSpan:
     @property
     def traceparent(self) -> str:
         """What names this span on a wire."""
-        return render(self._context)
+        return self._context.traceparent
 
     @property
     def trace_id(self) -> str:
@@ -218,7 +214,7 @@ class Tracer:
             return UnsampledSpan(parent) if parent else _ROOT_UNSAMPLED
         if self._is_parent_based and len(parent) == 55 and parent.endswith("-00"):
             return UnsampledSpan(parent)
-        above = parse(parent) if parent else None
+        above = parse_traceparent(parent) if parent else None
         if above is None:
             if self._bound == 0:
                 return _ROOT_UNSAMPLED
@@ -279,10 +275,8 @@ METRICS: Final[Metrics[Tracer]] = Metrics(
 )
 
 
-class MemorySpans:
+class MemorySpans(SpanSink):
     """Keeps every span in a list: simulation and tests."""
-
-    dropped = 0
 
     def __init__(self) -> None:
         self.spans: list[FinishedSpan] = []
@@ -291,14 +285,8 @@ class MemorySpans:
         """Keep the span."""
         self.spans.append(span)
 
-    def flush(self) -> None:
-        """Do nothing."""
 
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class FileSpans:
+class FileSpans(SpanSink):
     """Appends spans as JSON lines to one file of this process; the shell calls `flush` every 0.5 s.
 
     Spans are for looking at, not for judging: what is buffered may be lost by SIGKILL, and a disk
@@ -308,11 +296,16 @@ class FileSpans:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self.dropped = 0
+        self._dropped = 0
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._buffer = bytearray()
         self._buffered = 0
         self._encode = msgspec.json.Encoder(enc_hook=str).encode
+
+    @property
+    def dropped(self) -> int:
+        """Spans that the disk refused."""
+        return self._dropped
 
     def take(self, span: FinishedSpan) -> None:
         """Buffer the span."""
@@ -331,7 +324,7 @@ class FileSpans:
         try:
             os.write(self._fd, data)
         except OSError:
-            self.dropped += count
+            self._dropped += count
 
     def close(self) -> None:
         """Write the buffer and close the file."""
@@ -339,7 +332,7 @@ class FileSpans:
         os.close(self._fd)
 
 
-class OtlpSpans:
+class OtlpSpans(SpanSink):
     """Sends spans to an OTLP collector through the SDK's batch processor, in its own thread.
 
     At most 2,048 spans wait; more are dropped and counted. Conversion to the SDK's objects happens in the
@@ -389,9 +382,6 @@ class OtlpSpans:
             return
         self._taken += 1
         self._processor.on_end(self._deferred(span))
-
-    def flush(self) -> None:
-        """Do nothing: the exporting thread has its own rhythm."""
 
     def close(self) -> None:
         """Give the collector two seconds for the rest."""

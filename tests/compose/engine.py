@@ -1,6 +1,6 @@
 """What the compose tests stand on: an engine, compose of either generation, images made where none can be pulled.
 
-What is missing is told in one line (`NotHereError`), and the tests skip with it.
+What is missing is said in one line (`NotHereError`), and the tests skip with it.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The mesh of the compose tests: its containers, and its REST door as the administrator sees it."""
+"""The mesh of the compose tests: its containers, and its REST server as the administrator sees it."""
 
 import contextlib
 import json
@@ -38,7 +38,7 @@ def free_port():
 
 
 class Mesh:
-    """The containers of the project, and their API server's REST door."""
+    """The containers of the project, and their API server's REST server."""
 
     def __init__(self, engine: Engine, directory: Path) -> None:
         self.engine, self.directory = engine, directory
@@ -110,7 +110,7 @@ class Mesh:
         return set(re.findall(r"service\.name: Str\(([^)]*)\)", self.logs(self.containers("jaeger")[0])))
 
     def call(self, method, path, body=None):
-        """Return the text. Raises: OSError when the door does not answer; AssertionError for a refusal."""
+        """Return the text. Raises: OSError when the server does not answer; AssertionError for a refusal."""
         request = urllib.request.Request(
             self.url + path,
             method=method,

@@ -138,7 +138,7 @@ def kill_by_pid(mesh, container):
 
 
 def kill_by_engine(mesh, container):
-    """Counts as stopped by hand: somebody has to start it again."""
+    """Counts as stopped by hand: an operator has to start it again."""
     mesh.engine.docker("kill", "-s", "KILL", container)
     mesh.engine.docker("start", container)
 
@@ -200,7 +200,7 @@ def test_every_component_sends_its_spans(mesh):
     mesh.deploy("traced", 1)
     mesh.wait_until_running("traced", 1)
 
-    wait_for(lambda: mesh.services_seen() >= set(COMPONENTS), "spans of every room arrive", 30)
+    wait_for(lambda: mesh.services_seen() >= set(COMPONENTS), "spans of every component arrive", 30)
 
 
 def test_a_trace_receiver_that_is_gone_stops_no_component(mesh):

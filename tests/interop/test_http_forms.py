@@ -117,7 +117,7 @@ def test_preconditions_and_repeated_request_ids_hold_over_http(mesh, namespace):
 @pytest.mark.parametrize(
     ("path", "user", "expected"),
     [
-        ("/api/v1/namespaces/default/pods", "user:nobody", 401),
+        ("/api/v1/namespaces/default/pods", "user:absent", 401),
         ("/api/v1/nodes", "", 403),
         ("/apis", "", 403),
         ("/version", "", 200),

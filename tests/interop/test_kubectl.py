@@ -1,4 +1,4 @@
-"""kubectl of two releases against the REST door: the commands of kubectl-requests 8 that concern our kinds."""
+"""kubectl of two releases against the REST server: the commands of kubectl-requests 8 that concern our kinds."""
 
 import json
 import re

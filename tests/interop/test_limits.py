@@ -1,4 +1,4 @@
-"""What no client should send, at both doors: every answer is a Status with the code of the real server, never a 500."""
+"""What no client should send, at both servers: every answer is a Status with the code of the real server, never a 500."""
 
 import asyncio
 import http.client

@@ -1,4 +1,4 @@
-"""lightkube and kr8s against the REST door: no discovery or all of it, deletes without bodies, server-side apply."""
+"""lightkube and kr8s against the REST server: no discovery or all of it, deletes without bodies, server-side apply."""
 
 import lightkube
 import pytest

@@ -54,24 +54,26 @@ def until(text_of, pattern, most_s=20.0):
 
 
 def test_a_deployment_runs_logs_rolls_drains_and_goes(kubectl):
-    kubectl("create", "namespace", "story")
-    kubectl("create", "deployment", "web", "-n", "story", "--image=nginx:1", "--replicas=2")
-    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", "-n", "story", "--timeout=30s")
-    assert len(re.findall(r"1/1 +Running", kubectl("get", "pods", "-n", "story"))) == 2
-    assert "started" in kubectl("logs", "deployment/web", "-n", "story")
-    assert "Successfully assigned" in kubectl("events", "-n", "story")
+    kubectl("create", "namespace", "journey")
+    kubectl("create", "deployment", "web", "-n", "journey", "--image=nginx:1", "--replicas=2")
+    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", "-n", "journey", "--timeout=30s")
+    assert len(re.findall(r"1/1 +Running", kubectl("get", "pods", "-n", "journey"))) == 2
+    assert "started" in kubectl("logs", "deployment/web", "-n", "journey")
+    assert "Successfully assigned" in kubectl("events", "-n", "journey")
 
-    kubectl("set", "image", "deployment/web", "-n", "story", "nginx=nginx:2")
-    kubectl("rollout", "status", "deployment/web", "-n", "story", "--timeout=30s")
-    assert re.search(r"^2 ", kubectl("rollout", "history", "deployment/web", "-n", "story"), re.M)
+    kubectl("set", "image", "deployment/web", "-n", "journey", "nginx=nginx:2")
+    kubectl("rollout", "status", "deployment/web", "-n", "journey", "--timeout=30s")
+    assert re.search(r"^2 ", kubectl("rollout", "history", "deployment/web", "-n", "journey"), re.M)
 
     kubectl("drain", "node-0", "--timeout=40s")
-    until(lambda: kubectl("get", "deployment", "web", "-n", "story"), r"^web +2/2")
-    assert "node-0" not in kubectl("get", "pods", "-n", "story", "-o", "wide", "--field-selector=status.phase=Running")
+    until(lambda: kubectl("get", "deployment", "web", "-n", "journey"), r"^web +2/2")
+    assert "node-0" not in kubectl(
+        "get", "pods", "-n", "journey", "-o", "wide", "--field-selector=status.phase=Running"
+    )
     kubectl("uncordon", "node-0")
 
-    kubectl("delete", "namespace", "story", "--timeout=50s")
-    assert "NotFound" in kubectl("get", "namespace", "story", code=1)
+    kubectl("delete", "namespace", "journey", "--timeout=50s")
+    assert "NotFound" in kubectl("get", "namespace", "journey", code=1)
 
 
 A_STATEFUL_SET = {

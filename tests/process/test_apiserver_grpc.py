@@ -1,4 +1,4 @@
-"""The gRPC door with the real client on a real port, in one loop."""
+"""The gRPC server with the real client on a real port, in one loop."""
 
 import asyncio
 import random

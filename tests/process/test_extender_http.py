@@ -12,7 +12,7 @@ from aiohttp import web
 
 from scheduler.configuration.document import Extender, ExtenderTLS
 from scheduler.extenders.http import HttpTransport
-from scheduler.preemption.extender_consent import ExtenderError
+from scheduler.preemption.candidates import ExtenderError
 from services.scenarios.run import load_scenario, run_as_processes
 
 
@@ -150,7 +150,7 @@ extenders:
   filterVerb: filter
   nodeCacheCapable: true
 """)
-        scenario = tmp_path / "story.txt"
+        scenario = tmp_path / "scenario.txt"
         scenario.write_text("""# Extended
 limit 60s
 scheduler-config scheduler.yaml

@@ -21,7 +21,7 @@ def wrong(result):
 
 def missed_by(tmp_path, text):
     """Return what was wrong with a scenario of its own, with a grace period of 6 s."""
-    scenario = tmp_path / "story.txt"
+    scenario = tmp_path / "scenario.txt"
     scenario.write_text(f"# Short\n{SHORT}{text}")
     return wrong(run_as_processes(load_scenario(scenario), engine="memory", data_dir=tmp_path / "mesh"))
 
@@ -80,9 +80,9 @@ wait 2s
 link node/n1 cut=requests
 link node/n2 cut=replies
 link node/n3 drop=node-status
-pod heard cpu=1 node-selector=kubernetes.io/hostname:n4
+pod later cpu=1 node-selector=kubernetes.io/hostname:n4
 pod unheard cpu=1 node-selector=kubernetes.io/hostname:n2
-expect within 10s each pods name=heard phase == Running
+expect within 10s each pods name=later phase == Running
 expect within 16s each nodes name=n1 status.conditions[Ready].status == Unknown
 expect for 8s count nodes status.conditions[Ready].status=True == 3
 expect each pods name=unheard phase == Pending

@@ -72,7 +72,7 @@ def free_port():
 
 async def until(condition, limit_s):
     async with asyncio.timeout(limit_s):
-        while not await condition():  # noqa: ASYNC110  nobody tells
+        while not await condition():  # noqa: ASYNC110  no event reports it
             await asyncio.sleep(0.1)
 
 

@@ -66,7 +66,7 @@ def test_every_node_runs_what_is_in_the_directory_and_one_what_is_in_its_folder(
 
 
 def test_a_node_is_shut_down_and_booted_as_a_process(tmp_path):
-    scenario = tmp_path / "story.txt"
+    scenario = tmp_path / "scenario.txt"
     scenario.write_text(SCENARIO)
 
     result = run_as_processes(load_scenario(scenario), engine="memory", data_dir=tmp_path / "mesh")

@@ -20,7 +20,8 @@ BAKERY = """
 import asyncio, os, sys
 from dataclasses import dataclass
 from services.runtime.config import CommonConfig, setting
-from services.runtime.process import StartError, main
+from services.runtime.config import StartError
+from services.runtime.process import main
 
 @dataclass(frozen=True, kw_only=True)
 class BakeryConfig(CommonConfig):

@@ -1,4 +1,4 @@
-"""Preemption for deferred resizes as processes: a race and both its ends, a replaced wish, opt-out, a restart (KEP-5836).
+"""Preemption for deferred resizes as processes: a race and both its ends, a replaced request, opt-out, a restart (KEP-5836).
 
 Time is real here: the longest of these scenarios takes two thirds of a minute.
 """

@@ -7,7 +7,7 @@ import sys
 
 
 def test_preenqueue_13_a_gate_without_the_gate_it_needs_ends_the_process_naming_both():
-    """KEP-5501: the dependency is checked at start, because nobody reads a log of what is not reported."""
+    """KEP-5501: the dependency is checked at start, because what is not reported is in no log."""
     switch = "SchedulerPreEnqueuePodStatus=true"
 
     ended = subprocess.run(

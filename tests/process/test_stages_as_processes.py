@@ -17,7 +17,7 @@ ENDS = {"a": "Failed", "b": "Succeeded", "c": "Succeeded", "d": "Failed"}
 def scenario_ending(folder, ends):
     """Return a scenario of four pods, each of which must end so."""
     folder.joinpath("flaky.yaml").write_text(FLAKY.replace("5000", "500"))
-    scenario = folder / "story.txt"
+    scenario = folder / "scenario.txt"
     scenario.write_text(
         "# Luck\nlimit 60s\nstages flaky.yaml\nnodes n1 cpu=8\n"
         + "".join(f"pod {name} cpu=1\n" for name in ends)

@@ -139,7 +139,7 @@ def test_without_colour_or_pod_the_text_is_plain_and_the_refusal_one_line(mesh):
     traced(mesh, "pod/plain", begins="POST")
 
     shown = keplab("trace", "pod/plain", "--data", str(mesh))
-    missing = keplab("trace", "pod/nobody", "--data", str(mesh))
+    missing = keplab("trace", "pod/absent", "--data", str(mesh))
     wrong = keplab("trace", "node/n1", "--data", str(mesh))
 
     assert "\x1b" not in shown.stdout

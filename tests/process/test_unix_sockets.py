@@ -74,7 +74,7 @@ def test_refusals_and_ends_have_the_codes_that_go_gives_them(tmp_path):
 
 def test_an_absent_server_is_a_deadline_when_connecting_and_unavailable_when_calling(tmp_path):
     async def scenario():
-        connection = UnixSockets().dial(str(tmp_path / "nobody.sock"))
+        connection = UnixSockets().dial(str(tmp_path / "absent.sock"))
         try:
             return await error_of(connection.connect(0.3)), await error_of(connection.call("/echo", b"", 5.0))
         finally:

@@ -303,4 +303,4 @@ def test_of_two_schedulers_one_leads_and_when_it_ends_the_lease_is_free_at_once(
     assert {p["name"]: p["leads"] for p in before} == {
         "scheduler-1": name == "scheduler-1", "scheduler-2": name == "scheduler-2", "scheduler-second": None,
     }  # fmt: skip
-    assert time.monotonic() - began < 15, "nobody had to wait for the lease to run out"
+    assert time.monotonic() - began < 15, "no component had to wait for the lease to run out"

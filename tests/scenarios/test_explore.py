@@ -172,7 +172,7 @@ def test_a_saved_schedule_replays_byte_for_byte_in_other_interpreters(tmp_path, 
     ("arguments", "says"),
     [
         ([FREED_CAPACITY, "--around", "sched.bindcall"], "did you mean sched.bind_call"),
-        ([FREED_CAPACITY, "--around", "sched.bind_call,obj=nobody"], "they are about default/v, default/p"),
+        ([FREED_CAPACITY, "--around", "sched.bind_call,obj=absent"], "they are about default/v, default/p"),
         ([FREED_CAPACITY], "--around EVENT"),
         (["nowhere.txt", "--around", "x"], "No such file"),
         (["--replay", FREED_CAPACITY], "no schedule that `keplab explore --save` wrote"),

@@ -1,4 +1,4 @@
-"""I31: gauges show what is stored. No line of the event log tells what a gauge shows, so it is read off the mesh."""
+"""I31: gauges show what is stored. No line of the event log says what a gauge shows, so it is read off the mesh."""
 
 from scheduler.metrics import SchedulerMetrics
 from services.scenarios.run import simulate

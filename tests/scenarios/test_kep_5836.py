@@ -117,7 +117,7 @@ def test_kep_5836_08_only_a_resize_that_eviction_can_meet_evicts():
     (evicted, _) = observed.said("sched.victim", "v")[0]
 
     assert (observed.missed, observed.victims) == ([], ["v"])
-    assert evicted > 15  # the first wish waited that long in vain
+    assert evicted > 15  # the first resize waited that long in vain
 
 
 @pytest.mark.parametrize(
@@ -229,9 +229,9 @@ def test_kep_5836_13_4_the_beta_loses_a_pod_which_the_queue_sees_first(scenario,
 
 
 def test_what_a_scheduler_reported_is_taken_back_by_the_next_one(tmp_path):
-    scenario = tmp_path / "story.txt"
+    scenario = tmp_path / "scenario.txt"
     scenario.write_text(
-        "# A wish is taken back while no scheduler looks\n"
+        "# A resize is taken back while no scheduler looks\n"
         "set InPlacePodVerticalScalingSchedulerPreemption=true resize.generation=G1\n"
         "limit 60s\nnodes n1 cpu=300m\npod o cpu=200m\npod h cpu=100m\n"
         "expect within 10s count pods phase=Running == 2\n"

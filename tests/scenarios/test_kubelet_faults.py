@@ -31,8 +31,8 @@ def report(tmp_path):
     """Run a scenario, demand that it comes true, and return its log and its result."""
 
     def run(text, seed=1):
-        path = Path(tmp_path) / f"story-{seed}.txt"
-        path.write_text(f"# Story\nlimit 900s\n{text}")
+        path = Path(tmp_path) / f"scenario-{seed}.txt"
+        path.write_text(f"# Scenario\nlimit 900s\n{text}")
         log = Log()
         result = simulate(load_scenario(path), seed=seed, on_line=log.lines.append)
         wrong = [f"{j.line}: {j.text} ({j.seen}) at {j.at_s:.1f}" for j in result.expectations if not j.passed]

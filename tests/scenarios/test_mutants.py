@@ -20,8 +20,7 @@ from apiserver_fake.storage.writer import Writer, refusal
 from kubelet.admission.predicates import Ledger
 from kubelet.pod.pod import Pod
 from scheduler.cache.node_info import PodInfo
-from scheduler.cycle.binder import Binder
-from scheduler.cycle.binding_cycle import BindResult, Outcome
+from scheduler.cycle.binder import Binder, BindResult, Outcome
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.leadership import MissingNodes
 from scheduler.queue.scheduling_queue import SchedulingQueue
@@ -31,8 +30,7 @@ from services.api.meta import Key
 from services.api.wire import Request, encode
 from services.chaos.run import run_chaos
 from services.client.client import Client
-from services.client.informer import Informer
-from services.client.reflector import Reflector
+from services.client.informer import Informer, Reflector
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import parse_scenario
 from services.scenarios.script.verbs import VERBS
@@ -189,10 +187,9 @@ def m1_acknowledges_before_the_journal_has_it(monkeypatch):
 def m2_counts_versions_from_the_snapshot_only(monkeypatch):
     restore = server.restore
 
-    def forgets(store, base, base_rv, entries, find, now_s):
-        replayed = restore(store, base, base_rv, entries, find, now_s)
+    def forgets(store, base, base_rv, entries, now_s):
+        restore(store, base, base_rv, entries, now_s)
         store.rv = base_rv
-        return replayed
 
     monkeypatch.setattr(server, "restore", forgets)
 
@@ -366,7 +363,7 @@ def m34_refuses_what_it_has_committed(monkeypatch):
     def lies(self, operation, response):
         is_pod = operation.cause is not None and operation.cause.verb == "create" and response.code == 201
         if is_pod and operation.identity == "system:controller:replicaset":
-            response = refusal(Conflict("somebody else was faster"))
+            response = refusal(Conflict("another client was faster"))
         answer(self, operation, response)
 
     monkeypatch.setattr(Writer, "_answer", lies)
@@ -424,7 +421,7 @@ MUTANTS = [
 AT_REST = {"I20", "I28"}
 """Judged when a mesh must be at rest, by chaos runs and by `settle`: `test_a_mesh_that_finds_no_rest_is_reported`."""
 BY_GAUGES = {"I31"}
-"""No line of the event log tells what a gauge shows: `test_gauges.py` holds them against what is stored."""
+"""No line of the event log says what a gauge shows: `test_gauges.py` holds them against what is stored."""
 SCENARIOS = {scenario: None for _, scenario, _ in MUTANTS}
 SEEDS = (1, 2, 3)
 BESIDE = str(claims.CLAIMS / "mutant.txt")

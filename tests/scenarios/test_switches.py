@@ -1,7 +1,7 @@
 """Every switch is shown by a scenario: one that fails when the switch has another value.
 
-`Switch.scenario` names it. A row here says which other values it tells from the one it was written for, and why it does
-not tell the rest: because those arms end alike, and what they differ in is measured elsewhere. Numbers are flipped to one
+`Switch.scenario` names it. A row here says which other values it distinguishes from the one it was written for, and why it does
+not distinguish the rest: because those arms end alike, and what they differ in is measured elsewhere. Numbers are flipped to one
 value, mostly the default.
 """
 
@@ -124,7 +124,7 @@ ROWS = {
     "SchedulerPreEnqueuePodStatus": Row((False,)),
     "preenqueue_report.model": Row(("off", "explicit_immediate", "implicit_immediate"), {
         "explicit_delayed": "one cause only: `preenqueue-status/stale` has two",
-        "implicit_delayed_optout": "nobody opts out: `preenqueue-status/stale` has a plugin that does",
+        "implicit_delayed_optout": "no plugin opts out: `preenqueue-status/stale` has a plugin that does",
     }),
     "preenqueue_report.delay_s": Row((1.0,)),
     "preenqueue_report.clear_delay_s": Row((0.0,)),

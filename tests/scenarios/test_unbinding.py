@@ -1,6 +1,6 @@
 """The acceptance scenarios of kubelet-unbinding observed as scenarios, with their figures read from the event log.
 
-8, 9, 11, 12 and 14 are also tests of one room each, below tests/component and tests/unit; 15 and 16 are about claims.
+8, 9, 11, 12 and 14 are also tests of one component each, below tests/component and tests/unit; 15 and 16 are about claims.
 """
 
 import asyncio

@@ -1,14 +1,267 @@
-"""Jobs: defaults, a selector of their own, and a spec of which little changes (batch/v1)."""
+"""Jobs: defaults, a selector of their own, what may be said, and what may be said otherwise later (batch/v1).
+
+The texts are upstream's (`pkg/apis/batch/validation`). Source: controllers 5.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
 from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import Cause, WriteContext
-from apiserver_fake.validation.fields import Field, Struct
-from apiserver_fake.validation.formats import invalid
-from apiserver_fake.validation.job import SPEC, STATUS, check_status, check_update
-from services.api.kinds.job import CONTROLLER_UID, JOB_NAME
+from apiserver_fake.strategy import WriteContext
+from apiserver_fake.validation.fields import Field, Report, Struct
+from apiserver_fake.validation.formats import (
+    Causes,
+    duplicate,
+    immutable,
+    invalid,
+    label_selector,
+    labels,
+    not_negative,
+    qualified_name,
+    required,
+    selects,
+    too_many,
+    unsupported,
+)
+from apiserver_fake.validation.pod.spec import POD_SPEC
+from services.api.kinds.job import CONTROLLER_UID, JOB_NAME, parse_indexes
 from services.api.meta import Document
+
+PARALLELISM_MAX, RULES_MAX, VALUES_MAX, PATTERNS_MAX = 100_000, 20, 255, 20
+COMPLETIONS_SOFT_MAX, PARALLELISM_SOFT_MAX, FAILED_INDEXES_MAX = 100_000, 10_000, 10_000
+"""Above so many completions, fewer may run at once and fewer indexes may fail."""
+NO_LIMIT = 2**31 - 1
+ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
+FIXED = (
+    "selector",
+    "completionMode",
+    "podFailurePolicy",
+    "backoffLimitPerIndex",
+    "managedBy",
+    "successPolicy",
+)
+_CHANGEABLE_TEMPLATE = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
+"""What a queue may still decide for a suspended job (KEP-2926)."""
+
+
+def _check_modes(spec: Document, at: str, report: Report) -> Causes:
+    mode, is_indexed = spec["completionMode"], spec["completionMode"] == "Indexed"
+    completions, parallelism = spec.get("completions"), spec.get("parallelism") or 0
+    if is_indexed and completions is None:
+        yield required("spec.completions", f"when completion mode is {mode}")
+    elif is_indexed and parallelism > PARALLELISM_MAX:
+        text = f"must be less than or equal to {PARALLELISM_MAX} when completion mode is {mode}"
+        yield invalid("spec.parallelism", parallelism, text)
+    for name in ("backoffLimitPerIndex", "successPolicy"):
+        if spec.get(name) is not None and not is_indexed:
+            yield invalid(f"spec.{name}", spec[name], "requires indexed completion mode")
+    most = spec.get("maxFailedIndexes")
+    if most is not None and spec.get("backoffLimitPerIndex") is None:
+        yield required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified")
+    if most is not None and completions is not None and most > completions:
+        yield invalid("spec.maxFailedIndexes", most, "must be less than or equal to completions")
+    if spec.get("backoffLimitPerIndex") is not None and (completions or 0) > COMPLETIONS_SOFT_MAX:
+        if most is None:
+            text = f"must be specified when completions is above {COMPLETIONS_SOFT_MAX}"
+            yield required("spec.maxFailedIndexes", text)
+        elif most > FAILED_INDEXES_MAX:
+            yield invalid("spec.maxFailedIndexes", most, f"must be less than or equal to {FAILED_INDEXES_MAX}")
+        if parallelism > PARALLELISM_SOFT_MAX:
+            yield invalid("spec.parallelism", parallelism, f"must be less than or equal to {PARALLELISM_SOFT_MAX}")
+    policy = spec.get("podReplacementPolicy")
+    allowed = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
+    if policy is not None and policy not in allowed:
+        yield unsupported("spec.podReplacementPolicy", policy, allowed)
+
+
+def _check_template(spec: Document, at: str, report: Report) -> Causes:
+    """Check what the template and the spec around it say of each other; the pod itself follows."""
+    template, selector = spec.get("template"), spec.get("selector")
+    if template is None:
+        return
+    own = (template.get("metadata") or {}).get("labels") or {}
+    wrong = [*labels("spec.template.metadata.labels", own)]
+    if selector is None:
+        wrong.append(required("spec.selector"))
+    else:
+        wrong += label_selector("spec.selector", selector)
+        if not wrong and not selects(selector, own):
+            text = "`selector` does not match template `labels`"
+            wrong.append(invalid("spec.template.metadata.labels", own, text))
+    yield from wrong
+    policy, here = (template.get("spec") or {}).get("restartPolicy"), "spec.template.spec.restartPolicy"
+    if policy not in ("OnFailure", "Never"):
+        allowed = ("OnFailure", "Never")
+        yield unsupported(here, policy, allowed) if policy else required(here, "valid values: OnFailure, Never")
+    elif policy != "Never" and (spec.get("podFailurePolicy") or spec.get("backoffLimitPerIndex") is not None):
+        what = "pod failure policy" if spec.get("podFailurePolicy") else "backoffLimitPerIndex"
+        yield invalid(here, policy, f'only "Never" is supported when {what} is specified')
+
+
+def _check_rule(rule: Document, at: str, report: Report) -> Causes:
+    action, codes, patterns = rule.get("action"), rule.get("onExitCodes"), rule.get("onPodConditions")
+    if action == "FailIndex" and report.scope.get("backoffLimitPerIndex") is None:
+        yield invalid(f"{at}action", action, "requires the backoffLimitPerIndex to be set")
+    if (codes is None) == (not patterns):
+        text = "specifying one of OnExitCodes and OnPodConditions is required, and only one of them"
+        yield invalid(at[:-1], action, text)
+
+
+def _check_exit_codes(codes: Document, at: str, report: Report) -> Causes:
+    operator, values, name = codes.get("operator"), codes.get("values") or [], codes.get("containerName")
+    pod = (report.scope.get("template") or {}).get("spec") or {}
+    containers = {each.get("name") for kind in ("initContainers", "containers") for each in pod.get(kind) or ()}
+    if operator not in ("In", "NotIn"):
+        yield unsupported(f"{at}.operator", operator, ("In", "NotIn"))
+    if name is not None and name not in containers:
+        yield invalid(f"{at}.containerName", name, "must be one of the container or initContainer names")
+    if not values:
+        yield invalid(f"{at}.values", values, "at least one value is required")
+    yield from too_many(f"{at}.values", len(values), VALUES_MAX)
+    seen: set[int] = set()
+    for index, value in enumerate(values[:VALUES_MAX]):
+        if operator == "In" and value == 0:
+            yield invalid(f"{at}.values[{index}]", value, "must not be 0 for the In operator")
+        if value in seen:
+            yield duplicate(f"{at}.values[{index}]", value)
+        seen.add(value)
+    if values != sorted(values):
+        yield invalid(f"{at}.values", values, "must be ordered")
+
+
+def _check_success_policy(policy: Document, path: str, report: Report) -> Causes:
+    at, rules = f"{path}.rules", policy.get("rules") or []
+    if not policy:
+        return
+    if not rules:
+        yield required(at, "at least one rules must be specified when the successPolicy is specified")
+    yield from too_many(at, len(rules), RULES_MAX)
+    completions = report.scope.get("completions") or 0
+    for number, rule in enumerate(rules[:RULES_MAX]):
+        here = f"{at}[{number}]"
+        text, count = rule.get("succeededIndexes"), rule.get("succeededCount")
+        most = completions
+        if text is None and count is None:
+            yield required(here, "at least one of succeededCount or succeededIndexes must be specified")
+        if text is not None:
+            try:
+                most = len(parse_indexes(text, completions))
+            except ValueError as error:
+                yield invalid(f"{here}.succeededIndexes", text, f"error parsing succeededIndexes: {error}")
+        if count is not None:
+            yield from not_negative(f"{here}.succeededCount", count)
+            if count > most:
+                what = "the number of indexes in the specified succeededIndexes field" if text else "completions"
+                text_ = f"must be less than or equal to {most} ({what})"
+                yield invalid(f"{here}.succeededCount", count, text_)
+
+
+def _managed_by(manager: str, path: str, report: Report) -> Causes:
+    if manager:
+        yield from qualified_name(path, manager)
+        if "/" not in manager:
+            yield invalid(path, manager, "must be a domain-prefixed path (such as acme.io/foo)")
+
+
+def _backoff_limit(spec: Mapping[str, Any]) -> int:
+    return 6 if spec.get("backoffLimitPerIndex") is None else NO_LIMIT
+
+
+def _completions(spec: Mapping[str, Any]) -> int | None:
+    return 1 if spec.get("parallelism") is None and spec.get("completions") is None else None
+
+
+def _replacement_policy(spec: Mapping[str, Any]) -> str:
+    return "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
+
+
+def _open_scope(spec: Document, at: str, report: Report) -> Causes:
+    report.scope = spec
+    return ()
+
+
+PATTERN = Struct(
+    Field("type", missing="", form=qualified_name),
+    Field("status", default="True", enum=("False", "True", "Unknown")),
+)
+RULE = Struct(
+    Field("action", required=True, enum=ACTIONS),
+    _check_rule,
+    Field("onExitCodes", rule=_check_exit_codes),
+    Field("onPodConditions", most=PATTERNS_MAX, items=PATTERN),
+)
+SPEC = Struct(
+    Field("parallelism", default=1, minimum=0),
+    Field("completions", default=_completions, minimum=0),
+    Field("activeDeadlineSeconds", minimum=0),
+    Field("backoffLimit", default=_backoff_limit, minimum=0),
+    Field("ttlSecondsAfterFinished", minimum=0),
+    Field("backoffLimitPerIndex", minimum=0),
+    Field("maxFailedIndexes", minimum=0),
+    Field("completionMode", default="NonIndexed", enum=("NonIndexed", "Indexed")),
+    Field("suspend", default=False),
+    Field("podReplacementPolicy", default=_replacement_policy),
+    _check_modes,
+    _check_template,
+    Field("template", required=True, struct=Struct(Field("spec", default={}, struct=POD_SPEC))),
+    _open_scope,
+    Field("podFailurePolicy", struct=Struct(Field("rules", most=RULES_MAX, items=RULE))),
+    Field("successPolicy", rule=_check_success_policy),
+    Field("managedBy", rule=_managed_by),
+)
+STATUS = Struct(
+    *(Field(name, minimum=0) for name in ("active", "ready", "terminating", "succeeded", "failed")),
+)
+
+
+def check_update(old: Document, new: Document, status: Document) -> Causes:
+    """Return what may not be changed of a Job's spec; `status` is what is stored."""
+    # An Indexed job grows and shrinks when both numbers do (elastic).
+    is_elastic = new["completionMode"] == "Indexed" and new.get("completions") == new.get("parallelism")
+    if not is_elastic:
+        yield from immutable("spec.completions", old.get("completions"), new.get("completions"))
+    for name in FIXED:
+        yield from immutable(f"spec.{name}", old.get(name), new.get(name))
+    before, after = old.get("template") or {}, new.get("template") or {}
+    if old.get("suspend") and not status.get("startTime"):
+        before, after = _without_changeable(before), _without_changeable(after)
+    yield from immutable("spec.template", before, after)
+
+
+def _without_changeable(template: Document) -> Document:
+    metadata = {n: v for n, v in (template.get("metadata") or {}).items() if n not in ("labels", "annotations")}
+    spec = {n: v for n, v in (template.get("spec") or {}).items() if n not in _CHANGEABLE_TEMPLATE}
+    return {"metadata": metadata, "spec": spec}
+
+
+def check_status(old: Document, new: Document, ctx: WriteContext) -> Causes:
+    """Return what no honest controller writes: an end taken back, both ends at once, counters that fall."""
+    before, after = old.get("status") or {}, new.get("status") or {}
+    was, now = _true_conditions(before), _true_conditions(after)
+    for name in ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"):
+        if name in was and name not in now:
+            yield invalid("status.conditions", name, f"cannot disable the {name}=True condition")
+    for one, other in product(("Complete", "SuccessCriteriaMet"), ("Failed", "FailureTarget")):
+        if one in now and other in now:
+            yield invalid("status.conditions", one, f"cannot set {one}=True and {other}=True conditions")
+    is_finished = "Complete" in now or "Failed" in now
+    if is_finished and after.get("active"):
+        yield invalid("status.active", after["active"], "active>0 is invalid for finished job")
+    if after.get("completionTime") and "Complete" not in now:
+        yield invalid("status.completionTime", after["completionTime"], "requires the Complete condition")
+    if (after.get("failed") or 0) < (before.get("failed") or 0):
+        yield invalid("status.failed", after.get("failed") or 0, "cannot decrease the failed counter")
+    is_indexed = (new.get("spec") or {}).get("completionMode") == "Indexed"
+    if not is_indexed and (after.get("succeeded") or 0) < (before.get("succeeded") or 0):
+        yield invalid("status.succeeded", after.get("succeeded") or 0, "cannot decrease the succeeded counter")
+
+
+def _true_conditions(status: Document) -> frozenset[str]:
+    return frozenset(c.get("type") or "" for c in status.get("conditions") or () if c.get("status") == "True")
+
 
 _OLD_LABELS = ("controller-uid", "job-name")
 """Written besides those with a prefix, for clients that are older than these (since 1.27)."""
@@ -32,7 +285,7 @@ def _create(new: Document, ctx: WriteContext) -> None:
         _with_own_selector(new)
 
 
-def _rules(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+def _rules(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
     spec = new["spec"]
     if old is not None:
         return check_update(old["spec"], spec, old.get("status") or {})
@@ -45,10 +298,6 @@ def _rules(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause
     return [invalid("metadata.name", name, f"{hostname} will not be able to be a hostname: too long")]
 
 
-def _status_rules(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    return check_status(old or {}, new)
-
-
 STRATEGIES = {
     "jobs.batch": declared(
         Struct(Field("spec", default={}, struct=SPEC)),
@@ -56,6 +305,6 @@ STRATEGIES = {
         on_create=_create,
         rules=_rules,
         status=STATUS,
-        status_rules=_status_rules,
-    )
+        status_rules=check_status,
+    ),
 }

@@ -6,9 +6,8 @@ from typing import Any
 
 from apiserver_fake.admission.limit_ranger import LIMIT_RANGES
 from apiserver_fake.registry.declared import declared
-from apiserver_fake.strategy import Cause
 from apiserver_fake.validation.fields import Field, Report, Struct, unique
-from apiserver_fake.validation.formats import forbidden, invalid, qualified_name, quantity, required
+from apiserver_fake.validation.formats import Cause, Causes, forbidden, invalid, qualified_name, quantity, required
 from services.api.kinds.limitrange import CLAIM, CONTAINER, POD
 from services.api.meta import Document
 from services.api.quantity import milli
@@ -29,13 +28,13 @@ def _complete(item: Document) -> None:
     item.update({name: values for name, values in parts.items() if values})
 
 
-def _type(kind: str, path: str, report: Report) -> None:
-    report.causes += _check_type(kind, path)
+def _type(kind: str, path: str, report: Report) -> Causes:
+    yield from _check_type(kind, path)
 
 
-def _amounts(item: Document, at: str, report: Report) -> None:
+def _amounts(item: Document, at: str, report: Report) -> Causes:
     path = at[:-1]
-    report.causes += _check_parts(item, item.get("type") or "", path) or _check_order(item, path)
+    yield from [*_check_parts(item, item.get("type") or "", path)] or _check_order(item, path)
 
 
 def _check_type(kind: str, at: str) -> list[Cause]:
@@ -45,22 +44,19 @@ def _check_type(kind: str, at: str) -> list[Cause]:
     return causes
 
 
-def _check_parts(item: Document, kind: str, at: str) -> list[Cause]:
-    causes: list[Cause] = []
+def _check_parts(item: Document, kind: str, at: str) -> Causes:
     for part in _PARTS:
         values = item.get(part) or {}
         if kind == POD and part in _NO_DEFAULTS:
             if values:
-                causes.append(forbidden(f"{at}.{part}", "may not be specified when `type` is 'Pod'"))
+                yield forbidden(f"{at}.{part}", "may not be specified when `type` is 'Pod'")
             continue
         for name, text in values.items():
             here = f"{at}.{part}[{name}]"
-            causes += _check_name(name, kind, here)
-            causes += quantity(here, "cpu" if part == "maxLimitRequestRatio" else name, text)
+            yield from _check_name(name, kind, here)
+            yield from quantity(here, "cpu" if part == "maxLimitRequestRatio" else name, text)
     if kind == CLAIM and "storage" not in {**(item.get("min") or {}), **(item.get("max") or {})}:
-        text = "either minimum or maximum storage value is required, but neither was provided"
-        causes.append(required(f"{at}.limits", text))
-    return causes
+        yield required(f"{at}.limits", "either minimum or maximum storage value is required, but neither was provided")
 
 
 def _check_name(name: str, kind: str, at: str) -> list[Cause]:
@@ -83,17 +79,15 @@ _ORDER = (
 )
 
 
-def _check_order(item: Document, at: str) -> list[Cause]:
-    causes: list[Cause] = []
+def _check_order(item: Document, at: str) -> Causes:
     values = {part: item.get(part) or {} for part in _PARTS}
     for name in sorted({name for amounts in values.values() for name in amounts}):
         has = {part: amounts[name] for part, amounts in values.items() if name in amounts}
         for small, large, wrong, text in _ORDER:
             if small in has and large in has and milli(has[small]) > milli(has[large]):
-                causes.append(invalid(f"{at}.{wrong}[{name}]", has[wrong], text.format(has[small], has[large])))
-        causes += _check_ratio(has, f"{at}.maxLimitRequestRatio[{name}]")
-        causes += _check_overcommit(name, has, f"{at}.defaultRequest[{name}]")
-    return causes
+                yield invalid(f"{at}.{wrong}[{name}]", has[wrong], text.format(has[small], has[large]))
+        yield from _check_ratio(has, f"{at}.maxLimitRequestRatio[{name}]")
+        yield from _check_overcommit(name, has, f"{at}.defaultRequest[{name}]")
 
 
 def _check_overcommit(name: str, has: dict[str, Any], at: str) -> list[Cause]:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from apiserver_fake.registry.declared import declared
 from apiserver_fake.validation.fields import Field, Report, Struct, unique
-from apiserver_fake.validation.formats import invalid
+from apiserver_fake.validation.formats import Causes, invalid
 from services.api.meta import Document
 from services.api.quantity import amount
 
 
-def _amounts(resource: Document, at: str, report: Report) -> None:
+def _amounts(resource: Document, at: str, report: Report) -> Causes:
     for name in ("capacity", "allocatable", "available"):
         text = str(resource.get(name) or "0")
         try:
             amount(str(resource.get("name") or ""), text)
         except ValueError as error:
-            report.causes.append(invalid(at + name, text, str(error)))
+            yield invalid(at + name, text, str(error))
 
 
 ZONE = Struct(

@@ -12,7 +12,6 @@ from typing import Any
 from apiserver_fake.admission import limit_ranger
 from apiserver_fake.admission.priority import resolve_priority
 from apiserver_fake.strategy import (
-    Cause,
     DeleteOptions,
     Strategy,
     WriteContext,
@@ -20,9 +19,10 @@ from apiserver_fake.strategy import (
     keep_all_but_status,
 )
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import forbidden, invalid, metadata, plain_text, unsupported
-from apiserver_fake.validation.pod import defaults, label_keys, pod_level
+from apiserver_fake.validation.formats import Cause, forbidden, invalid, metadata, plain_text, unsupported
+from apiserver_fake.validation.pod import defaults, pod_level
 from apiserver_fake.validation.pod.container import without_own_policies
+from apiserver_fake.validation.pod.placement import with_label_keys
 from apiserver_fake.validation.pod.spec import POD_SPEC
 from apiserver_fake.validation.pod.update import check_update
 from services.api.errors import Forbidden
@@ -41,7 +41,7 @@ def _prepare_create(new: Document, ctx: WriteContext) -> None:
     spec = POD_SPEC.complete(new.get("spec") or {})
     spec = defaults.requests_from_limits(spec)
     spec = pod_level.with_requests(defaults.with_resize_policies(_with_default_limits(new, spec, ctx)))
-    spec = label_keys.merged(
+    spec = with_label_keys(
         spec,
         new["metadata"].get("labels") or {},
         spreads=ctx.switches.spread_selector_merge,
@@ -125,7 +125,7 @@ def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
 
 
 def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
-    causes = metadata(new)
+    causes = [*metadata(new)]
     spec = new.get("spec") or {}
     if old is not None and spec is old.get("spec"):
         return causes + _annotations(old, new)
@@ -145,7 +145,7 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
                 )
             )
         return causes
-    return causes + check_update(old.get("spec") or {}, spec) + _annotations(old, new)
+    return [*causes, *check_update(old.get("spec") or {}, spec), *_annotations(old, new)]
 
 
 def _check_bounds(old: Document | None, new: Document, ctx: WriteContext) -> None:

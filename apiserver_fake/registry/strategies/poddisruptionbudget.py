@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from apiserver_fake.registry.declared import declared
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import at_most_all, invalid, label_selector
+from apiserver_fake.validation.formats import Causes, at_most_all, invalid, label_selector
 from services.api.meta import Document
 
 BOUNDS = ("minAvailable", "maxUnavailable")
 
 
-def _one_bound(spec: Document, at: str, report: Report) -> None:
+def _one_bound(spec: Document, at: str, report: Report) -> Causes:
     if all(spec.get(name) is not None for name in BOUNDS):
-        report.causes.append(invalid(at[:-1], spec, "minAvailable and maxUnavailable cannot be both set"))
+        yield invalid(at[:-1], spec, "minAvailable and maxUnavailable cannot be both set")
 
 
-def _bound(value: int | str, path: str, report: Report) -> None:
-    report.causes += at_most_all(path, value)
+def _bound(value: int | str, path: str, report: Report) -> Causes:
+    yield from at_most_all(path, value)
 
 
 SPEC = Struct(

@@ -7,10 +7,11 @@ meant, then that it may still be bound. What the Binding adds besides the node i
 
 from __future__ import annotations
 
+from apiserver_fake.errors import MODIFIED_TEXT
 from apiserver_fake.registry.strategies.pod import transition
-from apiserver_fake.strategy import Cause, Subresource, SubresourceResult, WriteContext
-from apiserver_fake.validation.formats import required, subdomain, unsupported
-from services.api.errors import BadRequest, Conflict, NotFound, invalid
+from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
+from apiserver_fake.validation.formats import Cause, required, subdomain, unsupported
+from services.api.errors import BadRequest, Conflict, invalid
 from services.api.meta import Document
 from services.api.times import parse_time
 
@@ -22,10 +23,8 @@ TOPOLOGY_LABELS = (
 SUCCESS: Document = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def _bind(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
+def _bind(stored: Document, body: Document, ctx: WriteContext) -> SubresourceResult:
     name = ctx.request.name
-    if stored is None:
-        raise NotFound(f'pods "{name}" not found', details={"name": name, "kind": "pods"})
     meta, node = _read(body, name)
     _check_preconditions(stored, meta, body, ctx)
     _check_state(stored, name)
@@ -54,7 +53,7 @@ def _read(body: Document, name: str) -> tuple[Document, str]:
     else:
         causes += subdomain("target.name", node)
     if causes:
-        raise invalid("Binding", name, [*causes])
+        raise invalid("Binding", name, causes)
     return meta, str(node)
 
 
@@ -70,9 +69,7 @@ def _check_preconditions(stored: Document, meta: Document, body: Document, ctx: 
         )
     version = ctx.request.resource_version or str(meta.get("resourceVersion") or "")
     if version and version != now["resourceVersion"]:
-        raise conflict(
-            name, "the object has been modified; please apply your changes to the latest version and try again"
-        )
+        raise conflict(name, MODIFIED_TEXT)
     expected = body.get("expectedUnbindCount")
     if expected is not None and ctx.switches.bind_precondition == "uid+unbindCount":
         count = (stored.get("status") or {}).get("unbindCount") or 0
@@ -101,9 +98,8 @@ def _check_exclusion(stored: Document, node: str, name: str, ctx: WriteContext) 
 
 
 def _bound(stored: Document, binding: Document, node: str, ctx: WriteContext) -> Document:
-    meta, status = dict(stored["metadata"]), dict(stored.get("status") or {})
-    generation = int(meta.get("generation") or 0) + 1
-    meta["generation"] = generation
+    meta, status = next_generation(stored)["metadata"], dict(stored.get("status") or {})
+    generation = meta["generation"]
     additions: dict[str, list[str]] = {}
     topology = ctx.labels("nodes", "", node) or {}
     offered = {key: topology[key] for key in TOPOLOGY_LABELS if key in topology}

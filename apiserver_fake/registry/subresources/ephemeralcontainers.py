@@ -5,10 +5,10 @@ It is read and written as the whole pod; only `spec.ephemeralContainers` is take
 
 from __future__ import annotations
 
-from apiserver_fake.strategy import Cause, Subresource, SubresourceResult, WriteContext
-from apiserver_fake.validation.formats import forbidden
+from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
+from apiserver_fake.validation.formats import Cause, forbidden
 from apiserver_fake.validation.pod.spec import POD_SPEC, check
-from services.api.errors import NotFound, invalid
+from services.api.errors import invalid
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
 
@@ -17,20 +17,17 @@ _NEVER = ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle
 """What an ephemeral container cannot have: it is no part of what the pod offers or was allocated."""
 
 
-def _join(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
+def _join(stored: Document, body: Document, ctx: WriteContext) -> SubresourceResult:
     name = ctx.request.name
-    if stored is None:
-        raise NotFound(f'pods "{name}" not found', details={"name": name, "kind": "pods"})
     before = stored.get("spec") or {}
     wanted = (body.get("spec") or {}).get("ephemeralContainers") or []
     spec = POD_SPEC.complete({**before, "ephemeralContainers": wanted})
     spec = {**before, "ephemeralContainers": spec.get("ephemeralContainers") or []}
     if causes := _check(stored, before, spec):
-        raise invalid("Pod", name, [*causes])
+        raise invalid("Pod", name, causes)
     if spec["ephemeralContainers"] == (before.get("ephemeralContainers") or []):
         return SubresourceResult()
-    meta = {**stored["metadata"], "generation": int(stored["metadata"].get("generation") or 0) + 1}
-    return SubresourceResult(document={**stored, "metadata": meta, "spec": spec})
+    return SubresourceResult(document={**next_generation(stored), "spec": spec})
 
 
 def _check(stored: Document, before: Document, spec: Document) -> list[Cause]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from apiserver_fake.errors import MODIFIED_TEXT
 from apiserver_fake.registry.strategies.pod import transition
 from apiserver_fake.registry.subresources.binding import SUCCESS, conflict
 from apiserver_fake.strategy import DeleteOptions, Subresource, SubresourceResult, WriteContext
 from apiserver_fake.validation.formats import selects
-from services.api.errors import ApiError, BadRequest, Forbidden, NotFound, TooManyRequests
+from services.api.errors import ApiError, BadRequest, Forbidden, TooManyRequests
 from services.api.meta import Document
 from services.api.times import format_time
 
@@ -17,10 +18,8 @@ DISRUPTED_MAX = 2000
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
-def _evict(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
+def _evict(stored: Document, body: Document, ctx: WriteContext) -> SubresourceResult:
     name = ctx.request.name
-    if stored is None:
-        raise NotFound(f'pods "{name}" not found', details={"name": name, "kind": "pods"})
     options, is_dry_run = _read(body, name)
     _check_preconditions(stored, options, ctx)
     if ctx.identity.node and (stored.get("spec") or {}).get("nodeName") != ctx.identity.node:
@@ -57,8 +56,7 @@ def _check_preconditions(stored: Document, options: DeleteOptions, ctx: WriteCon
         why = f"the UID in the precondition ({uid}) does not match the UID in record ({meta['uid']})"
         raise conflict(meta["name"], why, subresource="eviction")
     if version and version != meta["resourceVersion"]:
-        why = "the object has been modified; please apply your changes to the latest version and try again"
-        raise conflict(meta["name"], why, subresource="eviction")
+        raise conflict(meta["name"], MODIFIED_TEXT, subresource="eviction")
 
 
 def _needs_no_budget(pod: Document) -> bool:

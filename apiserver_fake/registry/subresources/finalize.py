@@ -5,16 +5,13 @@ Source: controllers 11.
 
 from __future__ import annotations
 
-from apiserver_fake.registry.strategies.namespace import is_done
+from apiserver_fake.registry.strategies.core import is_done
 from apiserver_fake.strategy import DeleteOptions, Subresource, SubresourceResult, WriteContext
-from services.api.errors import BadRequest, NotFound
+from services.api.errors import BadRequest
 from services.api.meta import Document
 
 
-def _finalize(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
-    name = ctx.request.name
-    if stored is None:
-        raise NotFound(f'namespaces "{name}" not found', details={"name": name, "kind": "namespaces"})
+def _finalize(stored: Document, body: Document, ctx: WriteContext) -> SubresourceResult:
     spec = body.get("spec") or {}
     finalizers = (spec.get("finalizers") or []) if isinstance(spec, dict) else None
     if not isinstance(finalizers, list) or not all(isinstance(each, str) for each in finalizers):

@@ -2,35 +2,74 @@
 
 It is read and written as the whole pod; what it says besides cpu and memory is left out or refused. What becomes of
 the request is the node's affair, shown by the conditions PodResizePending and PodResizeInProgress. A request that its
-namespace's limit ranges or quotas do not allow is refused (3.2); if that is wanted, so is one that its node never could
-meet.
+namespace's limit ranges or quotas do not allow is refused (3.2).
+
+So is, if that is wanted (`resize.feasibility`), one that its node never could meet. Up to v1.36 such a resize is
+accepted, and the node calls it Infeasible; since v1.37 the admission plugin PodResizeValidator refuses it, so that the
+client learns of it at once. What only the kubelet knows, of swap or of static managers, stays its affair.
+Source: upstream `plugin/pkg/admission/podresize` (v1.37).
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+import msgspec
+
 from apiserver_fake.admission import limit_ranger
-from apiserver_fake.admission.resize import check_feasible
-from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
+from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
 from apiserver_fake.validation.pod.resize import check_resize, resized_spec
-from services.api.errors import NotFound, invalid
+from services.api.errors import Forbidden, invalid
+from services.api.kinds.node import Node
+from services.api.kinds.pod import Pod
 from services.api.meta import Document
+from services.api.podresources import amounts, pod_requests
+
+BY_ADMISSION: Final = "admission"
+OS_LABEL: Final = "kubernetes.io/os"
 
 
-def _resize(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
-    name = ctx.request.name
-    if stored is None:
-        raise NotFound(f'pods "{name}" not found', details={"name": name, "kind": "pods"})
+def check_feasible(pod: Document, ctx: WriteContext) -> None:
+    """Return when the pod's node could give what the pod asks for now, or the pod has none.
+
+    Raises: Forbidden naming every resource of which the node has too little, or what else is wrong with it.
+    """
+    node_name = (pod.get("spec") or {}).get("nodeName") or ""
+    if not node_name or ctx.switches.resize_feasibility != BY_ADMISSION:
+        return
+    name = pod["metadata"]["name"]
+    problem = _problem(pod, node_name, ctx.lookup("nodes", "", node_name))
+    if problem:
+        raise Forbidden(f'pods "{name}" is forbidden: {problem}', details={"name": name, "kind": "pods"})
+
+
+def _problem(pod: Document, node_name: str, found: Document | None) -> str:
+    if found is None:
+        return f'node "{node_name}" not found'
+    node = msgspec.convert(found, Node)
+    requests, allocatable = pod_requests(msgspec.convert(pod, Pod)), amounts(node.status.allocatable)
+    short = [
+        f"{name}, requested: {requests[name]}, allocatable: {allocatable.get(name, 0)}"
+        for name in ("cpu", "memory")
+        if requests.get(name, 0) > allocatable.get(name, 0)
+    ]
+    if short:
+        return f"Node didn't have enough allocatable resources: {'; '.join(short)}"
+    system = node.metadata.labels.get(OS_LABEL, "")
+    return "" if system == "linux" else f'pod resize is only supported on linux nodes, node "{node_name}" is "{system}"'
+
+
+def _resize(stored: Document, body: Document, ctx: WriteContext) -> SubresourceResult:
     before, wanted = stored.get("spec") or {}, body.get("spec") or {}
     spec = resized_spec(before, wanted)
     ranges = limit_ranger.ranges_of(ctx, ctx.request.namespace)
     if ranges and spec != before:
         spec, _ = limit_ranger.with_default_limits(spec, ranges)
     if causes := check_resize(stored, spec, with_level=ctx.switches.pod_level_resize):
-        raise invalid("Pod", name, [*causes])
+        raise invalid("Pod", ctx.request.name, causes)
     if spec == before:
         return SubresourceResult()
-    meta = {**stored["metadata"], "generation": int(stored["metadata"].get("generation") or 0) + 1}
-    resized = {**stored, "metadata": meta, "spec": spec}
+    resized = {**next_generation(stored), "spec": spec}
     if ranges:
         limit_ranger.check_pod(stored, resized, ctx)
     check_feasible(resized, ctx)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
-from services.api.errors import BadRequest, NotFound, invalid
+from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
+from services.api.errors import BadRequest, invalid
 from services.api.meta import Document
 
 
@@ -35,10 +35,7 @@ def selector_text(selector: Mapping[str, object]) -> str:
     return ",".join(parts)
 
 
-def _write(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
-    plural, name = ctx.request.resource, ctx.request.name
-    if stored is None:
-        raise NotFound(f'{plural} "{name}" not found', details={"name": name, "kind": plural.partition(".")[0]})
+def _write(stored: Document, body: Document, ctx: WriteContext) -> SubresourceResult:
     spec = body.get("spec")
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
     if not isinstance(replicas, int) or isinstance(replicas, bool):
@@ -47,11 +44,10 @@ def _write(stored: Document | None, body: Document, ctx: WriteContext) -> Subres
         )
     if not 0 <= replicas <= 2**31 - 1:
         text = f"Invalid value: {replicas}: must be greater than or equal to 0"
-        raise invalid("Scale", name, [("spec.replicas", "FieldValueInvalid", text)])
+        raise invalid("Scale", ctx.request.name, [("spec.replicas", "FieldValueInvalid", text)])
     if stored["spec"].get("replicas") == replicas:
         return SubresourceResult()
-    meta = {**stored["metadata"], "generation": int(stored["metadata"].get("generation") or 0) + 1}
-    return SubresourceResult(document={**stored, "metadata": meta, "spec": {**stored["spec"], "replicas": replicas}})
+    return SubresourceResult(document={**next_generation(stored), "spec": {**stored["spec"], "replicas": replicas}})
 
 
 SUBRESOURCES = tuple(

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from apiserver_fake.authorization.authorizer import admit
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, strategy_for
-from services.api.errors import NotFound, invalid
+from services.api.errors import invalid
 from services.api.meta import Document
 
 
-def _write(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
-    if stored is None:
-        plural = ctx.request.resource
-        raise NotFound(f'{plural} "{ctx.request.name}" not found', details={"name": ctx.request.name, "kind": plural})
+def _write(stored: Document, body: Document, ctx: WriteContext) -> SubresourceResult:
     admit(ctx.identity, ctx.request, stored, body, ctx)
     strategy = strategy_for(ctx.request.resource)
     new = dict(body)
     strategy.prepare_status(stored, new, ctx)
-    if causes := strategy.validate_status(stored, new, ctx):
-        raise invalid(stored.get("kind", ""), ctx.request.name, [*causes])
+    if causes := [*strategy.validate_status(stored, new, ctx)]:
+        raise invalid(stored.get("kind", ""), ctx.request.name, causes)
     return SubresourceResult(document=new)
 
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import msgspec
 
+from apiserver_fake.errors import MODIFIED_TEXT, no_such_path
 from apiserver_fake.registry.strategies.pod import transition
 from apiserver_fake.registry.subresources.binding import conflict
-from apiserver_fake.strategy import Cause, Subresource, SubresourceResult, WriteContext
+from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
+from apiserver_fake.validation.formats import Cause, plain_text, required
 from apiserver_fake.validation.formats import invalid as wrong
-from apiserver_fake.validation.formats import plain_text, required
-from services.api.errors import Forbidden, Invalid, NotFound, TooManyRequests, invalid
+from services.api.errors import Forbidden, Invalid, TooManyRequests, invalid
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
 from services.api.switches import Switches
@@ -56,7 +57,7 @@ def as_unbind(request: Request, switches: Switches) -> Request:
     if request.resource != "pods" or spelled not in (("create", "unbind"), ("delete", "binding")):
         return request
     if spelled != spelling(switches):
-        raise NotFound("the server could not find the requested resource")
+        raise no_such_path()
     return msgspec.structs.replace(request, verb="create", subresource="unbind")
 
 
@@ -73,14 +74,14 @@ def reason_of(body: bytes) -> str:
     return reason if reason in REASONS or _OUT_OF.fullmatch(reason) else "other"
 
 
-def _unbind(stored: Document | None, body: Document, ctx: WriteContext) -> SubresourceResult:
+def _check_first(stored: Document | None, body: Document, ctx: WriteContext) -> None:
     if not ctx.switches.pod_unbinding or ctx.switches.unbind_api == "none":
-        raise NotFound("the server could not find the requested resource")
+        raise no_such_path()
     _check_caller(stored, body, ctx)
     _check_form(body, ctx)
-    if stored is None:
-        name = ctx.request.name
-        raise NotFound(f'pods "{name}" not found', details={"name": name, "kind": "pods"})
+
+
+def _unbind(stored: Document, body: Document, ctx: WriteContext) -> SubresourceResult:
     _check_uid(stored, body, ctx)
     if _entry(stored, body["requestID"]) is not None:
         return SubresourceResult(response=_answer_again(stored, ctx))
@@ -92,9 +93,6 @@ def _unbind(stored: Document | None, body: Document, ctx: WriteContext) -> Subre
             found.wait_s(rate_per_s, burst, ctx.now_s)
             found.level -= 1
     return SubresourceResult(document=_unbound(stored, body, ctx))
-
-
-# --- the checks, by number --------------------------------------------------------------------------------------------
 
 
 def _check_caller(stored: Document | None, body: Document, ctx: WriteContext) -> None:
@@ -137,7 +135,7 @@ def _check_form(body: Document, ctx: WriteContext) -> None:
             text = "must be the hash of uid, bindingGeneration and nodeName"
             causes.append(wrong("requestID", body["requestID"], text))
     if causes:
-        raise invalid("PodUnbind", ctx.request.name, [*causes])
+        raise invalid("PodUnbind", ctx.request.name, causes)
 
 
 def _check_exclude(exclude: Any) -> list[Cause]:
@@ -160,11 +158,8 @@ def _check_uid(stored: Document, body: Document, ctx: WriteContext) -> None:
 
 def _entry(stored: Document, identifier: object) -> Document | None:
     """Check 3: the history's entry of that request, if it was carried out before."""
-    for entry in (stored.get("status") or {}).get("unbindHistory") or ():
-        if entry.get("requestID") == identifier:
-            found: Document = entry
-            return found
-    return None
+    history: list[Document] = (stored.get("status") or {}).get("unbindHistory") or []
+    return next((entry for entry in history if entry.get("requestID") == identifier), None)
 
 
 def _answer_again(stored: Document, ctx: WriteContext) -> Document | None:
@@ -186,11 +181,7 @@ def _check_version(stored: Document, body: Document, ctx: WriteContext) -> None:
     if ctx.switches.unbind_fence == "resourceVersion" and not version:
         raise _unprocessable(stored, "Invalid", "metadata.resourceVersion is required by unbind.fence=resourceVersion")
     if version and version != stored["metadata"]["resourceVersion"]:
-        raise _refused(
-            stored,
-            "Conflict",
-            "the object has been modified; please apply your changes to the latest version and try again",
-        )
+        raise _refused(stored, "Conflict", MODIFIED_TEXT)
 
 
 def _check_node(stored: Document, body: Document, ctx: WriteContext) -> None:
@@ -282,16 +273,9 @@ def _check_limit(stored: Document, body: Document, ctx: WriteContext) -> None:
 def _buckets(node: str, ctx: WriteContext) -> list[tuple[str, float, float]]:
     """Return `(name, tokens a second, burst)` of each limit; with a rate alone, the burst is a minute's worth."""
     switches, namespace = ctx.switches, ctx.request.namespace
-    per_namespace, per_cluster = (
-        switches.unbind_rate_namespace_per_min,
-        switches.unbind_rate_cluster_per_min,
-    )
+    per_namespace, per_cluster = switches.unbind_rate_namespace_per_min, switches.unbind_rate_cluster_per_min
     return [
-        (
-            f"unbind/node/{node}",
-            switches.unbind_rate_node_per_min / 60,
-            switches.unbind_rate_node_burst,
-        ),
+        (f"unbind/node/{node}", switches.unbind_rate_node_per_min / 60, switches.unbind_rate_node_burst),
         (f"unbind/namespace/{namespace}", per_namespace / 60, max(1.0, per_namespace)),
         ("unbind/cluster", per_cluster / 60, max(1.0, per_cluster)),
     ]
@@ -366,8 +350,6 @@ _CHECKS: tuple[Callable[[Document, Document, WriteContext], None], ...] = (
 )
 
 
-# --- the change -------------------------------------------------------------------------------------------------------
-
 _CLEARED = (
     "reason", "message", "hostIP", "hostIPs", "podIP", "podIPs", "startTime", "containerStatuses",
     "initContainerStatuses", "ephemeralContainerStatuses", "resize", "allocatedResources", "resources",
@@ -380,8 +362,7 @@ _OF_THE_NODE = (
 
 def _unbound(stored: Document, body: Document, ctx: WriteContext) -> Document:
     node, reason = body["nodeName"], body["reason"]
-    before, meta = stored.get("status") or {}, dict(stored["metadata"])
-    meta["generation"] = int(meta.get("generation") or 0) + 1
+    before, meta = stored.get("status") or {}, next_generation(stored)["metadata"]
     for field, keys in (before.get("bindingAdditions") or {}).items():
         left = {key: value for key, value in (meta.get(field) or {}).items() if key not in keys}
         if left:
@@ -438,4 +419,4 @@ def _unprocessable(stored: Document, reason: str, why: str) -> Invalid:
     )
 
 
-SUBRESOURCES = (Subresource("pods", "unbind", ("create",), _unbind),)
+SUBRESOURCES = (Subresource("pods", "unbind", ("create",), _unbind, check_first=_check_first),)

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from apiserver_fake.strategy import Cause
 from apiserver_fake.validation.fields import Check, Field, Report, Struct, unique
 from apiserver_fake.validation.formats import (
+    Cause,
+    Causes,
     duplicate,
     forbidden,
     invalid,
@@ -24,7 +25,7 @@ from apiserver_fake.validation.formats import (
     unsupported,
 )
 from services.api.meta import Document
-from services.api.numa.huge_pages import PREFIX, page_size
+from services.api.numa import PREFIX, page_size
 from services.api.quantity import amount
 
 CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
@@ -52,16 +53,16 @@ class PodScope:
 # --- ports, environment, mounts, probes ---
 
 
-def _host_port(port: Document, at: str, report: Report) -> None:
+def _host_port(port: Document, at: str, report: Report) -> Causes:
     host = port.get("hostPort")
     if not host:
         return
     if not 1 <= host <= 65535:
-        report.causes.append(invalid(f"{at}hostPort", host, "must be between 1 and 65535, inclusive"))
+        yield invalid(f"{at}hostPort", host, "must be between 1 and 65535, inclusive")
         return
     used = (port.get("protocol", "TCP"), port.get("hostIP", ""), host)
     if used in report.scope.host_ports:
-        report.causes.append(duplicate(f"{at}hostPort", f"{used[0]}/{used[1]}/{host}"))
+        yield duplicate(f"{at}hostPort", f"{used[0]}/{used[1]}/{host}")
     report.scope.host_ports.add(used)
 
 
@@ -73,18 +74,17 @@ _PORT = Struct(
 )
 
 
-def _one_source(variable: Document, at: str, report: Report) -> None:
+def _one_source(variable: Document, at: str, report: Report) -> Causes:
     if variable.get("name") and variable.get("value") and variable.get("valueFrom"):
-        text = "may not be specified when `value` is not empty"
-        report.causes.append(invalid(f"{at}valueFrom", "", text))
+        yield invalid(f"{at}valueFrom", "", "may not be specified when `value` is not empty")
 
 
 _VARIABLE = Struct(Field("name", required=True), _one_source)
 
 
-def _known_volume(name: str, path: str, report: Report) -> None:
+def _known_volume(name: str, path: str, report: Report) -> Causes:
     if name not in report.scope.volumes:
-        report.causes.append(Cause(path, "FieldValueNotFound", f'Not found: "{name}"'))
+        yield Cause(path, "FieldValueNotFound", f'Not found: "{name}"')
 
 
 _MOUNT = Struct(Field("name", required=True, rule=_known_volume), Field("mountPath", required=True))
@@ -99,11 +99,11 @@ _PROBE = Struct(
 # --- image ---
 
 
-def _image(image: str, path: str, report: Report) -> None:
+def _image(image: str, path: str, report: Report) -> Causes:
     if image != image.strip():
-        report.causes.append(invalid(path, image, "must not have leading or trailing whitespace"))
+        yield invalid(path, image, "must not have leading or trailing whitespace")
     elif wrong := plain_text(path, image):
-        report.causes += wrong
+        yield from wrong
 
 
 def _pull_policy(container: Mapping[str, Any]) -> str:
@@ -117,34 +117,33 @@ def _pull_policy(container: Mapping[str, Any]) -> str:
 # --- resources ---
 
 
-def check_resources(resources: Document, path: str, report: Report) -> None:
-    """Add what is wrong with limits and requests, each in itself and beside each other."""
+def check_resources(resources: Document, path: str, report: Report) -> Causes:
+    """Yield what is wrong with limits and requests, each in itself and beside each other."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    causes = report.causes
-    start = len(causes)
+    causes: list[Cause] = []
     for part, values in (("limits", limits), ("requests", requests)):
         for name, text in values.items():
             causes += qualified_name(f"{path}.{part}", name)
             if "/" not in name and name not in STANDARD and not name.startswith(PREFIX):
                 causes.append(invalid(f"{path}.{part}", name, "must be a standard resource type or fully qualified"))
             causes += quantity(f"{path}.{part}[{name}]", name, text)
-    if len(causes) > start:
+    if causes:
+        yield from causes
         return
     for name, text in requests.items():
         may_differ = name in STANDARD
         if name in limits:
             limit, request = amount(name, limits[name]), amount(name, text)
             if not may_differ and limit != request:
-                causes.append(invalid(f"{path}.requests", text, f"must be equal to {name} limit of {limits[name]}"))
+                yield invalid(f"{path}.requests", text, f"must be equal to {name} limit of {limits[name]}")
             elif request > limit:
-                detail = f"must be less than or equal to {name} limit of {limits[name]}"
-                causes.append(invalid(f"{path}.requests", text, detail))
+                yield invalid(f"{path}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}")
         elif not may_differ:
-            causes.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
-    _check_hugepages(limits, requests, path, causes)
+            yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+    yield from _check_hugepages(limits, requests, path)
 
 
-def _check_hugepages(limits: Document, requests: Document, path: str, causes: list[Cause]) -> None:
+def _check_hugepages(limits: Document, requests: Document, path: str) -> Causes:
     """Huge pages come in whole pages, and never alone."""
     asked = [(name, text) for part in (limits, requests) for name, text in part.items() if name.startswith(PREFIX)]
     for name, text in asked:
@@ -153,9 +152,9 @@ def _check_hugepages(limits: Document, requests: Document, path: str, causes: li
         except ValueError:
             is_whole = False
         if not is_whole:
-            causes.append(invalid(path, text, f"{text} is not positive integer multiple of {name}"))
+            yield invalid(path, text, f"{text} is not positive integer multiple of {name}")
     if asked and not {"cpu", "memory"} & {*limits, *requests}:
-        causes.append(forbidden(path, "HugePages require cpu or memory"))
+        yield forbidden(path, "HugePages require cpu or memory")
 
 
 # --- restart policies ---
@@ -177,10 +176,9 @@ def _without(container: Document, *, is_init: bool) -> Document:
     return {name: value for name, value in container.items() if name not in dropped}
 
 
-def _rules_need_a_policy(container: Document, at: str, report: Report) -> None:
+def _rules_need_a_policy(container: Document, at: str, report: Report) -> Causes:
     if container.get("restartPolicyRules") and container.get("restartPolicy") is None:
-        text = "must specify restartPolicy when restart rules are used"
-        report.causes.append(required(f"{at}restartPolicy", text))
+        yield required(f"{at}restartPolicy", "must specify restartPolicy when restart rules are used")
 
 
 _RESTART_RULE = Struct(
@@ -202,8 +200,8 @@ _OWN_POLICY: tuple[Field | Check, ...] = (
 )
 
 
-def _not_for_ephemeral(value: Any, path: str, report: Report) -> None:
-    report.causes.append(forbidden(path, "may not be set for ephemeral containers"))
+def _not_for_ephemeral(value: Any, path: str, report: Report) -> Causes:
+    yield forbidden(path, "may not be set for ephemeral containers")
 
 
 _NO_POLICY: tuple[Field | Check, ...] = (
@@ -215,32 +213,31 @@ _NO_POLICY: tuple[Field | Check, ...] = (
 # --- resize policies (upstream `validateResizePolicy`) ---
 
 
-def _resize_policies(policies: list[Document], path: str, report: Report) -> None:
-    causes = report.causes
+def _resize_policies(policies: list[Document], path: str, report: Report) -> Causes:
     seen: set[str] = set()
     for index, policy in enumerate(policies):
         resource, restart = policy.get("resourceName") or "", policy.get("restartPolicy") or ""
         if resource in seen:
-            causes.append(duplicate(f"{path}[{index}]", resource))
+            yield duplicate(f"{path}[{index}]", resource)
         seen.add(resource)
         for value, allowed in ((resource, RESIZABLE), (restart, RESIZE_POLICIES)):
             if not value:
-                causes.append(required(path))
+                yield required(path)
             elif value not in allowed:
-                causes.append(unsupported(path, value, allowed))
+                yield unsupported(path, value, allowed)
         # A pod that never restarts its containers cannot ask for a restart either.
         if report.scope.restart_policy == "Never" and restart != "NotRequired":
-            causes.append(invalid(path, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'"))
+            yield invalid(path, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'")
 
 
 # --- the container ---
 
 
-def _unique_name(container: Document, at: str, report: Report) -> None:
+def _unique_name(container: Document, at: str, report: Report) -> Causes:
     """No two containers of a pod have one name, whichever lists they are in."""
     if name := container.get("name"):
         if name in report.scope.names:
-            report.causes.append(duplicate(f"{at}name", name))
+            yield duplicate(f"{at}name", name)
         report.scope.names.add(name)
 
 

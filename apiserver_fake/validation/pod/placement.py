@@ -1,14 +1,19 @@
-"""Rules of what a pod says about where it may go: tolerations, affinity, topology spread.
+"""Rules of what a pod says about where it may go: tolerations, affinity, topology spread, and their label keys.
 
-The texts are upstream's (`pkg/apis/core/validation`).
+`matchLabelKeys` and `mismatchLabelKeys` name labels whose values, as the pod has them, join a label selector. The API
+server writes them into the selector when a pod is created, so that no other component needs to know of them.
+The texts are upstream's (`pkg/apis/core/validation`). Source: KEP-3633 (pod affinity), KEP-3243 (topology spread).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
+    Cause,
+    Causes,
     duplicate,
     forbidden,
     invalid,
@@ -19,66 +24,135 @@ from apiserver_fake.validation.formats import (
     required,
     unsupported,
 )
-from apiserver_fake.validation.pod import label_keys
 from services.api.meta import Document
 from services.api.taints import is_decimal
+
+SIDES = ("podAffinity", "podAntiAffinity")
+REQUIRED_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED_TERMS = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def with_label_keys(spec: Document, labels: Mapping[str, str], *, spreads: bool) -> Document:
+    """Return the spec with the keys' values in its selectors; `spreads`: in those of topology spread, too."""
+    completed = dict(spec)
+    affinity = spec.get("affinity") or {}
+    sides = {side: _side_with_keys(affinity[side], labels) for side in SIDES if affinity.get(side)}
+    if sides:
+        completed["affinity"] = {**affinity, **sides}
+    if spreads and spec.get("topologySpreadConstraints"):
+        completed["topologySpreadConstraints"] = [
+            _term_with_keys(each, labels) for each in spec["topologySpreadConstraints"]
+        ]
+    return completed
+
+
+def _side_with_keys(terms: Document, labels: Mapping[str, str]) -> Document:
+    completed = dict(terms)
+    if hard := terms.get(REQUIRED_TERMS):
+        completed[REQUIRED_TERMS] = [_term_with_keys(each, labels) for each in hard]
+    if soft := terms.get(PREFERRED_TERMS):
+        completed[PREFERRED_TERMS] = [
+            {**each, "podAffinityTerm": _term_with_keys(each.get("podAffinityTerm") or {}, labels)} for each in soft
+        ]
+    return completed
+
+
+def _term_with_keys(term: Document, labels: Mapping[str, str]) -> Document:
+    """Return the term with its selector extended; a selector that is missing selects nothing and stays missing."""
+    selector = term.get("labelSelector")
+    more = [
+        {"key": key, "operator": operator, "values": [labels[key]]}
+        for name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+        for key in term.get(name) or ()
+        if key in labels
+    ]
+    if selector is None or not more:
+        return term
+    expressions = [*(selector.get("matchExpressions") or ()), *more]
+    return {**term, "labelSelector": {**selector, "matchExpressions": expressions}}
+
+
+def _label_keys(term: Document, at: str, report: Report) -> Causes:
+    # The selector has the keys' values already: one that it names besides is named twice.
+    match, mismatch = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
+    selector = term.get("labelSelector")
+    yield from _check_keys(match, selector, f"{at}matchLabelKeys")
+    yield from _check_keys(mismatch, selector, f"{at}mismatchLabelKeys")
+    if selector is not None:
+        seen = dict.fromkeys(selector.get("matchLabels") or ())
+        for expression in selector.get("matchExpressions") or ():
+            key = expression.get("key") or ""
+            if key in match and key in seen:
+                place = len(match) - 1 - list(reversed(match)).index(key)
+                yield invalid(f"{at[:-1]}[{place}]", key, "exists in both matchLabelKeys and labelSelector")
+            seen[key] = None
+    for index, key in enumerate(match):
+        if key in mismatch:
+            here = f"{at}matchLabelKeys[{index}]"
+            yield invalid(here, key, "exists in both matchLabelKeys and mismatchLabelKeys")
+
+
+def _check_keys(keys: Sequence[str], selector: Any, at: str) -> list[Cause]:
+    if not keys:
+        return []
+    if selector is None:
+        return [forbidden(at, "must not be specified when labelSelector is not set")]
+    return [cause for index, key in enumerate(keys) for cause in qualified_name(f"{at}[{index}]", key)]
+
 
 TOLERATIONS_MAX, TERMS_MAX = 200, 100
 POLICIES = ("Honor", "Ignore")
 NOT_DECIMAL = "must be a valid decimal integer in canonical form"
-REQUIRED_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED_TERMS = "preferredDuringSchedulingIgnoredDuringExecution"
 EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 
 
-def _operator(each: Document, at: str, report: Report) -> None:
-    operator, value, causes = each.get("operator") or "", each.get("value") or "", report.causes
+def _operator(each: Document, at: str, report: Report) -> Causes:
+    operator, value = each.get("operator") or "", each.get("value") or ""
     if not each.get("key") and operator != "Exists":
         text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-        causes.append(invalid(f"{at}operator", operator, text))
+        yield invalid(f"{at}operator", operator, text)
     if each.get("tolerationSeconds") is not None and (effect := each.get("effect") or "") != "NoExecute":
-        causes.append(invalid(f"{at}effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
+        yield invalid(f"{at}effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
     if operator in ("", "Equal"):
-        causes += label_value(f"{at}operator", value)
+        yield from label_value(f"{at}operator", value)
     elif operator == "Exists":
         if value:
-            causes.append(invalid(f"{at}operator", value, "value must be empty when `operator` is 'Exists'"))
+            yield invalid(f"{at}operator", value, "value must be empty when `operator` is 'Exists'")
     elif operator in ("Gt", "Lt") and report.switches.toleration_comparison:
         if not is_decimal(value):
-            causes.append(invalid(f"{at}value", value, NOT_DECIMAL))
+            yield invalid(f"{at}value", value, NOT_DECIMAL)
     else:
         known = ("Equal", "Exists", "Gt", "Lt") if report.switches.toleration_comparison else ("Equal", "Exists")
-        causes.append(unsupported(f"{at}operator", operator, known))
+        yield unsupported(f"{at}operator", operator, known)
 
 
 TOLERATION = Struct(Field("key", form=qualified_name), _operator, Field("effect", enum=EFFECTS, is_blank_absent=True))
 
 
-def _node_requirement(each: Document, at: str, report: Report) -> None:
-    operator, values, causes = each.get("operator") or "", each.get("values") or [], report.causes
+def _node_requirement(each: Document, at: str, report: Report) -> Causes:
+    operator, values = each.get("operator") or "", each.get("values") or []
     if operator in ("In", "NotIn"):
         if not values:
-            causes.append(required(f"{at}values", "must be specified when `operator` is 'In' or 'NotIn'"))
+            yield required(f"{at}values", "must be specified when `operator` is 'In' or 'NotIn'")
     elif operator in ("Exists", "DoesNotExist"):
         if values:
-            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            causes.append(forbidden(f"{at}values", text))
+            yield forbidden(f"{at}values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
     elif operator in ("Gt", "Lt"):
         if len(values) != 1:
-            causes.append(required(f"{at}values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+            yield required(f"{at}values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
     else:
-        causes.append(invalid(f"{at}operator", operator, "not a valid selector operator"))
+        yield invalid(f"{at}operator", operator, "not a valid selector operator")
 
 
-def _field_requirement(each: Document, at: str, report: Report) -> None:
+def _field_requirement(each: Document, at: str, report: Report) -> Causes:
     key, operator = each.get("key") or "", each.get("operator") or ""
     if key != "metadata.name":
-        report.causes.append(invalid(f"{at}key", key, "not a valid field selector key"))
+        yield invalid(f"{at}key", key, "not a valid field selector key")
     if operator not in ("In", "NotIn"):
-        report.causes.append(invalid(f"{at}operator", operator, "not a valid selector operator"))
+        yield invalid(f"{at}operator", operator, "not a valid selector operator")
     elif len(each.get("values") or []) != 1:
         text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        report.causes.append(required(f"{at}values", text))
+        yield required(f"{at}values", text)
 
 
 NODE_TERM = Struct(
@@ -96,13 +170,9 @@ NODE_SELECTOR_TERMS = Field(
 _WEIGHT = Field("weight", missing=0, minimum=1, maximum=100, text="must be in the range 1-100")
 
 
-def _namespaces(names: list[str], path: str, report: Report) -> None:
+def _namespaces(names: list[str], path: str, report: Report) -> Causes:
     for name in names:
-        report.causes += label(path.removesuffix("s"), name)
-
-
-def _label_keys(term: Document, at: str, report: Report) -> None:
-    report.causes += label_keys.check(term, at[:-1])
+        yield from label(path.removesuffix("s"), name)
 
 
 _POD_TERM = Struct(
@@ -133,18 +203,18 @@ AFFINITY = Struct(
 )
 
 
-def _once(each: Document, at: str, report: Report) -> None:
+def _once(each: Document, at: str, report: Report) -> Causes:
     key: Any = (each.get("topologyKey") or "", each.get("whenUnsatisfiable") or "")
     if key in report.seen:
-        report.causes.append(duplicate(f"{at}{{topologyKey, whenUnsatisfiable}}", f"{{{key[0]}, {key[1]}}}"))
+        yield duplicate(f"{at}{{topologyKey, whenUnsatisfiable}}", f"{{{key[0]}, {key[1]}}}")
     report.seen.add(key)
 
 
-def _domains_need_a_hard_constraint(each: Document, at: str, report: Report) -> None:
+def _domains_need_a_hard_constraint(each: Document, at: str, report: Report) -> Causes:
     domains, action = each.get("minDomains"), each.get("whenUnsatisfiable") or ""
     if domains is not None and action != "DoNotSchedule":
         text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-        report.causes.append(invalid(f"{at}minDomains", domains, text))
+        yield invalid(f"{at}minDomains", domains, text)
 
 
 SPREAD = Struct(

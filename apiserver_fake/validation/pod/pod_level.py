@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from apiserver_fake.strategy import Cause
-from apiserver_fake.validation.formats import invalid
+from apiserver_fake.validation.formats import Causes, invalid
 from services.api.kinds.pod import Pod
 from services.api.meta import Document
 from services.api.podresources import POD_LEVEL, Amounts, pod_requests
@@ -37,7 +36,7 @@ def with_requests(spec: Document) -> Document:
     return {**spec, "resources": {**level, "requests": {**requests, **missing}}} if missing else spec
 
 
-def check(spec: Document, at: str) -> list[Cause]:
+def check(spec: Document, at: str) -> Causes:
     """Return where containers ask for more than their pod does, or one may use more than its pod.
 
     Quantities must be valid.
@@ -45,24 +44,20 @@ def check(spec: Document, at: str) -> list[Cause]:
     level = spec.get("resources") or {}
     limits, requests = level.get("limits") or {}, level.get("requests") or {}
     if not limits and not requests:
-        return []
-    causes: list[Cause] = []
+        return
     asked = _asked_by_containers(spec) or {}
     for name in _NAMES:
         if name in requests and asked.get(name, 0) > amount(name, requests[name]):
             together = format_amount(name, asked[name])
             text = f"must be greater than or equal to aggregate container requests of {together}"
-            causes.append(invalid(f"{at}.resources.requests[{name}]", requests[name], text))
+            yield invalid(f"{at}.resources.requests[{name}]", requests[name], text)
     for kind in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(kind) or []):
             own = (container.get("resources") or {}).get("limits") or {}
             for name in _NAMES:
                 if name in own and name in limits and amount(name, own[name]) > amount(name, limits[name]):
                     here = f"{at}.{kind}[{index}].resources.limits[{name}]"
-                    causes.append(
-                        invalid(here, own[name], f"must be less than or equal to pod limits of {limits[name]}")
-                    )
-    return causes
+                    yield invalid(here, own[name], f"must be less than or equal to pod limits of {limits[name]}")
 
 
 def _asked_by_containers(spec: Document) -> Amounts | None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_fake.strategy import Cause
-from apiserver_fake.validation.formats import forbidden, invalid
+from apiserver_fake.validation.formats import Cause, Causes, forbidden, invalid
 from apiserver_fake.validation.pod import defaults, pod_level
 from apiserver_fake.validation.pod.container import RESIZABLE
 from apiserver_fake.validation.pod.spec import check
@@ -65,7 +64,7 @@ def check_resize(old: Document, spec: Document, *, with_level: bool = True) -> l
         return [forbidden("", "pods with pod-level resources cannot be resized")]
     if causes:
         # Quantities may be malformed: all that can be said besides is who is there.
-        return causes + _check_order(before, spec)
+        return [*causes, *_check_order(before, spec)]
     status = old.get("status") or {}
     qos = status.get("qosClass") or defaults.qos_class(before)
     if defaults.qos_class(spec) != qos:
@@ -73,8 +72,7 @@ def check_resize(old: Document, spec: Document, *, with_level: bool = True) -> l
     if not is_supported(status):
         causes.append(forbidden("spec", "Pod running on node without support for resize"))
     causes += _check_level(before.get("resources"), spec.get("resources"))
-    disorder = _check_order(before, spec)
-    if disorder:
+    if disorder := [*_check_order(before, spec)]:
         return causes + disorder
     for kind in (INIT_CONTAINERS, CONTAINERS):
         for index, (was, now) in enumerate(zip(before.get(kind) or [], spec.get(kind) or [], strict=True)):
@@ -103,19 +101,17 @@ def _check_level(before: Any, after: Any) -> list[Cause]:
     return causes
 
 
-def _check_order(before: Document, after: Document) -> list[Cause]:
-    causes: list[Cause] = []
+def _check_order(before: Document, after: Document) -> Causes:
     for kind in (CONTAINERS, INIT_CONTAINERS):
         was, now = before.get(kind) or [], after.get(kind) or []
         if len(was) != len(now):
-            causes.append(forbidden(f"spec.{kind}", f"{kind} may not be added or removed on resize"))
+            yield forbidden(f"spec.{kind}", f"{kind} may not be added or removed on resize")
             continue
-        causes += [
+        yield from [
             forbidden(f"spec.{kind}[{index}].name", f"{kind} may not be renamed or reordered on resize")
             for index, pair in enumerate(zip(was, now, strict=True))
             if _name(pair[0]) != _name(pair[1])
         ]
-    return causes
 
 
 def _check_kept(before: Any, after: Any, at: str, what: str) -> list[Cause]:

@@ -5,10 +5,11 @@ The texts are upstream's (`pkg/apis/core/validation`). What may change later is 
 
 from __future__ import annotations
 
-from apiserver_fake.strategy import Cause
 from apiserver_fake.switches import NO_GATES, ApiServerSwitches
 from apiserver_fake.validation.fields import Check, Field, Report, Struct, quantities, unique
 from apiserver_fake.validation.formats import (
+    Cause,
+    Causes,
     duplicate,
     forbidden,
     invalid,
@@ -60,11 +61,11 @@ _VOLUME = Struct(
 # --- claims for devices (KEP-4381) ---
 
 
-def _claim_source(claim: Document, at: str, report: Report) -> None:
+def _claim_source(claim: Document, at: str, report: Report) -> Causes:
     names = ("resourceClaimName", "resourceClaimTemplateName")
     named = [name for name in names if claim.get(name) is not None]
     if len(named) == 1:
-        report.causes += subdomain(at + named[0], claim[named[0]])
+        yield from subdomain(at + named[0], claim[named[0]])
         return
     quoted = [f"`{name}`" for name in names]
     text = (
@@ -72,53 +73,52 @@ def _claim_source(claim: Document, at: str, report: Report) -> None:
         if named
         else f"must specify one of: {', '.join(quoted)}"
     )
-    report.causes.append(invalid(at[:-1], claim.get("name") or "", text))
+    yield invalid(at[:-1], claim.get("name") or "", text)
 
 
 _CLAIM = Struct(Field("name", required=True, form=label), unique("name"), _claim_source)
 
 
-def _used_claims(spec: Document, at: str, report: Report) -> None:
+def _used_claims(spec: Document, at: str, report: Report) -> Causes:
     names = {each.get("name") or "" for each in (spec.get("resourceClaims") or [])[:CLAIMS_MAX]}
     for kind in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(kind) or ()):
             if used := (container.get("resources") or {}).get("claims"):
-                report.causes += _check_used(used, names, f"{at}{kind}[{index}].resources.claims")
+                yield from _check_used(used, names, f"{at}{kind}[{index}].resources.claims")
 
 
-def _check_used(used: list[Document], names: set[str], at: str) -> list[Cause]:
-    causes: list[Cause] = []
+def _check_used(used: list[Document], names: set[str], at: str) -> Causes:
     seen: set[tuple[str, str]] = set()
     for index, each in enumerate(used):
         name, request = each.get("name") or "", each.get("request") or ""
         if not name:
-            causes.append(required(f"{at}[{index}]"))
+            yield required(f"{at}[{index}]")
         elif name not in names:
             found = "must be one of the names in pod.spec.resourceClaims"
-            causes.append(Cause(f"{at}[{index}].name", "FieldValueNotFound", f'Not found: "{name}": {found}'))
+            yield Cause(f"{at}[{index}].name", "FieldValueNotFound", f'Not found: "{name}": {found}')
         if (name, request) in seen:
-            causes.append(duplicate(f"{at}[{index}]", f"{name}/{request}" if request else name))
+            yield duplicate(f"{at}[{index}]", f"{name}/{request}" if request else name)
         seen.add((name, request))
-    return causes
 
 
 # --- the spec ---
 
 
-def _open_scope(spec: Document, at: str, report: Report) -> None:
+def _open_scope(spec: Document, at: str, report: Report) -> Causes:
     volumes = {name: None for volume in spec.get("volumes") or () if (name := volume.get("name"))}
     report.scope = PodScope(spec.get("restartPolicy") or "", volumes, len(report.causes))
+    return ()
 
 
-def _some_container(spec: Document, at: str, report: Report) -> None:
+def _some_container(spec: Document, at: str, report: Report) -> Causes:
     if not spec.get("containers"):
-        report.causes.append(required(f"{at}containers"))
+        yield required(f"{at}containers")
 
 
-def _agree_with_pod_level(spec: Document, at: str, report: Report) -> None:
+def _agree_with_pod_level(spec: Document, at: str, report: Report) -> Causes:
     # Quantities must be valid for that.
     if len(report.causes) == report.scope.causes_before and spec.get("resources"):
-        report.causes += pod_level.check(spec, at[:-1])
+        yield from pod_level.check(spec, at[:-1])
 
 
 def _complete(spec: Document) -> None:
@@ -196,31 +196,30 @@ _POD_MAKERS = {
 
 
 def _selector(kind: str) -> Check:
-    def check(spec: Document, at: str, report: Report) -> None:
-        selector, causes = spec.get("selector"), report.causes
+    def check(spec: Document, at: str, report: Report) -> Causes:
+        selector = spec.get("selector")
         own = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
         if selector is None:
-            causes.append(required(f"{at}selector"))
+            yield required(f"{at}selector")
         else:
             wrong = label_selector(f"{at}selector", selector)
-            causes += wrong
+            yield from wrong
             if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-                causes.append(invalid(f"{at}selector", selector, f"empty selector is invalid for {kind}"))
+                yield invalid(f"{at}selector", selector, f"empty selector is invalid for {kind}")
             elif not wrong and not selects(selector, own):
-                text = "`selector` does not match template `labels`"
-                causes.append(invalid(f"{at}template.metadata.labels", own, text))
+                yield invalid(f"{at}template.metadata.labels", own, "`selector` does not match template `labels`")
 
     return check
 
 
 def _always_restarts(kind: str) -> Check:
-    def check(template: Document, at: str, report: Report) -> None:
+    def check(template: Document, at: str, report: Report) -> Causes:
         pod = template.get("spec") or {}
         if pod.get("restartPolicy", "Always") != "Always":
-            report.causes.append(unsupported(f"{at}spec.restartPolicy", pod["restartPolicy"], ("Always",)))
+            yield unsupported(f"{at}spec.restartPolicy", pod["restartPolicy"], ("Always",))
         if pod.get("activeDeadlineSeconds") is not None:
             text = f"activeDeadlineSeconds in {_POD_MAKERS[kind]} is not Supported"
-            report.causes.append(forbidden(f"{at}spec.activeDeadlineSeconds", text))
+            yield forbidden(f"{at}spec.activeDeadlineSeconds", text)
 
     return check
 

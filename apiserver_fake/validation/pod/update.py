@@ -5,9 +5,9 @@ While a pod is gated, what it asks for may only become narrower (KEP-3838).
 
 from __future__ import annotations
 
-from apiserver_fake.strategy import Cause
 from apiserver_fake.validation.formats import (
     IMMUTABLE,
+    Causes,
     forbidden,
     invalid,
 )
@@ -21,44 +21,34 @@ _FROZEN = (
 )
 
 
-def check_update(old: Document, new: Document) -> list[Cause]:
+def check_update(old: Document, new: Document) -> Causes:
     """Return what a pod's new spec may not change (upstream `ValidatePodUpdate`)."""
     if old == new:
-        return []
-    causes: list[Cause] = []
+        return
     was_gated = bool(old.get("schedulingGates"))
     kept = {gate.get("name") for gate in old.get("schedulingGates") or []}
     for gate in new.get("schedulingGates") or []:
         if gate.get("name") not in kept:
-            causes.append(
-                forbidden(
-                    "spec.schedulingGates",
-                    f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
-                )
+            yield forbidden(
+                "spec.schedulingGates",
+                f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
             )
     before, after = old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds")
     if before is not None and after is None:
-        causes.append(
-            invalid("spec.activeDeadlineSeconds", None, "must not update from a positive integer to nil value")
-        )
+        yield invalid("spec.activeDeadlineSeconds", None, "must not update from a positive integer to nil value")
     elif before is not None and after is not None and after > before:
-        causes.append(
-            invalid("spec.activeDeadlineSeconds", after, f"must be less than or equal to previous value, {before}")
-        )
+        yield invalid("spec.activeDeadlineSeconds", after, f"must be less than or equal to previous value, {before}")
     tolerations = [_timeless(each) for each in new.get("tolerations") or []]
     if any(_timeless(each) not in tolerations for each in old.get("tolerations") or []):
-        causes.append(
-            forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
-        )
+        yield forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
     if was_gated:
-        causes += _tightened(old, new)
+        yield from _tightened(old, new)
     frozen_old, frozen_new = _frozen(old, was_gated), _frozen(new, was_gated)
     changed = [
         name for name in dict.fromkeys([*frozen_old, *frozen_new]) if frozen_old.get(name) != frozen_new.get(name)
     ]
     if changed:
-        causes.append(forbidden("spec", f"{_FROZEN}; changed: {', '.join(f'spec.{name}' for name in changed)}"))
-    return causes
+        yield forbidden("spec", f"{_FROZEN}; changed: {', '.join(f'spec.{name}' for name in changed)}")
 
 
 def _timeless(toleration: Document) -> Document:
@@ -82,24 +72,22 @@ def _frozen(spec: Document, was_gated: bool) -> Document:
     return rest
 
 
-def _tightened(old: Document, new: Document) -> list[Cause]:
+def _tightened(old: Document, new: Document) -> Causes:
     # While gated, what the pod asks for may only become narrower (KEP-3838).
     selector = new.get("nodeSelector") or {}
-    causes: list[Cause] = []
     if any(selector.get(key) != value for key, value in (old.get("nodeSelector") or {}).items()):
-        causes.append(invalid("spec.nodeSelector", selector, "only additions are allowed while the pod is gated"))
+        yield invalid("spec.nodeSelector", selector, "only additions are allowed while the pod is gated")
     before, after = old.get("affinity") or {}, new.get("affinity") or {}
     for name in ("podAffinity", "podAntiAffinity"):
         if before.get(name) != after.get(name):
-            causes.append(invalid(f"spec.affinity.{name}", after.get(name), IMMUTABLE))
+            yield invalid(f"spec.affinity.{name}", after.get(name), IMMUTABLE)
     terms, wanted = _required_terms(before), _required_terms(after)
     for index, term in enumerate(terms):
         now = wanted[index] if len(wanted) == len(terms) else {}
         for part in ("matchExpressions", "matchFields"):
             if any(each not in (now.get(part) or []) for each in term.get(part) or []):
                 here = f"spec.affinity.nodeAffinity.{REQUIRED_TERMS}.nodeSelectorTerms[{index}]"
-                causes.append(invalid(here, now, "only additions are allowed (no mutations or deletions)"))
-    return causes
+                yield invalid(here, now, "only additions are allowed (no mutations or deletions)")
 
 
 def _required_terms(affinity: Document) -> list[Document]:

@@ -8,7 +8,7 @@ Source: kubelet 5.5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -51,36 +51,32 @@ class EmulatedPlugin:
         """Return all its devices."""
         return tuple(self.devices.values())
 
-    # --- commands ---
-
     def act(self, command: Command) -> None:
         """Do that. Raises: ValueError naming the act or the device that there is not."""
-        check_act(command.act, command.devices)
-        ACTS[command.act](self, command.devices)
+        act, devices = command.act, command.devices
+        check_act(act, devices)
+        if act in ("stop", "start"):
+            self.is_away = act == "stop"
+            return
+        if act in ("refuse", "accept"):
+            self.refuses = act == "refuse"
+            return
+        if act != "add":
+            self._known(devices)
+        numa = {device.id: device.numa for device in self.definition.listed()}
+        for device in devices:
+            match act:
+                case "remove":
+                    del self.devices[device]
+                case "add":
+                    self.devices[device] = Device(device, numa=numa.get(device, ()))
+                case _:
+                    self.devices[device] = Device(device, act == "healthy", self.devices[device].numa)
+        self.version += 1
 
     def _known(self, devices: Sequence[str]) -> None:
         if unknown := [device for device in devices if device not in self.devices]:
             raise ValueError(f"no device {unknown[0]!r}; there are: {', '.join(self.devices) or 'none'}")
-
-    def _set_health(self, devices: Sequence[str], *, is_healthy: bool) -> None:
-        self._known(devices)
-        for device in devices:
-            self.devices[device] = Device(device, is_healthy, self.devices[device].numa)
-        self.version += 1
-
-    def _remove(self, devices: Sequence[str]) -> None:
-        self._known(devices)
-        for device in devices:
-            del self.devices[device]
-        self.version += 1
-
-    def _add(self, devices: Sequence[str]) -> None:
-        numa = {device.id: device.numa for device in self.definition.listed()}
-        for device in devices:
-            self.devices[device] = Device(device, numa=numa.get(device, ()))
-        self.version += 1
-
-    # --- what it answers ---
 
     def given(self, ids: Sequence[str]) -> Given:
         """Return what a container needs to use these. Raises: ValueError when it will not."""
@@ -99,17 +95,14 @@ class EmulatedPlugin:
     def preferred(self, available: Sequence[str], must: Sequence[str], size: int) -> tuple[str, ...]:
         """Return `size` of the available devices, those that must be first; fewer when there are not enough."""
         chosen = [device for device in must if device in available][:size]
-        pairs = self._pairs()
+        pairs = {device: index // 2 for index, device in enumerate(self.devices)}
         left = [device for device in available if device not in chosen]
         while left and len(chosen) < size:
             taken = [pairs.get(device, -1) for device in chosen]
-            ranked = sorted(left, key=lambda device: self._rank(device, pairs, taken, left, size - len(chosen)))
-            chosen.append(ranked[0])
-            left.remove(ranked[0])
+            best = min(left, key=lambda device: self._rank(device, pairs, taken, left, size - len(chosen)))
+            chosen.append(best)
+            left.remove(best)
         return tuple(chosen)
-
-    def _pairs(self) -> dict[str, int]:
-        return {device: index // 2 for index, device in enumerate(self.devices)}
 
     def _rank(
         self, device: str, pairs: Mapping[str, int], taken: Sequence[int], left: Sequence[str], wanted: int
@@ -124,33 +117,8 @@ class EmulatedPlugin:
         return not is_begun, is_whole != (wanted > 1), place
 
 
-def _stop(plugin: EmulatedPlugin, _: Sequence[str]) -> None:
-    plugin.is_away = True
-
-
-def _start(plugin: EmulatedPlugin, _: Sequence[str]) -> None:
-    plugin.is_away = False
-
-
-def _refuse(plugin: EmulatedPlugin, _: Sequence[str]) -> None:
-    plugin.refuses = True
-
-
-def _accept(plugin: EmulatedPlugin, _: Sequence[str]) -> None:
-    plugin.refuses = False
-
-
-ACTS: dict[str, Callable[[EmulatedPlugin, Sequence[str]], None]] = {
-    "stop": _stop,
-    "start": _start,
-    "refuse": _refuse,
-    "accept": _accept,
-    "unhealthy": lambda plugin, devices: plugin._set_health(devices, is_healthy=False),
-    "healthy": lambda plugin, devices: plugin._set_health(devices, is_healthy=True),
-    "remove": EmulatedPlugin._remove,
-    "add": EmulatedPlugin._add,
-}
 ABOUT_DEVICES = ("unhealthy", "healthy", "remove", "add")
+ACTS = ("stop", "start", "refuse", "accept", *ABOUT_DEVICES)
 
 
 def check_act(act: str, devices: Sequence[str]) -> None:

@@ -8,15 +8,17 @@ Source: kubelet 5.5; upstream `staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 import structlog
 
 from kubelet.deviceplugin import wire
-from kubelet.deviceplugin.emulated.plugin import Command, EmulatedPlugin
+from kubelet.deviceplugin.emulated.config import PluginConfig
+from kubelet.deviceplugin.emulated.plugin import Command, EmulatedPlugin, check_act
 from kubelet.managers.device_calls import KUBELET_SOCKET, VERSION, Registration
-from services.api.local_rpc import LocalServer, LocalService, RpcError
+from kubelet.managers.device_definition import DevicePlugin
+from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets
 from services.api.seams import Seams
 
 COMMAND = "/keplab.v1.DevicePlugin/Command"
@@ -24,6 +26,7 @@ POLL_S = 0.5
 """How soon it notices that its socket is gone."""
 RETRY_S = 1.0
 CALL_TIMEOUT_S = 15.0
+COMMAND_TIMEOUT_S = 10.0
 log = structlog.get_logger()
 
 
@@ -33,18 +36,34 @@ def control_path(folder: str, resource: str) -> str:
 
 
 class PluginServing:
-    """One plugin at work. `run` once."""
+    """One plugin of one node at work: the component of its process. `run` once."""
 
-    def __init__(self, plugin: EmulatedPlugin, seams: Seams, node: str, folder: str) -> None:
-        self._plugin, self._seams, self._node, self._folder = plugin, seams, node, folder
+    def __init__(self, definition: DevicePlugin, seams: Seams, node: str, folder: str) -> None:
+        plugin = self._plugin = EmulatedPlugin(definition)
+        self._seams, self._node, self._folder = seams, node, folder
         self._path = f"{folder}/{plugin.endpoint}"
         self._control_path = control_path(folder, plugin.definition.resource)
         self._control: LocalServer | None = None
         self._moved = asyncio.Event()
         """Set, and replaced by a new one, whenever something that others wait for has changed."""
         self._was_registered = False
-        self.is_listed = False
-        self.allocations = self.registrations = 0
+        self._is_listed = False
+        self._allocations = self._registrations = 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its kubelet has its list of devices, or it is configured to stay away."""
+        return self._is_listed or self._plugin.is_away
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters and gauges."""
+        devices = self._plugin.listed()
+        return {
+            "device_plugin_devices": len(devices),
+            "device_plugin_devices_healthy": sum(device.is_healthy for device in devices),
+            "device_plugin_allocations_total": self._allocations,
+            "device_plugin_registrations_total": self._registrations,
+        }
 
     async def run(self) -> None:
         """Be the plugin until cancelled."""
@@ -121,7 +140,7 @@ class PluginServing:
         if why:
             log.info("plugin.not_registered", node=self._node, error=why, **data)
             return False
-        self.registrations += 1
+        self._registrations += 1
         self._was_registered = True
         self._seams.events.write("plugin.registered", node=self._node, data=data)
         return True
@@ -129,8 +148,6 @@ class PluginServing:
     def _move(self) -> None:
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
-
-    # --- what it serves ---
 
     async def _command(self, request: bytes) -> bytes:
         try:
@@ -152,7 +169,7 @@ class PluginServing:
             if version != self._plugin.version:
                 version = self._plugin.version
                 yield wire.encode_devices(self._plugin.listed())
-                self.is_listed = True
+                self._is_listed = True
                 continue
             await self._moved.wait()
 
@@ -166,7 +183,7 @@ class PluginServing:
             answer = wire.encode_given([self._plugin.given(ids) for ids in wanted])
         except ValueError as error:
             raise RpcError("Unknown", str(error)) from None
-        self.allocations += 1
+        self._allocations += 1
         data = {"resource": self._plugin.definition.resource, "containers": [list(ids) for ids in wanted]}
         self._seams.events.write("plugin.allocate", node=self._node, data=data)
         return answer
@@ -175,3 +192,29 @@ class PluginServing:
         data = {"resource": self._plugin.definition.resource, "devices": list(wire.decode_pre_start(request))}
         self._seams.events.write("plugin.pre_start", node=self._node, data=data)
         return wire.EMPTY
+
+
+def build(config: PluginConfig, seams: Seams) -> PluginServing:
+    """Return the plugin the configuration describes. Raises: StartError."""
+    return PluginServing(config.plugin(), seams, config.node, config.place)
+
+
+class PluginAway(ValueError):
+    """There is no such plugin now; one that was killed comes back."""
+
+
+async def command_plugin(
+    sockets: Sockets, sockets_dir: str, node: str, resource: str, act: str, devices: Sequence[str]
+) -> None:
+    """Return once the plugin has done it. Raises: ValueError when it cannot, PluginAway when it is not there."""
+    check_act(act, devices)
+    path = control_path(f"{sockets_dir}/{node}", resource)
+    if not sockets.exists(path):
+        raise PluginAway(f"node {node} has no emulated plugin for {resource}: {path} is not there")
+    connection = sockets.dial(path)
+    try:
+        await connection.call(COMMAND, msgspec.json.encode(Command(act, tuple(devices))), COMMAND_TIMEOUT_S)
+    except RpcError as error:
+        raise ValueError(f"device plugin {resource} of node {node}: {error.message}") from None
+    finally:
+        await connection.close()

@@ -8,21 +8,19 @@ Source: scheduler-queue-and-cycles 6 and 12.4; KEP-2249 (namespace selector), KE
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Columns, Floats, Mask, Scores
-from scheduler.cache.node_info import NodeInfo, PodInfo, PodTerm, PodTerms, terms_of
+from scheduler.cache.node_info import NO_TERMS, NodeInfo, PodInfo, PodTerm, PodTerms, terms_of
 from scheduler.cache.pod_index import REQUIRED_AFFINITY, REQUIRED_ANTI_AFFINITY, Grouping, Tally
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.framework.vectorized import Refusal
-from scheduler.framework.world import World
 from scheduler.handle import Handle
 from scheduler.plugins.inter_pod_affinity.hand_count import Census, HandCount
 from scheduler.plugins.inter_pod_affinity.terms import (
@@ -55,20 +53,28 @@ class Required:
 
     def clone(self) -> Required:
         """Return a copy for a what-if."""
-        return Required(self.terms, self.affinity, self.is_first, self.unwanted, self.hostile, self.hand.clone())
+        return replace(self, hand=self.hand.clone())
+
+
+class InterPodAffinityArgs(Args, frozen=True):
+    """`hardPodAffinityWeight`, 0 to 100: what an existing pod's required affinity is worth in scoring.
+
+    `ignorePreferredTermsOfExistingPods`: pods without preferences of their own are not scored by those of others.
+    """
+
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
 
 
 class InterPodAffinity:
-    """`hard_weight`: what an existing pod's required affinity is worth in scoring. `ignores_existing`: pods without
-    preferences of their own are not scored by those of others."""
+    """Required terms of the pod, and of pods that are there, reject; preferred ones score."""
 
     name = "InterPodAffinity"
 
-    def __init__(self, cache: Cache, world: World, *, hard_weight: int = 1, ignores_existing: bool = False) -> None:
-        self._cache = cache
-        self._world = world
-        self._hard_weight = hard_weight
-        self._ignores_existing = ignores_existing
+    def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
+        self._args = args
+        self._cache = handle.cache
+        self._world = handle.world
         self._scoring = f"{self.name}.score"
 
     # -- filter --------------------------------------------------------------------------------------
@@ -92,12 +98,8 @@ class InterPodAffinity:
         is_first = not any(grouping is not None and grouping.counts.any() for grouping in affinity) and means_all(
             terms.required_affinity, pod.key.namespace, pod.metadata.labels
         )
-        unwanted = tuple(
-            grouping
-            for term in terms.required_anti_affinity
-            for grouping in self._groupings_of_all((term,))
-            if grouping is not None
-        )
+        apart = (self._groupings_of_all((term,))[0] for term in terms.required_anti_affinity)
+        unwanted = tuple(grouping for grouping in apart if grouping is not None)
         hand = HandCount(Census(pod, terms, labels, self._cache.nodes.values()))
         state.data[self.name] = Required(terms, affinity, is_first, unwanted, tuple(hostile), hand)
         return SUCCESS
@@ -159,15 +161,20 @@ class InterPodAffinity:
         """Add up, by label and value, what each term is worth; skip when no term means any pod."""
         index, own = self._cache.index, pod.terms
         has_preferences = bool(own.preferred_affinity or own.preferred_anti_affinity)
-        if not has_preferences and (self._ignores_existing or not index.term_count):
+        if not has_preferences and (self._args.ignore_preferred_terms_of_existing_pods or not index.term_count):
             return SKIP
         worth: dict[str, Floats] = {}
-        for weight, term in _preferences(unrolled(own, self._world)) if has_preferences else ():
-            asked = question((term,))
-            if asked is not None:
-                _add(worth, term.topology_key, index.tally(asked), weight)
+        terms = unrolled(own, self._world) if has_preferences else NO_TERMS
+        for sign, preferences in ((1, terms.preferred_affinity), (-1, terms.preferred_anti_affinity)):
+            for weight, term in preferences:
+                asked = question((term,))
+                if asked is not None:
+                    _add(worth, term.topology_key, index.tally(asked), sign * weight)
         for kind, term, tally in index.terms_about(pod, namespace_labels(self._world, pod.key.namespace)):
-            weight = kind.weight if not kind.is_required else self._hard_weight * (kind == REQUIRED_AFFINITY)
+            if kind.is_required:
+                weight = self._args.hard_pod_affinity_weight if kind == REQUIRED_AFFINITY else 0
+            else:
+                weight = kind.weight
             if weight:
                 _add(worth, term.topology_key, tally, weight)
         if not worth:
@@ -208,7 +215,7 @@ class InterPodAffinity:
     def _after_pod(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
         if new is not None and new.metadata.uid == pod.uid:
             return Hint.QUEUE  # Its own labels changed: others may want it, or want it no more.
-        if any(each is not None and not _has_place(each) for each in (old, new)):
+        if not all(each.spec.node_name or each.status.nominated_node_name for each in (old, new) if each is not None):
             return Hint.SKIP
         terms = unrolled(pod.terms, self._world)
 
@@ -229,48 +236,38 @@ class InterPodAffinity:
         if old is not None and new is None and self._dislikes(old, pod):
             return Hint.QUEUE
         # The last pod it wants may have gone: the first of its kind may go anywhere.
-        return _hint(joins(old) and not joins(new) and joins(pod.pod))
-
-    def _wants_itself(self, pod: PodInfo) -> bool:
-        return means_all(unrolled(pod.terms, self._world).required_affinity, pod.key.namespace, pod.metadata.labels)
+        return queue_if(joins(old) and not joins(new) and joins(pod.pod))
 
     def _dislikes(self, other: Pod, pod: PodInfo) -> bool:
-        labels = namespace_labels(self._world, pod.key.namespace)
-        return any(
-            term.matches(pod.key.namespace, pod.metadata.labels, labels)
-            for term in terms_of(other).required_anti_affinity
-        )
+        of_namespace = namespace_labels(self._world, pod.key.namespace)
+        disliked = terms_of(other).required_anti_affinity
+        return any(term.matches(pod.key.namespace, pod.metadata.labels, of_namespace) for term in disliked)
 
     def _after_node(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
         after = new.metadata.labels if new is not None else {}
         wanted = [term.topology_key for term in pod.terms.required_affinity]
         if old is None:
-            return _hint(all(key in after for key in wanted))
+            return queue_if(all(key in after for key in wanted))
         before = old.metadata.labels
         moved = [key for key in wanted if before.get(key) != after.get(key)]
         # A pod that wants its like may be the first of its kind once those are in no domain any more.
-        if any(key in after for key in moved) or (moved and self._wants_itself(pod)):
+        if any(key in after for key in moved):
+            return Hint.QUEUE
+        terms = unrolled(pod.terms, self._world) if moved else NO_TERMS
+        if means_all(terms.required_affinity, pod.key.namespace, pod.metadata.labels):
             return Hint.QUEUE
         shunned = [term.topology_key for term in pod.terms.required_anti_affinity]
         if self._cache.index.term_count:
             # Upstream forgets pods that only others keep away: they would wait for the leftover flush.
             about = self._cache.index.terms_about(pod, namespace_labels(self._world, pod.key.namespace))
             shunned += [term.topology_key for kind, term, _ in about if kind == REQUIRED_ANTI_AFFINITY]
-        return _hint(any(key in before and before[key] != after.get(key) for key in shunned))
-
-
-def _hint(is_helpful: bool) -> Hint:
-    return Hint.QUEUE if is_helpful else Hint.SKIP
+        return queue_if(any(key in before and before[key] != after.get(key) for key in shunned))
 
 
 def _after_namespace(pod: PodInfo, old: Namespace | None, new: Namespace | None) -> Hint:
     """Selectors of namespaces, the pod's own or of others that know it, may mean other pods now."""
     before, after = (each.metadata.labels if each is not None else {} for each in (old, new))
-    return _hint(before != after)
-
-
-def _has_place(pod: Pod) -> bool:
-    return bool(pod.spec.node_name or pod.status.nominated_node_name)
+    return queue_if(before != after)
 
 
 def _near(required: Required, columns: Columns) -> Mask | None:
@@ -292,12 +289,6 @@ def _away(grouping: Grouping) -> Mask:
     return mask
 
 
-def _preferences(terms: PodTerms) -> Iterator[tuple[int, PodTerm]]:
-    yield from terms.preferred_affinity
-    for weight, term in terms.preferred_anti_affinity:
-        yield -weight, term
-
-
 def _add(worth: dict[str, Floats], key: str, tally: Tally, weight: int) -> None:
     """Add the term's worth in each domain, if it matches a pod there."""
     counts = tally.by(key).counts
@@ -306,22 +297,4 @@ def _add(worth: dict[str, Floats], key: str, tally: Tally, weight: int) -> None:
         worth[key] = counts * weight if known is None else known + counts * weight
 
 
-class InterPodAffinityArgs(Args, frozen=True):
-    """`hardPodAffinityWeight`: 0 to 100."""
-
-    hard_pod_affinity_weight: int = 1
-    ignore_preferred_terms_of_existing_pods: bool = False
-
-
-def _make(args: InterPodAffinityArgs, handle: Handle) -> InterPodAffinity:
-    return InterPodAffinity(
-        handle.cache,
-        handle.world,
-        hard_weight=args.hard_pod_affinity_weight,
-        ignores_existing=args.ignore_preferred_terms_of_existing_pods,
-    )
-
-
-PLUGIN = PluginEntry(
-    "InterPodAffinity", _make, args=InterPodAffinityArgs, default_args=lambda switches: InterPodAffinityArgs()
-)
+PLUGIN = PluginEntry("InterPodAffinity", InterPodAffinity, args=InterPodAffinityArgs)

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Final
 
-from scheduler.cache.columns import Columns, Mask
+from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.node_selection import required_mask
 from scheduler.cache.pod_index import Area
@@ -26,7 +26,12 @@ class Areas:
         self._known: OrderedDict[Hashable, tuple[int, Area]] = OrderedDict()
 
     def of(
-        self, pod: PodInfo, columns: Columns, keys: tuple[str, ...], *, honors_affinity: bool, honors_taints: bool
+        self,
+        pod: PodInfo,
+        columns: Columns,
+        keys: tuple[str, ...],
+        honors_affinity: bool = False,
+        honors_taints: bool = False,
     ) -> Area:
         """Return the rows that have all the labels and, as far as they are honoured, suit the pod.
 
@@ -43,19 +48,14 @@ class Areas:
         mask = columns.valid.copy()
         for key in keys:
             mask &= columns.label_ids(key)[0] != 0
-        if honors_affinity:
-            mask = _both(mask, required_mask(pod, columns))
+        if honors_affinity and (suited := required_mask(pod, columns)) is not None:
+            mask &= suited
         if honors_taints:
-            mask = _both(
-                mask, columns.taint_mask(lambda taints: untolerated(taints, spec.tolerations, REPELLING) is None)
-            )
+            tolerated = columns.taint_mask(lambda taints: untolerated(taints, spec.tolerations, REPELLING) is None)
+            mask = mask if tolerated is None else mask & tolerated
         area = Area(name, mask)
         self._known[name] = (columns.layout, area)
         self._known.move_to_end(name)
         if len(self._known) > AREAS_MAX:
             self._known.popitem(last=False)
         return area
-
-
-def _both(mask: Mask, other: Mask | None) -> Mask:
-    return mask if other is None else mask & other

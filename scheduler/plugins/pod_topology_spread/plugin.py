@@ -9,12 +9,11 @@ Source: KEP-895, KEP-1258, KEP-3022, KEP-3094, KEP-3243; scheduler-queue-and-cyc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.node_selection import matches_required
@@ -22,10 +21,9 @@ from scheduler.cache.node_tree import ZONE
 from scheduler.cache.pod_index import Grouping
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration
+from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.framework.vectorized import Refusal
-from scheduler.framework.world import World
 from scheduler.handle import Handle
 from scheduler.plugins.pod_topology_spread.areas import Areas
 from scheduler.plugins.pod_topology_spread.constraints import Constraint, Constraints
@@ -54,24 +52,26 @@ class Hard:
 
     def clone(self) -> Hard:
         """Return a copy for a what-if."""
-        return Hard(self.constraints, self.groupings, self.hand.clone())
+        return replace(self, hand=self.hand.clone())
+
+
+class PodTopologySpreadArgs(Args, frozen=True):
+    """`defaultingType` System means upstream's defaults, List the constraints given here."""
+
+    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    defaulting_type: str = "System"
 
 
 class PodTopologySpread:
-    """`defaults`: constraints of pods that have none; `is_system`: they are upstream's own, not an administrator's."""
+    """Hard constraints reject, soft ones score; the arguments say which a pod has that names none."""
 
     name = "PodTopologySpread"
 
-    def __init__(
-        self,
-        cache: Cache,
-        world: World,
-        *,
-        defaults: Sequence[TopologySpreadConstraint] = SYSTEM_DEFAULTS,
-        is_system: bool = True,
-    ) -> None:
-        self._cache = cache
-        self._constraints = Constraints(world, defaults, is_system=is_system)
+    def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
+        self._cache = handle.cache
+        is_system = args.defaulting_type == "System"
+        defaults = SYSTEM_DEFAULTS if is_system else args.default_constraints
+        self._constraints = Constraints(handle.world, defaults, is_system=is_system)
         self._areas = Areas()
         self._scoring = f"{self.name}.score"
 
@@ -85,9 +85,7 @@ class PodTopologySpread:
         keys = tuple(each.key for each in constraints)
         groupings: list[Grouping] = []
         for each in constraints:
-            area = self._areas.of(
-                pod, columns, keys, honors_affinity=each.honors_affinity, honors_taints=each.honors_taints
-            )
+            area = self._areas.of(pod, columns, keys, each.honors_affinity, each.honors_taints)
             tally = self._cache.index.tally(each.question(pod.key.namespace))
             groupings.append(tally.by(each.key, area))
         census = Census(pod, constraints, self._cache.nodes.values())
@@ -146,14 +144,10 @@ class PodTopologySpread:
         if not constraints:
             return SKIP
         keys = tuple(each.key for each in constraints) if self._constraints.needs_all_keys(pod) else ()
-        areas = [
-            self._areas.of(pod, columns, keys, honors_affinity=each.honors_affinity, honors_taints=each.honors_taints)
-            for each in constraints
-        ]
-        complete = self._areas.of(pod, columns, keys, honors_affinity=False, honors_taints=False) if keys else None
-        state.data[self._scoring] = domain_load(
-            pod, constraints, areas, None if complete is None else ~complete.mask, feasible, self._cache.index, columns
-        )
+        areas = [self._areas.of(pod, columns, keys, each.honors_affinity, each.honors_taints) for each in constraints]
+        ignored = ~self._areas.of(pod, columns, keys).mask if keys else None
+        index = self._cache.index
+        state.data[self._scoring] = domain_load(pod, constraints, areas, ignored, feasible, index, columns)
         return SUCCESS
 
     def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
@@ -185,28 +179,24 @@ class PodTopologySpread:
             if tolerates_more and any(each.honors_taints for each in constraints):
                 return Hint.QUEUE
             before, after = old.metadata.labels, new.metadata.labels
-            return _hint(any(each.means(before) != each.means(after) for each in constraints))
+            return queue_if(any(each.means(before) != each.means(after) for each in constraints))
         changed = new if new is not None else old
         assert changed is not None
-        return _hint(any(each.means(changed.metadata.labels) for each in constraints))
+        return queue_if(any(each.means(changed.metadata.labels) for each in constraints))
 
     def _after_node(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
         constraints = self._constraints.of(pod, HARD)
         was_domain = old is not None and has_keys(old.metadata.labels, constraints)
         is_domain = new is not None and has_keys(new.metadata.labels, constraints)
         if old is None or new is None:
-            return _hint(was_domain or is_domain)
+            return queue_if(was_domain or is_domain)
         if was_domain != is_domain:
             return Hint.QUEUE
         has_moved = any(old.metadata.labels.get(each.key) != new.metadata.labels.get(each.key) for each in constraints)
         # A node that the pod's node affinity does not mean any more takes its domain with it; upstream forgets that.
         honors_affinity = any(each.honors_affinity for each in constraints)
         has_moved |= honors_affinity and matches_required(pod, old) != matches_required(pod, new)
-        return _hint(is_domain and (has_moved or old.spec.taints != new.spec.taints))
-
-
-def _hint(is_helpful: bool) -> Hint:
-    return Hint.QUEUE if is_helpful else Hint.SKIP
+        return queue_if(is_domain and (has_moved or old.spec.taints != new.spec.taints))
 
 
 def _concerns(pod: PodInfo, other: Pod) -> bool:
@@ -226,23 +216,4 @@ def _even(pod: PodInfo, constraint: Constraint, grouping: Grouping) -> Mask:
     return mask
 
 
-class PodTopologySpreadArgs(Args, frozen=True):
-    """`defaultingType` System means upstream's defaults, List the constraints given here."""
-
-    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
-    defaulting_type: str = "System"
-
-
-def _make(args: PodTopologySpreadArgs, handle: Handle) -> PodTopologySpread:
-    is_system = args.defaulting_type == "System"
-    return PodTopologySpread(
-        handle.cache,
-        handle.world,
-        defaults=SYSTEM_DEFAULTS if is_system else args.default_constraints,
-        is_system=is_system,
-    )
-
-
-PLUGIN = PluginEntry(
-    "PodTopologySpread", _make, args=PodTopologySpreadArgs, default_args=lambda switches: PodTopologySpreadArgs()
-)
+PLUGIN = PluginEntry("PodTopologySpread", PodTopologySpread, args=PodTopologySpreadArgs)

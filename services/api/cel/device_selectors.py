@@ -95,9 +95,8 @@ def _type_of(tree: Node) -> str:
 def _variables(driver: str, device: Device) -> Mapping[str, Any]:
     attributes: dict[str, dict[str, Any]] = {}
     for name, attribute in device.attributes.items():
-        typed = attribute.typed
-        if typed is not None:
-            kind, value = typed
+        if attribute.typed is not None:
+            kind, value = attribute.typed
             domain, _, short = name.rpartition("/")
             known = Version.parse(str(value)) if kind == "version" else value
             attributes.setdefault(domain or driver, {})[short] = known

@@ -6,6 +6,7 @@ Values are text, whole numbers, booleans, lists, maps, `Quantity` and `Version`.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import total_ordering
@@ -94,18 +95,11 @@ def _size(value: Any) -> int:
     raise _no_overload("size", value)
 
 
-def _texts(name: str, test: Callable[[str, str], bool]) -> Callable[[Any, Any], bool]:
-    def call(of: Any, other: Any) -> bool:
-        if isinstance(of, str) and isinstance(other, str):
-            return test(of, other)
-        raise _no_overload(name, of, other)
+def _alike(name: str, test: Callable[[Any, Any], Any], *kinds: type) -> Callable[[Any, Any], Any]:
+    """Return the function of two values of one type, which is among these kinds."""
 
-    return call
-
-
-def _orders(name: str, test: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def call(of: Any, other: Any) -> Any:
-        if type(of) is type(other) and isinstance(of, Quantity | Version):
+        if type(of) is type(other) and isinstance(of, kinds):
             return test(of, other)
         raise _no_overload(name, of, other)
 
@@ -117,16 +111,17 @@ FUNCTIONS: Final[Mapping[tuple[str, int], Callable[..., Any]]] = {
 }  # fmt: skip
 MEMBERS: Final[Mapping[tuple[str, int], Callable[..., Any]]] = {
     ("size", 0): _size,
-    ("startsWith", 1): _texts("startsWith", str.startswith),
-    ("endsWith", 1): _texts("endsWith", str.endswith),
-    ("contains", 1): _texts("contains", lambda text, part: part in text),
-    ("compareTo", 1): _orders("compareTo", lambda a, b: (a > b) - (a < b)),
-    ("isGreaterThan", 1): _orders("isGreaterThan", lambda a, b: a > b),
-    ("isLessThan", 1): _orders("isLessThan", lambda a, b: a < b),
+    ("startsWith", 1): _alike("startsWith", str.startswith, str),
+    ("endsWith", 1): _alike("endsWith", str.endswith, str),
+    ("contains", 1): _alike("contains", operator.contains, str),
+    ("compareTo", 1): _alike("compareTo", lambda a, b: (a > b) - (a < b), Quantity, Version),
+    ("isGreaterThan", 1): _alike("isGreaterThan", operator.gt, Quantity, Version),
+    ("isLessThan", 1): _alike("isLessThan", operator.lt, Quantity, Version),
 }
 _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
-}  # fmt: skip
+    sign: _alike(f"_{sign}_", test, str, int)
+    for sign, test in (("<", operator.lt), ("<=", operator.le), (">", operator.gt), (">=", operator.ge))
+}
 
 
 def compiled(node: Node, variables: Mapping[str, tuple[str, ...]]) -> Program:
@@ -176,7 +171,7 @@ def _call(node: Call, variables: Mapping[str, tuple[str, ...]]) -> Program:
         case "in", [left, right]:
             return lambda now: _is_in(left(now), right(now))
         case (("<" | "<=" | ">" | ">=" as sign), [left, right]):
-            return lambda now: _ordered(sign, left(now), right(now))
+            return lambda now: _ORDERS[sign](left(now), right(now))
     table, of = (FUNCTIONS, None) if node.of is None else (MEMBERS, compiled(node.of, variables))
     function = table.get((node.name, len(args)))
     if function is None:
@@ -201,13 +196,11 @@ def _has(node: Node, variables: Mapping[str, tuple[str, ...]]) -> Program:
 
 
 def _member(holder: Any, key: Any) -> Any:
-    if isinstance(holder, Mapping):
-        if isinstance(key, str):
-            try:
-                return holder[key]
-            except KeyError:
-                raise EvaluationError(f"no such key: {key}") from None
-        raise _no_overload("_[_]", holder, key)
+    if isinstance(holder, Mapping) and isinstance(key, str):
+        try:
+            return holder[key]
+        except KeyError:
+            raise EvaluationError(f"no such key: {key}") from None
     if isinstance(holder, list) and type(key) is int:
         if 0 <= key < len(holder):
             return holder[key]
@@ -246,9 +239,3 @@ def _is_in(value: Any, holder: Any) -> bool:
     if isinstance(holder, Mapping):
         return isinstance(value, str) and value in holder
     raise _no_overload("@in", value, holder)
-
-
-def _ordered(sign: str, left: Any, right: Any) -> bool:
-    if type(left) is type(right) and isinstance(left, str | int):
-        return _ORDERS[sign](left, right)
-    raise _no_overload(f"_{sign}_", left, right)

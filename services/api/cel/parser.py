@@ -71,6 +71,7 @@ _TOKEN: Final = re.compile(
     r"""|(?P<sign>\|\||&&|==|!=|<=|>=|[-+*/%<>!?:.,()\[\]{}])|(?P<end>\Z))"""
 )
 RELATIONS: Final = ("==", "!=", "<", "<=", ">", ">=", "in")
+_BINARY: Final = (("||",), ("&&",), RELATIONS)
 _RESERVED: Final = frozenset((
     "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
     "namespace", "return", "var", "void", "while", "null",
@@ -136,33 +137,22 @@ class _Parser:
         self._depth += 1
         if self._depth > DEPTH_MAX:
             raise ParseError(f"column {self._place + 1}: nested deeper than {DEPTH_MAX}")
-        node = self._either()
+        node = self._binary()
         if self._takes("?"):
-            yes = self._either()
+            yes = self._binary()
             self._wants(":")
             node = Call("?:", (node, yes, self._conditional()))
         self._depth -= 1
         return node
 
-    def _either(self) -> Node:
-        node = self._both()
-        while self._takes("||"):
+    def _binary(self, level: int = 0) -> Node:
+        """Read operands with the operators between them that bind no tighter than those of this level."""
+        if level == len(_BINARY):
+            return self._unary()
+        node = self._binary(level + 1)
+        while sign := self._takes(*_BINARY[level]):
             self._step()
-            node = Call("||", (node, self._both()))
-        return node
-
-    def _both(self) -> Node:
-        node = self._relation()
-        while self._takes("&&"):
-            self._step()
-            node = Call("&&", (node, self._relation()))
-        return node
-
-    def _relation(self) -> Node:
-        node = self._unary()
-        while sign := self._takes(*RELATIONS):
-            self._step()
-            node = Call(sign, (node, self._unary()))
+            node = Call(sign, (node, self._binary(level + 1)))
         if self._kind == "sign" and self._token in "+-*/%":
             raise ParseError(f"column {self._place + 1}: arithmetic ({self._token}) is not supported by this server")
         return node
@@ -196,7 +186,7 @@ class _Parser:
                 name = self._token
                 self._step()
                 self._next()
-                node = Call(name, self._arguments(), node) if self._takes("(") else Select(node, name)
+                node = Call(name, self._until(")"), node) if self._takes("(") else Select(node, name)
             elif self._takes("["):
                 self._step()
                 key = self._conditional()
@@ -204,9 +194,6 @@ class _Parser:
                 node = Index(node, key)
             else:
                 return node
-
-    def _arguments(self) -> tuple[Node, ...]:
-        return self._until(")")
 
     def _until(self, end: str) -> tuple[Node, ...]:
         found: list[Node] = []
@@ -230,7 +217,7 @@ class _Parser:
                 return Literal(token == "true")
             case "word" if token not in _RESERVED and token not in RELATIONS:
                 self._next()
-                return Call(token, self._arguments()) if self._takes("(") else Name(token)
+                return Call(token, self._until(")")) if self._takes("(") else Name(token)
         if self._takes("("):
             node = self._conditional()
             self._wants(")")

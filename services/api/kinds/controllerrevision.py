@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, NONE
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectMeta, Resource, View
 
 
 class ControllerRevision(View, frozen=True):
@@ -31,15 +29,7 @@ def _owner(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    kind="ControllerRevision",
-    plural="controllerrevisions",
-    singular="controllerrevision",
-    group="apps",
     view=ControllerRevision,
-    columns=(
-        NAME,
-        Column("Controller", _owner),
-        Column("Revision", "revision", default=0),
-        AGE,
-    ),
+    group="apps",
+    columns=(NAME, Column("Controller", _owner), Column("Revision", "revision", default=0), AGE),
 )

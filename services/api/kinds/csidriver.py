@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, NONE, joined
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectMeta, Resource, View
+from services.api.printing import joined
 
 
 class CSIDriverSpec(View, frozen=True):
@@ -26,12 +25,9 @@ def _audiences(requests: list[Document]) -> str:
 
 
 RESOURCE = Resource(
-    kind="CSIDriver",
-    plural="csidrivers",
-    singular="csidriver",
+    view=CSIDriver,
     group="storage.k8s.io",
     namespaced=False,
-    view=CSIDriver,
     has_spec=True,
     columns=(
         NAME,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from services.api.meta import ObjectMeta, View
-from services.api.printing import AGE, NAME
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
 
 MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 
@@ -38,15 +36,8 @@ class CSINode(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="CSINode",
-    plural="csinodes",
-    singular="csinode",
+    view=CSINode,
     group="storage.k8s.io",
     namespaced=False,
-    view=CSINode,
-    columns=(
-        NAME,
-        Column("Drivers", "spec.drivers", "integer", default=0, show=len),
-        AGE,
-    ),
+    columns=(NAME, Column("Drivers", "spec.drivers", "integer", default=0, show=len), AGE),
 )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from services.api.meta import LabelSelector, ObjectMeta, View
-from services.api.printing import NAME
+from services.api.meta import NAME, Column, LabelSelector, ObjectMeta, Resource, View
 from services.api.quantity import units
-from services.api.resources import Column, Resource
 
 
 class CSIStorageCapacity(View, frozen=True):
@@ -25,11 +23,9 @@ class CSIStorageCapacity(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="CSIStorageCapacity",
-    plural="csistoragecapacities",
-    singular="csistoragecapacity",
-    group="storage.k8s.io",
     view=CSIStorageCapacity,
+    plural="csistoragecapacities",
+    group="storage.k8s.io",
     columns=(
         NAME,
         Column("StorageClassName", "storageClassName"),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from services.api.kinds.pod import PodSpec
-from services.api.kinds.replicaset import TEMPLATE_COLUMNS
-from services.api.meta import Condition, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, NONE, labels_text
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, NONE, Column, Condition, LabelSelector, ObjectMeta, Resource, View
+from services.api.printing import TEMPLATE_COLUMNS, labels_text
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 """The annotation that counts changes of the template, as apps/v1 shows a field of older versions."""
@@ -67,14 +65,11 @@ class DaemonSet(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="DaemonSet",
-    plural="daemonsets",
-    singular="daemonset",
+    view=DaemonSet,
     group="apps",
     short_names=("ds",),
     categories=("all",),
     subresources=("status",),
-    view=DaemonSet,
     has_spec=True,
     columns=(
         NAME,

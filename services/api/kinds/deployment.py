@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from services.api.kinds.replicaset import TEMPLATE_COLUMNS
-from services.api.meta import Condition, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, ready_of
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, Condition, LabelSelector, ObjectMeta, Resource, View
+from services.api.printing import TEMPLATE_COLUMNS, ready_of
 
 
 class RollingUpdate(View, frozen=True):
@@ -57,14 +55,11 @@ class Deployment(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="Deployment",
-    plural="deployments",
-    singular="deployment",
+    view=Deployment,
     group="apps",
     short_names=("deploy",),
     categories=("all",),
     subresources=("status", "scale"),
-    view=Deployment,
     has_spec=True,
     columns=(
         NAME,

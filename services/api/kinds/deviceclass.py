@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from services.api.kinds.resourceclaim import DeviceSelector
-from services.api.meta import ObjectMeta, View
-from services.api.printing import AGE, NAME
-from services.api.resources import Resource
+from services.api.meta import AGE, NAME, ObjectMeta, Resource, View
 
 CLASSES = "deviceclasses.resource.k8s.io"
 
@@ -27,15 +25,10 @@ class DeviceClass(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="DeviceClass",
+    view=DeviceClass,
     plural="deviceclasses",
-    singular="deviceclass",
     group="resource.k8s.io",
     namespaced=False,
-    view=DeviceClass,
     has_spec=True,
-    columns=(
-        NAME,
-        AGE,
-    ),
+    columns=(NAME, AGE),
 )

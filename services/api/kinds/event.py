@@ -4,21 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import age, duration
-from services.api.resources import Column, Resource
+from services.api.meta import Column, Document, ObjectMeta, ObjectReference, Resource, View
+from services.api.printing import duration
 from services.api.times import parse_time
-
-
-class ObjectReference(View, frozen=True):
-    """Which object is meant."""
-
-    api_version: str = ""
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    field_path: str = ""
 
 
 class EventSource(View, frozen=True):
@@ -56,8 +44,7 @@ def _last_seen(event: Document, now: float) -> str:
 
 
 def _first_seen(event: Document, now: float) -> str:
-    first = _first(event)
-    return _ago(first, now) if first else age(event, now)
+    return _ago(_first(event) or event.get("metadata", {}).get("creationTimestamp"), now)
 
 
 def _object(event: Document, now: float) -> str:
@@ -81,11 +68,8 @@ def _involved(field: str) -> Any:
 
 
 RESOURCE = Resource(
-    kind="Event",
-    plural="events",
-    singular="event",
-    short_names=("ev",),
     view=Event,
+    short_names=("ev",),
     columns=(
         Column("Last Seen", _last_seen),
         Column("Type", "type"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from services.api.kinds.replicaset import TEMPLATE_COLUMNS
-from services.api.meta import Condition, Document, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, duration
-from services.api.resources import Column, Resource
+from collections.abc import Iterable
+from itertools import groupby
+
+from services.api.meta import AGE, NAME, Column, Condition, Document, LabelSelector, ObjectMeta, Resource, View
+from services.api.printing import TEMPLATE_COLUMNS, duration
 from services.api.times import parse_time
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
@@ -124,6 +125,34 @@ class Job(View, frozen=True):
         return any(c.type in ("Complete", "Failed") and c.status == "True" for c in self.status.conditions)
 
 
+def parse_indexes(text: str, completions: int) -> frozenset[int]:
+    """Return the indexes below `completions` of a text: in order, three and more in a row as an interval: `1,3-5,7`.
+
+    Raises: ValueError saying what is wrong.
+    """
+    found: set[int] = set()
+    last = -1
+    for part in filter(None, text.split(",")):
+        first, sign, end = part.partition("-")
+        if not (first.isascii() and first.isdigit()) or (sign and not (end.isascii() and end.isdigit())):
+            raise ValueError(f"cannot convert {part!r} to an index or an interval of indexes")
+        low, high = int(first), int(end) if sign else int(first)
+        if low <= last or high < low:
+            raise ValueError(f"{part!r} is not in increasing order")
+        found.update(range(low, min(high + 1, completions)))
+        last = high
+    return frozenset(found)
+
+
+def format_indexes(indexes: Iterable[int]) -> str:
+    """Return the text of these indexes."""
+    parts: list[str] = []
+    for _, numbered in groupby(enumerate(sorted(indexes)), key=lambda item: item[1] - item[0]):
+        run = [index for _, index in numbered]
+        parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run)
+    return ",".join(parts)
+
+
 _STATES = ("Complete", "Failed", "Terminating", "Suspended", "FailureTarget", "SuccessCriteriaMet")
 
 
@@ -151,13 +180,10 @@ def _lasted(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    kind="Job",
-    plural="jobs",
-    singular="job",
+    view=Job,
     group="batch",
     categories=("all",),
     subresources=("status",),
-    view=Job,
     has_spec=True,
     columns=(
         NAME,

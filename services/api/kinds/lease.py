@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from services.api.meta import ObjectMeta, View
-from services.api.printing import AGE, NAME
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
 
 
 class LeaseSpec(View, frozen=True):
@@ -25,14 +23,5 @@ class Lease(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="Lease",
-    plural="leases",
-    singular="lease",
-    group="coordination.k8s.io",
-    view=Lease,
-    columns=(
-        NAME,
-        Column("Holder", "spec.holderIdentity"),
-        AGE,
-    ),
+    view=Lease, group="coordination.k8s.io", columns=(NAME, Column("Holder", "spec.holderIdentity"), AGE)
 )

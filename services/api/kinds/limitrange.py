@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from services.api.meta import ObjectMeta, View
-from services.api.resources import Resource
+from services.api.meta import ObjectMeta, Resource, View
 
 CONTAINER, POD, CLAIM = "Container", "Pod", "PersistentVolumeClaim"
 
@@ -32,6 +31,4 @@ class LimitRange(View, frozen=True):
     spec: LimitRangeSpec = LimitRangeSpec()
 
 
-RESOURCE = Resource(
-    kind="LimitRange", plural="limitranges", singular="limitrange", short_names=("limits",), view=LimitRange
-)
+RESOURCE = Resource(view=LimitRange, short_names=("limits",))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from services.api.meta import ObjectMeta, View
-from services.api.printing import AGE, NAME
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
 
 
 class NamespaceSpec(View, frozen=True):
@@ -28,18 +26,11 @@ class Namespace(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="Namespace",
-    plural="namespaces",
-    singular="namespace",
+    view=Namespace,
     namespaced=False,
     short_names=("ns",),
     subresources=("status", "finalize"),
-    view=Namespace,
     has_spec=True,
-    columns=(
-        NAME,
-        Column("Status", "status.phase"),
-        AGE,
-    ),
+    columns=(NAME, Column("Status", "status.phase"), AGE),
     selectable_fields={"status.phase": lambda d: d.get("status", {}).get("phase", "")},
 )

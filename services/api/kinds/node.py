@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from services.api.meta import Condition, Document, ObjectMeta, View, find_condition
-from services.api.printing import AGE, NAME, NONE, joined
-from services.api.resources import Cell, Column, Resource
-from services.api.taints import Taint
+from services.api.meta import AGE, NAME, NONE, Column, Condition, Document, ObjectMeta, Resource, View, condition_status
+from services.api.printing import joined
+
+
+class Taint(View, frozen=True):
+    """What a node repels. `effect`: NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
 
 
 class NodePodPreemptionPolicy(View, frozen=True):
@@ -57,8 +64,7 @@ class Node(View, frozen=True):
     @property
     def is_ready(self) -> bool:
         """Whether condition Ready is True."""
-        ready = find_condition(self.status.conditions, "Ready")
-        return ready is not None and ready.status == "True"
+        return condition_status(self.status.conditions, "Ready") == "True"
 
 
 _ROLE = "node-role.kubernetes.io/"
@@ -76,22 +82,18 @@ def _roles(node: Document, now: float) -> str:
     return joined(sorted(key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE)))
 
 
-def _address(kind: str) -> Cell:
-    def cell(node: Document, now: float) -> str:
-        addresses = {each.get("type"): each.get("address") for each in node.get("status", {}).get("addresses", ())}
-        return addresses.get(kind) or NONE
+def _address(name: str, kind: str) -> Column:
+    def shown(addresses: list[Document]) -> str:
+        return {each.get("type"): each.get("address") for each in addresses}.get(kind) or NONE
 
-    return cell
+    return Column(name, "status.addresses", priority=1, default=NONE, show=shown)
 
 
 RESOURCE = Resource(
-    kind="Node",
-    plural="nodes",
-    singular="node",
+    view=Node,
     namespaced=False,
     short_names=("no",),
     subresources=("status",),
-    view=Node,
     has_spec=True,
     columns=(
         NAME,
@@ -99,8 +101,8 @@ RESOURCE = Resource(
         Column("Roles", _roles),
         AGE,
         Column("Version", "status.nodeInfo.kubeletVersion"),
-        Column("Internal-IP", _address("InternalIP"), priority=1),
-        Column("External-IP", _address("ExternalIP"), priority=1),
+        _address("Internal-IP", "InternalIP"),
+        _address("External-IP", "ExternalIP"),
         Column("OS-Image", "status.nodeInfo.osImage", priority=1, default="<unknown>"),
         Column("Kernel-Version", "status.nodeInfo.kernelVersion", priority=1, default="<unknown>"),
         Column("Container-Runtime", "status.nodeInfo.containerRuntimeVersion", priority=1, default="<unknown>"),

@@ -6,9 +6,7 @@ read. Here the kubelet writes it. Ours is the attribute `keplabCountedPods`: whi
 
 from __future__ import annotations
 
-from services.api.meta import ObjectMeta, View
-from services.api.printing import AGE, NAME
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
 
 POLICY, SCOPE = "topologyManagerPolicy", "topologyManagerScope"
 COUNTED_PODS = "keplabCountedPods"
@@ -52,17 +50,11 @@ class NodeResourceTopology(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="NodeResourceTopology",
+    view=NodeResourceTopology,
     plural="noderesourcetopologies",
-    singular="noderesourcetopology",
     group="topology.node.k8s.io",
     version="v1alpha2",
     namespaced=False,
     short_names=("node-res-topo",),
-    view=NodeResourceTopology,
-    columns=(
-        NAME,
-        Column("Zones", "zones", "integer", default=0, show=len),
-        AGE,
-    ),
+    columns=(NAME, Column("Zones", "zones", "integer", default=0, show=len), AGE),
 )

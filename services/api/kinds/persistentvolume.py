@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from services.api.kinds.pod import NodeSelector
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, phase
-from services.api.resources import Column, Resource
+from services.api.kinds.pod import (
+    AWSElasticBlockStoreVolumeSource,
+    AzureDiskVolumeSource,
+    GCEPersistentDiskVolumeSource,
+    NodeSelector,
+)
+from services.api.meta import AGE, NAME, Column, Document, ObjectMeta, ObjectReference, Resource, View
+from services.api.printing import phase
 
 AVAILABLE, BOUND, RELEASED, FAILED, PENDING = "Available", "Bound", "Released", "Failed", "Pending"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
@@ -17,15 +21,6 @@ MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", 
 """Access modes and how people abbreviate them, in the order in which they are printed."""
 CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 """Where volumes and claims named their class before there was a field; it still wins."""
-
-
-class ObjectReference(View, frozen=True):
-    """The claim that a volume belongs to; without uid it is reserved by a person and not yet bound."""
-
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
 
 
 class VolumeNodeAffinity(View, frozen=True):
@@ -41,26 +36,6 @@ class CSIPersistentVolumeSource(View, frozen=True):
     volume_handle: str = ""
 
 
-class GCEPersistentDisk(View, frozen=True):
-    """A disk by name."""
-
-    pd_name: str = ""
-    read_only: bool = False
-
-
-class AWSElasticBlockStore(View, frozen=True):
-    """A disk by id."""
-
-    volume_id: str = msgspec.field(name="volumeID", default="")
-    read_only: bool = False
-
-
-class AzureDisk(View, frozen=True):
-    """A disk by URI."""
-
-    disk_uri: str = msgspec.field(name="diskURI", default="")
-
-
 class CinderVolume(View, frozen=True):
     """A disk by id."""
 
@@ -74,7 +49,10 @@ class VsphereVolume(View, frozen=True):
 
 
 class PersistentVolumeSpec(View, frozen=True):
-    """What the volume is; of its sources only those are read that scheduling counts."""
+    """What the volume is; of its sources only those are read that scheduling counts.
+
+    `claim_ref`: the claim it belongs to; without uid it is reserved by a person and not yet bound.
+    """
 
     capacity: dict[str, str] = {}
     access_modes: tuple[str, ...] = ()
@@ -85,9 +63,9 @@ class PersistentVolumeSpec(View, frozen=True):
     volume_attributes_class_name: str = ""
     node_affinity: VolumeNodeAffinity | None = None
     csi: CSIPersistentVolumeSource | None = None
-    gce_persistent_disk: GCEPersistentDisk | None = None
-    aws_elastic_block_store: AWSElasticBlockStore | None = None
-    azure_disk: AzureDisk | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
     cinder: CinderVolume | None = None
     vsphere_volume: VsphereVolume | None = None
 
@@ -129,13 +107,10 @@ def _claim(reference: Document) -> str:
 
 
 RESOURCE = Resource(
-    kind="PersistentVolume",
-    plural="persistentvolumes",
-    singular="persistentvolume",
+    view=PersistentVolume,
     namespaced=False,
     short_names=("pv",),
     subresources=("status",),
-    view=PersistentVolume,
     columns=(
         NAME,
         Column("Capacity", "spec.capacity.storage", default="0", show=str),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from services.api.kinds.persistentvolume import CLASS_ANNOTATION, class_text, modes_text
-from services.api.meta import Document, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, phase
+from services.api.kinds.pod import ResourceRequirements
+from services.api.meta import AGE, NAME, Column, Document, LabelSelector, ObjectMeta, Resource, View
+from services.api.printing import phase
 from services.api.quantity import units
-from services.api.resources import Column, Resource
 
 BOUND, LOST, PENDING = "Bound", "Lost", "Pending"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -17,17 +17,14 @@ STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 IN_USE_FINALIZER = "kubernetes.io/pvc-protection"
 
 
-class VolumeResources(View, frozen=True):
-    """Only `requests.storage` is meant."""
-
-    requests: dict[str, str] = {}
-
-
 class PersistentVolumeClaimSpec(View, frozen=True):
-    """What is requested. `storage_class_name`: None was not said (and no default existed), "" is no class."""
+    """What is requested. `storage_class_name`: None was not said (and no default existed), "" is no class.
+
+    Of `resources` only `requests.storage` is meant.
+    """
 
     access_modes: tuple[str, ...] = ()
-    resources: VolumeResources = VolumeResources()
+    resources: ResourceRequirements = ResourceRequirements()
     volume_name: str = ""
     storage_class_name: str | None = None
     volume_mode: str = "Filesystem"
@@ -82,12 +79,9 @@ def _modes(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    kind="PersistentVolumeClaim",
-    plural="persistentvolumeclaims",
-    singular="persistentvolumeclaim",
+    view=PersistentVolumeClaim,
     short_names=("pvc",),
     subresources=("status",),
-    view=PersistentVolumeClaim,
     columns=(
         NAME,
         Column("Status", phase),

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import msgspec
 
-from services.api.meta import Condition, Document, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, NONE
-from services.api.resources import Column, Resource
-from services.api.taints import Toleration
+from services.api.meta import (
+    AGE,
+    NAME,
+    NONE,
+    Column,
+    Condition,
+    Document,
+    LabelSelector,
+    Mark,
+    ObjectMeta,
+    Resource,
+    View,
+)
 
 
 class ResourceRequirements(View, frozen=True):
@@ -46,6 +55,16 @@ class Container(View, frozen=True):
     resize_policy: tuple[ContainerResizePolicy, ...] = ()
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str = ""
+
+
+class Toleration(View, frozen=True):
+    """What a pod puts up with. An empty key with Exists tolerates everything; an empty effect, any effect."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
 
 
 class NodeSelectorRequirement(View, frozen=True):
@@ -158,10 +177,6 @@ class PersistentVolumeClaimVolumeSource(View, frozen=True):
     read_only: bool = False
 
 
-class EphemeralVolumeSource(View, frozen=True):
-    """A claim made for this pod alone from a template; its name is `<pod>-<volume>`."""
-
-
 class GCEPersistentDiskVolumeSource(View, frozen=True):
     """A Google disk, by name."""
 
@@ -211,11 +226,14 @@ class ImageVolumeSource(View, frozen=True):
 
 
 class Volume(View, frozen=True):
-    """A volume of a pod; only the sources that scheduling asks about are read."""
+    """A volume of a pod; only the sources that scheduling asks about are read.
+
+    `ephemeral`: a claim made for this pod alone from a template; its name is `<pod>-<volume>`.
+    """
 
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
-    ephemeral: EphemeralVolumeSource | None = None
+    ephemeral: Mark | None = None
     gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
     aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
     azure_disk: AzureDiskVolumeSource | None = None
@@ -416,13 +434,10 @@ def _gates(pod: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    kind="Pod",
-    plural="pods",
-    singular="pod",
+    view=Pod,
     short_names=("po",),
     categories=("all",),
     subresources=("status", "binding", "unbind", "eviction", "log", "resize", "ephemeralcontainers"),
-    view=Pod,
     has_spec=True,
     columns=(
         NAME,

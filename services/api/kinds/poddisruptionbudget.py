@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from services.api.meta import Condition, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, Condition, LabelSelector, ObjectMeta, Resource, View
 
 
 class PodDisruptionBudgetSpec(View, frozen=True):
@@ -37,13 +35,10 @@ class PodDisruptionBudget(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="PodDisruptionBudget",
-    plural="poddisruptionbudgets",
-    singular="poddisruptionbudget",
+    view=PodDisruptionBudget,
     group="policy",
     short_names=("pdb",),
     subresources=("status",),
-    view=PodDisruptionBudget,
     has_spec=True,
     columns=(
         NAME,

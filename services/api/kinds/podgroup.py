@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from services.api.meta import Condition, Document, ObjectMeta, View, find_condition
-from services.api.printing import AGE, NAME
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, Condition, Document, Mark, ObjectMeta, Resource, View, find_condition
 
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 """Once True it stays: later evictions never set it back."""
@@ -18,30 +16,18 @@ class GangSchedulingPolicy(View, frozen=True):
     min_count: int = 1
 
 
-class BasicSchedulingPolicy(View, frozen=True):
-    """Members are placed as pods are."""
-
-
 class PodGroupSchedulingPolicy(View, frozen=True):
-    """Exactly one is set."""
+    """Exactly one is set. `basic`: members are placed as pods are."""
 
-    basic: BasicSchedulingPolicy | None = None
+    basic: Mark | None = None
     gang: GangSchedulingPolicy | None = None
 
 
-class SingleDisruptionMode(View, frozen=True):
-    """Members are evicted one by one."""
-
-
-class AllDisruptionMode(View, frozen=True):
-    """Members are evicted together or not at all."""
-
-
 class DisruptionMode(View, frozen=True):
-    """Exactly one is set; `single` is the default."""
+    """Exactly one is set: members are evicted one by one (`single`, the default), or together or not at all."""
 
-    single: SingleDisruptionMode | None = None
-    all: AllDisruptionMode | None = None
+    single: Mark | None = None
+    all: Mark | None = None
 
 
 class WorkloadReference(View, frozen=True):
@@ -124,13 +110,10 @@ def _scheduled(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    kind="PodGroup",
-    plural="podgroups",
-    singular="podgroup",
+    view=PodGroup,
     group="scheduling.k8s.io",
     version="v1beta1",
     subresources=("status",),
-    view=PodGroup,
     has_spec=True,
     columns=(
         NAME,

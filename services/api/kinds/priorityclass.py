@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from services.api.meta import ObjectMeta, View
-from services.api.printing import AGE, NAME
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
 
 
 class PriorityClass(View, frozen=True):
@@ -18,13 +16,11 @@ class PriorityClass(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="PriorityClass",
+    view=PriorityClass,
     plural="priorityclasses",
-    singular="priorityclass",
     group="scheduling.k8s.io",
     namespaced=False,
     short_names=("pc",),
-    view=PriorityClass,
     columns=(
         NAME,
         Column("Value", "value", "integer", default=0),

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from services.api.meta import Condition, Document, LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, NONE, joined
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, Condition, LabelSelector, ObjectMeta, Resource, View
+from services.api.printing import TEMPLATE_COLUMNS
 
 
 class ReplicaSetSpec(View, frozen=True):
@@ -37,38 +34,12 @@ class ReplicaSet(View, frozen=True):
     status: ReplicaSetStatus = ReplicaSetStatus()
 
 
-def _containers(field: str) -> Callable[[list[Document]], str]:
-    return lambda containers: ",".join(each.get(field, "") for each in containers)
-
-
-def _selector(selector: Document) -> str:
-    parts = [f"{k}={v}" for k, v in sorted(selector.get("matchLabels", {}).items())]
-    for term in selector.get("matchExpressions", ()):
-        op, values = term.get("operator", ""), ",".join(term.get("values", ()))
-        parts.append(
-            {"Exists": term["key"], "DoesNotExist": "!" + term["key"]}.get(op, f"{term['key']} {op.lower()} ({values})")
-        )
-    return joined(parts)
-
-
-_CONTAINERS = "spec.template.spec.containers"
-TEMPLATE_COLUMNS = (
-    Column("Containers", _CONTAINERS, priority=1, show=_containers("name")),
-    Column("Images", _CONTAINERS, priority=1, show=_containers("image")),
-    Column("Selector", "spec.selector", priority=1, default=NONE, show=_selector),
-)
-"""The wide columns of any workload."""
-
-
 RESOURCE = Resource(
-    kind="ReplicaSet",
-    plural="replicasets",
-    singular="replicaset",
+    view=ReplicaSet,
     group="apps",
     short_names=("rs",),
     categories=("all",),
     subresources=("status", "scale"),
-    view=ReplicaSet,
     has_spec=True,
     columns=(
         NAME,

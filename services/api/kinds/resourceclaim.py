@@ -7,9 +7,7 @@ from typing import Any
 import msgspec
 
 from services.api.kinds.pod import NodeSelector
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, Document, ObjectMeta, Resource, View
 
 CLAIMS = "resourceclaims.resource.k8s.io"
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -147,16 +145,9 @@ def _state(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    kind="ResourceClaim",
-    plural="resourceclaims",
-    singular="resourceclaim",
+    view=ResourceClaim,
     group="resource.k8s.io",
     subresources=("status",),
-    view=ResourceClaim,
     has_spec=True,
-    columns=(
-        NAME,
-        Column("State", _state),
-        AGE,
-    ),
+    columns=(NAME, Column("State", _state), AGE),
 )

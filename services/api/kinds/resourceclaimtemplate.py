@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from services.api.kinds.resourceclaim import ResourceClaimSpec
-from services.api.meta import ObjectMeta, View
-from services.api.printing import AGE, NAME
-from services.api.resources import Resource
+from services.api.meta import AGE, NAME, ObjectMeta, Resource, View
 
 
 class TemplateMeta(View, frozen=True):
@@ -29,15 +27,4 @@ class ResourceClaimTemplate(View, frozen=True):
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
 
 
-RESOURCE = Resource(
-    kind="ResourceClaimTemplate",
-    plural="resourceclaimtemplates",
-    singular="resourceclaimtemplate",
-    group="resource.k8s.io",
-    view=ResourceClaimTemplate,
-    has_spec=True,
-    columns=(
-        NAME,
-        AGE,
-    ),
-)
+RESOURCE = Resource(view=ResourceClaimTemplate, group="resource.k8s.io", has_spec=True, columns=(NAME, AGE))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME
-from services.api.resources import Cell, Column, Resource
+from services.api.meta import AGE, NAME, Cell, Column, Document, ObjectMeta, Resource, View
 
 
 class ScopedResourceSelectorRequirement(View, frozen=True):
@@ -64,16 +62,8 @@ def _used(*, are_limits: bool) -> Cell:
 
 
 RESOURCE = Resource(
-    kind="ResourceQuota",
-    plural="resourcequotas",
-    singular="resourcequota",
+    view=ResourceQuota,
     short_names=("quota",),
     subresources=("status",),
-    view=ResourceQuota,
-    columns=(
-        NAME,
-        Column("Request", _used(are_limits=False)),
-        Column("Limit", _used(are_limits=True)),
-        AGE,
-    ),
+    columns=(NAME, Column("Request", _used(are_limits=False)), Column("Limit", _used(are_limits=True)), AGE),
 )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from services.api.kinds.pod import NodeSelector
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
 
 SLICES = "resourceslices.resource.k8s.io"
 
@@ -25,15 +21,8 @@ class DeviceAttribute(View, frozen=True):
     @property
     def typed(self) -> tuple[str, int | bool | str] | None:
         """What kind of value it is, and the value; versions are compared as text."""
-        for kind, value in (
-            ("int", self.int_value),
-            ("bool", self.bool_value),
-            ("string", self.string),
-            ("version", self.version),
-        ):
-            if value is not None:
-                return kind, value
-        return None
+        values = {"int": self.int_value, "bool": self.bool_value, "string": self.string, "version": self.version}
+        return next(((kind, value) for kind, value in values.items() if value is not None), None)
 
 
 class DeviceCapacity(View, frozen=True):
@@ -76,23 +65,10 @@ class ResourceSlice(View, frozen=True):
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
-def _spec_field(*path: str) -> Any:
-    def value(document: Document) -> str:
-        found: Any = document.get("spec") or {}
-        for name in path:
-            found = (found or {}).get(name)
-        return str(found or "")
-
-    return value
-
-
 RESOURCE = Resource(
-    kind="ResourceSlice",
-    plural="resourceslices",
-    singular="resourceslice",
+    view=ResourceSlice,
     group="resource.k8s.io",
     namespaced=False,
-    view=ResourceSlice,
     has_spec=True,
     columns=(
         NAME,
@@ -102,8 +78,8 @@ RESOURCE = Resource(
         AGE,
     ),
     selectable_fields={
-        "spec.nodeName": _spec_field("nodeName"),
-        "spec.driver": _spec_field("driver"),
-        "spec.pool.name": _spec_field("pool", "name"),
+        "spec.nodeName": lambda d: (d.get("spec") or {}).get("nodeName") or "",
+        "spec.driver": lambda d: (d.get("spec") or {}).get("driver") or "",
+        "spec.pool.name": lambda d: ((d.get("spec") or {}).get("pool") or {}).get("name") or "",
     },
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from services.api.meta import Document
-from services.api.printing import AGE, NAME
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, Document, Resource
 
 
 def _entries(document: Document, now: float) -> str:
@@ -13,13 +11,6 @@ def _entries(document: Document, now: float) -> str:
 
 RESOURCE = Resource(
     kind="Secret",
-    plural="secrets",
-    singular="secret",
-    columns=(
-        NAME,
-        Column("Type", "type", default="Opaque"),
-        Column("Data", _entries),
-        AGE,
-    ),
+    columns=(NAME, Column("Type", "type", default="Opaque"), Column("Data", _entries), AGE),
     selectable_fields={"type": lambda d: d.get("type", "")},
 )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, NONE, joined, labels_text
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectMeta, Resource, View
+from services.api.printing import joined, labels_text
 
 
 class ServicePort(View, frozen=True):
@@ -39,13 +38,10 @@ def _ports(ports: list[Document]) -> str:
 
 
 RESOURCE = Resource(
-    kind="Service",
-    plural="services",
-    singular="service",
+    view=Service,
     short_names=("svc",),
     categories=("all",),
     subresources=("status",),
-    view=Service,
     has_spec=True,
     columns=(
         NAME,

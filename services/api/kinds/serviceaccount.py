@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-from services.api.printing import AGE, NAME
-from services.api.resources import Resource
+from services.api.meta import AGE, NAME, Resource
 
-RESOURCE = Resource(
-    kind="ServiceAccount",
-    plural="serviceaccounts",
-    singular="serviceaccount",
-    short_names=("sa",),
-    columns=(
-        NAME,
-        AGE,
-    ),
-)
+RESOURCE = Resource(kind="ServiceAccount", short_names=("sa",), columns=(NAME, AGE))

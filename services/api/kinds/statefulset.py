@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from services.api.kinds.replicaset import TEMPLATE_COLUMNS
-from services.api.meta import LabelSelector, ObjectMeta, View
-from services.api.printing import AGE, NAME, ready_of
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, Column, LabelSelector, ObjectMeta, Resource, View
+from services.api.printing import TEMPLATE_COLUMNS, ready_of
 
 POD_NAME = "statefulset.kubernetes.io/pod-name"
 POD_INDEX = "apps.kubernetes.io/pod-index"
@@ -91,19 +89,11 @@ class StatefulSet(View, frozen=True):
 
 
 RESOURCE = Resource(
-    kind="StatefulSet",
-    plural="statefulsets",
-    singular="statefulset",
+    view=StatefulSet,
     group="apps",
     short_names=("sts",),
     categories=("all",),
     subresources=("status", "scale"),
-    view=StatefulSet,
     has_spec=True,
-    columns=(
-        NAME,
-        Column("Ready", ready_of),
-        AGE,
-        *TEMPLATE_COLUMNS[:2],
-    ),
+    columns=(NAME, Column("Ready", ready_of), AGE, *TEMPLATE_COLUMNS[:2]),
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, Column, Document, ObjectMeta, Resource, View
 
 IMMEDIATE, WAIT_FOR_FIRST_CONSUMER = "Immediate", "WaitForFirstConsumer"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -51,13 +49,11 @@ def _name(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    kind="StorageClass",
+    view=StorageClass,
     plural="storageclasses",
-    singular="storageclass",
     group="storage.k8s.io",
     namespaced=False,
     short_names=("sc",),
-    view=StorageClass,
     columns=(
         Column("Name", _name, format="name"),
         Column("Provisioner", "provisioner"),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from services.api.kinds.podgroup import DisruptionMode, PodGroupSchedulingPolicy
-from services.api.meta import Document, ObjectMeta, View
-from services.api.printing import AGE, NAME, NONE
-from services.api.resources import Column, Resource
+from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectMeta, Resource, View
 
 TEMPLATES_MAX = 8
 
@@ -52,12 +50,9 @@ def _names(templates: list[Document]) -> str:
 
 
 RESOURCE = Resource(
-    kind="Workload",
-    plural="workloads",
-    singular="workload",
+    view=Workload,
     group="scheduling.k8s.io",
     version="v1beta1",
-    view=Workload,
     has_spec=True,
     columns=(
         NAME,

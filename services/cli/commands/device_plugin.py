@@ -11,9 +11,8 @@ import click
 import msgspec
 
 from kubelet.deviceplugin.emulated.config import PluginConfig
-from kubelet.deviceplugin.emulated.control import command_plugin
 from kubelet.deviceplugin.emulated.plugin import ACTS
-from kubelet.deviceplugin.emulated.wiring import build
+from kubelet.deviceplugin.emulated.serving import build, command_plugin
 from kubelet.managers.device_calls import KUBELET_SOCKET
 from kubelet.managers.device_definition import DevicePlugin
 from services.cli.output import data_option, fail

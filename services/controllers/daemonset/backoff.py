@@ -7,8 +7,6 @@ after it saw the failed pod, here after what is left of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 BASE_S = 1.0
 MAX_S = 900.0
 FORGOTTEN_AFTER_S = 2 * MAX_S
@@ -16,41 +14,31 @@ FORGOTTEN_AFTER_S = 2 * MAX_S
 SWEEP_S = 60.0
 
 
-@dataclass
-class _Entry:
-    delay_s: float
-    at_s: float
-
-
 class FailureBackoff:
     """When a failed pod was last removed, by set, generation and node. A changed set begins anew."""
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[str, int, str], _Entry] = {}
+        self._entries: dict[tuple[str, int, str], tuple[float, float]] = {}
+        """Delay, and when it began."""
         self._swept_s = 0.0
 
     def wait_s(self, uid: str, generation: int, node: str, now_s: float) -> float:
         """Return how long the next removal must wait; 0 when it may be now."""
-        entry = self._entries.get((uid, generation, node))
-        if entry is None or now_s - entry.at_s > FORGOTTEN_AFTER_S:
-            return 0.0
-        return max(0.0, entry.at_s + entry.delay_s - now_s)
+        delay_s, at_s = self._entries.get((uid, generation, node), (0.0, now_s))
+        return 0.0 if now_s - at_s > FORGOTTEN_AFTER_S else max(0.0, at_s + delay_s - now_s)
 
     def removed(self, uid: str, generation: int, node: str, now_s: float) -> None:
         """A failed pod is removed now: the next one waits twice as long as this one had to."""
-        key = uid, generation, node
-        entry = self._entries.get(key)
-        if entry is None or now_s - entry.at_s > FORGOTTEN_AFTER_S:
-            self._entries[key] = _Entry(BASE_S, now_s)
-        else:
-            entry.delay_s, entry.at_s = min(entry.delay_s * 2, MAX_S), now_s
+        delay_s, at_s = self._entries.get((uid, generation, node), (0.0, now_s))
+        doubled_s = BASE_S if now_s - at_s > FORGOTTEN_AFTER_S else max(BASE_S, min(delay_s * 2, MAX_S))
+        self._entries[(uid, generation, node)] = doubled_s, now_s
 
     def sweep(self, now_s: float) -> None:
         """Forget, once a minute, what is too long ago to matter."""
         if now_s - self._swept_s < SWEEP_S:
             return
         self._swept_s = now_s
-        for key in [key for key, entry in self._entries.items() if now_s - entry.at_s > FORGOTTEN_AFTER_S]:
+        for key in [key for key, (_, at_s) in self._entries.items() if now_s - at_s > FORGOTTEN_AFTER_S]:
             del self._entries[key]
 
     def __len__(self) -> int:

@@ -7,31 +7,20 @@ Source: controllers 1.2 to 1.4 and 6; kubelet-unbinding 8; upstream `pkg/control
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from services.api.kinds.controllerrevision import ControllerRevision
 from services.api.kinds.daemonset import DaemonSet
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
-from services.api.selectors import Selector
 from services.api.switches import Switches
 from services.controllers import shared_revisions as revisions
+from services.controllers import shared_writes as writes
 from services.controllers.daemonset.backoff import FailureBackoff
 from services.controllers.daemonset.nodes import Fits, for_node, pod_template
-from services.controllers.daemonset.plan import Plan, Sight, by_node, counters_of, plan
-from services.controllers.daemonset.update import roll
-from services.controllers.shared_owned_pods import OwnedPods
-from services.controllers.shared_ownership import (
-    Orphans,
-    changes_of,
-    claim,
-    is_adoptable,
-    is_alive,
-    owner_key,
-    selector_of,
-)
-from services.controllers.shared_readiness import ready_since_s
+from services.controllers.daemonset.plan import Plan, Sight, by_node, counters_of, plan, roll
+from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, OwnedPods, deletions
+from services.controllers.shared_ownership import Orphans, changes_of, claim, is_alive, owners_of, selector_of
+from services.controllers.shared_pods import ready_since_s
 from services.reconcile.actions import (
     NOTHING,
     Action,
@@ -45,35 +34,25 @@ from services.reconcile.actions import (
     earliest,
     event,
 )
-from services.reconcile.controller import Change, Controller, Lister, Listers, Moment, Registration, Watch
-from services.reconcile.expectations import Expectations
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
-RESOURCE = "daemonsets.apps"
 BURST = 250
-REJECTED_AGAIN_S = 10.0
-"""After asking for pods, look again: a creation refused for good brings no change that would."""
-
-V = TypeVar("V", Pod, ControllerRevision)
 
 
 class DaemonSets:
     """One controller's memory and its reconcile."""
 
     def __init__(self, switches: Switches) -> None:
-        self.expectations = Expectations()
-        self._pods = OwnedPods(DaemonSet, self.expectations)
+        self.pods = OwnedPods(DaemonSet)
         self._history_orphans = Orphans()
         self._fits = Fits()
         self._backoff = FailureBackoff()
-        self._refusals: dict[Key, tuple[str, str]] = {}
-
-    # --- which keys changes lead to ---
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Lower expectations and return the sets concerned; most of what a kubelet reports concerns none."""
         if change.old is not None and change.new is not None and _is_same(change.old, change.new):
             return []
-        return self._pods.changed(change, listers)
+        return self.pods.changed(change, listers)
 
     def node_changed(self, change: Change[Node], listers: Listers) -> list[Key]:
         """Return the sets that want something else of the node now; a heartbeat concerns none."""
@@ -83,44 +62,23 @@ class DaemonSets:
         """Return the set whose revision changed or went, or those that would adopt it; one just made is no news."""
         old, new = change.old, change.new
         self._history_orphans.note(old, new)
-        found: dict[Key, None] = {}
-        for each in (old, new):
-            if old is not None and each is not None and (key := owner_key(DaemonSet, each.metadata)) is not None:
-                found[key] = None
-        if new is not None and new.metadata.controller is None:
-            for daemon_set in listers.of(DaemonSet).all(new.metadata.namespace):
-                selector = selector_of(daemon_set)
-                if selector is not None and is_adoptable(new, selector):
-                    found[daemon_set.metadata.key] = None
-        return list(found)
-
-    def failed(self, key: Key, action: Action, reason: str) -> None:
-        """Lower the expectation of a call that failed; the first failure is reported by an Event."""
-        match action:
-            case Create() if action.resource == "pods":
-                self.expectations.creation_observed(key)
-                if not reason.startswith("not performed"):
-                    self._refusals.setdefault(key, ("FailedCreate", f"Error creating: {reason}"))
-            case Delete() if action.resource == "pods":
-                self.expectations.deletion_observed(key, action.uid)
-                if not reason.startswith("not performed"):
-                    self._refusals.setdefault(key, ("FailedDelete", f"Error deleting: {reason}"))
-
-    # --- the decision ---
+        is_made = old is None and new is not None and new.metadata.controller is not None
+        return [] if is_made else owners_of(DaemonSet, change, listers)
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Claim pods and revisions, report, then bring the nodes to what is wanted or roll one step further."""
         daemon_set = listers.of(DaemonSet).get(key)
         self._backoff.sweep(moment.now_s)
         if daemon_set is None:
-            self._forget(key)
+            self.pods.forget(key)
+            self._fits.forget(key)
             return NOTHING
         document, selector = listers.of(DaemonSet).document(key), selector_of(daemon_set)
         if document is None or selector is None or daemon_set.metadata.deletion_timestamp is not None:
             # While it is deleted its revisions may go before its pods: nothing could be said of them.
             return NOTHING
-        orphans = _adoptable(self._pods.orphans, listers.of(Pod), key, selector)
-        history = _adoptable(self._history_orphans, listers.of(ControllerRevision), key, selector)
+        orphans = self.pods.orphans.adoptable(listers.of(Pod), key.namespace, selector)
+        history = self._history_orphans.adoptable(listers.of(ControllerRevision), key.namespace, selector)
         query = Query(DaemonSet, key)
         if (orphans or history) and query not in moment.live:
             return Result(refresh=(query,))
@@ -128,17 +86,18 @@ class DaemonSets:
         uid = daemon_set.metadata.uid
         pods = claim(listers.of(Pod).owned_by(uid), orphans, daemon_set, selector, can_adopt=can_adopt)
         held = claim(listers.of(ControllerRevision).owned_by(uid), history, daemon_set, selector, can_adopt=can_adopt)
-        found = _current(daemon_set, document, held.kept, listers)
+        known = listers.of(ControllerRevision)
+        found = revisions.find(daemon_set, document, held.kept, known, hash_label=revisions.POD_LABEL)
         text = _hash_of(found.revision)
         fits = {node.metadata.name: self._fits.of(daemon_set, node) for node in listers.of(Node).all()}
         sight = Sight(daemon_set, text, fits, by_node(pods.kept), moment.wall_s)
         actions: list[Action | Batch] = [
-            *self._failure_events(daemon_set),
+            *self.pods.take_news(daemon_set)[0],
             *changes_of("pods", pods, daemon_set),
             *changes_of(revisions.RESOURCE, held, daemon_set),
             *([found.write] if found.write is not None else []),
         ]
-        is_free = self.expectations.are_satisfied(key, moment.now_s)
+        is_free = self.pods.expectations.are_satisfied(key, moment.now_s)
         counters, again_s = counters_of(sight)
         actions += _status(daemon_set, counters, found.collision_count, is_observed=is_free)
         if not is_free:
@@ -146,25 +105,8 @@ class DaemonSets:
         actions += _tidied(held.kept, found.revision, pods.kept, daemon_set)
         wanted = self._plan(sight, moment.now_s)
         actions += self._performed(wanted, sight, document, moment.now_s)
-        if wanted.again_s is not None:
-            again_s = earliest(again_s, wanted.again_s)
-        if wanted.creates:
-            again_s = earliest(again_s, REJECTED_AGAIN_S)
+        again_s = earliest(again_s, wanted.again_s, REJECTED_AGAIN_S if wanted.creates else None)
         return Result(tuple(actions), again_s)
-
-    def _forget(self, key: Key) -> None:
-        self.expectations.forget(key)
-        self._pods.take_created(key)
-        self._fits.forget(key)
-        self._refusals.pop(key, None)
-
-    def _failure_events(self, daemon_set: DaemonSet) -> list[RecordEvent]:
-        key = daemon_set.metadata.key
-        names = self._pods.take_created(key)
-        events = [event(daemon_set, "SuccessfulCreate", f"Created pod: {name}") for name in names]
-        if (refusal := self._refusals.pop(key, None)) is not None:
-            events.append(event(daemon_set, *refusal, warns=True))
-        return events
 
     def _plan(self, sight: Sight, now_s: float) -> Plan:
         """Return what the nodes need; the next step of an update only when they need nothing."""
@@ -191,16 +133,12 @@ class DaemonSets:
         if not deletes and not creates:
             return []
         uids = [pod.metadata.uid for pod in deletes]
-        self.expectations.expect(key, creations=len(creates), deletions=uids, now_s=now_s)
+        self.pods.expectations.expect(key, creations=len(creates), deletions=uids, now_s=now_s)
         events = [_ended(daemon_set, pod, "Failed", "kill") for pod in wanted.failed]
         events += [_ended(daemon_set, pod, "Succeeded", "delete") for pod in wanted.succeeded]
-        units: list[Action] = []
-        for pod in deletes:
-            units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid, expected_by=str(key)))
-            units.append(event(daemon_set, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
         template = pod_template(daemon_set, document, sight.text)
-        made = tuple(Create("pods", for_node(template, node), expected_by=str(key)) for node in creates)
-        return [*events, *([Batch(tuple(units))] if units else []), *([Batch(made)] if made else [])]
+        made = tuple(Create("pods", for_node(template, node)) for node in creates)
+        return [*events, *deletions(daemon_set, deletes), *([Batch(made)] if made else [])]
 
 
 def _is_same(old: Pod, new: Pod) -> bool:
@@ -211,28 +149,6 @@ def _is_same(old: Pod, new: Pod) -> bool:
         == (b.uid, b.labels, b.deletion_timestamp, b.owner_references)
         and (old.spec.node_name, old.status.phase) == (new.spec.node_name, new.status.phase)
         and ready_since_s(old) == ready_since_s(new)
-    )
-
-
-def _adoptable(orphans: Orphans, lister: Lister[V], key: Key, selector: Selector) -> list[V]:
-    found = [each for k in orphans.keys(key.namespace) if (each := lister.get(k)) is not None]
-    return [each for each in found if is_adoptable(each, selector)]
-
-
-def _current(
-    daemon_set: DaemonSet, document: Document, held: tuple[ControllerRevision, ...], listers: Listers
-) -> revisions.Found:
-    """Return the revision that the template is now."""
-    template = document.get("spec", {}).get("template") or {}
-    lister = listers.of(ControllerRevision)
-    return revisions.find(
-        daemon_set,
-        revisions.data_of(template),
-        held,
-        daemon_set.status.collision_count,
-        (template.get("metadata") or {}).get("labels") or {},
-        lambda name: lister.get(revisions.key_of(daemon_set, name)),
-        hash_label=revisions.POD_LABEL,
     )
 
 
@@ -255,23 +171,14 @@ def _tidied(
 
 def _status(daemon_set: DaemonSet, counters: Document, collision_count: int, *, is_observed: bool) -> list[Patch]:
     """Return the status write if anything differs. `is_observed`: this generation is acted on now."""
-    old, meta = daemon_set.status, daemon_set.metadata
-    wanted = {**counters, "observedGeneration": meta.generation if is_observed else old.observed_generation}
+    old = daemon_set.status
+    wanted = {
+        **counters,
+        "observedGeneration": daemon_set.metadata.generation if is_observed else old.observed_generation,
+    }
     if collision_count != old.collision_count:
         wanted["collisionCount"] = collision_count
-    present = {
-        "currentNumberScheduled": old.current_number_scheduled,
-        "numberMisscheduled": old.number_misscheduled,
-        "desiredNumberScheduled": old.desired_number_scheduled,
-        "numberReady": old.number_ready,
-        "updatedNumberScheduled": old.updated_number_scheduled,
-        "numberAvailable": old.number_available,
-        "numberUnavailable": old.number_unavailable,
-        "observedGeneration": old.observed_generation,
-    }
-    if wanted == present:
-        return []
-    return [Patch(RESOURCE, meta.key, {"status": wanted}, subresource="status", uid=meta.uid)]
+    return [writes.status("daemonsets.apps", daemon_set, wanted)] if writes.differing(old, wanted) else []
 
 
 def _ended(daemon_set: DaemonSet, pod: Pod, end: str, verb: str) -> RecordEvent:
@@ -292,7 +199,7 @@ def controller(switches: Switches) -> Controller:
             Watch(Node, memory.node_changed),
             Watch(ControllerRevision, memory.history_changed),
         ),
-        failed=memory.failed,
+        failed=memory.pods.failed,
         workers=2,
     )
 

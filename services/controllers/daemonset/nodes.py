@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from services.api.kinds.daemonset import TEMPLATE_GENERATION, TEMPLATE_GENERATION_LABEL, DaemonSet
 from services.api.kinds.node import Node
-from services.api.kinds.pod import Pod, PodSpec
+from services.api.kinds.pod import Pod, PodSpec, Toleration
 from services.api.meta import Document, Key
 from services.api.node_selection import NAME_FIELD, may_go_to
-from services.api.taints import NO_EXECUTE, NO_SCHEDULE, Toleration, untolerated
+from services.api.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
 from services.controllers.shared_ownership import controller_reference
 from services.controllers.shared_revisions import POD_LABEL
 from services.reconcile.controller import Change, Listers

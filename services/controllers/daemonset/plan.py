@@ -1,7 +1,9 @@
-"""What a DaemonSet's nodes lack and have too much, looked at once: one pass over the pods, one over the nodes. Pure.
+"""What a DaemonSet's nodes lack and have too much, and one step of its rolling update. Pure.
 
+One pass over the pods, one over the nodes. Without surge the update removes an old pod and the next reconcile fills its
+place; with surge the new one comes first.
 Source: controllers 6; upstream `podsShouldBeOnNode`, `updateDaemonSetStatus` of
-`pkg/controller/daemon/daemon_controller.go`.
+`pkg/controller/daemon/daemon_controller.go`, `pkg/controller/daemon/update.go`; KEP-1591.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from dataclasses import dataclass, field
 from services.api.kinds.daemonset import DaemonSet, RollingUpdateDaemonSet
 from services.api.kinds.pod import Pod
 from services.api.meta import Document
-from services.controllers.daemonset.nodes import Fit, is_updated, target_of
+from services.controllers.daemonset.nodes import NOWHERE, Fit, is_updated, target_of
 from services.controllers.shared_int_or_percent import resolve
-from services.controllers.shared_readiness import available_in_s, is_ready
+from services.controllers.shared_pods import available_in_s, is_ready
 from services.controllers.shared_revisions import POD_LABEL
 from services.reconcile.actions import earliest
 
@@ -51,10 +53,6 @@ class Plan:
     failed: list[Pod] = field(default_factory=list)
     succeeded: list[Pod] = field(default_factory=list)
     again_s: float | None = None
-
-    def wait(self, seconds: float) -> None:
-        """Look again at the latest then."""
-        self.again_s = earliest(self.again_s, seconds)
 
 
 def by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
@@ -119,7 +117,7 @@ def _running(made: Plan, node: str, here: list[Pod], wait_s: Callable[[str], flo
             continue
         if pod.status.phase == "Failed":
             if (left_s := wait_s(node)) > 0:
-                made.wait(left_s)
+                made.again_s = earliest(made.again_s, left_s)
                 continue
             made.failed.append(pod)
             made.deletes.append(pod)
@@ -178,3 +176,88 @@ def counters_of(sight: Sight) -> tuple[Document, float | None]:
         "numberUnavailable": desired - available,
     }
     return counters, again_s
+
+
+def roll(sight: Sight) -> Plan:
+    """Return the next step; nothing for a set whose old pods are left to others (OnDelete).
+
+    To be asked only when the nodes are tidy: at most one pod a node, or an old and a new one while it surges.
+    """
+    if sight.daemon_set.spec.update_strategy.type != "RollingUpdate":
+        return Plan()
+    desired = sum(fit.runs for fit in sight.fits.values())
+    surge, unavailable = limits(sight.daemon_set, desired)
+    if surge == 0:
+        # If both are 0 (a percentage of no nodes, or a set of before the rule), one may be unavailable.
+        return _replace(sight, unavailable or 1)
+    return _surge(sight, surge, desired)
+
+
+def _nodes(sight: Sight) -> list[str]:
+    """Return the nodes that should have a pod or have one."""
+    wanted = [node for node, fit in sight.fits.items() if fit.runs or node in sight.pods]
+    return wanted + [node for node in sight.pods if node not in sight.fits]
+
+
+def _pair(sight: Sight, node: str) -> tuple[Pod | None, Pod | None, bool]:
+    """Return the node's (new pod, old pod, whether there are no more), terminating ones left aside."""
+    staying = [pod for pod in sight.pods.get(node, ()) if pod.metadata.deletion_timestamp is None]
+    new = [pod for pod in staying if sight.is_updated(pod)]
+    old = [pod for pod in staying if pod not in new]
+    if len(new) > 1 or len(old) > 1:
+        return None, None, False
+    return next(iter(new), None), next(iter(old), None), True
+
+
+def _replace(sight: Sight, limit: int) -> Plan:
+    """Remove old pods that are not available, and as many that are as may be unavailable besides."""
+    broken: list[Pod] = []
+    candidates: list[Pod] = []
+    unavailable = 0
+    for node in _nodes(sight):
+        new, old, is_tidy = _pair(sight, node)
+        if not is_tidy or (new is None) == (old is None):
+            unavailable += 1
+        elif new is not None:
+            unavailable += not sight.is_available(new)
+        elif old is not None and not sight.is_available(old):
+            broken.append(old)
+            unavailable += 1
+        elif old is not None:
+            candidates.append(old)
+    return Plan(deletes=[*broken, *candidates[: max(0, limit - unavailable)]])
+
+
+def _surge(sight: Sight, limit: int, desired: int) -> Plan:
+    """Give nodes a new pod besides the old one; remove old pods whose successor is available.
+
+    A pod on a node that no longer wants it goes only when enough pods are available elsewhere.
+    """
+    made = Plan()
+    unwanted: list[Pod] = []
+    candidates: list[str] = []
+    surging = available = 0
+    for node in _nodes(sight):
+        new, old, is_tidy = _pair(sight, node)
+        if not is_tidy:
+            surging += 1
+            continue
+        counted = old if old is not None else new
+        is_up = counted is not None and sight.is_available(counted)
+        available += is_up
+        if old is None:
+            continue
+        if new is not None:
+            if sight.is_available(new):
+                made.deletes.append(old)
+            else:
+                surging += 1
+        elif not sight.fits.get(node, NOWHERE).runs:
+            (unwanted if is_up else made.deletes).append(old)
+        elif is_up:
+            candidates.append(node)
+        else:
+            made.creates.append(node)
+    made.deletes += unwanted[: max(0, available - desired)]
+    made.creates += candidates[: max(0, limit - surging)]
+    return made

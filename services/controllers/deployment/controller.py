@@ -14,7 +14,6 @@ from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.controllers import shared_conditions as conditions
 from services.controllers.deployment.replica_sets import (
-    as_set,
     clean_up,
     find_new,
     is_scaling,
@@ -27,10 +26,17 @@ from services.controllers.deployment.replica_sets import (
     template_hash,
     without_hash,
 )
-from services.controllers.deployment.rollout import Set, fenceposts, new_size, old_sizes
-from services.controllers.deployment.status import look_again_s, note_pause, note_progress, put, report
-from services.controllers.deployment.step import SETS, Step
-from services.controllers.shared_ownership import Orphans, changes_of, claim, is_adoptable, owner_key, selector_of
+from services.controllers.deployment.rollout import fenceposts, new_size, old_sizes, oldest_first
+from services.controllers.deployment.status import SETS, Step, look_again_s, note_pause, note_progress, put, report
+from services.controllers.shared_ownership import (
+    Orphans,
+    changes_of,
+    claim,
+    is_alive,
+    owner_key,
+    owners_of,
+    selector_of,
+)
 from services.reconcile.actions import NOTHING, Create, Query, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
@@ -43,22 +49,10 @@ class Deployments:
     def __init__(self) -> None:
         self._orphans = Orphans()
 
-    # --- which keys changes lead to ---
-
     def set_changed(self, change: Change[ReplicaSet], listers: Listers) -> list[Key]:
         """Return the Deployments a ReplicaSet's change concerns: its owners, or those that would adopt it."""
         self._orphans.note(change.old, change.new)
-        found: dict[Key, None] = {}
-        for each in (change.old, change.new):
-            if each is not None and (key := owner_key(Deployment, each.metadata)) is not None:
-                found[key] = None
-        new = change.new
-        if new is not None and new.metadata.controller is None:
-            for deployment in listers.of(Deployment).all(new.metadata.namespace):
-                selector = selector_of(deployment)
-                if selector is not None and is_adoptable(new, selector):
-                    found[deployment.metadata.key] = None
-        return list(found)
+        return owners_of(Deployment, change, listers)
 
     @staticmethod
     def pod_changed(change: Change[Pod], listers: Listers) -> list[Key]:
@@ -70,11 +64,8 @@ class Deployments:
         owner = listers.of(ReplicaSet).get(set_key) if set_key is not None else None
         key = owner_key(Deployment, owner.metadata) if owner is not None else None
         deployment = listers.of(Deployment).get(key) if key is not None else None
-        if key is None or deployment is None or deployment.spec.strategy.type != "Recreate":
-            return []
-        return [key]
-
-    # --- the decision ---
+        is_waiting = deployment is not None and deployment.spec.strategy.type == "Recreate"
+        return [key] if key is not None and is_waiting else []
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Claim ReplicaSets, take the next step of scaling or rolling out, and report the status."""
@@ -85,21 +76,13 @@ class Deployments:
             return NOTHING
         is_ending = deployment.metadata.deletion_timestamp is not None
         lister = listers.of(ReplicaSet)
-        orphans = [s for k in self._orphans.keys(key.namespace) if (s := lister.get(k)) and is_adoptable(s, selector)]
-        can_adopt = False
-        if orphans and not is_ending:
-            query = Query(Deployment, key)
-            if query not in moment.live:
-                return Result(refresh=(query,))
-            live = moment.live[query]
-            can_adopt = (
-                isinstance(live, Deployment)
-                and live.metadata.uid == deployment.metadata.uid
-                and live.metadata.deletion_timestamp is None
-            )
+        orphans = [] if is_ending else self._orphans.adoptable(lister, key.namespace, selector)
+        query = Query(Deployment, key)
+        if orphans and query not in moment.live:
+            return Result(refresh=(query,))
+        can_adopt = is_alive(moment.live.get(query), deployment)
         found = claim(lister.owned_by(deployment.metadata.uid), orphans, deployment, selector, can_adopt=can_adopt)
-        sets = sorted(found.kept, key=lambda s: (s.metadata.creation_timestamp, s.metadata.name))
-        step = self._begin(deployment, document, sets, moment)
+        step = self._begin(deployment, document, oldest_first(found.kept), moment)
         step.actions += changes_of(SETS, found, deployment)
         if not is_ending:
             self._advance(step, listers)
@@ -107,21 +90,13 @@ class Deployments:
         return Result(tuple(step.actions), look_again_s(step) if not is_ending else None)
 
     def _begin(self, deployment: Deployment, document: Document, sets: list[ReplicaSet], moment: Moment) -> Step:
-        status = document.get("status") or {}
-        step = Step(
-            deployment,
-            document,
-            sets,
-            moment,
-            conditions=[dict(c) for c in status.get("conditions") or ()],
-            collision_count=deployment.status.collision_count,
-        )
+        stored = (document.get("status") or {}).get("conditions") or ()
+        count = deployment.status.collision_count
+        step = Step(deployment, document, sets, moment, conditions=[dict(c) for c in stored], collision_count=count)
         strategy = deployment.spec.strategy
         if strategy.type == "RollingUpdate":
             numbers = strategy.rolling_update or RollingUpdate()
-            step.surge, step.unavailable = fenceposts(
-                numbers.max_surge, numbers.max_unavailable, deployment.spec.replicas
-            )
+            step.surge, step.unavailable = fenceposts(numbers.max_surge, numbers.max_unavailable, step.replicas)
         deadline_s = float(deployment.spec.progress_deadline_seconds)
         if deadline_s < NO_DEADLINE_S:
             step.deadline_s = deadline_s
@@ -130,18 +105,14 @@ class Deployments:
     def _advance(self, step: Step, listers: Listers) -> None:
         """Take one step. Order as upstream: paused, scaling, then the strategy."""
         step.new = find_new(step, listers)
-        if step.deployment.spec.paused:
-            note_pause(step)
-            sync_revision(step)
-            scale(step)
-            clean_up(step)
-            return
         note_pause(step)
-        if is_scaling(step):
+        is_paused = step.deployment.spec.paused
+        if is_paused or is_scaling(step):
             sync_revision(step)
             scale(step)
-            return
-        if step.deployment.spec.strategy.type == "Recreate":
+            if is_paused:
+                clean_up(step)
+        elif step.deployment.spec.strategy.type == "Recreate":
             self._recreate(step, listers)
         else:
             self._roll(step, listers)
@@ -152,11 +123,9 @@ class Deployments:
         new = step.new
         if new is None:  # just asked for; what to remove is decided when it is there
             return
-        every = [as_set(each) for each in step.sets]
-        size = new_size(step.replicas, step.surge, as_set(new), every)
-        if resize(step, new, size):
+        if resize(step, new, new_size(step.replicas, step.surge, new.spec.replicas, step.sets)):
             return
-        sizes = old_sizes(step.replicas, step.unavailable, as_set(new), [as_set(old) for old in step.olds])
+        sizes = old_sizes(step.replicas, step.unavailable, new, step.olds)
         for old in step.olds:
             if old.metadata.name in sizes:
                 resize(step, old, sizes[old.metadata.name])
@@ -166,11 +135,9 @@ class Deployments:
     def _recreate(self, step: Step, listers: Listers) -> None:
         """Old sets to 0; when none of their pods is non-terminal any more, the new set to full size."""
         shrunk = [resize(step, old, 0) for old in step.olds if old.spec.replicas > 0]
-        if any(shrunk):
+        pods = (pod for old in step.olds for pod in listers.of(Pod).owned_by(old.metadata.uid))
+        if any(shrunk) or not all(pod.is_terminal for pod in pods):
             return
-        for old in step.olds:
-            if any(not pod.is_terminal for pod in listers.of(Pod).owned_by(old.metadata.uid)):
-                return
         if self._ensure_new(step, listers) and step.new is not None and not resize(step, step.new, step.replicas):
             clean_up(step)
 
@@ -187,15 +154,14 @@ class Deployments:
             # Same name, other template or other owner: count the clash; the next hash differs.
             step.collision_count += 1
             return False
-        every = [as_set(each) for each in step.sets]
         size = step.replicas
         if deployment.spec.strategy.type == "RollingUpdate":
-            size = new_size(step.replicas, step.surge, Set(name, 0), every)
+            size = new_size(size, step.surge, 0, step.sets)
         step.revision = str(max((revision_of(each) for each in step.sets), default=0) + 1)
         step.actions.append(Create(SETS, new_set(step, name, text, size)))
         step.created_size = size
         if size > 0:
-            step.event("ScalingReplicaSet", f"Scaled up replica set {name} from 0 to {size}")
+            step.note_scaling(name, 0, size)
         sync_deployment_revision(step, step.revision)
         if step.deadline_s is not None:
             conditions.remove(step.conditions, "Progressing")
@@ -206,13 +172,8 @@ class Deployments:
 def controller(switches: Switches) -> Controller:
     """Return the Deployment controller."""
     memory = Deployments()
-    return Controller(
-        name="deployment",
-        reconciles=Deployment,
-        reconcile=memory.reconcile,
-        watches=(Watch(ReplicaSet, memory.set_changed), Watch(Pod, memory.pod_changed)),
-        workers=5,
-    )
+    watches = (Watch(ReplicaSet, memory.set_changed), Watch(Pod, memory.pod_changed))
+    return Controller(name="deployment", reconciles=Deployment, reconcile=memory.reconcile, watches=watches, workers=5)
 
 
 CONTROLLER = Registration("deployment", controller, start_order=2)

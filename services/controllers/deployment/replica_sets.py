@@ -7,13 +7,15 @@ Source: controllers 3; upstream `pkg/controller/deployment` (`sync.go`, `util/de
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document
-from services.controllers.deployment.rollout import Set, proportional
-from services.controllers.deployment.step import RESOURCE, SETS, Step, counters_of, is_complete
+from services.controllers import shared_writes as writes
+from services.controllers.deployment.rollout import MAX, proportional
+from services.controllers.deployment.status import RESOURCE, SETS, Step, counters_of, is_complete
 from services.controllers.shared_ownership import controller_reference
-from services.reconcile.actions import Delete, Patch
+from services.reconcile.actions import Delete
 from services.reconcile.controller import Listers
 
 HASH_LABEL = "pod-template-hash"
@@ -21,7 +23,6 @@ PREFIX = "deployment.kubernetes.io/"
 REVISION = PREFIX + "revision"
 HISTORY = PREFIX + "revision-history"
 DESIRED = PREFIX + "desired-replicas"
-MAX = PREFIX + "max-replicas"
 _OWN_ANNOTATIONS = frozenset(
     (
         REVISION,
@@ -62,18 +63,6 @@ def without_hash(template: Document) -> Document:
     metadata["labels"] = {k: v for k, v in (metadata.get("labels") or {}).items() if k != HASH_LABEL}
     metadata.pop("creationTimestamp", None)
     return {**template, "metadata": metadata}
-
-
-def as_set(each: ReplicaSet) -> Set:
-    """Return a ReplicaSet as the arithmetic sees it."""
-    noted = each.metadata.annotations.get(MAX, "")
-    return Set(
-        each.metadata.name,
-        each.spec.replicas,
-        each.status.available_replicas,
-        int(noted) if noted.isdigit() else None,
-        each.metadata.creation_timestamp,
-    )
 
 
 def find_new(step: Step, listers: Listers) -> ReplicaSet | None:
@@ -145,16 +134,11 @@ def resize(step: Step, each: ReplicaSet, size: int) -> bool:
     if notes:
         patch["metadata"] = {"annotations": notes}
     # On the version decided from: a set that someone else scaled meanwhile is looked at again (C5).
-    step.actions.append(
-        Patch(SETS, each.metadata.key, patch, uid=each.metadata.uid, resource_version=each.metadata.resource_version)
-    )
+    step.actions.append(writes.patch(SETS, each, patch, on_version=True))
     step.sizes[each.metadata.name] = size
-    if size == each.spec.replicas:
-        return False
-    way = "up" if size > each.spec.replicas else "down"
-    text = f"Scaled {way} replica set {each.metadata.name} from {each.spec.replicas} to {size}"
-    step.event("ScalingReplicaSet", text)
-    return True
+    if size != each.spec.replicas:
+        step.note_scaling(each.metadata.name, each.spec.replicas, size)
+    return size != each.spec.replicas
 
 
 def sync_revision(step: Step) -> None:
@@ -173,23 +157,17 @@ def sync_revision(step: Step) -> None:
     if new.spec.min_ready_seconds != step.deployment.spec.min_ready_seconds:
         patch["spec"] = {"minReadySeconds": step.deployment.spec.min_ready_seconds}
     if patch:
-        step.actions.append(Patch(SETS, new.metadata.key, patch, uid=new.metadata.uid))
+        step.actions.append(writes.patch(SETS, new, patch))
         # A resize in the same reconcile must not ask for the version before this patch.
-        step.new = _without_version(new)
+        step.new = replace(new, metadata=replace(new.metadata, resource_version=""))
     sync_deployment_revision(step, str(max(wanted, revision_of(new))))
-
-
-def _without_version(each: ReplicaSet) -> ReplicaSet:
-    return msgspec.structs.replace(each, metadata=msgspec.structs.replace(each.metadata, resource_version=""))
 
 
 def sync_deployment_revision(step: Step, revision: str) -> None:
     """Let the Deployment carry this revision."""
-    meta = step.deployment.metadata
-    if meta.annotations.get(REVISION) != revision:
-        step.actions.append(
-            Patch(RESOURCE, meta.key, {"metadata": {"annotations": {REVISION: revision}}}, uid=meta.uid)
-        )
+    if step.deployment.metadata.annotations.get(REVISION) != revision:
+        change = {"metadata": {"annotations": {REVISION: revision}}}
+        step.actions.append(writes.patch(RESOURCE, step.deployment, change))
 
 
 def scale(step: Step) -> None:
@@ -200,17 +178,14 @@ def scale(step: Step) -> None:
         if only is not None:
             resize(step, _current(step, only), step.replicas)
         return
-    new = step.new
-    if new is not None and _is_saturated(step, new):
+    if step.new is not None and _is_saturated(step, step.new):
         for old in step.olds:
             if old.spec.replicas > 0:
                 resize(step, old, 0)
         return
     if step.deployment.spec.strategy.type != "RollingUpdate":
         return
-    sizes = proportional(
-        step.replicas, step.surge, step.deployment.status.replicas, [as_set(each) for each in step.sets]
-    )
+    sizes = proportional(step.replicas, step.surge, step.deployment.status.replicas, step.sets)
     for each in step.sets:
         if each.metadata.name in sizes:
             resize(step, _current(step, each), sizes[each.metadata.name])

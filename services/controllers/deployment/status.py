@@ -1,25 +1,99 @@
-"""What a Deployment says of itself: the counters, whether it is available, and whether its rollout moves on.
+"""What one reconcile of a Deployment has worked out, and what the Deployment says of itself.
 
+Its counters, whether it is available, and whether its rollout moves on.
 Source: controllers 3; upstream `pkg/controller/deployment/progress.go`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from services.api.kinds.deployment import Deployment
 from services.api.kinds.replicaset import ReplicaSet
-from services.api.meta import Document
+from services.api.meta import Document, find_condition
 from services.api.times import format_time
 from services.controllers import shared_conditions as conditions
-from services.controllers.deployment.step import RESOURCE, Step, counters_of, is_complete
-from services.controllers.shared_readiness import seconds_of
-from services.reconcile.actions import Patch
+from services.controllers import shared_writes as writes
+from services.controllers.shared_pods import seconds_of
+from services.reconcile.actions import Action, event
+from services.reconcile.controller import Moment
+
+RESOURCE = "deployments.apps"
+SETS = "replicasets.apps"
+
+
+@dataclass
+class Step:
+    """What one reconcile has worked out so far."""
+
+    deployment: Deployment
+    document: Document
+    sets: list[ReplicaSet]
+    """All of them, the oldest first."""
+    now: Moment
+    surge: int = 0
+    unavailable: int = 0
+    deadline_s: float | None = None
+    new: ReplicaSet | None = None
+    actions: list[Action] = field(default_factory=list)
+    conditions: list[Document] = field(default_factory=list)
+    collision_count: int = 0
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Sizes decided in this reconcile, by name."""
+    created_size: int | None = None
+    revision: str = ""
+
+    @property
+    def replicas(self) -> int:
+        """How many pods are desired."""
+        return self.deployment.spec.replicas
+
+    @property
+    def olds(self) -> list[ReplicaSet]:
+        """All sets but the new one."""
+        return [s for s in self.sets if self.new is None or s.metadata.uid != self.new.metadata.uid]
+
+    def size(self, each: ReplicaSet) -> int:
+        """Return the size a set was given in this reconcile, or else has."""
+        return self.sizes.get(each.metadata.name, each.spec.replicas)
+
+    def note_scaling(self, name: str, before: int, after: int) -> None:
+        """Append the Event about a set that is scaled."""
+        text = f"Scaled {'up' if after > before else 'down'} replica set {name} from {before} to {after}"
+        self.actions.append(event(self.deployment, "ScalingReplicaSet", text))
+
+
+def counters_of(step: Step) -> Document:
+    """Return the numbers of the status, over all sets as their last status has them."""
+    available = sum(each.status.available_replicas for each in step.sets)
+    asked = sum(step.size(each) for each in step.sets) + (step.created_size or 0)
+    return {
+        "observedGeneration": step.deployment.metadata.generation,
+        "replicas": sum(each.status.replicas for each in step.sets),
+        "updatedReplicas": step.new.status.replicas if step.new is not None else 0,
+        "readyReplicas": sum(each.status.ready_replicas for each in step.sets),
+        "availableReplicas": available,
+        "unavailableReplicas": max(0, asked - available),
+        "terminatingReplicas": sum(each.status.terminating_replicas or 0 for each in step.sets),
+    }
+
+
+def is_complete(step: Step, counters: Document) -> bool:
+    """Whether every desired pod is there, up to date and available, and no other."""
+    return bool(
+        counters["updatedReplicas"] == step.replicas
+        and counters["replicas"] == step.replicas
+        and counters["availableReplicas"] == step.replicas
+        and (step.new is not None or step.replicas == 0)
+    )
 
 
 def put(step: Step, kind: str, status: str, reason: str, message: str) -> None:
-    """Set one condition, as of now."""
-    conditions.put(step.conditions, kind, status, reason, message, step.now.wall_s, has_update_time=True)
+    """Set one condition, as of now; its `lastUpdateTime` is what the deadline is counted from."""
+    made = conditions.put(step.conditions, kind, status, reason, message, step.now.wall_s)
+    if made is not None:
+        since, now = made.pop("lastTransitionTime"), format_time(step.now.wall_s)
+        made |= {"lastUpdateTime": now, "lastTransitionTime": since}
 
 
 def note_progress(step: Step, reason: str, message: str) -> None:
@@ -45,8 +119,7 @@ def note_pause(step: Step) -> None:
 def report(step: Step, *, is_rolling: bool) -> None:
     """Append the status write if anything differs from what is stored."""
     counters = counters_of(step)
-    min_available = step.replicas - step.unavailable
-    if counters["availableReplicas"] >= min_available:
+    if counters["availableReplicas"] >= step.replicas - step.unavailable:
         put(step, "Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     else:
         put(step, "Available", "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
@@ -59,8 +132,7 @@ def report(step: Step, *, is_rolling: bool) -> None:
     stored = step.document.get("status") or {}
     if all(stored.get(name, None if name == "conditions" else 0) == value for name, value in status.items()):
         return
-    meta = step.deployment.metadata
-    step.actions.append(Patch(RESOURCE, meta.key, {"status": status}, subresource="status", uid=meta.uid))
+    step.actions.append(writes.status(RESOURCE, step.deployment, status))
 
 
 def _judge_progress(step: Step, counters: Document) -> None:
@@ -68,22 +140,16 @@ def _judge_progress(step: Step, counters: Document) -> None:
         conditions.remove(step.conditions, "Progressing")
         return
     current = conditions.find(step.conditions, "Progressing")
-    name = (
-        f'ReplicaSet "{step.new.metadata.name}"'
-        if step.new is not None
-        else (f'Deployment "{step.deployment.metadata.name}"')
-    )
-    is_over = (
-        counters["replicas"] == counters["updatedReplicas"]
-        and current is not None
-        and current.get("reason") == "NewReplicaSetAvailable"
-    )
-    if is_over:
+    is_over = current is not None and current.get("reason") == "NewReplicaSetAvailable"
+    if is_over and counters["replicas"] == counters["updatedReplicas"]:
         return
+    name = f'Deployment "{step.deployment.metadata.name}"'
+    if step.new is not None:
+        name = f'ReplicaSet "{step.new.metadata.name}"'
     if is_complete(step, counters):
         put(step, "Progressing", "True", "NewReplicaSetAvailable", f"{name} has successfully progressed.")
     elif _has_progressed(step.deployment, counters):
-        # A new condition each time: its lastUpdateTime is what the deadline is counted from.
+        # A new condition each time.
         since = current.get("lastTransitionTime") if current and current.get("status") == "True" else None
         conditions.remove(step.conditions, "Progressing")
         put(step, "Progressing", "True", "ReplicaSetUpdated", f"{name} is progressing.")
@@ -124,19 +190,9 @@ def _is_timed_out(step: Step, current: Document | None) -> bool:
 
 def _copy_failure(step: Step) -> None:
     """Show the ReplicaFailure of the new set, or else of any."""
-    candidates: Iterable[ReplicaSet] = ([step.new] if step.new is not None else []) + step.olds
-    for each in candidates:
-        for condition in each.status.conditions:
-            if condition.type == "ReplicaFailure" and condition.status == "True":
-                now = format_time(step.now.wall_s)
-                conditions.put(
-                    step.conditions,
-                    "ReplicaFailure",
-                    "True",
-                    condition.reason,
-                    condition.message,
-                    seconds_of(now),
-                    has_update_time=True,
-                )
-                return
+    for each in ([step.new] if step.new is not None else []) + step.olds:
+        failure = find_condition(each.status.conditions, "ReplicaFailure")
+        if failure is not None and failure.status == "True":
+            put(step, "ReplicaFailure", "True", failure.reason, failure.message)
+            return
     conditions.remove(step.conditions, "ReplicaFailure")

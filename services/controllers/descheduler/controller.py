@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from services.api.kinds.pod import Pod
 from services.api.meta import Key
 from services.api.switches import Switches
-from services.controllers.shared_readiness import seconds_of
+from services.controllers.shared_pods import seconds_of
 from services.reconcile.actions import Delete, RecordEvent, Result, event
 from services.reconcile.controller import Controller, Listers, Moment, Registration
 
@@ -29,24 +29,22 @@ class RemoveFailedPods:
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Delete what is due this round, the oldest first, each with an Event."""
         actions: list[Delete | RecordEvent] = []
-        due = [pod for pod in listers.of(Pod).all() if self._is_due(pod, moment.wall_s)]
-        due.sort(key=lambda pod: (seconds_of(pod.metadata.creation_timestamp), pod.metadata.key))
-        for pod in due:
-            meta = pod.metadata
-            actions.append(Delete("pods", meta.key, uid=meta.uid, grace_period_s=0))
+        due = (pod for pod in listers.of(Pod).all() if self._is_due(pod, moment.wall_s))
+        for pod in sorted(due, key=lambda pod: (seconds_of(pod.metadata.creation_timestamp), pod.metadata.key)):
             why = f"pod failed on {pod.spec.node_name or 'no node'}: {pod.status.reason}"
+            actions.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid, grace_period_s=0))
             actions.append(event(pod, "RemoveFailedPods", why))
         return Result(tuple(actions))
 
     def _is_due(self, pod: Pod, wall_s: float) -> bool:
         meta, owner = pod.metadata, pod.metadata.controller
-        if pod.status.phase != "Failed" or meta.deletion_timestamp is not None:
-            return False
-        if owner is not None and owner.kind in self._excluded_owners:
-            return False
-        if wall_s - seconds_of(meta.creation_timestamp) < self._min_lifetime_s:
-            return False
-        return any(fnmatchcase(pod.status.reason, wanted) for wanted in self._reasons)
+        return (
+            pod.status.phase == "Failed"
+            and meta.deletion_timestamp is None
+            and not (owner is not None and owner.kind in self._excluded_owners)
+            and wall_s - seconds_of(meta.creation_timestamp) >= self._min_lifetime_s
+            and any(fnmatchcase(pod.status.reason, wanted) for wanted in self._reasons)
+        )
 
 
 def controller(switches: Switches) -> Controller:
@@ -60,9 +58,6 @@ def controller(switches: Switches) -> Controller:
     )
 
 
-def is_wanted(switches: Switches) -> bool:
-    """Whether there is anything to listen for."""
-    return switches.flag("descheduler.enabled")
-
-
-CONTROLLER = Registration("descheduler", controller, start_order=20, is_wanted=is_wanted)
+CONTROLLER = Registration(
+    "descheduler", controller, start_order=20, is_wanted=lambda switches: switches.flag("descheduler.enabled")
+)

@@ -7,20 +7,22 @@ Source: controllers 10; upstream `pkg/controller/disruption/disruption.go`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from services.api.kinds.deployment import Deployment
 from services.api.kinds.pod import Pod
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.kinds.statefulset import StatefulSet
-from services.api.meta import Document, Key, find_condition
+from services.api.meta import Condition, Document, Key, OwnerReference, find_condition
 from services.api.selectors import Selector, from_label_selector
 from services.api.switches import Switches
 from services.api.times import format_time
 from services.controllers import shared_conditions as conditions
+from services.controllers import shared_writes as writes
 from services.controllers.shared_int_or_percent import resolve
 from services.controllers.shared_ownership import is_owner
-from services.controllers.shared_readiness import is_ready, seconds_of
+from services.controllers.shared_pods import is_ready, seconds_of
 from services.reconcile.actions import NOTHING, Action, Patch, RecordEvent, Result, earliest, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
@@ -30,6 +32,8 @@ DISRUPTED_S = 120.0
 STALE_TARGET_S = 120.0
 """How long DisruptionTarget may stand on a pod that is not deleted."""
 _POD = "pods/"
+
+W = TypeVar("W", StatefulSet, ReplicaSet, Deployment)
 
 
 class SyncError(Exception):
@@ -53,16 +57,12 @@ class Count:
 def pod_changed(change: Change[Pod], listers: Listers) -> list[Key]:
     """Return the budgets that select the pod before or after, and the pod if it awaits disruption."""
     found: dict[Key, None] = {}
-    budgets = listers.of(PodDisruptionBudget).all(change.object.metadata.namespace)
-    for budget in budgets:
-        selector = _selector(budget)
-        if any(
-            pod is not None and selector is not None and selector.matches(pod.metadata.labels)
-            for pod in (change.old, change.new)
-        ):
+    for budget in listers.of(PodDisruptionBudget).all(change.object.metadata.namespace):
+        selector, sides = _selector(budget), (change.old, change.new)
+        if selector is not None and any(pod is not None and selector.matches(pod.metadata.labels) for pod in sides):
             found[budget.metadata.key] = None
     new = change.new
-    if new is not None and _awaits_disruption(new):
+    if new is not None and _announced(new) is not None:
         found[Key(new.metadata.namespace, _POD + new.metadata.name)] = None
     return list(found)
 
@@ -100,10 +100,8 @@ def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
 
 def _selector(budget: PodDisruptionBudget) -> Selector | None:
     """Return the matcher: a missing selector selects nothing, an empty one everything (policy/v1)."""
-    if budget.spec.selector is None:
-        return None
     try:
-        return from_label_selector(budget.spec.selector)
+        return from_label_selector(budget.spec.selector) if budget.spec.selector is not None else None
     except ValueError:
         return None
 
@@ -127,27 +125,27 @@ def _scale(pods: list[Pod], listers: Listers) -> int:
     """Return how many pods the pods' controllers want, each controller counted once."""
     wanted: dict[str, int] = {}
     for pod in pods:
-        reference = pod.metadata.controller
+        reference, namespace = pod.metadata.controller, pod.metadata.namespace
         if reference is None:
             continue  # unmanaged pods have no scale; they count in integers only
+        owner: StatefulSet | ReplicaSet | Deployment | None
         if is_owner(reference, StatefulSet):
-            stateful_set = listers.of(StatefulSet).get(Key(pod.metadata.namespace, reference.name))
-            if stateful_set is not None and stateful_set.metadata.uid == reference.uid:
-                wanted[reference.uid] = stateful_set.spec.replicas
-            continue
-        if not is_owner(reference, ReplicaSet):
+            owner = _named(StatefulSet, reference, namespace, listers)
+        elif is_owner(reference, ReplicaSet):
+            owner = _named(ReplicaSet, reference, namespace, listers)
+            above = owner.metadata.controller if owner is not None else None
+            if above is not None and is_owner(above, Deployment):
+                owner = _named(Deployment, above, namespace, listers) or owner
+        else:
             raise SyncError(f"pod {pod.metadata.key}: its owner {reference.kind} {reference.name} has no scale")
-        replica_set = listers.of(ReplicaSet).get(Key(pod.metadata.namespace, reference.name))
-        if replica_set is None or replica_set.metadata.uid != reference.uid:
-            continue
-        owner = replica_set.metadata.controller
-        if owner is not None and is_owner(owner, Deployment):
-            deployment = listers.of(Deployment).get(Key(pod.metadata.namespace, owner.name))
-            if deployment is not None and deployment.metadata.uid == owner.uid:
-                wanted[owner.uid] = deployment.spec.replicas
-                continue
-        wanted[reference.uid] = replica_set.spec.replicas
+        if owner is not None:
+            wanted[owner.metadata.uid] = owner.spec.replicas
     return sum(wanted.values())
+
+
+def _named(view: type[W], reference: OwnerReference, namespace: str, listers: Listers) -> W | None:
+    found = listers.of(view).get(Key(namespace, reference.name))
+    return found if found is not None and found.metadata.uid == reference.uid else None
 
 
 def _disrupted(
@@ -177,16 +175,6 @@ def _status(budget: PodDisruptionBudget, count: Count, disrupted: dict[str, str]
     listed = conditions.as_documents(old.conditions)
     reason = "SufficientPods" if count.allowed > 0 else "InsufficientPods"
     conditions.put(listed, "DisruptionAllowed", "True" if count.allowed > 0 else "False", reason, "", wall_s)
-    is_same = (
-        (old.expected_pods, old.desired_healthy, old.current_healthy, old.disruptions_allowed)
-        == (count.expected, count.desired, count.healthy, count.allowed)
-        and old.disrupted_pods == disrupted
-        and old.observed_generation == budget.metadata.generation
-        and listed == conditions.as_documents(old.conditions)
-    )
-    if is_same:
-        return []
-    gone: dict[str, str | None] = {name: None for name in old.disrupted_pods if name not in disrupted}
     status: Document = {
         "expectedPods": count.expected,
         "desiredHealthy": count.desired,
@@ -195,62 +183,46 @@ def _status(budget: PodDisruptionBudget, count: Count, disrupted: dict[str, str]
         "observedGeneration": budget.metadata.generation,
         "conditions": listed,
     }
+    gone: dict[str, str | None] = {name: None for name in old.disrupted_pods if name not in disrupted}
+    if not gone and not writes.differing(old, status):
+        return []
     if gone:
         status["disruptedPods"] = gone
-    return [_patch(budget, status)]
+    # On the version seen, here and below: an eviction that has meanwhile spent from the budget must not be undone.
+    return [writes.status(RESOURCE, budget, status, on_version=True)]
 
 
 def _fail_safe(budget: PodDisruptionBudget, message: str, wall_s: float) -> list[Action]:
     """Allow nothing while the numbers are unknown."""
     listed = conditions.as_documents(budget.status.conditions)
-    conditions.put(listed, "DisruptionAllowed", "False", "SyncFailed", message, wall_s)
-    if budget.status.disruptions_allowed == 0 and listed == conditions.as_documents(budget.status.conditions):
+    is_new = conditions.put(listed, "DisruptionAllowed", "False", "SyncFailed", message, wall_s) is not None
+    if budget.status.disruptions_allowed == 0 and not is_new:
         return []
     failed = event(budget, "CalculateExpectedPodCountFailed", message, warns=True)
-    return [failed, _patch(budget, {"disruptionsAllowed": 0, "conditions": listed})]
+    return [
+        failed,
+        writes.status(
+            "poddisruptionbudgets.policy", budget, {"disruptionsAllowed": 0, "conditions": listed}, on_version=True
+        ),
+    ]
 
 
-def _patch(budget: PodDisruptionBudget, status: Document) -> Patch:
-    # On the version seen: an eviction that has meanwhile spent from the budget must not be undone.
-    meta = budget.metadata
-    return Patch(
-        RESOURCE,
-        meta.key,
-        {"status": status},
-        subresource="status",
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-    )
-
-
-def _awaits_disruption(pod: Pod) -> bool:
-    """Whether a component other than the kubelet announced the pod's end, and it has not begun."""
-    if pod.metadata.deletion_timestamp is not None or pod.is_terminal:
-        return False
-    target = find_condition(pod.status.conditions, "DisruptionTarget")
-    return target is not None and target.status == "True" and target.reason != "TerminationByKubelet"
+def _announced(pod: Pod) -> Condition | None:
+    """Return what a component other than the kubelet said of the pod's end, if that has not begun."""
+    target = find_condition(pod.status.conditions, "DisruptionTarget") if pod.is_active else None
+    is_open = target is not None and target.status == "True" and target.reason != "TerminationByKubelet"
+    return target if is_open else None
 
 
 def _reset_stale(key: Key, listers: Listers, moment: Moment) -> Result:
     pod = listers.of(Pod).get(key)
-    if pod is None or not _awaits_disruption(pod):
+    if pod is None or (target := _announced(pod)) is None:
         return NOTHING
-    target = find_condition(pod.status.conditions, "DisruptionTarget")
-    assert target is not None
     left_s = seconds_of(target.last_transition_time) + STALE_TARGET_S - moment.wall_s
     if left_s > 0:
         return Result(requeue_after_s=left_s)
     condition = {"type": "DisruptionTarget", "status": "False", "lastTransitionTime": format_time(moment.wall_s)}
-    patch = Patch(
-        "pods",
-        key,
-        {"status": {"conditions": [condition]}},
-        subresource="status",
-        patch_type="strategic",
-        uid=pod.metadata.uid,
-        resource_version=pod.metadata.resource_version,
-    )
-    return Result((patch,))
+    return Result((writes.conditions("pods", pod, condition, on_version=True),))
 
 
 def controller(switches: Switches) -> Controller:

@@ -17,10 +17,7 @@ from services.reconcile.controller import Change, Controller, Listers, Moment, R
 def _reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
     """Create the claims that the pod lacks; another owner's claim of that name is reported."""
     pod = listers.of(Pod).get(key)
-    if pod is None or not pod.is_active:
-        return NOTHING
-    document = listers.of(Pod).document(key)
-    if document is None:
+    if pod is None or not pod.is_active or (document := listers.of(Pod).document(key)) is None:
         return NOTHING
     actions: list[Action] = []
     for volume in document["spec"].get("volumes") or ():
@@ -54,9 +51,8 @@ def _claim(pod: Pod, name: str, template: Document) -> Document:
 
 def _pod_changed(change: Change[Pod], listers: Listers) -> list[Key]:
     pod = change.new
-    if pod is None or not any(volume.ephemeral is not None for volume in pod.spec.volumes):
-        return []
-    return [pod.metadata.key]
+    needs_claims = pod is not None and any(volume.ephemeral is not None for volume in pod.spec.volumes)
+    return [change.object.metadata.key] if needs_claims else []
 
 
 def _claim_changed(change: Change[PersistentVolumeClaim], listers: Listers) -> list[Key]:
@@ -69,12 +65,8 @@ def _claim_changed(change: Change[PersistentVolumeClaim], listers: Listers) -> l
 
 def controller(switches: Switches) -> Controller:
     """Return the controller; it remembers nothing."""
-    return Controller(
-        name="ephemeral-volume",
-        reconciles=None,
-        reconcile=_reconcile,
-        watches=(Watch(Pod, _pod_changed), Watch(PersistentVolumeClaim, _claim_changed)),
-    )
+    watches = (Watch(Pod, _pod_changed), Watch(PersistentVolumeClaim, _claim_changed))
+    return Controller(name="ephemeral-volume", reconciles=None, reconcile=_reconcile, watches=watches)
 
 
 CONTROLLER = Registration("ephemeral-volume", controller, start_order=17)

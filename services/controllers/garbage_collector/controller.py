@@ -13,9 +13,10 @@ from enum import Enum
 
 import msgspec
 
-from services.api.meta import AnyObject, Document, Key, ObjectMeta, OwnerReference
-from services.api.resources import Resource, resource_of_kind, resources
+from services.api.meta import AnyObject, Document, Key, ObjectMeta, OwnerReference, Resource
+from services.api.resources import resource_of_kind, resources
 from services.api.switches import Switches
+from services.controllers.shared_kind_keys import kind_key, split
 from services.reconcile.actions import NOTHING, Action, Delete, Patch, Query, RecordEvent, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
@@ -45,17 +46,6 @@ class _Owners:
     events: list[RecordEvent] = field(default_factory=list)
 
 
-def gc_key(resource: str, key: Key) -> Key:
-    """Return the key under which an object of any kind is reconciled."""
-    return Key(key.namespace, f"{resource}/{key.name}")
-
-
-def split(key: Key) -> tuple[str, Key]:
-    """Return the wire name and the object's key; the inverse of `gc_key`."""
-    resource, _, name = key.name.partition("/")
-    return resource, Key(key.namespace, name)
-
-
 def _resource_name(view: AnyObject) -> str:
     found = resource_of_kind(view.api_version, view.kind)
     return found.name if found is not None else ""
@@ -74,8 +64,6 @@ class GarbageCollector:
         self._homes: dict[str, str] = {}
         """Uid to namespace of every object seen: an owner elsewhere is worth an event."""
 
-    # --- which keys changes lead to ---
-
     def changed(self, change: Change[AnyObject], listers: Listers) -> list[Key]:
         """Return the objects to look at: this one, its dependents when it goes, owners that wait for it."""
         old, new = change.old, change.new
@@ -87,13 +75,10 @@ class GarbageCollector:
         if old is None:
             return self._came(new)
         before, after = old.metadata, new.metadata
-        if (
-            before.owner_references == after.owner_references
-            and before.deletion_timestamp == after.deletion_timestamp
-            and before.finalizers == after.finalizers
-        ):
+        judged = before.owner_references, before.deletion_timestamp, before.finalizers
+        if judged == (after.owner_references, after.deletion_timestamp, after.finalizers):
             return []
-        found = {gc_key(_resource_name(new), after.key): None}
+        found = {kind_key(_resource_name(new), *after.key): None}
         if is_waiting(after) and not is_waiting(before):
             found.update(dict.fromkeys(_dependent_keys(after.uid, listers)))
         if before.owner_references != after.owner_references:
@@ -103,9 +88,8 @@ class GarbageCollector:
     def _came(self, new: AnyObject) -> list[Key]:
         metadata = new.metadata
         self._homes[metadata.uid] = metadata.namespace
-        if metadata.owner_references or metadata.deletion_timestamp is not None:
-            return [gc_key(_resource_name(new), metadata.key)]
-        return []
+        concerns = metadata.owner_references or metadata.deletion_timestamp is not None
+        return [kind_key(_resource_name(new), *metadata.key)] if concerns else []
 
     def _gone(self, old: AnyObject, listers: Listers) -> list[Key]:
         metadata = old.metadata
@@ -117,8 +101,6 @@ class GarbageCollector:
         self._absent[uid] = None
         if len(self._absent) > ABSENT_MAX:
             del self._absent[next(iter(self._absent))]
-
-    # --- the decision ---
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Finish a deletion that waits for dependents, or delete, or drop references that dangle."""
@@ -146,23 +128,19 @@ class GarbageCollector:
                 # A kind we do not serve or may not read, or an owner that cannot exist: never a reason to delete.
                 owners.by_state[State.SOLID].append(reference)
                 continue
-            state = self._state(reference, kind, metadata, listers, moment, owners)
-            if state is not None:
-                owners.by_state[state].append(reference)
+            state = self._state(reference, kind, metadata, listers, moment)
+            if isinstance(state, Query):
+                owners.unread.append(state)
+                continue
+            owners.by_state[state].append(reference)
             if state is State.DANGLING and self._homes.get(reference.uid, metadata.namespace) != metadata.namespace:
                 owners.events.append(_elsewhere(resource, metadata, reference))
         return owners
 
     def _state(
-        self,
-        reference: OwnerReference,
-        kind: Resource,
-        metadata: ObjectMeta,
-        listers: Listers,
-        moment: Moment,
-        owners: _Owners,
-    ) -> State | None:
-        """Return the owner's state, or None after noting that it must be read live."""
+        self, reference: OwnerReference, kind: Resource, metadata: ObjectMeta, listers: Listers, moment: Moment
+    ) -> State | Query:
+        """Return the owner's state, or how it must be read live first."""
         key = Key(metadata.namespace if kind.namespaced else "", reference.name)
         cached = listers.any(kind.name).get(key)
         if cached is not None and cached.metadata.uid == reference.uid:
@@ -171,8 +149,7 @@ class GarbageCollector:
             return State.DANGLING
         query = Query(AnyObject, key, kind.name)
         if query not in moment.live:
-            owners.unread.append(query)
-            return None
+            return query
         live = moment.live[query]
         if isinstance(live, AnyObject) and live.metadata.uid == reference.uid:
             return State.WAITING if is_waiting(live.metadata) else State.SOLID
@@ -203,14 +180,13 @@ def _finish(resource: str, metadata: ObjectMeta, listers: Listers) -> Result:
             patches.append(_patch(name, dependent, {"ownerReferences": kept}))
         # First the dependents, then the finalizer: a failure in between leaves the owner waiting.
         return Result((*patches, _without_finalizer(resource, metadata, ORPHAN)))
-    if FOREGROUND in metadata.finalizers:
-        blocks = any(
-            reference.uid == metadata.uid and reference.block_owner_deletion
-            for _, dependent in _dependents(metadata.uid, listers)
-            for reference in dependent.owner_references
-        )
-        if not blocks:
-            return Result((_without_finalizer(resource, metadata, FOREGROUND),))
+    blocks = (
+        reference.uid == metadata.uid and reference.block_owner_deletion
+        for _, dependent in _dependents(metadata.uid, listers)
+        for reference in dependent.owner_references
+    )
+    if FOREGROUND in metadata.finalizers and not any(blocks):
+        return Result((_without_finalizer(resource, metadata, FOREGROUND),))
     return NOTHING
 
 
@@ -221,7 +197,7 @@ def _dependents(uid: str, listers: Listers) -> Iterable[tuple[str, ObjectMeta]]:
 
 
 def _dependent_keys(uid: str, listers: Listers) -> list[Key]:
-    return [gc_key(name, metadata.key) for name, metadata in _dependents(uid, listers)]
+    return [kind_key(name, *metadata.key) for name, metadata in _dependents(uid, listers)]
 
 
 def _waiting_owner_keys(metadata: ObjectMeta, listers: Listers) -> list[Key]:
@@ -233,19 +209,14 @@ def _waiting_owner_keys(metadata: ObjectMeta, listers: Listers) -> list[Key]:
         key = Key(metadata.namespace if kind.namespaced else "", reference.name)
         owner = listers.any(kind.name).get(key)
         if owner is not None and owner.metadata.uid == reference.uid and is_waiting(owner.metadata):
-            found.append(gc_key(kind.name, key))
+            found.append(kind_key(kind.name, *key))
     return found
 
 
 def _patch(resource: str, metadata: ObjectMeta, change: Document) -> Patch:
     # Lists are replaced whole, so only on the version they were read from.
-    return Patch(
-        resource,
-        metadata.key,
-        {"metadata": change},
-        uid=metadata.uid,
-        resource_version=metadata.resource_version,
-    )
+    version = metadata.resource_version
+    return Patch(resource, metadata.key, {"metadata": change}, uid=metadata.uid, resource_version=version)
 
 
 def _without_finalizer(resource: str, metadata: ObjectMeta, finalizer: str) -> Patch:
@@ -254,35 +225,24 @@ def _without_finalizer(resource: str, metadata: ObjectMeta, finalizer: str) -> P
 
 def _delete(resource: str, metadata: ObjectMeta, policy: str) -> Delete:
     return Delete(
-        resource,
-        metadata.key,
-        uid=metadata.uid,
-        resource_version=metadata.resource_version,
-        propagation=policy,
+        resource, metadata.key, uid=metadata.uid, resource_version=metadata.resource_version, propagation=policy
     )
 
 
-def _elsewhere(resource: str, metadata: ObjectMeta, reference: OwnerReference) -> RecordEvent:
-    kind = resources()[resource]
+def _elsewhere(resource: str, meta: ObjectMeta, reference: OwnerReference) -> RecordEvent:
+    kind, reason = resources()[resource], "OwnerRefInvalidNamespace"
     text = (
-        f"ownerRef [{reference.api_version}/{reference.kind}, namespace: {metadata.namespace}, "
-        f'name: {reference.name}, uid: {reference.uid}] does not exist in namespace "{metadata.namespace}"'
+        f"ownerRef [{reference.api_version}/{reference.kind}, namespace: {meta.namespace}, "
+        f'name: {reference.name}, uid: {reference.uid}] does not exist in namespace "{meta.namespace}"'
     )
-    return RecordEvent(
-        kind.kind, kind.api_version, metadata.key, metadata.uid, "OwnerRefInvalidNamespace", text, "Warning"
-    )
+    return RecordEvent(kind.kind, kind.api_version, meta.key, meta.uid, reason, text, "Warning")
 
 
 def controller(switches: Switches) -> Controller:
     """Return the garbage collector with an empty memory."""
     memory = GarbageCollector()
-    return Controller(
-        name="gc",
-        reconciles=AnyObject,
-        reconcile=memory.reconcile,
-        watches=(Watch(AnyObject, memory.changed),),
-        workers=20,
-    )
+    watches = (Watch(AnyObject, memory.changed),)
+    return Controller(name="gc", reconciles=AnyObject, reconcile=memory.reconcile, watches=watches, workers=20)
 
 
 CONTROLLER = Registration("gc", controller, start_order=7)

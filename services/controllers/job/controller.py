@@ -8,12 +8,13 @@ nothing is counted, nothing replaced. Source: controllers 1.2 to 1.4 and 5; guar
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from services.api.kinds.job import TRACKING_FINALIZER, Job
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
 from services.api.switches import Switches
+from services.controllers import shared_writes as writes
 from services.controllers.job.decision import (
     COMPLETED,
     Outcome,
@@ -27,27 +28,9 @@ from services.controllers.job.decision import (
 from services.controllers.job.pods import missing, pod_of, surplus
 from services.controllers.job.policy import ended_at_s, index_failures, meaning_of
 from services.controllers.job.survey import Survey, survey
-from services.controllers.shared_ownership import (
-    Orphans,
-    changes_of,
-    claim,
-    is_adoptable,
-    is_alive,
-    owner_key,
-    selector_of,
-)
-from services.reconcile.actions import (
-    NOTHING,
-    Action,
-    Batch,
-    Create,
-    Delete,
-    Patch,
-    Query,
-    Result,
-    earliest,
-    event,
-)
+from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, deletions, is_refusal
+from services.controllers.shared_ownership import Orphans, adopters, changes_of, claim, is_alive, owner_key, selector_of
+from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result, earliest, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.reconcile.expectations import Expectations
 
@@ -57,8 +40,6 @@ BACKOFF_BASE_S, BACKOFF_MAX_S = 10.0, 600.0
 """How long a Job waits after its first failed pod, doubled with each further one, and at most (as upstream)."""
 BATCH_S = 1.0
 """Changes of pods are looked at together, so long after the first."""
-REJECTED_AGAIN_S = 10.0
-"""After asking for pods, look again: a creation refused for good brings no change that would."""
 STALE_MAX_S = 10.0
 """How long our own status write may stay unseen before we look at the job as the cache has it."""
 _RELEASE: Document = {"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER]}}
@@ -70,7 +51,7 @@ class _Backoff:
 
     failures: int = 0
     failed_at_s: float = 0.0
-    seen: dict[str, None] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -101,8 +82,6 @@ class Jobs:
         self._tracked: dict[Key, dict[Key, None]] = {}
         """Pods with the finalizer by the job they name: theirs to be released when the job is gone."""
 
-    # --- which keys changes lead to ---
-
     def job_changed(self, change: Change[Job], listers: Listers) -> Iterable[Key]:
         """Note that the job itself changed: that is looked at without waiting."""
         key = change.object.metadata.key
@@ -126,18 +105,18 @@ class Jobs:
             self._left(old)
         if new is not None:
             self._is_here(old if old is not None and old.metadata.uid == new.metadata.uid else None, new)
-            if not keys:
-                keys = dict.fromkeys(self._wanting(new, listers))
+            if not keys and new.metadata.labels:
+                keys = dict.fromkeys(adopters(Job, new, listers))
+        is_released = old is not None and new is not None and _is_tracked(old) and not _is_tracked(new)
         for key in keys:
             memory = self._of(key)
-            if old is not None and new is not None and _is_released(old, new):
-                memory.has_news = True
+            memory.has_news = memory.has_news or is_released
             memory.has_batch = True
         return list(keys)
 
     def _track(self, key: Key, pod: Pod, *, is_there: bool) -> None:
         held = self._tracked.setdefault(key, {})
-        if is_there and TRACKING_FINALIZER in pod.metadata.finalizers:
+        if is_there and _is_tracked(pod):
             held[pod.metadata.key] = None
             return
         held.pop(pod.metadata.key, None)
@@ -158,16 +137,8 @@ class Jobs:
             self.expectations.creation_observed(key)
         if new.metadata.deletion_timestamp is not None:
             self.expectations.deletion_observed(key, new.metadata.uid)
-        if TRACKING_FINALIZER not in new.metadata.finalizers:
+        if not _is_tracked(new):
             self._of(key).released.pop(new.metadata.uid, None)
-
-    @staticmethod
-    def _wanting(pod: Pod, listers: Listers) -> list[Key]:
-        """Return the jobs whose selector matches an orphan."""
-        if pod.metadata.controller is not None or not pod.metadata.labels:
-            return []
-        jobs = listers.of(Job).all(pod.metadata.namespace)
-        return [j.metadata.key for j in jobs if (found := selector_of(j)) and found.matches(pod.metadata.labels)]
 
     def failed(self, key: Key, action: Action, reason: str) -> None:
         """Take back what was expected of a call that failed."""
@@ -175,7 +146,7 @@ class Jobs:
         match action:
             case Create():
                 self.expectations.creation_observed(key)
-                if not reason.startswith("not performed"):
+                if is_refusal(reason):
                     memory.refusal = memory.refusal or f"Error creating: {reason}"
             case Delete():
                 self.expectations.deletion_observed(key, action.uid)
@@ -187,8 +158,6 @@ class Jobs:
     def _of(self, key: Key) -> _Memory:
         return self._memories.setdefault(key, _Memory())
 
-    # --- the decision ---
-
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Survey the pods, decide, count, then create what is missing or delete what is too much."""
         job = listers.of(Job).get(key)
@@ -199,11 +168,14 @@ class Jobs:
         memory = self._of(key)
         if wait_s := self._wait_s(memory, job, moment.now_s):
             return Result(requeue_after_s=wait_s)
-        orphans = [p for k in self._orphans.keys(key.namespace) if (p := listers.of(Pod).get(k)) and p.is_active]
-        orphans = [p for p in orphans if is_adoptable(p, selector)] if not job.metadata.deletion_timestamp else []
-        if orphans and (query := Query(Job, key)) not in moment.live:
+        orphans: list[Pod] = []
+        if not job.metadata.deletion_timestamp:
+            found_orphans = self._orphans.adoptable(listers.of(Pod), key.namespace, selector)
+            orphans = [pod for pod in found_orphans if not pod.is_terminal]
+        query = Query(Job, key)
+        if orphans and query not in moment.live:
             return Result(refresh=(query,))
-        can_adopt = bool(orphans) and is_alive(moment.live[Query(Job, key)], job)
+        can_adopt = is_alive(moment.live.get(query), job)
         found = claim(listers.of(Pod).owned_by(job.metadata.uid), orphans, job, selector, can_adopt=can_adopt)
         memory.has_news = memory.has_batch = False
         memory.batch_due_s = None
@@ -234,7 +206,7 @@ class Jobs:
             self._memories.pop(key, None)
             return self._release_foreign(key, None, listers, now_s)
         memory = self._of(key)
-        over = [p for p in listers.of(Pod).owned_by(job.metadata.uid) if p.is_terminal or not p.is_active]
+        over = [pod for pod in listers.of(Pod).owned_by(job.metadata.uid) if not pod.is_active]
         events = self._events(job, memory)
         return [*events, *self._release(over, memory, now_s), *self._release_foreign(key, job, listers, now_s)]
 
@@ -252,9 +224,9 @@ class Jobs:
     def _release(pods: Iterable[Pod], memory: _Memory, now_s: float) -> list[Action]:
         actions: list[Action] = []
         for pod in pods:
-            if TRACKING_FINALIZER in pod.metadata.finalizers and pod.metadata.uid not in memory.released:
+            if _is_tracked(pod) and pod.metadata.uid not in memory.released:
                 memory.released[pod.metadata.uid] = now_s
-                actions.append(_release(pod))
+                actions.append(writes.patch("pods", pod, _RELEASE, is_strategic=True))
         return actions
 
     def _decide(
@@ -267,13 +239,11 @@ class Jobs:
         self._note_failures(memory.backoff, found, wall_s)
         outcome = outcome_of(job, found, wall_s)
         again_s = deadline_in_s(job, wall_s) if outcome is None else None
-        managed: list[Action | Batch] = []
-        is_managed = False
-        if outcome is not None:
-            managed = _delete_active(job, found.active)
-        elif self.expectations.are_satisfied(job.metadata.key, moment.now_s):
+        # What still runs of a job that is over keeps its finalizers, because its end counts.
+        managed = deletions(job, found.active) if outcome is not None else []
+        is_managed = outcome is None and self.expectations.are_satisfied(job.metadata.key, moment.now_s)
+        if is_managed:
             managed, later_s = self._manage(job, pods, found, memory, listers, moment)
-            is_managed = True
             again_s = earliest(again_s, later_s)
             if is_complete(job, found, len(found.active)):
                 outcome = COMPLETED
@@ -282,16 +252,13 @@ class Jobs:
 
     def _note_failures(self, backoff: _Backoff, found: Survey, wall_s: float) -> None:
         """Count failures since the last success, each end once."""
-        news = [(ended_at_s(p, wall_s), p, m) for p, m in found.ended if p.metadata.uid not in backoff.seen]
-        for at_s, pod, meaning in sorted(news, key=lambda item: item[0]):
+        news = [(ended_at_s(p, wall_s), m) for p, m in found.ended if p.metadata.uid not in backoff.seen]
+        for at_s, meaning in sorted(news, key=lambda item: item[0]):
             if meaning is None:
                 backoff.failures = 0
             else:
                 backoff.failures, backoff.failed_at_s = backoff.failures + 1, at_s
-            backoff.seen[pod.metadata.uid] = None
-        present = {pod.metadata.uid for pod, _ in found.ended}
-        for uid in [uid for uid in backoff.seen if uid not in present]:
-            del backoff.seen[uid]
+        backoff.seen = {pod.metadata.uid for pod, _ in found.ended}
 
     def _delay_s(self, failures: int) -> float:
         return min(BACKOFF_BASE_S * 2.0 ** min(failures - 1, 30), BACKOFF_MAX_S) if failures > 0 else 0.0
@@ -302,14 +269,15 @@ class Jobs:
         key, wall_s = job.metadata.key, moment.wall_s
         if victims := surplus(job, found, wall_s):
             self.expectations.expect(key, deletions=[p.metadata.uid for p in victims], now_s=moment.now_s)
-            return self._remove(job, victims, memory, moment.now_s), None
+            # Released first, they count neither way.
+            return [*self._release(victims, memory, moment.now_s), *deletions(job, victims)], None
 
         def wait_s(index: int, last: Pod) -> float:
             failures = sum(index_failures(last)) + 1
             return ended_at_s(last, wall_s) + self._delay_s(failures) - wall_s
 
         wanted = missing(job, found, pods, wait_s)
-        if not wanted.count:
+        if not wanted.indexes:
             return [], wanted.again_s
         if job.spec.backoff_limit_per_index is None and memory.backoff.failures:
             left_s = memory.backoff.failed_at_s + self._delay_s(memory.backoff.failures) - wall_s
@@ -319,21 +287,12 @@ class Jobs:
         if document is None:
             return [], None
         creates: list[Action] = []
-        for number in range(wanted.count):
-            index = wanted.indexes[number] if job.spec.is_indexed else None
+        for index in wanted.indexes:
             last = found.latest_failed.get(index) if index is not None else None
             meant = (last, meaning_of(last, job, counts_rejections=self._counts_rejections)) if last else None
-            creates.append(Create("pods", pod_of(job, document, index, meant), expected_by=str(key)))
-        self.expectations.expect(key, creations=wanted.count, now_s=moment.now_s)
+            creates.append(Create("pods", pod_of(job, document, index, meant)))
+        self.expectations.expect(key, creations=len(creates), now_s=moment.now_s)
         return [Batch(tuple(creates))], earliest(REJECTED_AGAIN_S, wanted.again_s)
-
-    def _remove(self, job: Job, victims: list[Pod], memory: _Memory, now_s: float) -> list[Action | Batch]:
-        """Delete pods that are too many; released first, they count neither way."""
-        units: list[Action] = []
-        for pod in victims:
-            units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid, expected_by=str(job.metadata.key)))
-            units.append(event(job, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
-        return [*self._release(victims, memory, now_s), Batch(tuple(units))]
 
     def _status(
         self, job: Job, found: Survey, outcome: Outcome | None, memory: _Memory, moment: Moment, *, is_managed: bool
@@ -342,10 +301,7 @@ class Jobs:
         changed = changes_of_status(job, wanted)
         if not changed:
             return []
-        meta = job.metadata
-        memory.written = (meta.resource_version, moment.now_s)
-        version = meta.resource_version
-        write = Patch(RESOURCE, meta.key, {"status": changed}, "status", uid=meta.uid, resource_version=version)
+        memory.written = (job.metadata.resource_version, moment.now_s)
         events: list[Action] = []
         for news in news_of(job, wanted):
             match news.type, news.status:
@@ -355,7 +311,7 @@ class Jobs:
                     events.append(event(job, news.reason, news.message, warns=True))
                 case "Suspended", status:
                     events.append(event(job, "Suspended" if status == "True" else "Resumed", news.message))
-        return [write, *events]
+        return [writes.status(RESOURCE, job, changed, on_version=True), *events]
 
     def _events(self, job: Job, memory: _Memory) -> list[Action]:
         events: list[Action] = [event(job, "SuccessfulCreate", f"Created pod: {name}") for name in memory.created]
@@ -365,17 +321,8 @@ class Jobs:
         return events
 
 
-def _delete_active(job: Job, active: list[Pod]) -> list[Action | Batch]:
-    """Delete what still runs; these pods keep their finalizers, because their ends count."""
-    units: list[Action] = []
-    for pod in active:
-        units.append(Delete("pods", pod.metadata.key, uid=pod.metadata.uid))
-        units.append(event(job, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
-    return [Batch(tuple(units))] if units else []
-
-
-def _release(pod: Pod) -> Patch:
-    return Patch("pods", pod.metadata.key, _RELEASE, patch_type="strategic", uid=pod.metadata.uid)
+def _is_tracked(pod: Pod) -> bool:
+    return TRACKING_FINALIZER in pod.metadata.finalizers
 
 
 def _tracked(patch: Patch) -> Patch:
@@ -383,24 +330,15 @@ def _tracked(patch: Patch) -> Patch:
     assert isinstance(patch.patch, dict)
     references = patch.patch["metadata"]["ownerReferences"]
     more = _RELEASE["metadata"] if "$patch" in references[0] else {"finalizers": [TRACKING_FINALIZER]}
-    document: Document = {"metadata": {"ownerReferences": references, **more}}
-    return Patch(patch.resource, patch.key, document, patch_type="strategic", uid=patch.uid)
-
-
-def _is_released(old: Pod, new: Pod) -> bool:
-    return TRACKING_FINALIZER in old.metadata.finalizers and TRACKING_FINALIZER not in new.metadata.finalizers
+    return replace(patch, patch={"metadata": {"ownerReferences": references, **more}})
 
 
 def controller(switches: Switches) -> Controller:
     """Return the Job controller with an empty memory."""
     memory = Jobs(switches)
+    watches = (Watch(Job, memory.job_changed), Watch(Pod, memory.pod_changed))
     return Controller(
-        name="job",
-        reconciles=Job,
-        reconcile=memory.reconcile,
-        watches=(Watch(Job, memory.job_changed), Watch(Pod, memory.pod_changed)),
-        failed=memory.failed,
-        workers=5,
+        name="job", reconciles=Job, reconcile=memory.reconcile, watches=watches, failed=memory.failed, workers=5
     )
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from services.api.job_indexes import format_indexes
-from services.api.kinds.job import Job
+from services.api.kinds.job import Job, format_indexes
 from services.api.kinds.pod import Pod
-from services.api.meta import Condition, Document, find_condition
+from services.api.meta import Condition, Document, condition_status, find_condition
 from services.api.times import format_time
 from services.controllers import shared_conditions as conditions
+from services.controllers import shared_writes as writes
 from services.controllers.job.policy import success_rule_met
 from services.controllers.job.survey import UNCOUNTED_MAX, Survey
-from services.controllers.shared_readiness import seconds_of
+from services.controllers.shared_pods import seconds_of
 
 FAILING, SUCCEEDING = "FailureTarget", "SuccessCriteriaMet"
 _FINAL = {FAILING: "Failed", SUCCEEDING: "Complete"}
@@ -56,9 +56,8 @@ def _failed_by_indexes(job: Job, found: Survey) -> Outcome | None:
         return None
     most = job.spec.max_failed_indexes
     if most is not None and len(found.failed_indexes) > most:
-        return Outcome(
-            FAILING, "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
-        )
+        message = "Job has exceeded the specified maximal number of failed indexes"
+        return Outcome(FAILING, "MaxFailedIndexesExceeded", message)
     done = len(found.failed_indexes | found.completed)
     if found.failed_indexes and done >= (job.spec.completions or 0):
         return Outcome(FAILING, "FailedIndexes", "Job has failed indexes")
@@ -151,14 +150,12 @@ def _uncounted(found: Survey) -> tuple[Document, dict[str, int]]:
 
 def _is_settled(job: Job, found: Survey, outcome: Outcome, uncounted: Document) -> bool:
     """Whether the decision is stored, nothing runs or ends any more, and nothing is left to count."""
-    reported = find_condition(job.status.conditions, outcome.type)
-    is_reported = reported is not None and reported.status == "True"
+    is_reported = condition_status(job.status.conditions, outcome.type) == "True"
     return is_reported and not (found.active or found.terminating or uncounted or found.is_held)
 
 
 def _report_suspension(job: Job, listed: list[Document], status: Document, wall_s: float) -> None:
-    reported = find_condition(job.status.conditions, "Suspended")
-    is_reported = reported is not None and reported.status == "True"
+    is_reported = condition_status(job.status.conditions, "Suspended") == "True"
     if job.spec.suspend:
         status["startTime"] = None
         if not is_reported:
@@ -170,26 +167,7 @@ def _report_suspension(job: Job, listed: list[Document], status: Document, wall_
 
 def changes_of_status(job: Job, wanted: Document) -> Document:
     """Return the merge patch that turns the job's status into `wanted`; {} when it reads so."""
-    old = job.status
-    stored = old.uncounted_terminated_pods
-    present: Document = {
-        "active": old.active,
-        "ready": old.ready,
-        "terminating": old.terminating,
-        "succeeded": old.succeeded,
-        "failed": old.failed,
-        "uncountedTerminatedPods": {
-            kind: list(uids) for kind, uids in (("succeeded", stored.succeeded), ("failed", stored.failed)) if uids
-        }
-        if stored is not None
-        else None,
-        "startTime": old.start_time,
-        "completedIndexes": old.completed_indexes,
-        "failedIndexes": old.failed_indexes,
-        "completionTime": old.completion_time,
-        "conditions": conditions.as_documents(old.conditions),
-    }
-    changed = {name: value for name, value in wanted.items() if value != present[name]}
+    changed = writes.differing(job.status, wanted)
     if (uncounted := changed.get("uncountedTerminatedPods")) is not None:
         # A merge patch keeps what it does not name.
         changed["uncountedTerminatedPods"] = {"succeeded": None, "failed": None, **uncounted}

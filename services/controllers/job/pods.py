@@ -6,20 +6,14 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from services.api.kinds.job import (
-    COMPLETION_INDEX,
-    INDEX_FAILURES,
-    INDEX_IGNORED_FAILURES,
-    TRACKING_FINALIZER,
-    Job,
-)
+from services.api.kinds.job import COMPLETION_INDEX, INDEX_FAILURES, INDEX_IGNORED_FAILURES, TRACKING_FINALIZER, Job
 from services.api.kinds.pod import Pod
 from services.api.meta import Document
 from services.controllers.job.decision import succeeded_of
 from services.controllers.job.policy import Meaning, index_failures, index_of
 from services.controllers.job.survey import Survey
-from services.controllers.shared_deletion_order import in_deletion_order
 from services.controllers.shared_ownership import controller_reference
+from services.controllers.shared_pods import in_deletion_order
 from services.reconcile.actions import earliest
 
 BURST = 500
@@ -56,10 +50,9 @@ def surplus(job: Job, found: Survey, wall_s: float) -> list[Pod]:
 
 @dataclass
 class Missing:
-    """How many pods to create; with indexes, which, and in how many seconds others are due."""
+    """Which pods to create, by index (None without indexes), and in how many seconds others are due."""
 
-    count: int = 0
-    indexes: list[int] = field(default_factory=list)
+    indexes: list[int | None] = field(default_factory=list)
     again_s: float | None = None
 
 
@@ -68,7 +61,7 @@ def missing(job: Job, found: Survey, pods: list[Pod], wait_s: Callable[[int, Pod
     terminating = found.terminating if job.spec.replaces_failed_only else 0
     count = min(wanted_active(job, found) - len(found.active) - terminating, BURST)
     if count <= 0 or not job.spec.is_indexed:
-        return Missing(max(0, count))
+        return Missing([None] * count)
     taken = set(found.completed | found.failed_indexes)
     for pod in pods:
         is_terminating = pod.metadata.deletion_timestamp is not None and not pod.is_terminal
@@ -85,7 +78,6 @@ def missing(job: Job, found: Survey, pods: list[Pod], wait_s: Callable[[int, Pod
             result.again_s = earliest(result.again_s, left_s)
             continue
         result.indexes.append(index)
-    result.count = len(result.indexes)
     return result
 
 
@@ -102,9 +94,10 @@ def pod_of(job: Job, document: Document, index: int | None, last: tuple[Pod, Mea
         labels[COMPLETION_INDEX] = annotations[COMPLETION_INDEX] = str(index)
         spec = _indexed(spec, name, index)
         if job.spec.backoff_limit_per_index is not None:
-            counted, ignored = index_failures(last[0]) if last is not None else (0, 0)
+            counted, ignored = 0, 0
             if last is not None:
-                counted, ignored = counted + last[1].is_counted, ignored + (not last[1].is_counted)
+                (counted, ignored), meaning = index_failures(last[0]), last[1]
+                counted, ignored = counted + meaning.is_counted, ignored + (not meaning.is_counted)
             annotations[INDEX_FAILURES] = str(counted)
             if ignored:
                 annotations[INDEX_IGNORED_FAILURES] = str(ignored)

@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.api.job_indexes import parse_indexes
-from services.api.kinds.job import COMPLETION_INDEX, INDEX_FAILURES, INDEX_IGNORED_FAILURES, Job, PodFailurePolicyRule
+from services.api.kinds.job import (
+    COMPLETION_INDEX,
+    INDEX_FAILURES,
+    INDEX_IGNORED_FAILURES,
+    Job,
+    PodFailurePolicyRule,
+    parse_indexes,
+)
 from services.api.kinds.pod import ContainerStatus, Pod
-from services.controllers.shared_readiness import seconds_of
+from services.controllers.shared_pods import seconds_of
 
 
 @dataclass(frozen=True)

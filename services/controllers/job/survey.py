@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from services.api.job_indexes import parse_indexes
-from services.api.kinds.job import TRACKING_FINALIZER, Job
+from services.api.kinds.job import TRACKING_FINALIZER, Job, parse_indexes
 from services.api.kinds.pod import Pod
 from services.controllers.job.policy import (
     Meaning,
@@ -22,7 +21,7 @@ from services.controllers.job.policy import (
     index_of,
     meaning_of,
 )
-from services.controllers.shared_readiness import is_ready
+from services.controllers.shared_pods import is_ready
 
 UNCOUNTED_MAX = 500
 
@@ -85,88 +84,61 @@ def survey(job: Job, pods: Iterable[Pod], released: Iterable[str], *, counts_rej
     completed = _stored_indexes(job.status.completed_indexes, job)
     found.completed = completed
     known = {uid for uids in found.uncounted.values() for uid in uids}
-    failures = [pod for pod in tracked if has_failed(pod, job)]
-    delayed = _judge_indexes(job, failures, pods, completed, found, counts_rejections, wall_s)
+    failed = [pod for pod in tracked if has_failed(pod, job)]
+    meanings = {pod.metadata.uid: meaning_of(pod, job, counts_rejections=counts_rejections) for pod in failed}
+    delayed = _judge_indexes(job, [(pod, meanings[pod.metadata.uid]) for pod in failed], pods, found, wall_s)
     for pod in tracked:
-        _judge(job, pod, known, completed, delayed, found, counts_rejections)
+        if pod.metadata.uid in known:
+            found.releasable.append(pod)
+        elif pod.status.phase == "Succeeded":
+            _succeeded(job, pod, completed, found)
+        elif (meaning := meanings.get(pod.metadata.uid)) is not None:
+            found.ended.append((pod, meaning))
+            found.fails_job = found.fails_job or meaning.fails_job
+            counts = meaning.is_counted and (not job.spec.is_indexed or index_of(pod, job) is not None)
+            if pod.metadata.uid not in delayed:
+                (found.new_failed if counts else found.releasable).append(pod)
     return found
 
 
-def _judge(
-    job: Job,
-    pod: Pod,
-    known: set[str],
-    completed: frozenset[int],
-    delayed: set[str],
-    found: Survey,
-    counts_rejections: bool,
-) -> None:
-    uid = pod.metadata.uid
-    if uid in known:
+def _succeeded(job: Job, pod: Pod, completed: frozenset[int], found: Survey) -> None:
+    found.ended.append((pod, None))
+    if not job.spec.is_indexed:
+        found.new_succeeded.append(pod)
+    elif (index := index_of(pod, job)) is None or index in completed:
         found.releasable.append(pod)
-        return
-    index = index_of(pod, job) if job.spec.is_indexed else None
-    if pod.status.phase == "Succeeded":
-        found.ended.append((pod, None))
-        if not job.spec.is_indexed:
-            found.new_succeeded.append(pod)
-        elif index is None or index in completed:
-            found.releasable.append(pod)
-        else:
-            found.completed |= {index}
-        return
-    if not has_failed(pod, job):
-        return
-    meaning = meaning_of(pod, job, counts_rejections=counts_rejections)
-    found.ended.append((pod, meaning))
-    found.fails_job = found.fails_job or meaning.fails_job
-    if uid in delayed:
-        return
-    if meaning.is_counted and (index is not None or not job.spec.is_indexed):
-        found.new_failed.append(pod)
     else:
-        found.releasable.append(pod)
+        found.completed |= {index}
 
 
 def _judge_indexes(
-    job: Job,
-    failures: list[Pod],
-    pods: list[Pod],
-    completed: frozenset[int],
-    found: Survey,
-    counts_rejections: bool,
-    wall_s: float,
+    job: Job, failures: list[tuple[Pod, Meaning]], pods: list[Pod], found: Survey, wall_s: float
 ) -> set[str]:
     """Note which indexes failed; return uids of failed pods that still record how often (KEP-3850)."""
     if job.spec.backoff_limit_per_index is None:
         return set()
     found.failed_indexes = _stored_indexes(job.status.failed_indexes or "", job)
-    for pod in failures:
+    for pod, meaning in failures:
         if (index := index_of(pod, job)) is None:
             continue
-        if fails_index(pod, job, meaning_of(pod, job, counts_rejections=counts_rejections)):
+        if fails_index(pod, job, meaning):
             found.failed_indexes |= {index}
         earlier = found.latest_failed.get(index)
         if earlier is None or _age(pod, wall_s) > _age(earlier, wall_s):
             found.latest_failed[index] = pod
-    if is_true(job, "FailureTarget", "SuccessCriteriaMet"):
+    if any(c.type in ("FailureTarget", "SuccessCriteriaMet") and c.status == "True" for c in job.status.conditions):
         return set()  # no index gets another pod
     followed = {
         (index, sum(index_failures(pod)))
         for pod in pods
         if not has_failed(pod, job) and (index := index_of(pod, job)) is not None
     }
-    waiting = set()
-    for index, pod in found.latest_failed.items():
-        is_followed = any(i == index and n > sum(index_failures(pod)) for i, n in followed)
-        if not is_followed and index not in completed and index not in found.failed_indexes:
-            waiting.add(pod.metadata.uid)
-    return waiting
-
-
-def is_true(job: Job, *types: str) -> bool:
-    """Whether one of these conditions of the job is True."""
-    return any(c.type in types and c.status == "True" for c in job.status.conditions)
+    return {
+        pod.metadata.uid
+        for index, pod in found.latest_failed.items()
+        if index not in found.completed | found.failed_indexes
+        and not any(i == index and n > sum(index_failures(pod)) for i, n in followed)
+    }
 
 
 def _age(pod: Pod, wall_s: float) -> tuple[int, float]:

@@ -13,6 +13,7 @@ from services.api.meta import AnyObject, Document, Key
 from services.api.resources import resources
 from services.api.switches import Switches
 from services.controllers import shared_conditions as conditions
+from services.controllers import shared_writes as writes
 from services.reconcile.actions import NOTHING, Action, Batch, Delete, Patch, Query, Result, Update
 from services.reconcile.controller import Controller, Listers, Moment, Registration
 
@@ -73,9 +74,8 @@ class Namespaces:
         if not content:
             return Result((_finalize(key, document),))
         actions: list[Action | Batch] = list(self._report(namespace, document, content, moment.wall_s))
-        batch = _deletions(content)
-        if batch:
-            actions.append(Batch(tuple(batch)))
+        if deletions := _deletions(content):
+            actions.append(Batch(tuple(deletions)))
         return Result(tuple(actions), _look_again_s(content))
 
     def _report(self, namespace: Namespace, document: Document, content: Content, wall_s: float) -> list[Patch]:
@@ -85,12 +85,12 @@ class Namespaces:
         true = _true_conditions(content, self._failures.pop(namespace.metadata.key, []))
         for condition, otherwise in CONDITIONS.items():
             reason, message = true.get(condition, otherwise)
-            _set(now, condition, condition in true, reason, message, wall_s)
+            status = "True" if condition in true else "False"
+            if conditions.put(now, condition, status, reason, message, wall_s) is None:
+                next(each for each in now if each["type"] == condition)["message"] = message
         if now == before:
             return []
-        patch: Document = {"status": {"conditions": now}}
-        meta = namespace.metadata
-        return [Patch("namespaces", meta.key, patch, subresource="status", uid=meta.uid)]
+        return [writes.status("namespaces", namespace, {"conditions": now})]
 
 
 def _true_conditions(content: Content, failures: list[str]) -> dict[str, tuple[str, str]]:
@@ -109,15 +109,6 @@ def _true_conditions(content: Content, failures: list[str]) -> dict[str, tuple[s
         message = f"Some content in the namespace has finalizers remaining: {waiting}"
         found["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", message)
     return found
-
-
-def _set(listed: list[Document], condition: str, is_true: bool, reason: str, message: str, wall_s: float) -> None:
-    old = conditions.find(listed, condition)
-    status = "True" if is_true else "False"
-    if old is not None and (old.get("status"), old.get("reason")) == (status, reason):
-        old["message"] = message
-        return
-    conditions.put(listed, condition, status, reason, message, wall_s)
 
 
 def _deletions(content: Content) -> list[Action]:
@@ -139,9 +130,7 @@ def _look_again_s(content: Content) -> float:
         for each in objects
         if each.metadata.deletion_timestamp is not None
     ]
-    if not graces:
-        return LOOK_AGAIN_MIN_S
-    return min(LOOK_AGAIN_MAX_S, max(graces) / 2 + 1.0)
+    return min(LOOK_AGAIN_MAX_S, max(graces) / 2 + 1.0) if graces else LOOK_AGAIN_MIN_S
 
 
 def _finalize(key: Key, document: Document) -> Update:
@@ -154,11 +143,7 @@ def controller(switches: Switches) -> Controller:
     """Return the namespace controller with an empty memory."""
     memory = Namespaces()
     return Controller(
-        name="namespace",
-        reconciles=Namespace,
-        reconcile=memory.reconcile,
-        failed=memory.failed,
-        workers=10,
+        name="namespace", reconciles=Namespace, reconcile=memory.reconcile, failed=memory.failed, workers=10
     )
 
 

@@ -15,15 +15,16 @@ from dataclasses import dataclass
 import msgspec
 
 from services.api.kinds.lease import Lease
-from services.api.kinds.node import Node
+from services.api.kinds.node import Node, Taint
 from services.api.kinds.pod import Pod
-from services.api.meta import Condition, Document, Key, find_condition
+from services.api.meta import Condition, Document, Key, View, condition_status, find_condition
 from services.api.switches import Switches
-from services.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint
+from services.api.taints import NO_EXECUTE, NO_SCHEDULE
 from services.api.times import format_time
+from services.controllers import shared_conditions as conditions
+from services.controllers import shared_writes as writes
 from services.controllers.node_lifecycle.zones import Zones
-from services.controllers.shared_pods_by_node import PodsByNode
-from services.controllers.shared_readiness import is_ready
+from services.controllers.shared_pods import PodsByNode, is_ready
 from services.reconcile.actions import NOTHING, Action, Patch, Query, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
@@ -72,8 +73,6 @@ class NodeLifecycle:
         """A live read was asked for and its answer has not come: the server could not be reached."""
         self._was_cut_off = False
 
-    # --- which keys changes lead to ---
-
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Remember where pods are."""
         self._placement.note(change)
@@ -83,17 +82,14 @@ class NodeLifecycle:
     def node_changed(change: Change[Node], listers: Listers) -> list[Key]:
         """Return the node whose NoSchedule taints may have to follow its conditions."""
         new = change.new
-        if new is None or _wanted_no_schedule(new) == _own_no_schedule(new):
-            return []
-        return [new.metadata.key]
-
-    # --- the decision ---
+        is_fine = new is None or _wanted_no_schedule(new) == _own_no_schedule(new)
+        return [] if is_fine else [change.object.metadata.key]
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Scan all nodes, or bring one node's NoSchedule taints up to date."""
         if key.name:
             node = listers.of(Node).get(key)
-            return Result(tuple(_with_no_schedule(node))) if node is not None else NOTHING
+            return _with_no_schedule(node) if node is not None else NOTHING
         return self._scan(listers, moment)
 
     def _scan(self, listers: Listers, moment: Moment) -> Result:
@@ -117,8 +113,7 @@ class NodeLifecycle:
             silent = []
         # Taints first: a token was taken for them, and what fails stops what comes after it.
         actions = self._taint(nodes, moment)
-        for node in silent:
-            actions += _declared_unknown(node, moment.wall_s)
+        actions += [_declared_unknown(node, moment.wall_s) for node in silent]
         actions += self._pods_not_ready(nodes, silent, listers, moment.wall_s)
         return Result(tuple(actions))
 
@@ -126,21 +121,15 @@ class NodeLifecycle:
         """Note which nodes gave a sign of life since the last look."""
         before, self._health = self._health, {}
         for node in nodes:
-            name = node.metadata.name
-            lease = self._lease(node, listers)
-            ready = find_condition(node.status.conditions, "Ready")
-            renewed = lease.spec.renew_time if lease is not None else None
-            beat = ready.last_heartbeat_time if ready is not None else None
-            health = before.get(name)
-            if health is None:
-                health = _Health(now_s, renewed, beat, node.is_ready)
-            else:
-                if renewed != health.renew_time and renewed is not None:
-                    health.seen_s, health.renew_time = now_s, renewed
-                # Our own write of Unknown keeps the heartbeat time, so it is no sign of life.
-                if beat != health.heartbeat and ready is not None and ready.status != "Unknown":
-                    health.seen_s = now_s
-                health.heartbeat = beat
+            name, ready = node.metadata.name, find_condition(node.status.conditions, "Ready")
+            renewed, beat = _signs(self._lease(node, listers), node)
+            health = before.get(name) or _Health(now_s, renewed, beat, node.is_ready)
+            if renewed != health.renew_time and renewed is not None:
+                health.seen_s, health.renew_time = now_s, renewed
+            # Our own write of Unknown keeps the heartbeat time, so it is no sign of life.
+            if beat != health.heartbeat and ready is not None and ready.status != "Unknown":
+                health.seen_s = now_s
+            health.heartbeat = beat
             self._health[name] = health
 
     @staticmethod
@@ -161,11 +150,7 @@ class NodeLifecycle:
         found: list[Node] = []
         for node in silent:
             health = self._health[node.metadata.name]
-            lease = leases.get(node.metadata.name)
-            renewed = lease.spec.renew_time if lease is not None else None
-            live = moment.live.get(Query(Node, node.metadata.key))
-            ready = find_condition(live.status.conditions, "Ready") if isinstance(live, Node) else None
-            beat = ready.last_heartbeat_time if ready is not None else None
+            renewed, beat = _signs(leases.get(node.metadata.name), moment.live.get(Query(Node, node.metadata.key)))
             if renewed is not None and renewed != health.renew_time:
                 health.seen_s, health.renew_time = moment.now_s, renewed
             elif beat is not None and beat != health.heartbeat:
@@ -203,25 +188,9 @@ class NodeLifecycle:
             pod = listers.of(Pod).get(key)
             if pod is None or pod.spec.node_name != node.metadata.name or pod.is_terminal or not is_ready(pod):
                 continue
-            condition = {
-                "type": "Ready",
-                "status": "False",
-                "reason": "NodeNotReady",
-                "message": "Node is not ready",
-                "lastTransitionTime": format_time(wall_s),
-            }
+            condition = conditions.new("Ready", "False", "NodeNotReady", "Node is not ready", wall_s)
             # On the version seen: a pod that was unbound or has reported since is left alone.
-            yield Patch(
-                "pods",
-                key,
-                {"status": {"conditions": [condition]}},
-                subresource="status",
-                patch_type="strategic",
-                uid=pod.metadata.uid,
-                resource_version=pod.metadata.resource_version,
-            )
-
-    # --- NoExecute ---
+            yield writes.conditions("pods", pod, condition, on_version=True)
 
     def _taint(self, nodes: list[Node], moment: Moment) -> list[Action]:
         """Swap, remove and, at the zones' rates, add NoExecute taints."""
@@ -230,8 +199,7 @@ class NodeLifecycle:
             counted = ready_by_zone.setdefault(_zone(node), [])
             if EXCLUDE not in node.metadata.labels:
                 counted.append(node.is_ready)
-        turn = self._zones.update(ready_by_zone, moment.now_s)
-        if turn == "left":
+        if self._zones.update(ready_by_zone, moment.now_s):
             # A node is back: the silence of the others was perhaps ours. A fresh grace period for all.
             self._start_over(moment.now_s)
         actions: list[Action] = []
@@ -246,11 +214,14 @@ class NodeLifecycle:
                 actions.append(_with_no_execute(node, wanted, moment.wall_s))
             elif not present:
                 self._zones.queue(_zone(node), node.metadata.name)
-        for name in self._zones.due(moment.now_s):
-            node_due = known.get(name)
-            if node_due is not None:
-                actions.append(_with_no_execute(node_due, _wanted_no_execute(node_due), moment.wall_s))
-        return actions
+        due = [known[name] for name in self._zones.due(moment.now_s) if name in known]
+        return actions + [_with_no_execute(node, _wanted_no_execute(node), moment.wall_s) for node in due]
+
+
+def _signs(lease: Lease | None, node: View | None) -> tuple[str | None, str | None]:
+    """Return when the lease was renewed, and when the node's status last reported that it is ready or not."""
+    ready = find_condition(node.status.conditions, "Ready") if isinstance(node, Node) else None
+    return lease.spec.renew_time if lease else None, ready.last_heartbeat_time if ready else None
 
 
 def _zone(node: Node) -> str:
@@ -263,85 +234,50 @@ def _reported(node: Node) -> list[Condition | None]:
     return [find_condition(node.status.conditions, kind) for kind in _REPORTED]
 
 
-def _declared_unknown(node: Node, wall_s: float) -> list[Action]:
+def _declared_unknown(node: Node, wall_s: float) -> Patch:
     """Return the write that sets what the kubelet reports to Unknown."""
-    now = format_time(wall_s)
-    conditions: list[Document] = []
+    unknown: list[Document] = []
     for kind, old in zip(_REPORTED, _reported(node), strict=True):
         if old is None:
-            conditions.append(
-                {
-                    "type": kind,
-                    "status": "Unknown",
-                    "reason": "NodeStatusNeverUpdated",
-                    "message": "Kubelet never posted node status.",
-                    "lastHeartbeatTime": node.metadata.creation_timestamp,
-                    "lastTransitionTime": now,
-                }
-            )
+            said = "NodeStatusNeverUpdated", "Kubelet never posted node status."
+            unknown.append(conditions.new(kind, "Unknown", *said, wall_s))
+            beat, since = node.metadata.creation_timestamp, unknown[-1].pop("lastTransitionTime")
+            unknown[-1] |= {"lastHeartbeatTime": beat, "lastTransitionTime": since}
         elif old.status != "Unknown":
-            conditions.append(
-                {
-                    "type": kind,
-                    "status": "Unknown",
-                    "reason": "NodeStatusUnknown",
-                    "message": "Kubelet stopped posting node status.",
-                    "lastTransitionTime": now,
-                }
-            )
+            said = "NodeStatusUnknown", "Kubelet stopped posting node status."
+            unknown.append(conditions.new(kind, "Unknown", *said, wall_s))
     # On the version seen: a kubelet that has just reported is not silent.
-    return [
-        Patch(
-            "nodes",
-            node.metadata.key,
-            {"status": {"conditions": conditions}},
-            subresource="status",
-            patch_type="strategic",
-            uid=node.metadata.uid,
-            resource_version=node.metadata.resource_version,
-        )
-    ]
-
-
-def _ready_status(node: Node) -> str:
-    """Return the status of Ready; Unknown when there is none yet."""
-    ready = find_condition(node.status.conditions, "Ready")
-    return ready.status if ready is not None else ""
+    return writes.conditions("nodes", node, *unknown, on_version=True)
 
 
 def _wanted_no_schedule(node: Node) -> tuple[str, ...]:
     """Return the keys of the NoSchedule taints that the node's conditions and spec ask for, sorted."""
-    wanted = [
-        taint
-        for kind, taint in _PRESSURES.items()
-        if (c := find_condition(node.status.conditions, kind)) is not None and c.status == "True"
-    ]
-    status = _ready_status(node)
-    if status != "True":
-        wanted.append(UNREACHABLE if status == "Unknown" else NOT_READY)
+    said = node.status.conditions
+    wanted = [taint for kind, taint in _PRESSURES.items() if condition_status(said, kind) == "True"]
+    if not node.is_ready:
+        wanted.append(UNREACHABLE if condition_status(said, "Ready") == "Unknown" else NOT_READY)
     if node.spec.unschedulable:
         wanted.append(UNSCHEDULABLE)
     return tuple(sorted(wanted))
 
 
 def _own_no_schedule(node: Node) -> tuple[str, ...]:
-    found = [t.key for t in node.spec.taints if t.effect == NO_SCHEDULE and t.key in _OWN_NO_SCHEDULE]
-    return tuple(sorted(found))
+    return tuple(sorted(t.key for t in node.spec.taints if t.effect == NO_SCHEDULE and t.key in _OWN_NO_SCHEDULE))
 
 
-def _with_no_schedule(node: Node) -> list[Action]:
+def _with_no_schedule(node: Node) -> Result:
     wanted = _wanted_no_schedule(node)
     if wanted == _own_no_schedule(node):
-        return []
+        return NOTHING
     kept = [t for t in node.spec.taints if not (t.effect == NO_SCHEDULE and t.key in _OWN_NO_SCHEDULE)]
     old = {t.key: t for t in node.spec.taints if t.effect == NO_SCHEDULE}
     new = [old.get(key, Taint(key=key, effect=NO_SCHEDULE)) for key in wanted]
-    return [_taints(node, [*kept, *new])]
+    return Result((_taints(node, [*kept, *new]),))
 
 
 def _wanted_no_execute(node: Node) -> str:
     """Return the key of the NoExecute taint the node should have in the end, or ""."""
-    return {"Unknown": UNREACHABLE, "False": NOT_READY}.get(_ready_status(node), "")
+    return {"Unknown": UNREACHABLE, "False": NOT_READY}.get(condition_status(node.status.conditions, "Ready"), "")
 
 
 def _own_no_execute(node: Node) -> tuple[str, ...]:
@@ -357,13 +293,8 @@ def _with_no_execute(node: Node, key: str, wall_s: float) -> Patch:
 
 def _taints(node: Node, taints: list[Taint]) -> Patch:
     # The list is replaced whole, so only on the version it was read from.
-    return Patch(
-        "nodes",
-        node.metadata.key,
-        {"spec": {"taints": [msgspec.to_builtins(taint) for taint in taints]}},
-        uid=node.metadata.uid,
-        resource_version=node.metadata.resource_version,
-    )
+    change = {"spec": {"taints": [msgspec.to_builtins(taint) for taint in taints]}}
+    return writes.patch("nodes", node, change, on_version=True)
 
 
 def controller(switches: Switches) -> Controller:

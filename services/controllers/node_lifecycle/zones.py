@@ -41,56 +41,54 @@ class Bucket:
         self._tokens = 1.0
         self._at_s = now_s
 
-    def set_rate(self, rate_per_s: float, now_s: float) -> None:
-        """Refill at another rate from now on."""
-        self._refill(now_s)
-        self._rate_per_s = rate_per_s
-
     def try_take(self, now_s: float) -> bool:
         """Take a token if one is there and the rate is not 0."""
-        self._refill(now_s)
+        self.refill(now_s, self._rate_per_s)
         if self._tokens < 1.0 or self._rate_per_s <= 0:
             return False
         self._tokens -= 1.0
         return True
 
-    def _refill(self, now_s: float) -> None:
+    def refill(self, now_s: float, rate_per_s: float) -> None:
+        """Add what came at the rate so far; from now on tokens come at this one."""
         # A hair is added so that ten seconds at a tenth are one token in floating point too.
         self._tokens = min(1.0, self._tokens + (now_s - self._at_s) * self._rate_per_s + 1e-9)
-        self._at_s = now_s
+        self._at_s, self._rate_per_s = now_s, rate_per_s
 
 
 class Zones:
-    """States and queues of all zones; decides which nodes are tainted NoExecute now.
+    """Buckets and queues of all zones; decides which nodes are tainted NoExecute now.
 
     Invariant: while all zones are fully disrupted (`is_master_disruption`), nothing is queued.
     """
 
     def __init__(self) -> None:
-        self._states: dict[str, ZoneState] = {}
         self._buckets: dict[str, Bucket] = {}
         self._queues: dict[str, dict[str, None]] = {}
         self.is_master_disruption = False
 
-    def update(self, ready_by_zone: Mapping[str, Sequence[bool]], now_s: float) -> str:
-        """Take the zones' nodes into account; return "entered", "left" or "" for master disruption mode."""
+    def update(self, ready_by_zone: Mapping[str, Sequence[bool]], now_s: float) -> bool:
+        """Take the zones' nodes into account; return whether master disruption mode is over with this."""
         states = {zone: state_of(ready) for zone, ready in ready_by_zone.items()}
         is_all_down = bool(states) and all(state is ZoneState.FULL for state in states.values())
         was_all_down = self.is_master_disruption
         self.is_master_disruption = is_all_down
         for zone, state in states.items():
-            rate = 0.0 if is_all_down else _rate(state, len(ready_by_zone[zone]))
+            rate = EVICTION_RATE_PER_S
+            if is_all_down:
+                rate = 0.0
+            elif state is ZoneState.PARTIAL:
+                rate = SECONDARY_RATE_PER_S if len(ready_by_zone[zone]) > LARGE_ZONE_NODES else 0.0
             if zone not in self._buckets:
                 self._buckets[zone] = Bucket(rate, now_s)
                 self._queues[zone] = {}
-            self._buckets[zone].set_rate(rate, now_s)
-        for zone in [zone for zone in self._states if zone not in states]:
+            self._buckets[zone].refill(now_s, rate)
+        for zone in [zone for zone in self._buckets if zone not in states]:
             del self._buckets[zone], self._queues[zone]
-        self._states = states
         if is_all_down:
             for queue in self._queues.values():
                 queue.clear()
-        return "entered" if is_all_down and not was_all_down else "left" if was_all_down and not is_all_down else ""
+        return was_all_down and not is_all_down
 
     def queue(self, zone: str, node: str) -> None:
         """Let the node wait for its taint."""
@@ -111,13 +109,3 @@ class Zones:
                 del queue[node]
                 found.append(node)
         return found
-
-    def state(self, zone: str) -> ZoneState | None:
-        """Return the zone's state."""
-        return self._states.get(zone)
-
-
-def _rate(state: ZoneState, nodes: int) -> float:
-    if state is ZoneState.PARTIAL:
-        return SECONDARY_RATE_PER_S if nodes > LARGE_ZONE_NODES else 0.0
-    return EVICTION_RATE_PER_S

@@ -32,10 +32,13 @@ from services.api.kinds.storageclass import StorageClass
 from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.api.volume_matching import candidates, is_large_enough, is_reserved_for
-from services.controllers.persistentvolume_binder.provisioner import cannot_make, new_volume
-from services.controllers.shared_volume_keys import CLAIM, CLAIMS, VOLUME, VOLUMES, claim_key, volume_key
+from services.controllers import shared_writes as writes
+from services.controllers.persistentvolume_binder.provisioner import cannot_make, new_volume, reference_to
+from services.controllers.shared_kind_keys import CLAIM, VOLUME, kind_key, split
 from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+
+CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 
 
 class VolumeBinder:
@@ -45,16 +48,17 @@ class VolumeBinder:
         self._provision_s = switches.number("volumes.provision_s")
         self._began_s: dict[str, float] = {}
         self._last_message: dict[Key, str] = {}
+        """By claim: an Event is not repeated."""
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Take the next steps of one claim or one volume."""
-        kind, _, name = key.name.partition("/")
+        kind, own_key = split(key)
         if kind == VOLUME:
-            volume = listers.of(PersistentVolume).get(Key("", name))
+            volume = listers.of(PersistentVolume).get(own_key)
             return NOTHING if volume is None else self._volume(volume, listers, moment)
-        claim = listers.of(PersistentVolumeClaim).get(Key(key.namespace, name))
+        claim = listers.of(PersistentVolumeClaim).get(own_key)
         if claim is None:
-            self._last_message.pop(key, None)
+            self._last_message.pop(own_key, None)
             return NOTHING
         if BIND_COMPLETED in claim.metadata.annotations:
             return self._bound_claim(claim, listers, moment)
@@ -62,15 +66,13 @@ class VolumeBinder:
             return self._named_claim(claim, listers)
         return self._free_claim(claim, listers, moment)
 
-    # -- claims
-
     def _bound_claim(self, claim: PersistentVolumeClaim, listers: Listers, moment: Moment) -> Result:
         """Complete the binding, or report that its volume is gone."""
         self._began_s.pop(claim.metadata.uid, None)
         name = claim.spec.volume_name
         volume = listers.of(PersistentVolume).get(Key("", name)) if name else None
         if volume is not None and (volume.spec.claim_ref is None or is_reserved_for(volume, claim)):
-            return Result(tuple(_bind(volume, claim)))
+            return _bind(volume, claim)
         if claim.status.phase == LOST:
             return NOTHING
         query = Query(PersistentVolume, Key("", name))
@@ -81,7 +83,7 @@ class VolumeBinder:
         reason, message = ("ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
         if volume is not None:
             reason, message = "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly"
-        return Result((_claim_status(claim, {"phase": LOST}), self._event(claim, reason, message, "Warning")))
+        return Result((writes.status(CLAIMS, claim, {"phase": LOST}), self._event(claim, reason, message, warns=True)))
 
     def _named_claim(self, claim: PersistentVolumeClaim, listers: Listers) -> Result:
         """Bind a claim whose volume a person chose, once that volume is there and free."""
@@ -91,8 +93,8 @@ class VolumeBinder:
             return NOTHING
         if not is_large_enough(volume, claim):
             message = f'Cannot bind to requested volume "{volume.metadata.name}": requested PV is too small'
-            return Result(tuple(self._report(claim, "VolumeMismatch", message, "Warning")))
-        return Result(tuple(_bind(volume, claim)))
+            return Result(self._report(claim, "VolumeMismatch", message, warns=True))
+        return _bind(volume, claim)
 
     def _free_claim(self, claim: PersistentVolumeClaim, listers: Listers, moment: Moment) -> Result:
         """Find a volume, wait for the first consumer, or have a volume made."""
@@ -103,19 +105,19 @@ class VolumeBinder:
             # Among existing volumes the scheduler chooses, because it knows which node must reach it.
             found = [volume for volume in found if is_reserved_for(volume, claim)]
         if found:
-            return Result(tuple(_bind(found[0], claim)))
+            return _bind(found[0], claim)
         if storage_class is None:
-            message = "no persistent volumes available for this claim and no storage class is set"
             if claim.storage_class:
                 message = f'storageclass.storage.k8s.io "{claim.storage_class}" not found'
-            reason = "ProvisioningFailed" if claim.storage_class else "FailedBinding"
-            return Result(tuple(self._report(claim, reason, message, "Warning" if claim.storage_class else "Normal")))
+                return Result(self._report(claim, "ProvisioningFailed", message, warns=True))
+            message = "no persistent volumes available for this claim and no storage class is set"
+            return Result(self._report(claim, "FailedBinding", message))
         if waits and not claim.selected_node:
             message = "waiting for first consumer to be created before binding"
-            return Result(tuple(self._report(claim, "WaitForFirstConsumer", message)))
+            return Result(self._report(claim, "WaitForFirstConsumer", message))
         if not storage_class.can_provision:
             message = "no volume plugin matched name: kubernetes.io/no-provisioner"
-            return Result(tuple(self._report(claim, "ProvisioningFailed", message, "Warning")))
+            return Result(self._report(claim, "ProvisioningFailed", message, warns=True))
         return self._make(claim, storage_class, listers, moment)
 
     def _make(
@@ -127,15 +129,12 @@ class VolumeBinder:
             node = listers.of(Node).get(query.key)
             if node is None and query not in moment.live:
                 return Result(refresh=(query,))
-            problem = cannot_make(storage_class, node or _as_node(moment, query), claim.selected_node)
-            if problem:
+            live = moment.live.get(query)
+            at = node if node is not None else live if isinstance(live, Node) else None
+            if problem := cannot_make(storage_class, at, claim.selected_node):
                 self._began_s.pop(uid, None)
-                return Result(
-                    (
-                        _annotate(claim, {SELECTED_NODE: None}),
-                        self._event(claim, "ProvisioningFailed", problem, "Warning"),
-                    )
-                )
+                failed = self._event(claim, "ProvisioningFailed", problem, warns=True)
+                return Result((_annotate(claim, {SELECTED_NODE: None}), failed))
         started: list[Action] = []
         if uid not in self._began_s:
             self._began_s[uid] = moment.now_s
@@ -150,19 +149,16 @@ class VolumeBinder:
         message = f"Successfully provisioned volume {document['metadata']['name']}"
         return Result((*started, Create(VOLUMES, document), *self._report(claim, "ProvisioningSucceeded", message)))
 
-    def _report(self, claim: PersistentVolumeClaim, reason: str, message: str, kind: str = "Normal") -> list[Action]:
+    def _report(
+        self, claim: PersistentVolumeClaim, reason: str, message: str, *, warns: bool = False
+    ) -> tuple[RecordEvent, ...]:
         """Return the Event, unless it is the last one of this claim."""
-        key = claim_key(claim.metadata)
-        if self._last_message.get(key) == message:
-            return []
-        return [self._event(claim, reason, message, kind)]
+        is_last = self._last_message.get(claim.metadata.key) == message
+        return () if is_last else (self._event(claim, reason, message, warns=warns),)
 
-    def _event(self, claim: PersistentVolumeClaim, reason: str, message: str, kind: str = "Normal") -> RecordEvent:
-        meta = claim.metadata
-        self._last_message[claim_key(meta)] = message
-        return event(claim, reason, message, warns=kind == "Warning")
-
-    # -- volumes
+    def _event(self, claim: PersistentVolumeClaim, reason: str, message: str, *, warns: bool) -> RecordEvent:
+        self._last_message[claim.metadata.key] = message
+        return event(claim, reason, message, warns=warns)
 
     def _volume(self, volume: PersistentVolume, listers: Listers, moment: Moment) -> Result:
         """Set the phase, and reclaim a volume whose claim is gone."""
@@ -185,25 +181,23 @@ class VolumeBinder:
             return Result(tuple(_phase(volume, BOUND)))
         return _unbind(volume)
 
-    # -- what changes lead to
-
     def claim_changed(self, change: Change[PersistentVolumeClaim], listers: Listers) -> list[Key]:
         """The claim, and the volumes it names or named."""
-        keys = dict.fromkeys([claim_key(change.object.metadata)])
+        keys = dict.fromkeys([kind_key(CLAIM, *change.object.metadata.key)])
         for side in (change.old, change.new):
             if side is not None and side.spec.volume_name:
-                keys[volume_key(side.spec.volume_name)] = None
+                keys[kind_key(VOLUME, "", side.spec.volume_name)] = None
         if change.new is None:
             self._began_s.pop(change.object.metadata.uid, None)
         return list(keys)
 
     def volume_changed(self, change: Change[PersistentVolume], listers: Listers) -> list[Key]:
         """The volume, its claim, and while it has no claim, every claim of its class that has no volume."""
-        keys = dict.fromkeys([volume_key(change.object.metadata.name)])
+        keys = dict.fromkeys([kind_key(VOLUME, "", change.object.metadata.name)])
         for side in (change.old, change.new):
             reference = side.spec.claim_ref if side is not None else None
             if reference is not None:
-                keys[Key(reference.namespace, f"{CLAIM}/{reference.name}")] = None
+                keys[kind_key(CLAIM, reference.namespace, reference.name)] = None
         if change.new is not None and change.new.spec.claim_ref is None:
             keys.update(dict.fromkeys(_free_claims(listers, change.new.storage_class)))
         return list(keys)
@@ -217,94 +211,69 @@ class VolumeBinder:
         if change.new is not None:
             return []
         name = change.object.metadata.name
-        return [claim_key(c.metadata) for c in listers.of(PersistentVolumeClaim).all() if c.selected_node == name]
+        claims = listers.of(PersistentVolumeClaim).all()
+        return [kind_key(CLAIM, *claim.metadata.key) for claim in claims if claim.selected_node == name]
 
 
 def _free_claims(listers: Listers, storage_class: str) -> Iterable[Key]:
     for claim in listers.of(PersistentVolumeClaim).all():
         if not claim.spec.volume_name and claim.storage_class == storage_class:
-            yield claim_key(claim.metadata)
+            yield kind_key(CLAIM, *claim.metadata.key)
 
 
-def _as_node(moment: Moment, query: Query) -> Node | None:
-    live = moment.live.get(query)
-    return live if isinstance(live, Node) else None
-
-
-def _bind(volume: PersistentVolume, claim: PersistentVolumeClaim) -> list[Action]:
-    """Return the steps of a binding that are left to do."""
+def _bind(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Result:
+    """Take the steps of a binding that are left to do."""
     actions: list[Action] = []
-    meta, own = volume.metadata, claim.metadata
     reference = volume.spec.claim_ref
-    if reference is None or reference.uid != own.uid:
-        wanted = {
-            "kind": "PersistentVolumeClaim",
-            "apiVersion": "v1",
-            "namespace": own.namespace,
-            "name": own.name,
-            "uid": own.uid,
-        }
-        patch: Document = {"spec": {"claimRef": wanted}}
+    if reference is None or reference.uid != claim.metadata.uid:
+        patch: Document = {"spec": {"claimRef": reference_to(claim)}}
         if reference is None:
             patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
-        actions.append(Patch(VOLUMES, meta.key, patch, uid=meta.uid, resource_version=meta.resource_version))
+        actions.append(writes.patch(VOLUMES, volume, patch, on_version=True))
     actions += _phase(volume, BOUND)
     if not claim.is_fully_bound:
         marks = {BIND_COMPLETED: "yes", **({} if claim.spec.volume_name else {BOUND_BY_CONTROLLER: "yes"})}
-        patch = {"metadata": {"annotations": marks}, "spec": {"volumeName": meta.name}}
-        actions.append(Patch(CLAIMS, own.key, patch, uid=own.uid))
+        patch = {"metadata": {"annotations": marks}, "spec": {"volumeName": volume.metadata.name}}
+        actions.append(writes.patch(CLAIMS, claim, patch))
     status = {"phase": BOUND, "accessModes": list(volume.spec.access_modes), "capacity": dict(volume.spec.capacity)}
-    known = {
-        "phase": claim.status.phase,
-        "accessModes": list(claim.status.access_modes),
-        "capacity": dict(claim.status.capacity),
-    }
-    if status != known:
-        actions.append(_claim_status(claim, status))
-    return actions
-
-
-def _claim_status(claim: PersistentVolumeClaim, status: Document) -> Patch:
-    return Patch(CLAIMS, claim.metadata.key, {"status": status}, subresource="status", uid=claim.metadata.uid)
+    if writes.differing(claim.status, status):
+        actions.append(writes.status(CLAIMS, claim, status))
+    return Result(tuple(actions))
 
 
 def _annotate(claim: PersistentVolumeClaim, annotations: Document) -> Patch:
-    return Patch(CLAIMS, claim.metadata.key, {"metadata": {"annotations": annotations}}, uid=claim.metadata.uid)
+    return writes.patch(CLAIMS, claim, {"metadata": {"annotations": annotations}})
 
 
 def _phase(volume: PersistentVolume, phase: str, reason: str = "", message: str = "") -> list[Action]:
     if volume.status.phase == phase:
         return []
-    status = {"phase": phase, "reason": reason or None, "message": message or None}
-    meta = volume.metadata
-    return [Patch(VOLUMES, meta.key, {"status": status}, subresource="status", uid=meta.uid)]
+    return [writes.status(VOLUMES, volume, {"phase": phase, "reason": reason or None, "message": message or None})]
 
 
 def _reclaim(volume: PersistentVolume) -> Result:
-    meta = volume.metadata
-    policy = volume.spec.persistent_volume_reclaim_policy
+    meta, policy = volume.metadata, volume.spec.persistent_volume_reclaim_policy
     if volume.status.phase == FAILED:
         return NOTHING
-    released = _phase(volume, RELEASED)
-    if meta.deletion_timestamp is not None:
-        return Result(tuple(released))  # all that its protection waits for: no longer Bound, it may go
-    if policy == "Recycle":
+    # Once it is no longer Bound, its protection lets it go.
+    if policy == "Recycle" and meta.deletion_timestamp is None:
         return Result(tuple(_phase(volume, FAILED, "VolumeFailedRecycle", "No recycler plugin found for the volume!")))
-    if policy == "Delete":
-        return Result((*released, Delete(VOLUMES, meta.key, uid=meta.uid)))
-    return Result(tuple(released))
+    steps: list[Action] = _phase(volume, RELEASED)
+    if policy == "Delete" and meta.deletion_timestamp is None:
+        steps.append(Delete(VOLUMES, meta.key, uid=meta.uid))
+    return Result(tuple(steps))
 
 
 def _unbind(volume: PersistentVolume) -> Result:
     """The claim has another volume: what was made for it goes, what was found is free again."""
-    meta = volume.metadata
-    if PROVISIONED_BY in meta.annotations and volume.spec.persistent_volume_reclaim_policy == "Delete":
+    annotations = volume.metadata.annotations
+    if PROVISIONED_BY in annotations and volume.spec.persistent_volume_reclaim_policy == "Delete":
         return _reclaim(volume)
-    if BOUND_BY_CONTROLLER in meta.annotations:
+    if BOUND_BY_CONTROLLER in annotations:
         patch: Document = {"metadata": {"annotations": {BOUND_BY_CONTROLLER: None}}, "spec": {"claimRef": None}}
     else:
         patch = {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
-    return Result((Patch(VOLUMES, meta.key, patch, uid=meta.uid), *_phase(volume, AVAILABLE)))
+    return Result((writes.patch(VOLUMES, volume, patch), *_phase(volume, AVAILABLE)))
 
 
 def controller(switches: Switches) -> Controller:

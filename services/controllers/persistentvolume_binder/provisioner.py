@@ -39,6 +39,12 @@ def _allows(terms: tuple[TopologySelectorTerm, ...], labels: Mapping[str, str]) 
     )
 
 
+def reference_to(claim: PersistentVolumeClaim) -> Document:
+    """Return what a volume says of its claim."""
+    meta, kind = claim.metadata, {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+    return {**kind, "namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
+
+
 def new_volume(
     claim: PersistentVolumeClaim,
     storage_class: StorageClass,
@@ -47,42 +53,28 @@ def new_volume(
     csi_node: Callable[[Key], CSINode | None],
 ) -> Document:
     """Return the volume for a claim: near its node, or without one, wherever the claim's name happens to lead."""
-    meta, name = claim.metadata, f"pvc-{claim.metadata.uid}"
-    driver = storage_class.provisioner
+    name, driver = f"pvc-{claim.metadata.uid}", storage_class.provisioner
     spec: Document = {
         "capacity": {"storage": claim.spec.resources.requests.get("storage", "0")},
         "accessModes": list(claim.spec.access_modes),
         "persistentVolumeReclaimPolicy": storage_class.reclaim_policy,
         "storageClassName": storage_class.metadata.name,
         "volumeMode": claim.spec.volume_mode,
-        "claimRef": {
-            "kind": "PersistentVolumeClaim",
-            "apiVersion": "v1",
-            "namespace": meta.namespace,
-            "name": meta.name,
-            "uid": meta.uid,
-        },
+        "claimRef": reference_to(claim),
         "csi": {"driver": driver, "volumeHandle": name},
     }
     where = _segments(node, driver, csi_node) if node is not None else _anywhere(claim, storage_class, nodes, csi_node)
     if where:
         expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in where]
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
-    annotations = {PROVISIONED_BY: driver}
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name, "annotations": annotations},
-        "spec": spec,
-    }
+    metadata = {"name": name, "annotations": {PROVISIONED_BY: driver}}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
 
 
 def _segments(node: Node, driver: str, csi_node: Callable[[Key], CSINode | None]) -> Segments:
     registered = csi_node(node.metadata.key)
-    keys: tuple[str, ...] = TOPOLOGY_KEYS
-    for each in registered.spec.drivers if registered is not None else ():
-        if each.name == driver:
-            keys = each.topology_keys
+    drivers = registered.spec.drivers if registered is not None else ()
+    keys = next((each.topology_keys for each in drivers if each.name == driver), TOPOLOGY_KEYS)
     labels = node.metadata.labels
     return tuple((key, labels[key]) for key in keys if key in labels)
 

@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from services.api.kinds.pod import MIRROR_ANNOTATION, Pod
 from services.api.meta import Condition, Document, Key, find_condition
 from services.api.switches import Switches
-from services.api.times import format_time
 from services.api.unbind import REQUESTED, UNBINDER, counted_unbinds, request_id
-from services.reconcile.actions import NOTHING, Create, Patch, Result
+from services.controllers import shared_conditions as conditions
+from services.controllers import shared_writes as writes
+from services.reconcile.actions import NOTHING, Create, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 MESSAGE_MAX = 1024
@@ -40,7 +41,8 @@ class PodUnbind:
         if pod is None or (request := _request(pod)) is None:
             return NOTHING
         if code := self._refusal(pod, moment.wall_s):
-            return Result((_refused(pod, request, code, moment),))
+            refused = conditions.new(REQUESTED, "False", code, request.message, moment.wall_s)
+            return Result((writes.conditions("pods", pod, refused),))
         body = _unbind(pod, request, names_version=self._names_version)
         return Result((Create("pods", body, subresource="unbind"),))
 
@@ -79,18 +81,6 @@ def _unbind(pod: Pod, request: Condition, *, names_version: bool) -> Document:
     }
 
 
-def _refused(pod: Pod, request: Condition, code: str, moment: Moment) -> Patch:
-    condition: Document = {
-        "type": REQUESTED,
-        "status": "False",
-        "reason": code,
-        "message": request.message,
-        "lastTransitionTime": format_time(moment.wall_s),
-    }
-    patch: Document = {"status": {"conditions": [condition]}}
-    return Patch("pods", pod.metadata.key, patch, subresource="status", patch_type="strategic", uid=pod.metadata.uid)
-
-
 def controller(switches: Switches) -> Controller:
     """Return the controller."""
     memory = PodUnbind(switches)
@@ -104,9 +94,6 @@ def controller(switches: Switches) -> Controller:
     )
 
 
-def is_wanted(switches: Switches) -> bool:
-    """Whether there is anything to listen for."""
-    return switches.choice("unbind.api") == "condition"
-
-
-CONTROLLER = Registration("pod-unbind", controller, start_order=19, is_wanted=is_wanted)
+CONTROLLER = Registration(
+    "pod-unbind", controller, start_order=19, is_wanted=lambda switches: switches.choice("unbind.api") == "condition"
+)

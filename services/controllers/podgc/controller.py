@@ -9,8 +9,8 @@ from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
 from services.api.switches import Switches
-from services.api.times import format_time
-from services.controllers.shared_readiness import seconds_of
+from services.controllers import shared_conditions as conditions
+from services.controllers.shared_pods import seconds_of
 from services.reconcile.actions import Action, Delete, Patch, Query, Result
 from services.reconcile.controller import Controller, Listers, Moment, Registration
 
@@ -53,21 +53,14 @@ class PodGC:
 
     def _surplus(self, pods: list[Pod]) -> list[Pod]:
         """Return the ended pods above the threshold: evicted ones first, then the oldest."""
-        if self._threshold <= 0:
-            return []
         ended = [pod for pod in pods if pod.is_terminal]
-        count = len(ended) - self._threshold
-        if count <= 0:
+        if self._threshold <= 0 or len(ended) <= self._threshold:
             return []
-        ended.sort(
-            key=lambda pod: (
-                pod.status.reason != "Evicted",
-                seconds_of(pod.metadata.creation_timestamp),
-                pod.metadata.namespace,
-                pod.metadata.name,
-            )
-        )
-        return ended[:count]
+
+        def rank(pod: Pod) -> tuple[object, ...]:
+            return pod.status.reason != "Evicted", seconds_of(pod.metadata.creation_timestamp), pod.metadata.key
+
+        return sorted(ended, key=rank)[: len(ended) - self._threshold]
 
     def _orphans(self, pods: list[Pod], listers: Listers, now_s: float) -> list[Pod]:
         """Return the pods whose node has been missing from the cache for the quarantine."""
@@ -93,11 +86,8 @@ class PodGC:
         if not self._rechecks:
             return True
         live = moment.live[Query(Pod, pod.metadata.key)]
-        return (
-            isinstance(live, Pod)
-            and live.metadata.uid == pod.metadata.uid
-            and live.spec.node_name == pod.spec.node_name
-        )
+        here = pod.metadata.uid, pod.spec.node_name
+        return isinstance(live, Pod) and (live.metadata.uid, live.spec.node_name) == here
 
     def _remove(self, pod: Pod, moment: Moment, *, has_lost_node: bool = False) -> list[Action]:
         uid = pod.metadata.uid if self._rechecks else ""
@@ -105,40 +95,21 @@ class PodGC:
         if not pod.is_terminal:
             status: Document = {"phase": "Failed"}
             if has_lost_node:
-                status["conditions"] = [
-                    {
-                        "type": "DisruptionTarget",
-                        "status": "True",
-                        "reason": REASON,
-                        "message": MESSAGE,
-                        "lastTransitionTime": format_time(moment.wall_s),
-                    }
-                ]
-            patch: Document = {"status": status}
-            actions.append(
-                Patch("pods", pod.metadata.key, patch, subresource="status", patch_type="strategic", uid=uid)
-            )
+                status["conditions"] = [conditions.new("DisruptionTarget", "True", REASON, MESSAGE, moment.wall_s)]
+            actions.append(Patch("pods", pod.metadata.key, {"status": status}, "status", "strategic", uid))
         actions.append(Delete("pods", pod.metadata.key, uid=uid, grace_period_s=0))
         return actions
 
 
 def _is_out_of_service(pod: Pod, listers: Listers) -> bool:
     node = listers.of(Node).get(Key("", pod.spec.node_name)) if pod.spec.node_name else None
-    if node is None or node.is_ready:
-        return False
-    return any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
+    return node is not None and not node.is_ready and any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
 
 
 def controller(switches: Switches) -> Controller:
     """Return the pod garbage collector with an empty memory."""
     memory = PodGC(switches)
-    return Controller(
-        name="podgc",
-        reconciles=None,
-        reconcile=memory.reconcile,
-        reads=(Pod, Node),
-        period_s=PERIOD_S,
-    )
+    return Controller(name="podgc", reconciles=None, reconcile=memory.reconcile, reads=(Pod, Node), period_s=PERIOD_S)
 
 
 CONTROLLER = Registration("podgc", controller, start_order=10)

@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PROTECTION_FINALIZER, PodGroup
 from services.api.meta import Key
-from services.api.resources import resource_of_view
 from services.api.switches import Switches
-from services.reconcile.actions import NOTHING, Patch, Result
+from services.controllers import shared_writes as writes
+from services.reconcile.actions import NOTHING, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+
+RESOURCE = "podgroups.scheduling.k8s.io"
 
 
 class PodGroupProtection:
@@ -56,22 +58,23 @@ class PodGroupProtection:
 
 
 def _write(group: PodGroup, finalizers: tuple[str, ...]) -> Result:
-    patch = {"metadata": {"finalizers": list(finalizers) or None}}
-    meta = group.metadata
     return Result(
-        (Patch(resource_of_view(PodGroup).name, meta.key, patch, uid=meta.uid, resource_version=meta.resource_version),)
+        (
+            writes.patch(
+                "podgroups.scheduling.k8s.io",
+                group,
+                {"metadata": {"finalizers": list(finalizers) or None}},
+                on_version=True,
+            ),
+        )
     )
 
 
 def controller(switches: Switches) -> Controller:
     """Return the controller with an empty memory."""
     memory = PodGroupProtection()
-    return Controller(
-        name="podgroup-protection",
-        reconciles=PodGroup,
-        reconcile=memory.reconcile,
-        watches=(Watch(Pod, memory.pod_changed),),
-    )
+    watches = (Watch(Pod, memory.pod_changed),)
+    return Controller(name="podgroup-protection", reconciles=PodGroup, reconcile=memory.reconcile, watches=watches)
 
 
 CONTROLLER = Registration("podgroup-protection", controller, start_order=11)

@@ -25,11 +25,13 @@ from services.api.kinds.resourceclaimtemplate import ResourceClaimTemplate
 from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.api.times import parse_time
+from services.controllers import shared_writes as writes
+from services.controllers.shared_kind_keys import CLAIM, kind_key, split
 from services.controllers.shared_ownership import controller_reference
-from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, Result, event
+from services.reconcile.actions import NOTHING, Action, Create, Delete, Query, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
-POD, CLAIM = "pod", "claim"
+POD = "pod"
 PREFIX_MAX: Final = 57
 """What is left of a name's 63 characters before the five that the server makes up, and the dash."""
 WORKERS: Final = 10
@@ -58,23 +60,16 @@ class ClaimController:
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Reconcile one pod or one claim."""
-        kind, _, name = key.name.partition("/")
-        own = Key(key.namespace, name)
+        kind, own = split(key)
         return self._pod(own, listers, moment) if kind == POD else self._claim(own, listers, moment)
-
-    # -- pods: make what they lack
 
     def _pod(self, key: Key, listers: Listers, moment: Moment) -> Result:
         pod = listers.of(Pod).get(key)
         if pod is None or is_done(pod):
             return NOTHING
-        named = {each.name: each for each in pod.status.resource_claim_statuses}
-        wanted = [
-            each
-            for each in pod.spec.resource_claims
-            if each.resource_claim_template_name and not each.resource_claim_name
-        ]
-        missing = [each for each in wanted if each.name not in named]
+        named = {each.name for each in pod.status.resource_claim_statuses}
+        wanted = (each for each in pod.spec.resource_claims if not each.resource_claim_name)
+        missing = [each for each in wanted if each.resource_claim_template_name and each.name not in named]
         if not missing:
             return Result(tuple(self._reserve(pod, listers)))
         made = {
@@ -87,17 +82,15 @@ class ClaimController:
             if query not in moment.listed:
                 return Result(refresh=(query,))
             for claim in moment.listed[query]:
-                if isinstance(claim, ResourceClaim) and _is_owned(claim, pod):
+                owner = claim.metadata.controller if isinstance(claim, ResourceClaim) else None
+                if isinstance(claim, ResourceClaim) and owner is not None and owner.uid == pod.metadata.uid:
                     made[claim.metadata.annotations.get(POD_CLAIM_NAME, "")] = claim.metadata.name
-        actions: list[Action] = []
-        for each in missing:
-            if each.name not in made:
-                actions.append(self._make(pod, each.name, each.resource_claim_template_name or "", listers))
+        lacking = [(each.name, each.resource_claim_template_name or "") for each in missing if each.name not in made]
+        actions = [self._make(pod, name, template, listers) for name, template in lacking]
         known = [{"name": each.name, "resourceClaimName": made[each.name]} for each in missing if each.name in made]
         if known and not any(isinstance(action, Create) for action in actions):
             patch: Document = {"status": {"resourceClaimStatuses": known}}
-            uid = pod.metadata.uid
-            actions.append(Patch("pods", key, patch, subresource="status", patch_type="strategic", uid=uid))
+            actions.append(writes.patch("pods", pod, patch, "status", is_strategic=True))
         return Result(tuple(actions))
 
     def _make(self, pod: Pod, entry: str, template_name: str, listers: Listers) -> Action:
@@ -116,13 +109,8 @@ class ClaimController:
         }
         if given.get("labels"):
             metadata["labels"] = given["labels"]
-        document = {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": metadata,
-            "spec": spec.get("spec") or {},
-        }
-        return Create(CLAIMS, document)
+        kind = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+        return Create(CLAIMS, {**kind, "metadata": metadata, "spec": spec.get("spec") or {}})
 
     def _reserve(self, pod: Pod, listers: Listers) -> list[Action]:
         """List a pod that came to its node without a scheduler with those claims of its that have devices."""
@@ -136,10 +124,9 @@ class ClaimController:
             if claim.metadata.deletion_timestamp is not None or len(claim.status.reserved_for) >= CONSUMERS_MAX:
                 continue
             consumer = ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
-            actions.append(_status(claim, {"reservedFor": _listed((*claim.status.reserved_for, consumer))}))
+            listed = _listed((*claim.status.reserved_for, consumer))
+            actions.append(writes.status(CLAIMS, claim, {"reservedFor": listed}, on_version=True))
         return actions
-
-    # -- claims: deallocate and delete what no pod uses
 
     def _claim(self, key: Key, listers: Listers, moment: Moment) -> Result:
         claim = listers.of(ResourceClaim).get(key)
@@ -158,13 +145,12 @@ class ClaimController:
             if not kept and status.allocation is not None:
                 patch |= {"allocation": None, "devices": None}
                 self._freed[meta.uid] = None
-            return Result((_status(claim, patch),))
+            return Result((writes.status(CLAIMS, claim, patch, on_version=True),))
         is_free = status.allocation is None and not status.reserved_for
         if is_free and FINALIZER in meta.finalizers and (is_going or meta.uid in self._freed):
             self._freed.pop(meta.uid, None)
             left = [each for each in meta.finalizers if each != FINALIZER]
-            finalizers: Document = {"metadata": {"finalizers": left or None}}
-            return Result((Patch(CLAIMS, key, finalizers, uid=meta.uid, resource_version=meta.resource_version),))
+            return Result((writes.patch(CLAIMS, claim, {"metadata": {"finalizers": left or None}}, on_version=True),))
         if not is_going and self._is_orphan(claim, listers, moment):
             return Result((Delete(CLAIMS, key, uid=meta.uid),))
         return NOTHING
@@ -218,17 +204,15 @@ class ClaimController:
         pod = self._find(Key(claim.metadata.namespace, maker[0]), listers, moment)
         return pod is None or pod.metadata.uid != maker[1] or is_done(pod)
 
-    # -- what leads to which key
-
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """A pod with claims that came or changed, and the claims of one that leaves."""
         pod = change.object
         if not pod.spec.resource_claims:
             return []
         namespace = pod.metadata.namespace
-        keys = [] if change.new is None else [Key(namespace, f"{POD}/{pod.metadata.name}")]
+        keys = [] if change.new is None else [kind_key(POD, *pod.metadata.key)]
         if change.new is None or is_done(pod) or (self._takes_unbound and not pod.spec.node_name):
-            keys += [Key(namespace, f"{CLAIM}/{name}") for name in _claim_names(pod)]
+            keys += [kind_key(CLAIM, namespace, name) for name in _claim_names(pod)]
         return keys
 
     def claim_changed(self, change: Change[ResourceClaim], listers: Listers) -> list[Key]:
@@ -236,12 +220,12 @@ class ClaimController:
         claim = change.object
         meta, keys = claim.metadata, []
         if change.new is not None:
-            keys.append(Key(meta.namespace, f"{CLAIM}/{meta.name}"))
+            keys.append(kind_key(CLAIM, *meta.key))
         else:
             self._freed.pop(meta.uid, None)
         maker = _maker(claim)
         if maker is not None and (change.old is None or change.new is None):
-            keys.append(Key(meta.namespace, f"{POD}/{maker[0]}"))
+            keys.append(kind_key(POD, meta.namespace, maker[0]))
         return keys
 
 
@@ -251,7 +235,7 @@ def template_changed(change: Change[ResourceClaimTemplate], listers: Listers) ->
         return []
     meta = change.new.metadata
     return [
-        Key(meta.namespace, f"{POD}/{pod.metadata.name}")
+        kind_key(POD, *pod.metadata.key)
         for pod in listers.of(Pod).all(meta.namespace)
         if any(each.resource_claim_template_name == meta.name for each in pod.spec.resource_claims)
     ]
@@ -275,20 +259,8 @@ def _maker(claim: ResourceClaim) -> tuple[str, str] | None:
     return owner.name, owner.uid
 
 
-def _is_owned(claim: ResourceClaim, pod: Pod) -> bool:
-    owner = claim.metadata.controller
-    return owner is not None and owner.uid == pod.metadata.uid
-
-
 def _listed(consumers: tuple[ResourceClaimConsumerReference, ...]) -> list[Document] | None:
     return [msgspec.to_builtins(each) for each in consumers] or None
-
-
-def _status(claim: ResourceClaim, status: Document) -> Patch:
-    meta = claim.metadata
-    return Patch(
-        CLAIMS, meta.key, {"status": status}, subresource="status", uid=meta.uid, resource_version=meta.resource_version
-    )
 
 
 def controller(switches: Switches) -> Controller:

@@ -13,10 +13,11 @@ from collections.abc import Iterable
 from services.api import quotas
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourcequota import ResourceQuota
-from services.api.meta import AnyObject, Document, Key, View
+from services.api.meta import AnyObject, Document, Key, Resource, View
 from services.api.podresources import Amounts
-from services.api.resources import Resource, resource_of_kind, resources
+from services.api.resources import resource_of_kind, resources
 from services.api.switches import Switches
+from services.controllers import shared_writes as writes
 from services.reconcile.actions import NOTHING, Patch, Query, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
@@ -80,11 +81,7 @@ def _counting(resource: str, namespace: str, listers: Listers) -> list[Key]:
 def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
     """Bring the status of one quota, or of all, up to date."""
     known = listers.of(ResourceQuota)
-    if key.name:
-        found = known.get(key)
-        wanted = [] if found is None else [found]
-    else:
-        wanted = known.all()
+    wanted = [found for found in [known.get(key)] if found is not None] if key.name else known.all()
     missing = dict.fromkeys(
         query for quota in wanted for query in _queries(quota).values() if query not in moment.listed
     )
@@ -117,7 +114,7 @@ def _status(quota: ResourceQuota, moment: Moment) -> Patch | None:
                 amounts = quotas.usage_of(resource, view, moment.wall_s)
                 for name in names:
                     used[name] += amounts.get(name, 0)
-    status, meta = quota.status, quota.metadata
+    status = quota.status
     before = {name: quotas.amount_of(name, text) for name, text in status.used.items()}
     if before == used and status.hard == quota.spec.hard:
         return None
@@ -128,29 +125,13 @@ def _status(quota: ResourceQuota, moment: Moment) -> Patch | None:
             **{name: quotas.text_of(name, used[name]) for name in sorted(used)},
         },
     }
-    return Patch(
-        quotas.RESOURCE,
-        meta.key,
-        {"status": document},
-        subresource="status",
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-    )
+    return writes.status(quotas.RESOURCE, quota, document, on_version=True)
 
 
 def controller(switches: Switches) -> Controller:
     """Return the quota controller; it remembers nothing."""
-    return Controller(
-        name="resourcequota",
-        reconciles=None,
-        reconcile=reconcile,
-        watches=(
-            Watch(ResourceQuota, quota_changed),
-            Watch(Pod, pod_changed),
-            Watch(AnyObject, object_changed),
-        ),
-        period_s=RESYNC_S,
-    )
+    watches = (Watch(ResourceQuota, quota_changed), Watch(Pod, pod_changed), Watch(AnyObject, object_changed))
+    return Controller(name="resourcequota", reconciles=None, reconcile=reconcile, watches=watches, period_s=RESYNC_S)
 
 
 CONTROLLER = Registration("resourcequota", controller, start_order=15)

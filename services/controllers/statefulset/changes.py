@@ -15,6 +15,7 @@ from services.api.kinds.pod import Pod
 from services.api.kinds.statefulset import StatefulSet
 from services.api.meta import Document, Key
 from services.controllers import shared_revisions as revisions
+from services.controllers import shared_writes as writes
 from services.controllers.statefulset.order import Desired, Steps
 from services.controllers.statefulset.pods import (
     CLAIMS,
@@ -26,10 +27,8 @@ from services.controllers.statefulset.pods import (
     pod_name,
     pod_of,
 )
-from services.reconcile.actions import Action, Batch, Create, Delete, Patch, RecordEvent, event
+from services.reconcile.actions import Action, Batch, Create, Delete, RecordEvent, event
 from services.reconcile.controller import Listers
-
-KIND, VERSION = "StatefulSet", "apps/v1"
 
 
 @dataclass(frozen=True)
@@ -54,10 +53,9 @@ def is_blocked(stateful_set: StatefulSet, ordinal: int, listers: Listers) -> boo
 
 def changes_of_steps(known: Known, desired: Desired, steps: Steps, listers: Listers) -> list[Action | Batch]:
     """Return the writes of the steps, and those that keep what is there as it should be."""
-    found: list[Action | Batch] = [*_kept(known, listers)]
-    pending = [n for n in known.stateful_set.ordinals if n in known.pods and _is_pending(known.pods[n])]
-    if claims := _missing_claims(known, [*pending, *steps.made], listers):
-        found.append(Batch(tuple(claims)))
+    here = [(n, known.pods[n]) for n in known.stateful_set.ordinals if n in known.pods]
+    pending = [n for n, pod in here if pod.status.phase == "Pending" and pod.metadata.deletion_timestamp is None]
+    claims = _missing_claims(known, [*pending, *steps.made], listers)
     made: list[Action] = []
     for ordinal in steps.made:
         name = desired.revision_of_new(ordinal)
@@ -65,14 +63,10 @@ def changes_of_steps(known: Known, desired: Desired, steps: Steps, listers: List
         template = revisions.template_of(revision.data)
         made.append(Create("pods", pod_of(known.stateful_set, template, ordinal, name)))
         made.append(_pod_event(known.stateful_set, "Create", pod_name(known.stateful_set, ordinal)))
-    if made:
-        found.append(Batch(tuple(made)))
     ended = [each for pod in steps.recreated for each in _ended(known.stateful_set, pod)]
     for pod in (*steps.removed, *steps.replaced):
         ended += [_delete(pod), _pod_event(known.stateful_set, "Delete", pod.metadata.name)]
-    if ended:
-        found.append(Batch(tuple(ended)))
-    return found
+    return [*_kept(known, listers), *(Batch(tuple(each)) for each in (claims, made, ended) if each)]
 
 
 def _kept(known: Known, listers: Listers) -> Iterable[Action]:
@@ -81,7 +75,7 @@ def _kept(known: Known, listers: Listers) -> Iterable[Action]:
         name = pod.metadata.name
         labels = identity_labels(name, ordinal)
         if pod.is_active and not labels.items() <= pod.metadata.labels.items():
-            yield Patch("pods", pod.metadata.key, {"metadata": {"labels": labels}}, uid=pod.metadata.uid)
+            yield writes.patch("pods", pod, {"metadata": {"labels": labels}})
             yield _pod_event(known.stateful_set, "Update", name)
         is_wanted = ordinal in known.stateful_set.ordinals
         for key in claim_keys(known.stateful_set, ordinal):
@@ -102,25 +96,16 @@ def _missing_claims(known: Known, ordinals: Iterable[int], listers: Listers) -> 
     return found
 
 
-def _is_pending(pod: Pod) -> bool:
-    return pod.status.phase == "Pending" and pod.metadata.deletion_timestamp is None
-
-
 def _delete(pod: Pod) -> Delete:
     return Delete("pods", pod.metadata.key, uid=pod.metadata.uid)
 
 
 def _ended(stateful_set: StatefulSet, pod: Pod) -> list[Action]:
     name, has_failed = pod.metadata.name, pod.status.phase == "Failed"
-    text = (
-        f"StatefulSet {stateful_set.metadata.key} is recreating {'failed' if has_failed else 'terminated'} Pod {name}"
-    )
-    reason = "RecreatingFailedPod" if has_failed else "RecreatingTerminatedPod"
-    return [
-        _delete(pod),
-        event(stateful_set, reason, text, warns=has_failed),
-        _pod_event(stateful_set, "Delete", name),
-    ]
+    end = "Failed" if has_failed else "Terminated"
+    text = f"StatefulSet {stateful_set.metadata.key} is recreating {end.lower()} Pod {name}"
+    reason = f"Recreating{end}Pod"
+    return [_delete(pod), event(stateful_set, reason, text, warns=has_failed), _pod_event(stateful_set, "Delete", name)]
 
 
 def _pod_event(stateful_set: StatefulSet, verb: str, pod: str) -> RecordEvent:

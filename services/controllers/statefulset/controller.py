@@ -8,8 +8,6 @@ Source: controllers 1.4 and 4; kubelet-unbinding 8; upstream `pkg/controller/sta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from services.api.kinds.controllerrevision import ControllerRevision
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
@@ -18,22 +16,14 @@ from services.api.meta import Document, Key
 from services.api.selectors import Selector
 from services.api.switches import Switches
 from services.controllers import shared_revisions as revisions
+from services.controllers import shared_writes as writes
 from services.controllers.shared_int_or_percent import resolve
-from services.controllers.shared_ownership import (
-    Claim,
-    Orphans,
-    changes_of,
-    claim,
-    is_adoptable,
-    is_alive,
-    owner_key,
-    selector_of,
-)
+from services.controllers.shared_ownership import Claim, Orphans, changes_of, claim, is_alive, owner_key, selector_of
+from services.controllers.shared_pods import available_in_s
 from services.controllers.statefulset.changes import Known, changes_of_steps, is_blocked
-from services.controllers.statefulset.order import Desired, revision_of, steps_of
+from services.controllers.statefulset.order import Desired, is_running_and_ready, revision_of, steps_of
 from services.controllers.statefulset.pods import CLAIMS, members, ordinal_of, parent_of
-from services.controllers.statefulset.status import RESOURCE, status_of
-from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result, event
+from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Query, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 
@@ -46,8 +36,6 @@ class StatefulSets:
         self._revision_orphans = Orphans()
         self._refusals: dict[Key, tuple[str, str]] = {}
         """What the last attempt met, as reason and message, until an Event reports it."""
-
-    # --- which keys changes lead to ---
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Return the sets that own the pod, would adopt it, or wait for its name."""
@@ -99,8 +87,6 @@ class StatefulSets:
         text = f"{verb} {what} in StatefulSet {key.name} failed error: {reason}"
         self._refusals[key] = (f"Failed{verb.title()}", text)
 
-    # --- the decision ---
-
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Claim pods and revisions, find what is asked for now, report, and take the steps that order allows."""
         stateful_set, document = listers.of(StatefulSet).get(key), listers.of(StatefulSet).document(key)
@@ -114,16 +100,17 @@ class StatefulSets:
         query = Query(StatefulSet, key)
         if (orphans or history) and query not in moment.live:
             return Result(refresh=(query,))
-        can_adopt = bool(orphans or history) and is_alive(moment.live[query], stateful_set)
+        can_adopt = is_alive(moment.live.get(query), stateful_set)
         pods = _claim_pods(stateful_set, orphans, selector, listers, can_adopt=can_adopt)
         owned = listers.of(ControllerRevision).owned_by(stateful_set.metadata.uid)
         held = claim(owned, history, stateful_set, selector, can_adopt=can_adopt)
+        refusal = self._refusals.pop(key, None)
         actions: list[Action | Batch] = [
-            *self._failure_events(stateful_set),
+            *([event(stateful_set, *refusal, warns=True)] if refusal is not None else []),
             *changes_of("pods", pods, stateful_set),
             *changes_of(revisions.RESOURCE, held, stateful_set),
         ]
-        found = _find_revision(stateful_set, document, held.kept, listers)
+        found = revisions.find(stateful_set, document, held.kept, listers.of(ControllerRevision))
         is_ending = stateful_set.metadata.deletion_timestamp is not None
         if found.write is not None:
             if is_ending:
@@ -144,10 +131,6 @@ class StatefulSets:
         actions += revisions.surplus(held.kept, live, stateful_set.spec.revision_history_limit)
         return Result(tuple(actions), steps.again_s)
 
-    def _failure_events(self, stateful_set: StatefulSet) -> list[Action]:
-        refusal = self._refusals.pop(stateful_set.metadata.key, None)
-        return [event(stateful_set, *refusal, warns=True)] if refusal is not None else []
-
     def _orphans(
         self, stateful_set: StatefulSet, selector: Selector, listers: Listers
     ) -> tuple[list[Pod], list[ControllerRevision]]:
@@ -155,16 +138,12 @@ class StatefulSets:
         if stateful_set.metadata.deletion_timestamp is not None:
             return [], []
         namespace = stateful_set.metadata.namespace
-        pods = [p for k in self._pod_orphans.keys(namespace) if (p := listers.of(Pod).get(k)) is not None]
-        lister = listers.of(ControllerRevision)
-        history = [r for k in self._revision_orphans.keys(namespace) if (r := lister.get(k)) is not None]
-        return (
-            [p for p in pods if is_adoptable(p, selector) and ordinal_of(stateful_set, p.metadata.name) is not None],
-            [r for r in history if is_adoptable(r, selector)],
-        )
+        pods = self._pod_orphans.adoptable(listers.of(Pod), namespace, selector)
+        history = self._revision_orphans.adoptable(listers.of(ControllerRevision), namespace, selector)
+        return [p for p in pods if ordinal_of(stateful_set, p.metadata.name) is not None], history
 
     def _desired(self, known: Known) -> Desired:
-        spec = known.stateful_set.spec
+        spec, status = known.stateful_set.spec, known.stateful_set.status
         rolling = spec.update_strategy.rolling_update
         is_rolling = spec.update_strategy.type == ROLLING
         partition = rolling.partition if rolling is not None else 0
@@ -172,9 +151,6 @@ class StatefulSets:
         if self._may_replace_many and rolling is not None:
             said = 1 if rolling.max_unavailable is None else rolling.max_unavailable
             most = max(1, resolve(said, spec.replicas, is_up=False))
-        kept = partition
-        if is_rolling and rolling is None:
-            kept = known.stateful_set.status.current_replicas
         return Desired(
             known.stateful_set.ordinals,
             is_parallel=spec.pod_management_policy == PARALLEL,
@@ -182,7 +158,7 @@ class StatefulSets:
             current_revision=known.current.metadata.name,
             update_revision=known.update.metadata.name,
             partition=partition if is_rolling else None,
-            kept_revision=kept,
+            kept_revision=status.current_replicas if is_rolling and rolling is None else partition,
             most_unavailable=most,
         )
 
@@ -200,25 +176,31 @@ def _claim_pods(
     return Claim(kept, found.adopted, (*found.released, *misnamed))
 
 
-def _find_revision(
-    stateful_set: StatefulSet, document: Document, held: Sequence[ControllerRevision], listers: Listers
-) -> revisions.Found:
-    template = document["spec"].get("template") or {}
-    lister = listers.of(ControllerRevision)
-    return revisions.find(
-        stateful_set,
-        revisions.data_of(template),
-        held,
-        stateful_set.status.collision_count,
-        (template.get("metadata") or {}).get("labels") or {},
-        lambda name: lister.get(revisions.key_of(stateful_set, name)),
-    )
-
-
 def _reported(known: Known, collision_count: int, wall_s: float) -> list[Action]:
-    meta, current, update = known.stateful_set.metadata, known.current.metadata.name, known.update.metadata.name
-    status = status_of(known.stateful_set, known.pods.values(), current, update, collision_count, wall_s)
-    return [Patch(RESOURCE, meta.key, {"status": status}, subresource="status", uid=meta.uid)] if status else []
+    """Return the status write if anything differs.
+
+    Terminating pods count as replicas, and as ready while they are, but not as being of a revision.
+    """
+    stateful_set, current, update = known.stateful_set, known.current.metadata.name, known.update.metadata.name
+    pods, min_ready_s = known.pods.values(), stateful_set.spec.min_ready_seconds
+    ready = [pod for pod in pods if is_running_and_ready(pod)]
+    staying = [revision_of(pod) for pod in pods if pod.metadata.deletion_timestamp is None]
+    status: Document = {
+        "observedGeneration": stateful_set.metadata.generation,
+        "replicas": len(pods),
+        "readyReplicas": len(ready),
+        "availableReplicas": sum(available_in_s(pod, min_ready_s, wall_s) == 0 for pod in ready),
+        "currentReplicas": staying.count(current),
+        "updatedReplicas": staying.count(update),
+        "currentRevision": current,
+        "updateRevision": update,
+        "collisionCount": collision_count,
+    }
+    is_complete = {len(pods), len(ready), staying.count(update)} == {stateful_set.spec.replicas}
+    if is_complete and stateful_set.spec.update_strategy.type == ROLLING:
+        status |= {"currentReplicas": status["updatedReplicas"], "currentRevision": update}
+    is_changed = writes.differing(stateful_set.status, status)
+    return [writes.status("statefulsets.apps", stateful_set, status)] if is_changed else []
 
 
 def controller(switches: Switches) -> Controller:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from services.api.kinds.pod import Pod
-from services.controllers.shared_readiness import available_in_s, is_ready
+from services.controllers.shared_pods import available_in_s, is_ready
 from services.controllers.shared_revisions import POD_LABEL
 
 

@@ -13,7 +13,8 @@ import msgspec
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.kinds.statefulset import DELETE, POD_INDEX, POD_NAME, StatefulSet
-from services.api.meta import Document, Key, ObjectMeta, OwnerReference
+from services.api.meta import Document, Key, OwnerReference
+from services.controllers import shared_writes as writes
 from services.controllers.shared_ownership import controller_reference, is_owner
 from services.controllers.shared_revisions import POD_LABEL
 from services.reconcile.actions import Patch
@@ -121,7 +122,7 @@ def owned_rightly(stateful_set: StatefulSet, pod: Pod, claim: PersistentVolumeCl
     policy = stateful_set.spec.persistent_volume_claim_retention_policy
     goes_with_pod = policy.when_scaled == DELETE and not is_wanted
     goes_with_set = policy.when_deleted == DELETE and not goes_with_pod
-    wanted = [_reference(stateful_set)] if goes_with_set else [_pod_reference(pod)] if goes_with_pod else []
+    wanted = [_reference(stateful_set)] if goes_with_set else [_reference(pod)] if goes_with_pod else []
     uids = (stateful_set.metadata.uid, pod.metadata.uid)
     ours = [each for each in held if each.uid in uids]
     if [each.uid for each in ours] == [each.uid for each in wanted] and all(each.controller for each in ours):
@@ -134,27 +135,20 @@ def owned_rightly(stateful_set: StatefulSet, pod: Pod, claim: PersistentVolumeCl
             return []
         wanted = []
     owners = [msgspec.to_builtins(each) for each in (*others, *wanted)]
-    meta = claim.metadata
-    patch: Document = {"metadata": {"ownerReferences": owners or None}}
-    return [Patch(CLAIMS, meta.key, patch, uid=meta.uid, resource_version=meta.resource_version)]
+    return [writes.patch(CLAIMS, claim, {"metadata": {"ownerReferences": owners or None}}, on_version=True)]
 
 
 def _is_stale_reference(reference: OwnerReference, stateful_set: StatefulSet, pod: Pod) -> bool:
-    for view, meta in ((StatefulSet, stateful_set.metadata), (Pod, pod.metadata)):
-        if is_owner(reference, view) and reference.name == meta.name and reference.uid != meta.uid:
-            return True
-    return False
-
-
-def _reference(stateful_set: StatefulSet) -> OwnerReference:
-    return msgspec.convert(controller_reference(stateful_set), OwnerReference)
-
-
-def _pod_reference(pod: Pod) -> OwnerReference:
-    meta: ObjectMeta = pod.metadata
-    return OwnerReference(
-        api_version="v1", kind="Pod", name=meta.name, uid=meta.uid, controller=True, block_owner_deletion=True
+    return any(
+        is_owner(reference, type(owner))
+        and reference.name == owner.metadata.name
+        and reference.uid != owner.metadata.uid
+        for owner in (stateful_set, pod)
     )
+
+
+def _reference(owner: StatefulSet | Pod) -> OwnerReference:
+    return msgspec.convert(controller_reference(owner), OwnerReference)
 
 
 def members(stateful_set: StatefulSet, pods: Iterable[Pod]) -> dict[int, Pod]:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from services.api.kinds.node import Node
-from services.api.kinds.pod import Pod
-from services.api.meta import Key, find_condition
+from services.api.kinds.node import Node, Taint
+from services.api.kinds.pod import Pod, Toleration
+from services.api.meta import Key, condition_status
 from services.api.switches import Switches
-from services.api.taints import NO_EXECUTE, Taint, Toleration, tolerates
-from services.api.times import format_time
-from services.controllers.shared_pods_by_node import PodsByNode
-from services.reconcile.actions import NOTHING, Action, Delete, Patch, Query, RecordEvent, Result, event
+from services.api.taints import NO_EXECUTE, tolerates
+from services.controllers import shared_conditions as conditions
+from services.controllers import shared_writes as writes
+from services.controllers.shared_pods import PodsByNode
+from services.reconcile.actions import NOTHING, Action, Delete, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 REASON = "DeletionByTaintManager"
@@ -40,15 +41,9 @@ def patience_s(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -
 
     Of each taint's tolerations the first that matches is used; of those the shortest counts.
     """
-    shortest: float | None = None
-    for taint in taints:
-        used = next((t for t in tolerations if tolerates(t, taint)), None)
-        if used is None:
-            return 0.0
-        if used.toleration_seconds is not None:
-            seconds = max(0.0, float(used.toleration_seconds))
-            shortest = seconds if shortest is None else min(shortest, seconds)
-    return shortest
+    used = [next((t for t in tolerations if tolerates(t, taint)), None) for taint in taints]
+    seconds = [0 if each is None else each.toleration_seconds for each in used]
+    return min((max(0.0, float(each)) for each in seconds if each is not None), default=None)
 
 
 class TaintEviction:
@@ -59,18 +54,17 @@ class TaintEviction:
         self._placement = PodsByNode()
         self._timers: dict[Key, Timer] = {}
 
-    # --- which keys changes lead to ---
-
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Return the pod if a timer or a tainted node makes it matter."""
         self._placement.note(change)
         key = change.object.metadata.key
         if key in self._timers:
             return [key]
-        new = change.new
+        old, new = change.old, change.new
         if new is None or not new.spec.node_name:
             return []
-        if change.old is not None and _same_to_us(change.old, new):
+        judged = new.metadata.uid, new.spec.node_name, new.spec.tolerations
+        if old is not None and judged == (old.metadata.uid, old.spec.node_name, old.spec.tolerations):
             return []
         return [key] if _no_execute(listers.of(Node).get(Key("", new.spec.node_name))) else []
 
@@ -79,8 +73,6 @@ class TaintEviction:
         if _no_execute(change.old) == _no_execute(change.new):
             return []
         return self._placement.on(change.object.metadata.name)
-
-    # --- the decision ---
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Set, keep, cancel or fire the pod's timer."""
@@ -103,11 +95,9 @@ class TaintEviction:
     def _judge(self, pod: Pod, timer: Timer | None, listers: Listers, moment: Moment) -> Result:
         key = pod.metadata.key
         taints = _no_execute(listers.of(Node).get(Key("", pod.spec.node_name))) if pod.spec.node_name else ()
-        if not taints:
-            if timer is not None and timer.node != pod.spec.node_name:
-                # Faithful: landing on an untainted node does not cancel what another node's taint set.
-                return Result(requeue_after_s=timer.due_s - moment.now_s)
-            return self._cancel(pod)
+        if not taints and timer is not None and timer.node != pod.spec.node_name:
+            # Faithful: landing on an untainted node does not cancel what another node's taint set.
+            return Result(requeue_after_s=timer.due_s - moment.now_s)
         wait_s = patience_s(taints, pod.spec.tolerations)
         if wait_s is None:
             return self._cancel(pod)
@@ -123,9 +113,7 @@ class TaintEviction:
         return Result((event(pod, EVENT, f"Marking for deletion Pod {pod.metadata.key}"),), due_s - moment.now_s)
 
     def _cancel(self, pod: Pod) -> Result:
-        if self._timers.pop(pod.metadata.key, None) is None:
-            return NOTHING
-        return Result((_cancelled(pod),))
+        return NOTHING if self._timers.pop(pod.metadata.key, None) is None else Result((_cancelled(pod),))
 
     def _fire(self, pod: Pod, moment: Moment) -> Result:
         """Delete the pod after a live look at it, with the condition that Jobs read.
@@ -148,43 +136,17 @@ class TaintEviction:
         if not timer.is_announced:
             actions.append(event(pod, EVENT, f"Marking for deletion Pod {pod.metadata.key}"))
             self._timers[pod.metadata.key] = replace(timer, is_announced=True)
-        target = find_condition(live.status.conditions, "DisruptionTarget")
-        if target is None or target.status != "True":
-            condition = {
-                "type": "DisruptionTarget",
-                "status": "True",
-                "reason": REASON,
-                "message": MESSAGE,
-                "lastTransitionTime": format_time(moment.wall_s),
-            }
-            patch = {"status": {"conditions": [condition]}}
+        if condition_status(live.status.conditions, "DisruptionTarget") != "True":
+            condition = conditions.new("DisruptionTarget", "True", REASON, MESSAGE, moment.wall_s)
             # Against this very binding: a pod that is unbound after the look is another matter (constraint 6).
-            version = "" if self._is_faithful else live.metadata.resource_version
-            actions.append(
-                Patch(
-                    "pods",
-                    pod.metadata.key,
-                    patch,
-                    subresource="status",
-                    patch_type="strategic",
-                    uid=uid,
-                    resource_version=version,
-                )
-            )
+            patch = writes.conditions("pods", live, condition, on_version=not self._is_faithful)
+            actions.append(replace(patch, uid=uid))
         actions.append(Delete("pods", pod.metadata.key, uid=uid))
         return Result(tuple(actions))
 
 
 def _is_for(timer: Timer, pod: Pod) -> bool:
     return timer.uid == pod.metadata.uid and timer.node == pod.spec.node_name
-
-
-def _same_to_us(old: Pod, new: Pod) -> bool:
-    return (
-        old.metadata.uid == new.metadata.uid
-        and old.spec.node_name == new.spec.node_name
-        and old.spec.tolerations == new.spec.tolerations
-    )
 
 
 def _no_execute(node: Node | None) -> tuple[Taint, ...]:
@@ -198,13 +160,8 @@ def _cancelled(pod: Pod) -> RecordEvent:
 def controller(switches: Switches) -> Controller:
     """Return the taint eviction controller with an empty memory."""
     memory = TaintEviction(switches)
-    return Controller(
-        name="taint-eviction",
-        reconciles=None,
-        reconcile=memory.reconcile,
-        watches=(Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed)),
-        workers=8,
-    )
+    watches = (Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed))
+    return Controller(name="taint-eviction", reconciles=None, reconcile=memory.reconcile, watches=watches, workers=8)
 
 
 CONTROLLER = Registration("taint-eviction", controller, start_order=9)

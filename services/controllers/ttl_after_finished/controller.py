@@ -9,7 +9,7 @@ from __future__ import annotations
 from services.api.kinds.job import Job
 from services.api.meta import Key
 from services.api.switches import Switches
-from services.controllers.shared_readiness import seconds_of
+from services.controllers.shared_pods import seconds_of
 from services.reconcile.actions import NOTHING, Delete, Query, Result
 from services.reconcile.controller import Controller, Listers, Moment, Registration
 
@@ -47,11 +47,7 @@ def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
 
 def controller(switches: Switches) -> Controller:
     """Return the controller; it remembers nothing."""
-    return Controller(
-        name="ttl-after-finished",
-        reconciles=Job,
-        reconcile=reconcile,
-    )
+    return Controller(name="ttl-after-finished", reconciles=Job, reconcile=reconcile)
 
 
 CONTROLLER = Registration("ttl-after-finished", controller, start_order=6)

@@ -13,11 +13,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from services.api.kinds.node import Node
+from services.api.kinds.node import Node, Taint
 from services.api.kinds.pod import Pod
 from services.api.meta import Key
 from services.api.switches import Switches
-from services.api.taints import NO_SCHEDULE, Taint
+from services.api.taints import NO_SCHEDULE
+from services.controllers import shared_writes as writes
 from services.reconcile.actions import NOTHING, Action, Patch, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
@@ -107,7 +108,8 @@ class UnbindStorm:
         actions: list[Action] = []
         if counted.is_high() and now >= counted.until_s:
             counted.until_s = now + TAINT_S
-            actions.append(_alarm(node, counted))
+            text = f"{len(counted.unbinds)} of {len(counted.binds)} pods bound here in {WINDOW_S:g} s were unbound"
+            actions.append(event(node, "NodeUnbindRateHigh", text, warns=True))
         elif _is_tainted(node) and not counted.until_s and not is_over:
             counted.until_s = now + TAINT_S  # left by the controller that ran before this one
         is_storm = now < counted.until_s
@@ -134,16 +136,11 @@ def _is_tainted(node: Node) -> bool:
     return any(taint.key == TAINT for taint in node.spec.taints)
 
 
-def _alarm(node: Node, counted: _Counted) -> RecordEvent:
-    text = f"{len(counted.unbinds)} of {len(counted.binds)} pods bound here in {WINDOW_S:g} s were unbound"
-    return event(node, "NodeUnbindRateHigh", text, warns=True)
-
-
 def _taint(node: Node, is_storm: bool) -> Patch:
     kept = [taint for taint in node.spec.taints if taint.key != TAINT]
     wanted = [*kept, Taint(key=TAINT, effect=NO_SCHEDULE)] if is_storm else kept
-    meta, patch = node.metadata, {"spec": {"taints": [msgspec.to_builtins(taint) for taint in wanted] or None}}
-    return Patch("nodes", meta.key, patch, uid=meta.uid, resource_version=meta.resource_version)
+    taints = [msgspec.to_builtins(taint) for taint in wanted]
+    return writes.patch("nodes", node, {"spec": {"taints": taints or None}}, on_version=True)
 
 
 def controller(switches: Switches) -> Controller:
@@ -158,9 +155,9 @@ def controller(switches: Switches) -> Controller:
     )
 
 
-def is_wanted(switches: Switches) -> bool:
-    """Whether there is anything to listen for."""
-    return switches.choice("kubelet.on_reject") in ("unbind", "defer-then-unbind")
-
-
-CONTROLLER = Registration("unbind-storm", controller, start_order=21, is_wanted=is_wanted)
+CONTROLLER = Registration(
+    "unbind-storm",
+    controller,
+    start_order=21,
+    is_wanted=lambda switches: switches.choice("kubelet.on_reject") in ("unbind", "defer-then-unbind"),
+)

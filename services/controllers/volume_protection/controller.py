@@ -13,15 +13,9 @@ from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.meta import Key, ObjectMeta
 from services.api.switches import Switches
-from services.controllers.shared_volume_keys import (
-    CLAIM,
-    CLAIMS,
-    VOLUME,
-    VOLUMES,
-    claim_key,
-    volume_key,
-)
-from services.reconcile.actions import NOTHING, Patch, Query, Result
+from services.controllers import shared_writes as writes
+from services.controllers.shared_kind_keys import CLAIM, VOLUME, kind_key, split
+from services.reconcile.actions import NOTHING, Query, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 VOLUME_FINALIZER = "kubernetes.io/pv-protection"
@@ -34,44 +28,43 @@ def _uses(pod: Pod, claim: str) -> bool:
 
 def _reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
     """Take the finalizer off an object that is being deleted and not in use."""
-    kind, _, name = key.name.partition("/")
+    kind, own_key = split(key)
     if kind == VOLUME:
-        volume = listers.of(PersistentVolume).get(Key("", name))
+        volume = listers.of(PersistentVolume).get(own_key)
         if volume is None or volume.status.phase == BOUND:
             return NOTHING
-        return _release(VOLUMES, volume.metadata, VOLUME_FINALIZER)
-    claim = listers.of(PersistentVolumeClaim).get(Key(key.namespace, name))
+        return _release("persistentvolumes", volume, VOLUME_FINALIZER)
+    claim = listers.of(PersistentVolumeClaim).get(own_key)
     if claim is None or not _is_held(claim.metadata, CLAIM_FINALIZER):
         return NOTHING
-    if any(_uses(pod, name) for pod in listers.of(Pod).all(key.namespace)):
+    if any(_uses(pod, own_key.name) for pod in listers.of(Pod).all(key.namespace)):
         return NOTHING
     # A pod may have been created just before the deletion and not have reached the cache.
     query = Query(Pod, Key(key.namespace, ""))
     if query not in moment.listed:
         return Result(refresh=(query,))
-    if any(isinstance(pod, Pod) and _uses(pod, name) for pod in moment.listed[query]):
+    if any(isinstance(pod, Pod) and _uses(pod, own_key.name) for pod in moment.listed[query]):
         return NOTHING
-    return _release(CLAIMS, claim.metadata, CLAIM_FINALIZER)
+    return _release("persistentvolumeclaims", claim, CLAIM_FINALIZER)
 
 
 def _is_held(meta: ObjectMeta, finalizer: str) -> bool:
     return meta.deletion_timestamp is not None and finalizer in meta.finalizers
 
 
-def _release(resource: str, meta: ObjectMeta, finalizer: str) -> Result:
-    if not _is_held(meta, finalizer):
+def _release(resource: str, held: PersistentVolume | PersistentVolumeClaim, finalizer: str) -> Result:
+    if not _is_held(held.metadata, finalizer):
         return NOTHING
-    left = [each for each in meta.finalizers if each != finalizer]
-    patch = {"metadata": {"finalizers": left or None}}
-    return Result((Patch(resource, meta.key, patch, uid=meta.uid, resource_version=meta.resource_version),))
+    left = [each for each in held.metadata.finalizers if each != finalizer]
+    return Result((writes.patch(resource, held, {"metadata": {"finalizers": left or None}}, on_version=True),))
 
 
 def _claim_changed(change: Change[PersistentVolumeClaim], listers: Listers) -> list[Key]:
-    return [] if change.new is None else [claim_key(change.new.metadata)]
+    return [] if change.new is None else [kind_key(CLAIM, *change.new.metadata.key)]
 
 
 def _volume_changed(change: Change[PersistentVolume], listers: Listers) -> list[Key]:
-    return [] if change.new is None else [volume_key(change.new.metadata.name)]
+    return [] if change.new is None else [kind_key(VOLUME, "", change.new.metadata.name)]
 
 
 def _pod_changed(change: Change[Pod], listers: Listers) -> list[Key]:
@@ -80,7 +73,7 @@ def _pod_changed(change: Change[Pod], listers: Listers) -> list[Key]:
     if not pod.spec.volumes or (change.new is not None and not change.new.is_terminal):
         return []
     names = dict.fromkeys(name for v in pod.spec.volumes if (name := v.claim_name(pod.metadata.name)))
-    return [Key(pod.metadata.namespace, f"{CLAIM}/{name}") for name in names]
+    return [kind_key(CLAIM, pod.metadata.namespace, name) for name in names]
 
 
 def controller(switches: Switches) -> Controller:

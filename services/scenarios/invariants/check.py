@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kubelet.agent.requests import CALL_DEADLINE_S
+from kubelet.timers import CALL_DEADLINE_S
 from services.api.switches import Switches
 from services.scenarios.invariants.view import Commit, View
 from services.telemetry.eventlog import Line

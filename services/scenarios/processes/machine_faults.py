@@ -47,7 +47,7 @@ class FaultFiles:
     async def struck(self, name: str, site: Site, kind: Literal["kill", "pause"]) -> None:
         """Return once the process was ended or stopped at the site; a life that ends before is followed by the next."""
         while True:
-            pid = self._supervisor.pid_of(name)
+            pid = self._supervisor.child(name).pid
             if pid:
                 self._strikes += 1
                 strike = Strike(self._strikes, pid, site.name, site.count, kind)

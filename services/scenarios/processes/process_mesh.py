@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kubelet.agent.node_files import path_of
-from kubelet.deviceplugin.emulated.control import command_plugin
+from kubelet.deviceplugin.emulated.serving import command_plugin
 from kubelet.runtime.boots import BOOT_FILE
 from services.api.identity import ADMIN, Identity
 from services.api.kinds.node import Node
@@ -85,13 +85,13 @@ class ProcessMesh:
 
     def components(self) -> Sequence[str]:
         """Return the names of all processes, sorted."""
-        return sorted(self._supervisor.names())
+        return sorted(self._supervisor.children)
 
     def _name(self, component: str) -> str:
         kind, _, name = component.partition("/")
         if kind == "kubelet" and name in self._host_of:
             component = f"kubelet/{self._host_of[name]}"
-        if component not in self._supervisor.names():
+        if component not in self._supervisor.children:
             raise ValueError(f"no process {component!r}; there are: {', '.join(self.components())}")
         return component
 
@@ -142,7 +142,7 @@ class ProcessMesh:
 
     def exit_codes(self, component: str) -> Sequence[int]:
         """Return the exit codes of the process's lives; those that a signal ended are not among them."""
-        return self._supervisor.exit_codes_of(self._name(component))
+        return self._supervisor.child(self._name(component)).exit_codes
 
     async def command_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
         """Have an emulated device plugin do something. Raises: ValueError."""
@@ -155,7 +155,7 @@ class ProcessMesh:
         if site is None:
             self._supervisor.kill(name, signal.SIGKILL, down_s=down_s)
             return
-        self._supervisor.comes_back(name, down_s or RESTART_S)
+        self._supervisor.child(name).next_down_s = down_s or RESTART_S
         await self._fault_files.struck(name, site, "kill")
 
     async def pause(self, component: str, duration_s: float, site: Site | None = None) -> None:
@@ -185,10 +185,10 @@ class ProcessMesh:
     async def corrupt(self, component: str, how: str, what: str) -> None:
         """Kill the host, and damage its checkpoint or its runtime's record before it is back."""
         name = self._name(component)
-        pid = self._supervisor.pid_of(name)
+        pid = self._supervisor.child(name).pid
         self._report(name, {"what": "corrupt", "how": how, "file": what})
         self._supervisor.kill(name, signal.SIGKILL, down_s=CORRUPTION_S)
-        while self._supervisor.pid_of(name) == pid:  # noqa: ASYNC110  the kernel sends no notice
+        while self._supervisor.child(name).pid == pid:  # noqa: ASYNC110  the kernel sends no notice
             await asyncio.sleep(0.01)
         folder = self.data_dir / "kubelet" / name.partition("/")[2]
         files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}

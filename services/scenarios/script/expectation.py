@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from services.api.meta import Document
-from services.api.resources import Resource, resources
+from services.api.meta import Document, Resource
+from services.api.resources import resources
 
 _DOT = re.compile(r"\.(?![^\[]*\])")
 """A dot that is in no brackets."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kubelet.agent.node_files import FAULTS, POWER, STATIC_PODS
 from kubelet.node.health import NodeFaults, parse_node_faults
-from kubelet.runtime.start_faults import FORM
+from kubelet.runtime.script import FORM
 from services.scenarios.script.context import ScenarioContext, beside, named
 from services.scenarios.script.scenario import Step
 

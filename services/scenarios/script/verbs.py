@@ -17,11 +17,11 @@ import yaml
 import services.scenarios.script.fault_verbs as fault_verbs
 import services.scenarios.script.machine_verbs as machine_verbs
 import services.scenarios.script.workload as workload
-from kubelet.deviceplugin.emulated.control import PluginAway
 from kubelet.deviceplugin.emulated.plugin import check_act
+from kubelet.deviceplugin.emulated.serving import PluginAway
 from services.api.errors import NotFound
-from services.api.meta import Document, Key
-from services.api.resources import Resource, resource_of_kind
+from services.api.meta import Document, Key, Resource
+from services.api.resources import resource_of_kind
 from services.api.wire import Request
 from services.scenarios.invariants import unrest_of
 from services.scenarios.mesh import identity_named

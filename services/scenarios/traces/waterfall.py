@@ -14,9 +14,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
-from services.telemetry.attributes import CONTROLLER, NAMESPACE, PHASE, POD, SPAN_NAMES, UID
-from services.telemetry.propagation import parse
-from services.telemetry.spans import FinishedSpan
+from services.telemetry.spans import SPAN_NAMES, FinishedSpan, parse_traceparent
 
 RPC_PREFIX = "mesh.v1.ApiServer/"
 HANDOVER_NS = 100_000
@@ -24,8 +22,8 @@ HANDOVER_NS = 100_000
 ABOVE_MAX = 24
 """So far up are causes shown that are not the pod's own: the reconcile that created it, what that answered."""
 
-_NAME, _NAMESPACE, _UID = SPAN_NAMES[POD], SPAN_NAMES[NAMESPACE], SPAN_NAMES[UID]
-_PHASE, _CONTROLLER = SPAN_NAMES[PHASE], SPAN_NAMES[CONTROLLER]
+_NAME, _NAMESPACE, _UID = SPAN_NAMES["pod"], SPAN_NAMES["namespace"], SPAN_NAMES["uid"]
+_PHASE, _CONTROLLER = SPAN_NAMES["phase"], SPAN_NAMES["controller"]
 _FINAL = ("Failed", "Succeeded")
 
 
@@ -177,7 +175,7 @@ class _Graph:
     def linked(self, span: FinishedSpan) -> Iterator[FinishedSpan]:
         """Yield the spans this one links to, as far as they are known."""
         for link in span.links:
-            context = parse(link)
+            context = parse_traceparent(link)
             if context is not None and (found := self.by_id.get(context.span_id)) is not None:
                 yield found
 

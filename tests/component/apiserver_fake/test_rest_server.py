@@ -69,9 +69,12 @@ class AServer:
         return self.api
 
     def authenticate(self, bearer):
-        if bearer != "secret":
+        if bearer not in ("", "secret"):
             raise Unauthorized("Unauthorized")
-        return ADMIN
+        return ADMIN if bearer else ANONYMOUS
+
+    def authorize(self, identity, request):
+        pass
 
 
 class AClock:
@@ -103,12 +106,11 @@ class ATracer:
 
 
 @contextlib.asynccontextmanager
-async def a_rest_server(api, **settings):
+async def a_rest_server(api, *, token="secret", **settings):
     server, tracer = AServer(api), ATracer()
-    settings.setdefault("without_credentials", ADMIN)
-    settings.setdefault("authorize", lambda identity, request: None)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     runner, port = await serve(server, "127.0.0.1", 0, clock=AClock(), tracer=tracer, settings=RestSettings(**settings))
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=headers) as client:
         client.server, client.tracer, client.port = server, tracer, port
         try:
             yield client
@@ -223,7 +225,7 @@ def test_x_web_the_own_origin_may_change_things():
 
 def test_guarantees_8_2_anonymous_may_ask_for_health_and_version_only():
     async def scenario():
-        async with a_rest_server(AnApi({}), without_credentials=ANONYMOUS) as client:
+        async with a_rest_server(AnApi({}), token="") as client:
             found = {}
             for path in (
                 "/healthz",
@@ -250,7 +252,8 @@ def test_guarantees_8_2_a_client_that_may_not_write_is_refused_before_the_body_i
         raise Forbidden(f"{identity.user} cannot {request.verb} {request.resource}")
 
     async def scenario():
-        async with a_rest_server(AnApi({}), authorize=refuse) as client:
+        async with a_rest_server(AnApi({})) as client:
+            client.server.authorize = refuse
             return await status_of(client, "POST", "/api/v1/nodes", data=b" " * (4 << 20))
 
     code, body = run(scenario())
@@ -260,7 +263,7 @@ def test_guarantees_8_2_a_client_that_may_not_write_is_refused_before_the_body_i
 @pytest.mark.parametrize("authorization", ["Bearer secret", "Basic eDpzZWNyZXQ="])
 def test_a_token_is_taken_as_bearer_or_as_the_password_of_a_url(authorization):
     async def scenario():
-        async with a_rest_server(AnApi({("nodes", "n"): NODE}), without_credentials=ANONYMOUS) as client:
+        async with a_rest_server(AnApi({("nodes", "n"): NODE}), token="") as client:
             await status_of(client, "GET", "/api/v1/nodes/n", headers={"Authorization": authorization})
             return client.server.seen
 

@@ -1,4 +1,4 @@
-"""A world of two rooms: the API server and one kubelet host, in virtual time, with faults on the link."""
+"""A world of two components: the API server and one kubelet host, in virtual time, with faults on the link."""
 
 import asyncio
 import random

@@ -7,8 +7,8 @@ import pytest
 
 from kubelet.deviceplugin import wire
 from kubelet.deviceplugin.emulated.config import PluginConfig
-from kubelet.deviceplugin.emulated.control import command_plugin
-from kubelet.deviceplugin.emulated.wiring import build as build_plugin
+from kubelet.deviceplugin.emulated.serving import build as build_plugin
+from kubelet.deviceplugin.emulated.serving import command_plugin
 from kubelet.managers.device_calls import Device, Given, Options, Registration
 from services.api.identity import Identity
 from services.api.local_rpc import LocalService, RpcError
@@ -101,7 +101,7 @@ async def register(world, life=None, **asked):
 def test_a_plugin_whose_folder_was_removed_still_takes_commands(simulate):
     async def scenario(w):
         gpus = await plugin(w, devices=2)
-        SimSockets(w.machine_sockets, Lifetime("somebody", 1)).clear("nodes/n1/plugins")
+        SimSockets(w.machine_sockets, Lifetime("another", 1)).clear("nodes/n1/plugins")
         await asyncio.sleep(1)
         await gpus.command("unhealthy", "dev-0")
         return await shows(w, 1, limit_s=2.0)
@@ -198,7 +198,7 @@ def test_kubelet_2_1_five_minutes_after_its_plugin_a_resource_has_no_capacity_bu
     before, after, unlucky, last = simulate(scenario, nodes=(NODE,))
 
     assert (before, after) == (("2", "0"), ("0", "0"))
-    # As long as somebody has a device it is the device manager's affair, then that of the predicates.
+    # As long as a pod has a device it is the device manager's affair, then that of the predicates.
     assert f"cannot allocate unregistered device {GPU}" in unlucky
     assert last == f"OutOf{GPU}"
 
@@ -216,7 +216,7 @@ def test_kubelet_2_1_five_minutes_after_its_plugin_a_resource_has_no_capacity_bu
         ({"resource": "gpu"}, 'the ResourceName "gpu" is invalid'),
         ({"resource": "kubernetes.io/gpu"}, 'the ResourceName "kubernetes.io/gpu" is invalid'),
         ({"resource": "requests.example.com/gpu"}, 'the ResourceName "requests.example.com/gpu" is invalid'),
-        ({"endpoint": "nobody.sock"}, "failed to dial device plugin: context deadline exceeded"),
+        ({"endpoint": "absent.sock"}, "failed to dial device plugin: context deadline exceeded"),
     ],
 )
 def test_a_bad_registration_is_refused_in_kubernetes_words(simulate, asked, said):

@@ -1,4 +1,4 @@
-"""`kubectl debug`: an ephemeral container joins a pod that runs, by the door that kubectl uses."""
+"""`kubectl debug`: an ephemeral container joins a pod that runs, through the subresource that kubectl uses."""
 
 from services.api.meta import Key
 

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 
-from kubelet.agent.pod_calls import PodCalls
+from kubelet.agent.node import NodeShell
 from services.api.meta import Key
 from services.client.link_faults import LinkFaults
 
@@ -42,13 +42,13 @@ def test_kubelet_1_a_new_kubelet_is_ready_and_beats_every_ten_seconds(simulate):
 def test_kubelet_2_2_a_new_node_makes_its_lease_and_one_that_comes_back_renews_it(simulate, monkeypatch):
     asked = []
 
-    async def received(self, request, call=PodCalls.call):
+    async def received(self, request, call=NodeShell.call):
         response = await call(self, request)
         if request.resource.startswith("leases"):
             asked.append((request.verb, response.code))
         return response
 
-    monkeypatch.setattr(PodCalls, "call", received)
+    monkeypatch.setattr(NodeShell, "call", received)
 
     async def scenario(w):
         await w.until(lambda: asked)
@@ -406,7 +406,7 @@ def test_kubelet_17_a_kubelet_may_not_write_the_status_of_a_pod_on_another_node(
                 node_identity(node), verb="patch", resource="pods", namespace="default", name=name,
                 subresource="status", patch_type="strategic", body=encode({"metadata": {"uid": uid}, "status": status}),
             )
-            for node, name in (("n2", "p"), ("n2", "nobody"))
+            for node, name in (("n2", "p"), ("n2", "absent"))
         ]  # fmt: skip
         return [(a.code, a.error().message) for a in answers], before, await w.pod("p")
 

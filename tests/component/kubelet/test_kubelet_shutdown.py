@@ -104,7 +104,7 @@ def test_a_node_that_is_off_makes_no_call(simulate):
         await asyncio.sleep(60)
         return w.network.messages - before
 
-    # The admin of this world asks the server directly; nobody else is there.
+    # The admin of this world asks the server directly; no controller is there.
     assert simulate(scenario, nodes=GRACEFUL) == 0
 
 

@@ -1,4 +1,4 @@
-"""Starts that fail on a node: the node's own faults, and pods that are given back because of them."""
+"""Starts that fail on a node: the node's own faults, and pods that are unbound because of them."""
 
 import asyncio
 

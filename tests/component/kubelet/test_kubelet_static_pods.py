@@ -185,7 +185,7 @@ def test_a_mirror_without_a_manifest_is_removed(simulate):
     async def scenario(world):
         node = await world.admin.get("nodes", Key("", "n1"))
         owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": node["metadata"]["uid"], "controller": True}
-        notes = {"kubernetes.io/config.mirror": "nobody"}
+        notes = {"kubernetes.io/config.mirror": "unknown"}
         await world.create("ghost", bind=False, spec={"nodeName": "n1"}, annotations=notes, ownerReferences=[owner])
         await world.until_pod("ghost", lambda p: p is None)
         return world.lines("kubelet.start")

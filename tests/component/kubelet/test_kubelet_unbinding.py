@@ -1,4 +1,4 @@
-"""Unbinding from the kubelet's side: rejected pods are given back, or not, as the answers demand."""
+"""Unbinding from the kubelet's side: rejected pods are unbound, or not, as the answers demand."""
 
 import asyncio
 

@@ -380,7 +380,7 @@ def test_kep_1287_18_every_three_minutes_what_waits_is_tried_again(simulate):
         await resize(w, "p", {"cpu": "600m"})
         await w.until_pod("p", pending("Deferred"))
         at = w.clock.now()
-        # Room that no pod event tells of.
+        # Capacity that no pod event reports.
         w.agent().kubelet.ledger.allocatable["cpu"] = 1100
         await w.until_pod("p", done("600m"), limit_s=200)
         name = 'kubelet_pod_deferred_accepted_resizes_total{retry_trigger="periodic_retry"}'

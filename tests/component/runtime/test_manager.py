@@ -18,9 +18,8 @@ from services.reconcile.actions import NOTHING, Batch, Create, Delete, Patch, Qu
 from services.reconcile.controller import Controller, Watch
 from services.runtime import simloop
 from services.runtime.config import StartError
-from services.runtime.consistency_gate import GATE_MAX_S, OwnWriteGate
 from services.runtime.election import LeaderElectionConfig
-from services.runtime.manager import Manager
+from services.runtime.manager import GATE_MAX_S, Manager, OwnWriteGate
 
 IDENTITY = "system:controller:replicaset"
 WEB = Key("default", "web")

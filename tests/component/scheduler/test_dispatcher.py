@@ -10,7 +10,7 @@ from services.api.meta import Key
 from services.api.wire import Response
 
 ASYNC = {"SchedulerAsyncAPICalls": True}
-REFUSED = b'{"reason":"Conflict","message":"somebody was quicker","code":409}'
+REFUSED = b'{"reason":"Conflict","message":"another client was quicker","code":409}'
 
 
 class Calls:
@@ -207,7 +207,7 @@ def test_dispatcher_13_a_refused_bind_is_undone_reported_and_tried_after_a_back_
     condition, pool, held, binds = play(scenario, SchedulerAsyncAPICalls=gate)
 
     assert (condition["reason"], condition["status"]) == ("SchedulerError", "False")
-    assert condition["message"].endswith("somebody was quicker")
+    assert condition["message"].endswith("another client was quicker")
     assert pool == "error_backoff"
     assert held == 0
     assert binds[1] - binds[0] >= 1.0

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from scheduler.config import SchedulerConfig
-from scheduler.preemption.extender_consent import ExtenderError
+from scheduler.preemption.candidates import ExtenderError
 from scheduler.wiring import build
 from services.api.identity import SCHEDULER
 from services.api.meta import Key

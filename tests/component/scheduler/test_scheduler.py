@@ -96,7 +96,9 @@ def test_scheduler_queue_and_cycles_19_a_delayed_bind_holds_its_capacity_and_a_f
         async def refuse_first(request, call):
             if request.subresource == BIND and request.name == "first":
                 await asyncio.sleep(max(0.0, 5.0 - world.clock.now()))
-                return Response(code=409, body=b'{"reason":"Conflict","message":"somebody was quicker","code":409}')
+                return Response(
+                    code=409, body=b'{"reason":"Conflict","message":"another client was quicker","code":409}'
+                )
             return await call(request)
 
         world.hook = refuse_first
@@ -117,7 +119,7 @@ def test_scheduler_queue_and_cycles_19_a_delayed_bind_holds_its_capacity_and_a_f
     # It failed by an error and was tried again after its back-off; by then the capacity was taken.
     assert [line.data["outcome"] for line in world.said("sched.bind_result", "first")] == ["conflict"]
     assert world.condition(first)["reason"] in ("SchedulerError", "Unschedulable")
-    assert world.said("sched.attempt", "first")[1].data["message"].endswith("somebody was quicker")
+    assert world.said("sched.attempt", "first")[1].data["message"].endswith("another client was quicker")
 
 
 def test_scheduler_queue_and_cycles_03_a_bind_that_fails_by_500_is_not_repeated_before_a_second(play):
@@ -168,7 +170,7 @@ def test_a_bind_without_answer_is_resolved_by_asking_and_never_doubled(play, arr
     lost, took, pod, world = play(scenario)
 
     assert took < 15
-    assert len(set(lost)) == 1, "the same request id, so that the server can tell"
+    assert len(set(lost)) == 1, "the same request id, so that the server knows it again"
     assert [line.data["outcome"] for line in world.said("sched.bind_result")] == ["ok"]
     assert pod["status"]["bindingGeneration"] == pod["metadata"]["generation"]
 
@@ -407,14 +409,14 @@ def test_scheduler_queue_and_cycles_17_a_nomination_that_does_not_fit_is_cleared
 
 def test_a_pod_of_another_scheduler_is_explained_with_whom_it_waits_for(play):
     async def scenario(world):
-        await world.pod("strange", schedulerName="nobody")
+        await world.pod("strange", schedulerName="absent")
         await asyncio.sleep(0.2)
         return world.scheduler.explainer.pod(Key("default", "strange"))
 
     found = play(scenario)
     assert (found["pool"], found["message"]) == (
         "",
-        "it waits for the scheduler 'nobody'; this one is default-scheduler",
+        "it waits for the scheduler 'absent'; this one is default-scheduler",
     )
 
 

@@ -15,7 +15,7 @@ GO_ON_LONG_ENOUGH = (
     *(CLAIMS / f"{name}.txt" for name in ("driver-away", "killed", "one-for-each", "shared")),
     *(EXPERIMENTS / "faults" / f"{name}.txt" for name in ("fm-k2-prepare", "fm-k9", "fm-k9-refuses")),
 )
-"""Shipped scenarios in which devices are given back: each ends later than I30 allows a leak to last."""
+"""Shipped scenarios in which devices are released: each ends later than I30 allows a leak to last."""
 ENDS_SLOWLY = """
 nodes n1 cpu=4 drivers=gpu.example.com:1
 apply gpus.yaml

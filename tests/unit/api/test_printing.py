@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.api.printing import duration
+from services.api.printing import cells, duration
 from services.api.resources import resources
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -41,7 +41,7 @@ def test_a_duration_is_printed_as_apimachinery_does(seconds, text):
 
 
 def row(**spec):
-    return resources()["services"].cells({"metadata": {"name": "web"}, "spec": spec}, 0.0)
+    return cells(resources()["services"].columns, {"metadata": {"name": "web"}, "spec": spec}, 0.0)
 
 
 def test_a_service_prints_node_ports_and_protocols():

@@ -3,9 +3,11 @@
 import pytest
 
 from services.api.errors import BadRequest
+from services.api.kinds.node import Taint
+from services.api.kinds.pod import Toleration
 from services.api.meta import LabelSelector, LabelSelectorRequirement
 from services.api.selectors import from_label_selector, parse_field_selector, parse_label_selector
-from services.api.taints import Taint, Toleration, tolerates
+from services.api.taints import tolerates
 
 LABELS = {"app": "web", "tier": "front", "example.com/x": "1"}
 

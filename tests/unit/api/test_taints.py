@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from services.api.taints import Taint, Toleration, tolerates
+from services.api.kinds.node import Taint
+from services.api.kinds.pod import Toleration
+from services.api.taints import tolerates
 
 
 @pytest.mark.parametrize(

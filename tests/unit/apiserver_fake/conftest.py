@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from apiserver_fake.authorization.authorizer import admit, authorize
+from apiserver_fake.errors import not_found
 from apiserver_fake.strategy import (
-    Cause,
     ServerMemory,
     SubresourceResult,
     WriteContext,
@@ -19,6 +19,7 @@ from apiserver_fake.strategy import (
     subresource,
 )
 from apiserver_fake.switches import ApiServerSwitches
+from apiserver_fake.validation.formats import Cause
 from services.api.identity import ADMIN, SCHEDULER, Identity, node_identity
 from services.api.meta import Document
 from services.api.resources import resources
@@ -136,8 +137,12 @@ class World:
         assert found is not None
         stored = self.lookup(resource, namespace, name)
         before, asked = copy.deepcopy(stored), copy.deepcopy(body)
+        ctx = self.ctx(identity, call)
         try:
-            result = found.apply(stored, body, self.ctx(identity, call))
+            found.check_first(stored, body, ctx)
+            if stored is None:
+                raise not_found(resources()[resource], name)
+            result = found.apply(stored, body, ctx)
         finally:
             assert (stored, body) == (before, asked), "a subresource changed what it was given"
         if result.document is not None:

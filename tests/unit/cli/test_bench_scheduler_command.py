@@ -34,7 +34,7 @@ def test_the_list_names_every_workload(capsys):
 
 
 def test_a_workload_that_cannot_end_fails_and_says_how_far_it_got(capsys):
-    # 600 pods of 900m on ten nodes of 4 CPUs: most find no room, and nobody may be preempted for them.
+    # 600 pods of 900m on ten nodes of 4 CPUs: most find no node, and no pod may be preempted for them.
     code = run(["bench", "scheduler", "--workload", "PreemptionBasic", "--nodes", "10", "--init-pods", "600"])
 
     assert code == 1

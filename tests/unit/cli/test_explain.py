@@ -64,7 +64,9 @@ def test_a_running_pod_is_explained_with_the_scores_that_decided(printed, scenar
 
 def test_a_gated_pod_is_explained_with_what_its_gate_says(printed, tmp_path):
     scenario = tmp_path / "gated.txt"
-    scenario.write_text("# One that nobody tries\nlimit 20s\nnodes n1 cpu=4\npod p gates=example.com/g\nwait 2s\n")
+    scenario.write_text(
+        "# One that no scheduler tries\nlimit 20s\nnodes n1 cpu=4\npod p gates=example.com/g\nwait 2s\n"
+    )
     _, out, _ = printed("explain", "pod/p", "--run", str(scenario))
 
     assert "never by time alone" in out

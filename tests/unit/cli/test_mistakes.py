@@ -22,7 +22,7 @@ from services.cli.__main__ import run
     ],
 )
 def test_a_mistake_is_refused_before_anything_starts(tmp_path, capsys, scenario, line, message):
-    path = tmp_path / "story.txt"
+    path = tmp_path / "scenario.txt"
     path.write_text(scenario)
 
     with pytest.raises(SystemExit) as ended:
@@ -31,26 +31,26 @@ def test_a_mistake_is_refused_before_anything_starts(tmp_path, capsys, scenario,
 
     assert 2 == ended.value.code
     assert message in shown
-    assert (f"story.txt:{line}:" in shown) == bool(line)
+    assert (f"scenario.txt:{line}:" in shown) == bool(line)
 
 
 @pytest.mark.parametrize(
     ("act", "message"),
-    [("kill nobody", "no component 'nobody'"), ("remember x pods/absent-* metadata.uid", "nothing matches")],
+    [("kill absent", "no component 'absent'"), ("remember x pods/absent-* metadata.uid", "nothing matches")],
 )
 def test_an_act_that_cannot_be_is_exit_code_2(tmp_path, capsys, act, message):
-    path = tmp_path / "story.txt"
+    path = tmp_path / "scenario.txt"
     path.write_text(f"nodes n1 cpu=1\n{act}\n")
 
     with pytest.raises(SystemExit) as ended:
         run(["run", str(path)])
 
     assert 2 == ended.value.code
-    assert f"story.txt:2: {message}" in capsys.readouterr().out
+    assert f"scenario.txt:2: {message}" in capsys.readouterr().out
 
 
 def test_an_expectation_that_does_not_hold_is_exit_code_1(tmp_path):
-    path = tmp_path / "story.txt"
+    path = tmp_path / "scenario.txt"
     path.write_text("nodes n1 cpu=1\npod a cpu=1\nexpect count pods == 7\n")
 
     with pytest.raises(SystemExit) as ended:
@@ -60,7 +60,7 @@ def test_an_expectation_that_does_not_hold_is_exit_code_1(tmp_path):
 
 
 def test_a_byte_order_mark_tabs_and_windows_line_ends_are_read(tmp_path):
-    path = tmp_path / "story.txt"
+    path = tmp_path / "scenario.txt"
     path.write_bytes(b"\xef\xbb\xbfnodes\tn1\tcpu=1\r\npod\ta cpu=1\r\nexpect\tcount pods == 1\r\n")
 
     with pytest.raises(SystemExit) as ended:
@@ -70,18 +70,18 @@ def test_a_byte_order_mark_tabs_and_windows_line_ends_are_read(tmp_path):
 
 
 def test_what_is_no_text_is_said_with_its_place(tmp_path, capsys):
-    path = tmp_path / "story.txt"
+    path = tmp_path / "scenario.txt"
     path.write_bytes(b"nodes n1\n\xff\n")
 
     with pytest.raises(SystemExit) as ended:
         run(["run", str(path)])
 
     assert 2 == ended.value.code
-    assert "story.txt: a scenario is text in UTF-8, byte 9 is not" in capsys.readouterr().err
+    assert "scenario.txt: a scenario is text in UTF-8, byte 9 is not" in capsys.readouterr().err
 
 
 def test_a_switch_that_changes_nothing_is_remarked_on_standard_error(tmp_path, capsys):
-    path = tmp_path / "story.txt"
+    path = tmp_path / "scenario.txt"
     path.write_text("nodes n1 cpu=1\npod a cpu=1\nexpect within 5s count pods phase=Running == 1\n")
 
     with pytest.raises(SystemExit) as ended:
@@ -89,7 +89,7 @@ def test_a_switch_that_changes_nothing_is_remarked_on_standard_error(tmp_path, c
 
     gate = "InPlacePodVerticalScalingSchedulerPreemption"
     assert ended.value.code == 0
-    assert f"story: resize.generation=G4 changes nothing while {gate}=false" in capsys.readouterr().err
+    assert f"scenario: resize.generation=G4 changes nothing while {gate}=false" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [("run",), ("explore", "--around", "list")])

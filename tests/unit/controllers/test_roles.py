@@ -1,6 +1,6 @@
 """What each controller may do is what its code does: the rights in `role.yaml` beside the actions in the folder.
 
-Read from the source: each `Create`, `Patch`, `Update`, `Delete` and `Query` names its resource by a literal or a
+Read from the source: each `Create`, `Patch`, `Update`, `Delete`, `Query` and call of `shared_writes` names its resource by a literal or a
 constant; what is known at run time only, and what is granted all the same, stands in two tables below.
 """
 
@@ -20,6 +20,7 @@ from services.runtime.roles import FILE, OF_EVERY_CONTROLLER, controller_roles
 FOLDER = Path(services.controllers.__file__).parent
 FOLDERS = sorted(path.parent.name for path in FOLDER.glob("*/controller.py"))
 VERBS = {"Create": "create", "Patch": "patch", "Update": "update", "Delete": "delete"}
+WRITES = ("writes.patch", "writes.status", "writes.conditions")
 AT_RUN_TIME = {
     "garbage_collector": {"delete *-secrets", "patch *-secrets", "read *-secrets"},
     "namespace": {"delete *", "read *"},
@@ -78,6 +79,8 @@ def _actions(path):
         if not isinstance(node, ast.Call) or not node.args:
             continue
         function = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        if function == "deletions":  # of an owner's pods
+            yield "delete pods"
         try:
             first = value(node.args[0])
         except (NameError, AttributeError):
@@ -86,6 +89,10 @@ def _actions(path):
             yield f"read {resource_of_view(first).name}"
         elif function == "changes_of":
             yield f"patch {first}"
+        elif ast.unparse(node.func) in WRITES:
+            at = node.args[3] if len(node.args) > 3 else None
+            subresource = value(at) if function == "patch" else "status"
+            yield f"patch {first}/{subresource}" if subresource else f"patch {first}"
         elif function in VERBS:
             named = {keyword.arg: keyword.value for keyword in node.keywords}
             at = node.args[3] if function == "Patch" and len(node.args) > 3 else named.get("subresource")

@@ -1,16 +1,20 @@
 """Revisions: one for each state of a template, numbered, named by a hash, and forgotten beyond a limit."""
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
 from services.api.kinds.controllerrevision import RESOURCE, ControllerRevision
-from services.api.kinds.deployment import Deployment
+from services.api.kinds.statefulset import StatefulSet, StatefulSetStatus
 from services.api.meta import ObjectMeta
+from services.api.printing import cells
 from services.controllers import shared_revisions as revisions
 from services.reconcile.actions import Create, Patch
 
-OWNER = Deployment(metadata=ObjectMeta(name="web", namespace="shop", uid="w", annotations={"note": "first"}))
-ONE, TWO = ({"spec": {"containers": [{"name": "main", "image": f"app:{n}"}]}} for n in (1, 2))
+OWNER = StatefulSet(metadata=ObjectMeta(name="web", namespace="shop", uid="w", annotations={"note": "first"}))
+LABELS = {"labels": {"app": "web"}}
+ONE, TWO = ({"metadata": LABELS, "spec": {"containers": [{"name": "main", "image": f"app:{n}"}]}} for n in (1, 2))
 
 
 def a_revision(name: str, number: int, template: dict, created: str = "") -> ControllerRevision:
@@ -20,7 +24,9 @@ def a_revision(name: str, number: int, template: dict, created: str = "") -> Con
 
 def find(template: dict, *known: ControllerRevision, count: int = 0, foreign: dict | None = None):
     by_name = {each.metadata.name: each for each in known} | (foreign or {})
-    return revisions.find(OWNER, revisions.data_of(template), known, count, {"app": "web"}, by_name.get)
+    lister = SimpleNamespace(get=lambda key: by_name.get(key.name))
+    owner = msgspec.structs.replace(OWNER, status=StatefulSetStatus(collision_count=count))
+    return revisions.find(owner, {"spec": {"template": template}}, known, lister)
 
 
 def test_a_first_revision_carries_the_labels_its_hash_and_the_owners_annotations():
@@ -39,7 +45,7 @@ def test_a_first_revision_carries_the_labels_its_hash_and_the_owners_annotations
 
 def test_equal_data_is_the_same_revision_whatever_the_order_of_its_fields():
     stored = a_revision("web-a", 3, ONE)
-    turned = {"spec": {"containers": [{"image": "app:1", "name": "main"}]}}
+    turned = {"metadata": LABELS, "spec": {"containers": [{"image": "app:1", "name": "main"}]}}
 
     found = find(turned, stored)
 
@@ -115,6 +121,6 @@ def test_kubectl_shows_whose_revision_it_is():
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "w", "controller": True}
     document = {"metadata": {"name": "web-1", "ownerReferences": [owner]}, "revision": 2}
 
-    assert RESOURCE.cells(document, 0.0)[:3] == ["web-1", "statefulset.apps/web", 2]
-    assert RESOURCE.cells({"metadata": {"name": "web-1"}}, 0.0)[1] == "<none>"
+    assert cells(RESOURCE.columns, document, 0.0)[:3] == ["web-1", "statefulset.apps/web", 2]
+    assert cells(RESOURCE.columns, {"metadata": {"name": "web-1"}}, 0.0)[1] == "<none>"
     assert msgspec.convert(document, ControllerRevision).revision == 2

@@ -1,4 +1,4 @@
-"""Whoever cannot wait for the end of an exploration keeps what was found by then."""
+"""An exploration that is interrupted keeps what was found by then."""
 
 from services.explore.moments import parse_event
 from services.explore.search import Task, explore
@@ -7,7 +7,7 @@ SCENARIO = "nodes n1 cpu=4\npod p cpu=1\nexpect within 20s each pods name=p phas
 
 
 def test_an_interrupt_ends_the_trying_and_the_shrinking_and_loses_nothing(tmp_path):
-    path = tmp_path / "story.txt"
+    path = tmp_path / "scenario.txt"
     path.write_text(SCENARIO)
 
     def progress(done, total, found):

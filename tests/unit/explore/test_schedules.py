@@ -10,9 +10,9 @@ def delivery(name, arrives_s, *, component="scheduler", way="request", about="po
 
 BIND = delivery("bind", 1.0)
 OTHERS = delivery("bind of another", 1.2, component="second", about="pods/default/q")
-MESSAGES = delivery("told", 1.3, way="watch")
+MESSAGES = delivery("change", 1.3, way="watch")
 LEASE = delivery("lease", 1.01, component="second", about="leases.coordination.k8s.io/kube-system/x")
-SCENARIO = delivery("story", 1.1, component="observer", about="pods/default/c")
+SCENARIO = delivery("scenario", 1.1, component="observer", about="pods/default/c")
 FAR = delivery("far", 9.0)
 ALL = [BIND, LEASE, SCENARIO, OTHERS, MESSAGES, FAR]
 MOMENT = Moment(1.0, frozenset({"default/p"}), 0.5)
@@ -23,7 +23,7 @@ def plan(deliveries=ALL, moment=MOMENT, depth=3):
 
 
 def test_what_may_be_held_is_near_the_moment_and_its_own_objects_come_first():
-    assert [d.names[0] for d in plan().candidates] == ["bind", "told", "bind of another", "lease"]
+    assert [d.names[0] for d in plan().candidates] == ["bind", "change", "bind of another", "lease"]
 
 
 def test_a_swap_holds_a_message_until_the_next_one_at_the_same_place_has_passed():

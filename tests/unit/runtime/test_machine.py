@@ -10,7 +10,7 @@ import pytest
 
 from services.client.link_faults import LinkFaults
 from services.runtime.config import StartError
-from services.runtime.machine import Machine, MachineFaults, Strike
+from services.runtime.machine import FailingDisk, Machine, MachineFaults, OffClock, Strike
 from services.runtime.real import MemoryDisk, RealClock
 
 
@@ -30,7 +30,7 @@ def machine(tmp_path):
 def test_a_wall_clock_is_off_and_seconds_are_not(machine):
     made, say = machine
     real = RealClock()
-    clock = made.clock(real)
+    clock = OffClock(real, made)
     say(wall_offset_s=-3600.0)
 
     assert clock.wall() == pytest.approx(real.wall() - 3600.0, abs=1.0)
@@ -42,7 +42,7 @@ def test_a_disk_refuses_to_write_and_still_reads(machine, name):
     made, say = machine
 
     async def act():
-        disk = made.disk(MemoryDisk())
+        disk = FailingDisk(MemoryDisk(), made)
         await disk.append("log", b"a")
         say(disk_error=name)
         with pytest.raises(OSError) as caught:  # noqa: PT011  its number is what matters

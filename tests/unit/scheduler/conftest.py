@@ -11,7 +11,7 @@ import pytest
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
-from scheduler.configuration.default_plugins import default_profile
+from scheduler.configuration.default_plugins import default_profile, plugins
 from scheduler.cycle.profiles import Profile, Profiles
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.scheduling_cycle import SchedulingCycle
@@ -22,11 +22,10 @@ from scheduler.framework.world import FixedWorld
 from scheduler.handle import Handle
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.scheduling_queue import SchedulingQueue
-from services.api.kinds.node import Node, NodeInfo, NodeSpec, NodeStatus
+from services.api.kinds.node import Node, NodeInfo, NodeSpec, NodeStatus, Taint
 from services.api.kinds.pod import Container, ContainerPort, Pod, PodSpec, PodStatus, ResourceRequirements, UnbindRecord
 from services.api.meta import ObjectMeta, View
 from services.api.switches import Switches
-from services.api.taints import Taint
 
 
 class Worlds:
@@ -106,6 +105,12 @@ def new_handle(switches: Switches | None = None, *objects: View) -> Handle:
     )
 
 
+def plugin_of(name: str, handle: Handle | None = None, **args: Any) -> Any:
+    """The plugin of that name, with its defaults but for these arguments."""
+    entry, handle = plugins()[name], handle or new_handle()
+    return entry.make(entry.args(**args) if args else entry.default_args(handle.switches), handle)
+
+
 class Cluster:
     """Cache, queue, handlers and cycle of one scheduler, without any loop."""
 
@@ -118,7 +123,7 @@ class Cluster:
             nominator=self.handle.nominator,
             sort_key=self.runner.sort_key,
             pre_enqueue=self.runner.pre_enqueue,
-            registrations=self.runner.registrations(),
+            registrations_by_profile={"default-scheduler": self.runner.registrations()},
             pop_from_backoff=assigned.flag("SchedulerPopFromBackoffQ"),
         )
         chance = random.Random(7)

@@ -77,7 +77,7 @@ def test_the_wall_clock_text_follows_a_clock_that_jumps_back(tmp_path):
     clock.at = 12.5
     log.write("c")
 
-    assert ["12.750000Z", "15.250000Z", "12.750000Z"] == [line.wall[17:] for line in log.lines]
+    assert ["12.750000Z", "15.250000Z", "12.750000Z"] == [line.wall[17:] for line in log.events.lines]
 
 
 def test_two_equal_runs_have_one_digest_and_a_different_one_another():

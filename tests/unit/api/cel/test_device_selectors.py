@@ -37,7 +37,7 @@ OWN = f'device.attributes["{DRIVER}"]'
         (f'device.capacity["{DRIVER}"].memory.compareTo(quantity("40960Mi")) == 0', True),
         (f'"speed" in {OWN}', False),
         (f"has({OWN}.model) ? true : false", True),
-        ('size(device.attributes["nobody.example"]) == 0', True),
+        ('size(device.attributes["absent.example"]) == 0', True),
         # What decides, decides; an error on the other side does not count.
         (f"{OWN}.speed > 1 && false", False),
         (f"true || {OWN}.speed > 1", True),
@@ -52,7 +52,7 @@ def test_an_expression_selects(expression, answer):
     ("expression", "why"),
     [
         (f"{OWN}.speed > 1", "no such key: speed"),
-        ('device.attributes["nobody.example"].speed == 1', "no such key: speed"),
+        ('device.attributes["absent.example"].speed == 1', "no such key: speed"),
         (f"{OWN}.model > 1", "no such overload: _>_(string, int)"),
         (f"{OWN}.model", "expression yields string, not bool"),
     ],

@@ -5,9 +5,9 @@ import random
 import msgspec
 import pytest
 
-from apiserver_fake.registry.creation import Limits
+from apiserver_fake.registry.read import ContinueTokens
 from apiserver_fake.registry.registry import Registry
-from apiserver_fake.storage.continue_tokens import ContinueTokens
+from apiserver_fake.registry.write import Limits
 from apiserver_fake.storage.store import Store
 from services.api.errors import ApiError, Forbidden, Invalid
 from services.api.identity import ADMIN, Identity

@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from apiserver_fake.authorization.authorizer import admit, authorize
+from apiserver_fake.authorization.authorizer import SPECIAL, admit, authorize, roles
 from apiserver_fake.authorization.field_masks import changes
 from apiserver_fake.authorization.node import NODE_TEXT
-from apiserver_fake.authorization.rules import SPECIAL, roles
 from services.api.errors import ApiError, Forbidden
 from services.api.identity import ADMIN, ANONYMOUS, SCHEDULER, Identity, controller_identity, node_identity
 from services.api.wire import Request
@@ -218,7 +217,7 @@ def test_guarantees_8_3_the_wildcard_grants_no_special_verb():
 
 def test_kubectl_requests_7_a_refusal_says_who_may_not_do_what_where(cluster):
     with pytest.raises(Forbidden) as refused:
-        authorize(ANONYMOUS, Request(verb="list", resource="pods", namespace="default"), cluster.lookup)
+        authorize(ANONYMOUS, Request(verb="list", resource="pods", namespace="default"), cluster.lookup, cluster.list)
     assert refused.value.message == (
         'pods is forbidden: User "system:anonymous" cannot list resource "pods" '
         'in API group "" in the namespace "default"'
@@ -234,6 +233,7 @@ def test_guarantees_8_4_a_node_gets_one_answer_for_what_is_not_its_own_and_for_w
                     N1,
                     Request(verb=verb, resource="pods", namespace="default", name=name, subresource=sub),
                     cluster.lookup,
+                    cluster.list,
                 )
             answers.append(msgspec.json.encode(refused.value.status()))
     assert len(set(answers)) == 1

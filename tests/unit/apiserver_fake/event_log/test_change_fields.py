@@ -2,7 +2,7 @@
 
 import msgspec
 
-from apiserver_fake.event_log.change_fields import facts_of
+from apiserver_fake.event_log import facts_of
 
 
 def recorded(*, generation, desired="2", allocated=None, node="n1", **meta):

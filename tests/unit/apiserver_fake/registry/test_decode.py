@@ -2,7 +2,7 @@
 
 import pytest
 
-from apiserver_fake.registry.decode import decode
+from apiserver_fake.decode import decode
 from services.api.errors import BadRequest, RequestEntityTooLarge
 
 

@@ -133,7 +133,7 @@ def test_as_19_a_crash_between_snapshot_and_removal_of_logs_brings_nothing_back_
 
 
 class FullDisk(MemoryDisk):
-    """Writes half of an append, then has no room, until `is_full` is taken away."""
+    """Writes half of an append, then has no space, until `is_full` is taken away."""
 
     is_full = False
 

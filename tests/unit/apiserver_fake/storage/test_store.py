@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver_fake.registry.creation import Limits, check_capacity
+from apiserver_fake.registry.write import Limits, check_capacity
 from apiserver_fake.storage.records import Entry, record_of
-from apiserver_fake.storage.recovery import Gap, restore
 from apiserver_fake.storage.selection import Selection
-from apiserver_fake.storage.store import Key, Store
+from apiserver_fake.storage.store import Gap, Key, Store, restore
 from services.api.errors import BadRequest, Expired, Forbidden, RequestEntityTooLarge
 from services.api.resources import resources
 
@@ -171,9 +170,9 @@ def test_restoring_refuses_a_gap_and_a_wrong_predecessor():
         return Entry(rv, "ADDED", rv, previous_rv, "pods", "default", name, "", msgspec.json.encode(a_document(name)))
 
     with pytest.raises(Gap, match="change 3 follows 1"):
-        restore(Store(), [], 0, [entry(1), entry(3, name="b")], resources().get, 0.0)
+        restore(Store(), [], 0, [entry(1), entry(3, name="b")], 0.0)
     with pytest.raises(Gap, match="follows version 7"):
-        restore(Store(), [], 0, [entry(1, previous_rv=7)], resources().get, 0.0)
+        restore(Store(), [], 0, [entry(1, previous_rv=7)], 0.0)
 
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apiserver_fake.storage.selection import Selection
-from apiserver_fake.storage.store import INDEXED_FIELDS, Store
-from apiserver_fake.storage.watch_events import transition_type
-from apiserver_fake.storage.watch_hub import WATCHERS_PER_NODE, Hub
+from apiserver_fake.storage.store import Store
+from apiserver_fake.storage.watch_hub import WATCHERS_PER_NODE, Hub, transition_type
 from services.api.errors import BadRequest, TooManyRequests
 from services.api.identity import Identity, node_identity
 from services.api.resources import resources
@@ -37,9 +36,7 @@ class World:
 
     def __init__(self, **limits):
         self.clock, self.store, self.ended = AClock(), Store(window_changes=limits.pop("window_changes", 20_000)), []
-        self.hub = Hub(
-            self.store, self.clock, random.Random(1), indexed=INDEXED_FIELDS, ended=self.ended.append, **limits
-        )
+        self.hub = Hub(self.store, self.clock, random.Random(1), ended=self.ended.append, **limits)
 
     def put(self, *names, node="", labels=None):
         staged = self.store.stage()

@@ -1,7 +1,18 @@
 import pytest
 
+from services.api.kinds.replicaset import ReplicaSet, ReplicaSetSpec, ReplicaSetStatus
+from services.api.meta import ObjectMeta
 from services.controllers.deployment.replica_sets import same_template, template_hash
-from services.controllers.deployment.rollout import Set, fenceposts, new_size, old_sizes, proportional
+from services.controllers.deployment.rollout import MAX, fenceposts, new_size, old_sizes, proportional
+
+
+def a_set(name, replicas, available=0, max_replicas=None, created=""):
+    notes = {} if max_replicas is None else {MAX: str(max_replicas)}
+    return ReplicaSet(
+        metadata=ObjectMeta(name=name, creation_timestamp=created, annotations=notes),
+        spec=ReplicaSetSpec(replicas=replicas),
+        status=ReplicaSetStatus(available_replicas=available),
+    )
 
 
 @pytest.mark.parametrize(
@@ -19,32 +30,32 @@ def test_surge_rounds_up_and_unavailable_down_and_never_both_are_zero(surge, una
 
 
 def test_controllers_6_ten_replicas_at_25_percent_stay_within_eight_and_thirteen_to_the_end():
-    new, old = Set("new", 0, 0), Set("old", 10, 10)
+    new, old = a_set("new", 0, 0), a_set("old", 10, 10)
     for _ in range(20):
-        size = new_size(10, 3, new, (new, old))
-        if size != new.replicas:
-            new = Set("new", size, new.available)
+        size = new_size(10, 3, new.spec.replicas, (new, old))
+        if size != new.spec.replicas:
+            new = a_set("new", size, new.status.available_replicas)
         else:
             sizes = old_sizes(10, 2, new, (old,))
-            count = sizes.get("old", old.replicas)
-            old = Set("old", count, min(old.available, count))
+            count = sizes.get("old", old.spec.replicas)
+            old = a_set("old", count, min(old.status.available_replicas, count))
 
-        assert new.replicas + old.replicas <= 13
-        assert new.available + old.available >= 8
-        new = Set("new", new.replicas, min(new.replicas, new.available + 1))
+        assert new.spec.replicas + old.spec.replicas <= 13
+        assert new.status.available_replicas + old.status.available_replicas >= 8
+        new = a_set("new", new.spec.replicas, min(new.spec.replicas, new.status.available_replicas + 1))
 
-    assert (new.replicas, new.available, old.replicas) == (10, 10, 0)
+    assert (new.spec.replicas, new.status.available_replicas, old.spec.replicas) == (10, 10, 0)
 
 
 def test_broken_old_pods_go_first_from_the_oldest_set():
-    new = Set("new", 3, 0)
-    olds = (Set("b", 4, 4, created="2"), Set("a", 4, 2, created="1"))
+    new = a_set("new", 3, 0)
+    olds = (a_set("b", 4, 4, created="2"), a_set("a", 4, 2, created="1"))
 
     assert old_sizes(8, 2, new, olds) == {"a": 2}
 
 
 def test_scaling_in_mid_rollout_is_shared_in_proportion_and_the_largest_takes_the_rest():
-    sets = (Set("old", 8, max_replicas=13, created="1"), Set("new", 5, max_replicas=13, created="2"))
+    sets = (a_set("old", 8, max_replicas=13, created="1"), a_set("new", 5, max_replicas=13, created="2"))
 
     assert proportional(20, 5, 13, sets) == {"old": 15, "new": 10}
     assert proportional(0, 0, 13, sets) == {"old": 0, "new": 0}

@@ -7,7 +7,7 @@ from services.api.switches import Switches
 from services.api.unbind import request_id
 from services.controllers.pod_unbind.controller import controller as pod_unbind
 
-ASKED = {"type": "UnbindRequested", "status": "True", "reason": "OutOfcpu", "message": "no room"}
+ASKED = {"type": "UnbindRequested", "status": "True", "reason": "OutOfcpu", "message": "no capacity"}
 
 
 @pytest.fixture

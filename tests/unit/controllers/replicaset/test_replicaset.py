@@ -2,7 +2,7 @@ from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Key
 from services.controllers.replicaset.controller import controller
-from services.controllers.shared_deletion_order import in_deletion_order
+from services.controllers.shared_pods import in_deletion_order
 from services.reconcile.actions import Batch, Create, Delete, Patch, Query, RecordEvent
 
 WEB = Key("default", "web")
@@ -144,7 +144,7 @@ def test_the_deletion_order_asks_its_questions_one_after_the_other(world_of, a_p
         a_pod("2-pending", node="n", phase="Pending"),
         a_pod("3-not-ready", node="n", ready=False),
         a_pod("4-cheap", node="n", since=long_ago, creationTimestamp=long_ago, **cost),
-        a_pod("5-crowded", node="crowd", since=long_ago, creationTimestamp=long_ago),
+        a_pod("5-crowded", node="full", since=long_ago, creationTimestamp=long_ago),
         a_pod("6-ready-lately", node="n", since=lately, creationTimestamp=long_ago),
         a_pod("7-restarted", node="n", since=long_ago, creationTimestamp=long_ago, status=None),
         a_pod("8-young", node="n", since=long_ago, creationTimestamp=lately),
@@ -154,7 +154,7 @@ def test_the_deletion_order_asks_its_questions_one_after_the_other(world_of, a_p
     for document in reversed(expected):
         world.put(document)
 
-    found = in_deletion_order(world.of(Pod).all(), {"n": 1, "crowd": 3}, 1_767_225_600.0 + world.now_s)
+    found = in_deletion_order(world.of(Pod).all(), {"n": 1, "full": 3}, 1_767_225_600.0 + world.now_s)
 
     assert [pod.metadata.name for pod in found] == [document["metadata"]["name"] for document in expected]
 

@@ -26,7 +26,7 @@ def counted(hard, used, **spec):
 
 
 def sized(a_pod, name, cpu, has=None, **more):
-    """A pod that wishes `cpu` and was given `has`."""
+    """A pod that requests `cpu` and was allocated `has`."""
     size = {"requests": {"cpu": has or cpu}}
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
     reported = [{"name": "c", "allocatedResources": {"cpu": has or cpu}, "resources": size}]

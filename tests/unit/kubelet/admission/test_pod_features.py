@@ -4,7 +4,7 @@ import pytest
 
 from kubelet.admission.features import HOST_USERS as HOST_USERS_FEATURE
 from kubelet.admission.features import RESTART_ALL, NodeFeatures
-from kubelet.managers.resource_managers import Rejection
+from kubelet.managers.allocation import Rejection
 
 APP_ARMOR = {"appArmorProfile": {"type": "RuntimeDefault"}}
 STRICT = {"securityContext": {"supplementalGroupsPolicy": "Strict"}}

@@ -3,9 +3,10 @@
 import pytest
 
 from kubelet.admission.predicates import Admitted, Ledger, NodeFacts, PreemptionNeeded, admit
-from kubelet.managers.resource_managers import NO_ALLOCATION, Rejection, ResourceManagers
+from kubelet.managers.allocation import NO_ALLOCATION, Rejection
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.view import worker_key
-from services.api.taints import Taint
+from services.api.kinds.node import Taint
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kubelet.admission.sysctls import refusal
+from kubelet.admission.features import forbidden_sysctl
 from kubelet.view import KubeletPod
 
 
@@ -27,11 +27,11 @@ def pod(*names, **spec):
     ],
 )  # fmt: skip
 def test_a_pod_may_set_what_is_safe_or_allowed(given, allowed, message):
-    refused = refusal(given, allowed)
+    refused = forbidden_sysctl(given, allowed)
 
     assert (refused and refused.message) == message
     assert refused is None or refused.reason == "SysctlForbidden"
 
 
 def test_a_pod_without_security_context_is_not_asked():
-    assert refusal(KubeletPod(), ()) is None
+    assert forbidden_sysctl(KubeletPod(), ()) is None

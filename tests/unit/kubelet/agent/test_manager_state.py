@@ -3,8 +3,7 @@
 import pytest
 
 from kubelet.agent.manager_state import restored
-from kubelet.managers.memory_manager import Block
-from kubelet.managers.resource_managers import Allocation
+from kubelet.managers.allocation import Allocation, Block
 
 RESERVED = [{"numaNode": 0, "limits": {"memory": "1Gi"}}]
 STATIC = {"cpu": "8", "cpuPolicy": "static"}

@@ -2,10 +2,11 @@
 
 import pytest
 
+from kubelet.managers.allocation import Allocation, Rejection
 from kubelet.managers.cpu_manager import CpuManager
 from kubelet.managers.cpu_topology import build_topology, format_cpus, parse_cpus
 from kubelet.managers.options import CpuOptions
-from kubelet.managers.resource_managers import Allocation, Rejection, ResourceManagers
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.managers.topology import Hint
 
 SHORT = "SMT Alignment Error: not enough free physical CPUs: available physical CPUs ="
@@ -87,7 +88,7 @@ def test_what_is_given_back_is_shared_again():
 
 
 def test_hints_reckon_what_an_empty_machine_could_with_the_reserved_cpus():
-    """Eight CPUs fit one NUMA node of eight, two of them reserved: so only one node is preferred, and has no room."""
+    """Eight CPUs fit one NUMA node of eight, two of them reserved: so only one node is preferred, and has not enough free."""
     manager = CpuManager(build_topology([8, 8]), reserved=2)
 
     assert manager.hints(8) == [Hint(0b10, True), Hint(0b11, False)]

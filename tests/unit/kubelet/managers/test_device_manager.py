@@ -2,8 +2,8 @@
 
 import pytest
 
-from kubelet.managers.device_calls import Device, Preference, Share
-from kubelet.managers.device_manager import DeviceManager
+from kubelet.managers.device_calls import Device, Options, Preference, Share
+from kubelet.managers.device_manager import GRACE_S, DeviceManager
 from kubelet.managers.topology import Hint
 
 GPU = "example.com/gpu"
@@ -11,8 +11,7 @@ GPU = "example.com/gpu"
 
 def plugged(*devices, numas=2, prefers=False):
     manager = DeviceManager([{}] * numas, {})
-    manager.expect(GPU, prefers=prefers)
-    manager.listed(GPU, devices)
+    manager.listed(GPU, manager.connected(GPU, Options(prefers=prefers)), devices)
     return manager
 
 
@@ -42,13 +41,13 @@ def test_the_four_reasons_why_there_is_no_device_are_kubernetes_own():
     assert manager.allocate(GPU, 2, None) == (
         f"requested number of devices unavailable for {GPU}. Requested: 2, Available: 1"
     )
-    manager.listed(GPU, [Device("a", is_healthy=False), Device("b")])
+    manager.listed(GPU, 1, [Device("a", is_healthy=False), Device("b")])
     assert manager.problem(GPU, ("a",)) == (
         f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {GPU}"
     )
-    manager.lose(GPU)
+    manager.gone(GPU, 1, 0.0)
     assert manager.allocate(GPU, 1, None) == f"no healthy devices present; cannot allocate unhealthy devices {GPU}"
-    manager.forget(GPU)
+    manager.expire(GRACE_S)
     assert manager.knows(GPU)
     assert manager.allocate(GPU, 1, None) == f"cannot allocate unregistered device {GPU}"
     manager.release([Share("c", GPU, ("a",))])
@@ -59,7 +58,7 @@ def test_a_plugin_that_returns_with_fewer_devices_leaves_the_missing_one_with_th
     manager = plugged(Device("a"), Device("b"), Device("c"))
     manager.take([Share("main", GPU, ("c",))])
 
-    manager.listed(GPU, [Device("a"), Device("b")])
+    manager.listed(GPU, 1, [Device("a"), Device("b")])
 
     assert manager.capacity() == {GPU: (2, 2)}
     assert manager.free(GPU) == 3
@@ -70,10 +69,10 @@ def test_a_plugin_that_returns_with_fewer_devices_leaves_the_missing_one_with_th
 def test_only_devices_whose_health_changed_or_that_are_back_are_reported():
     manager = plugged(Device("a"), Device("b"))
 
-    assert manager.listed(GPU, [Device("a"), Device("b", is_healthy=False), Device("c")]) == ["b", "c"]
-    assert manager.lose(GPU) == ["a", "c"]
+    assert manager.listed(GPU, 1, [Device("a"), Device("b", is_healthy=False), Device("c")]) == ["b", "c"]
+    assert manager.gone(GPU, 1, 0.0) == ["a", "c"]
     assert not manager.health(GPU, "a")
-    assert manager.health(GPU, "nobody lists this one")
+    assert manager.health(GPU, "an id that no plugin lists")
 
 
 def test_hints_follow_the_numa_nodes_of_free_devices_by_id():
@@ -148,8 +147,7 @@ def test_a_plugins_devices_take_the_place_of_declared_ones_and_who_has_one_keeps
     manager = DeviceManager([{}], {GPU: 2})
     held = manager.allocate(GPU, 1, None)
 
-    manager.expect(GPU)
-    manager.listed(GPU, [Device("a"), Device("b")])
+    manager.listed(GPU, manager.connected(GPU, Options()), [Device("a"), Device("b")])
 
     assert held == ("gpu-0",)
     assert manager.capacity() == {GPU: (2, 2)}

@@ -3,8 +3,9 @@
 import pytest
 
 from kubelet.admission.predicates import Ledger, NodeFacts
-from kubelet.managers.memory_manager import Block, MemoryManager, Reusable
-from kubelet.managers.resource_managers import Rejection, ResourceManagers
+from kubelet.managers.allocation import Block, Rejection
+from kubelet.managers.memory_manager import MemoryManager, Reusable
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.managers.topology import Hint
 from kubelet.resize.allocation import Infeasible, NodeRules, judge
 from kubelet.runtime.resources import resources_of

@@ -2,8 +2,9 @@
 
 import pytest
 
+from kubelet.managers.allocation import Allocation, DeviceRejection, Rejection
 from kubelet.managers.device_calls import Share
-from kubelet.managers.resource_managers import Allocation, DeviceRejection, Rejection, ResourceManagers
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.managers.topology import Hint, counted_hints
 
 TWO_BY_EIGHT = {"numa": "2x8"}

@@ -4,7 +4,7 @@ import pytest
 
 from kubelet.node.health import RUNTIME_DOWN, NodeHealth, parse_node_faults, pleg_stuck
 from kubelet.node.status import NodeReport
-from kubelet.runtime.start_faults import NETWORK_DOWN, StartFault
+from kubelet.runtime.script import NETWORK_DOWN, StartFault
 
 PLEG_STUCK = pleg_stuck(180.0)
 

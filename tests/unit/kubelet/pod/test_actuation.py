@@ -14,7 +14,7 @@ from kubelet.pod.actuation import (
     plan,
     size_text,
 )
-from kubelet.resize.actuation_metrics import actuated
+from kubelet.resize.metrics import actuated
 from kubelet.runtime.resources import PodResources, is_same, resources_of
 from services.api.kinds.pod import Container, ContainerResizePolicy, ResourceRequirements
 

@@ -4,6 +4,7 @@ import pytest
 
 from kubelet.pod.logs import Asked, Run, run_of
 from kubelet.pod.states import ContainerState
+from kubelet.pod.status import waiting_reason
 from tests.unit.kubelet.pod.test_pod import Life
 
 WALL_S = 1e9
@@ -11,7 +12,7 @@ WALL_S = 1e9
 
 def the_run(life, now, *, previous=False):
     container = life.worker.containers[0]
-    return run_of("p", container, life.worker.status.waiting_reason(container), now, WALL_S, previous=previous)
+    return run_of("p", container, waiting_reason(life.worker, container), now, WALL_S, previous=previous)
 
 
 def texts(run):

@@ -5,7 +5,6 @@ import math
 import pytest
 
 from kubelet.effects import PodEnded, RecordEvent
-from kubelet.pod.pod import Pod
 from kubelet.runtime.pleg import GENERIC, Pleg
 from tests.unit.kubelet.pod.test_pod import Life
 
@@ -16,14 +15,7 @@ def hooked(a_pod, run="", *, spec=None, **hooks):
 
 def asked(a_pod, life_pod, **pleg):
     """A life whose node asks its runtime every second."""
-
-    class Asking(Pod):
-        __slots__ = ()
-
-        def __init__(self, *args, **fields):
-            super().__init__(*args, **fields, pleg=Pleg(GENERIC, **pleg))
-
-    return Life(life_pod, make=Asking)
+    return Life(life_pod, pleg=Pleg(GENERIC, **pleg))
 
 
 def words(life, reason):

@@ -69,7 +69,7 @@ def test_a_larger_limit_in_time_saves_it(a_pod):
     assert life.container()["restartCount"] == 0
     life.run(90)
 
-    assert ended(life)["finishedAt"] == life.worker._times.text(70)
+    assert ended(life)["finishedAt"] == life.worker.time_text(70)
 
 
 def test_a_restarted_kubelet_knows_when_the_kernel_ended_it(a_pod):
@@ -78,5 +78,5 @@ def test_a_restarted_kubelet_knows_when_the_kernel_ended_it(a_pod):
 
     after = Life(pod, adopt=before.record, now=300)
 
-    assert after.container()["state"]["terminated"]["finishedAt"] == before.worker._times.text(50)
+    assert after.container()["state"]["terminated"]["finishedAt"] == before.worker.time_text(50)
     assert after.status["phase"] == "Failed"

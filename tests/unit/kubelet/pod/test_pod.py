@@ -6,29 +6,30 @@ import msgspec
 import pytest
 
 from kubelet.effects import PodEnded, PodStarted, PodStopped, RecordEvent, Save, StatusChanged
-from kubelet.managers.resource_managers import NO_ALLOCATION
-from kubelet.pod.context import WallTimes
+from kubelet.managers.allocation import NO_ALLOCATION
+from kubelet.pod import status
+from kubelet.pod.context import NodeRuntime, Policy, WallTimes
 from kubelet.pod.pod import Pod
-from kubelet.pod.restarts import Policy
 from kubelet.pod.states import ContainerState, IllegalTransition, PodState
 from kubelet.runtime.latency import LatencyModel
 from kubelet.runtime.records import ContainerRecord
 from kubelet.view import worker_key
 
 
+def a_runtime(latency=(), policy=None, **shared):
+    """What the pods of one node share."""
+    return NodeRuntime("n1", "1.1.1.1", LatencyModel.parse(latency, 1), policy or Policy(), WallTimes(1e9), **shared)
+
+
 class Life:
     """Drives one worker: what it wants durable is durable at once; keeps what it asked for, with times."""
 
-    def __init__(self, pod, *, latency=("all=constant:0",), policy=None, adopt=None, now=0.0, images=None,
-                 make=Pod):  # fmt: skip
+    def __init__(self, pod, *, latency=("all=constant:0",), policy=None, adopt=None, now=0.0, **shared):
         self.now = now
         self.log = []
         self.record = None
-        self.worker = make(
-            pod, worker_key(pod), node="n1", host_ip="1.1.1.1", pod_ip="10.0.0.1", allocation=NO_ALLOCATION,
-            latency=LatencyModel.parse(latency, 1).for_pod("n1", pod.metadata.uid),
-            policy=policy or Policy(), times=WallTimes(1e9), now=now, images=images,
-        )  # fmt: skip
+        runtime = a_runtime(latency, policy, **shared)
+        self.worker = Pod(pod, worker_key(pod), runtime, pod_ip="10.0.0.1", allocation=NO_ALLOCATION, now=now)
         self.true_at = {}
         self.take(self.worker.adopt(adopt, now) if adopt else self.worker.begin(now))
 
@@ -57,7 +58,7 @@ class Life:
 
     @property
     def status(self):
-        return self.worker.render()
+        return status.render(self.worker)
 
     def container(self, name="main"):
         return next(c for c in self.status["containerStatuses"] if c["name"] == name)
@@ -199,11 +200,7 @@ def test_a_failed_init_container_fails_a_pod_that_may_not_restart(a_pod):
 
 def test_a_container_counts_as_started_only_once_its_record_is_durable(a_pod):
     pod = a_pod()
-    worker = Pod(
-        pod, worker_key(pod), node="n1", host_ip="", pod_ip="", allocation=NO_ALLOCATION,
-        latency=LatencyModel.parse(("all=constant:0",), 1).for_pod("n1", "u"), policy=Policy(),
-        times=WallTimes(), now=0.0,
-    )  # fmt: skip
+    worker = Pod(pod, worker_key(pod), a_runtime(("all=constant:0",)), pod_ip="", allocation=NO_ALLOCATION, now=0.0)
 
     actions = worker.begin(0.0)
     assert any(isinstance(a, Save) for a in actions)
@@ -211,7 +208,7 @@ def test_a_container_counts_as_started_only_once_its_record_is_durable(a_pod):
 
     actions = worker.saved(1, 0.5)
     assert any(isinstance(a, PodStarted) for a in actions)
-    assert worker.status.phase == "Running"
+    assert status.phase_of(worker) == "Running"
 
 
 def test_with_the_start_fence_no_container_starts_before_the_acknowledgement(a_pod):

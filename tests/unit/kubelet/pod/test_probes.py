@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from kubelet.effects import PodEnded, RecordEvent
-from kubelet.pod.restarts import Policy
-from kubelet.runtime.probe_texts import failure_text
+from kubelet.pod.context import Policy
+from kubelet.runtime.probers import failure_text
 from kubelet.runtime.script import Outage, ScriptError, parse_script
 from kubelet.view import KubeletContainer, Probe
 from services.api.kinds.pod import PodStatus

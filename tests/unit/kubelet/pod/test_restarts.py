@@ -3,7 +3,8 @@
 import pytest
 
 from kubelet.node.definition import NodeDefinition
-from kubelet.pod.restarts import Policy, crashloop_bounds
+from kubelet.pod.context import Policy
+from kubelet.pod.restarts import crashloop_bounds
 from tests.unit.kubelet.pod.test_pod import Life
 
 

@@ -5,9 +5,9 @@ import itertools
 import pytest
 
 from kubelet.effects import PodStarted, RecordEvent, StartFailed
+from kubelet.node.health import parse_node_faults
 from kubelet.pod.states import PodState
-from kubelet.runtime.script import ScriptError, parse_script
-from kubelet.runtime.start_faults import StartFault, StartFaults, parse_faults
+from kubelet.runtime.script import ScriptError, StartFault, StartFaults, parse_script
 from tests.unit.kubelet.pod.test_pod import Life
 
 
@@ -24,7 +24,7 @@ def gaps(times):
 
 
 def test_clauses_say_how_often_how_long_and_how_likely():
-    assert parse_faults("sandbox fails; mount fails 2 times for 5m; start fails chance 0.25") == (
+    assert parse_node_faults("sandbox fails; mount fails 2 times for 5m; start fails chance 0.25").starts == (
         StartFault("sandbox"), StartFault("mount", times=2, for_s=300.0), StartFault("start", chance=0.25),
     )  # fmt: skip
 
@@ -34,7 +34,7 @@ def test_clauses_say_how_often_how_long_and_how_likely():
 )
 def test_a_clause_that_is_no_fault_is_refused(text):
     with pytest.raises(ValueError, match="want: STAGE fails"):
-        parse_faults(text)
+        parse_node_faults(text)
 
 
 def test_a_script_may_say_them_too():

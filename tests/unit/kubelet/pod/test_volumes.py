@@ -1,11 +1,8 @@
 """Volumes of claims: when they are there, and how many a node can attach. Virtual time is a plain number."""
 
-from functools import partial
-
 import pytest
 
 from kubelet.effects import PodRejected
-from kubelet.pod.pod import Pod
 from kubelet.runtime.volumes import NodeVolumes
 from tests.unit.kubelet.pod.test_pod import Life
 
@@ -17,7 +14,7 @@ def with_claim(a_pod, name, claim):
 
 
 def started_s(pod, volumes, now=0.0):
-    life = Life(pod, latency=LATENCY, now=now, make=partial(Pod, volumes=volumes)).run(now + 60)
+    life = Life(pod, latency=LATENCY, now=now, volumes=volumes).run(now + 60)
     return life.recorded("Started")[0] - now
 
 
@@ -36,9 +33,9 @@ def test_kubelet_8_a_claim_is_attached_and_mounted_and_attached_once_a_node(a_po
 
 def test_a_claim_is_detached_when_its_last_pod_is_over(a_pod):
     here, first = NodeVolumes(limit=1), with_claim(a_pod, "first", "db")
-    life = Life(first, latency=LATENCY, make=partial(Pod, volumes=here)).run(10)
+    life = Life(first, latency=LATENCY, volumes=here).run(10)
 
-    refused = Life(with_claim(a_pod, "late", "logs"), latency=LATENCY, make=partial(Pod, volumes=here)).run(10)
+    refused = Life(with_claim(a_pod, "late", "logs"), latency=LATENCY, volumes=here).run(10)
     assert [each.reason for _, each in refused.log if isinstance(each, PodRejected)] == [
         "VolumeAttachmentLimitExceeded"
     ]

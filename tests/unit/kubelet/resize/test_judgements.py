@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from kubelet.admission.predicates import Ledger, NodeFacts
-from kubelet.managers.resource_managers import NO_ALLOCATION
+from kubelet.managers.allocation import NO_ALLOCATION
 from kubelet.resize.allocation import Deferred, Fits, Infeasible, NodeRules, grows, judge
-from kubelet.resize.queue import Rank, ResizeQueue
+from kubelet.resize.manager import Rank, ResizeQueue
 from kubelet.runtime.resources import PodResources, is_same, overlaid, resources_of
 from kubelet.view import WorkerKey, worker_key
 from services.api.podresources import pod_requests
@@ -90,7 +90,7 @@ def sized(a_pod, requests, limits=None, policy=(), **spec):
     ({"memory": "2Gi"}, None, RESTARTS, {}, False),
     ({"memory": "2Gi"}, {"memory": "2Gi"}, (), {}, True),
     ({"memory": "2Gi"}, None, (), {"priority": 2_000_000_000}, False),
-], ids=["memory", "cpu only", "restarts anyway", "all promised after, not before", "critical"])  # fmt: skip
+], ids=["memory", "cpu only", "restarts anyway", "all allocated after, not before", "critical"])  # fmt: skip
 def test_kep_1287_section_5_swap_forbids_another_memory_request_without_a_restart(
     a_pod, desired, limits, policy, spec, is_refused
 ):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from kubelet.effects import Outbox
-from kubelet.managers.resource_managers import NO_ALLOCATION
+from kubelet.managers.allocation import NO_ALLOCATION
 from kubelet.pod.context import Condition, PodContext, WallTimes
 from kubelet.resize.metrics import DeferredTimes, by_priority, priority_bucket
 from kubelet.resize.policy import ResizePolicy, deferred_of
-from kubelet.runtime.latency import LatencyModel
 from kubelet.status.resize_policy import FORMS, form_of
 from kubelet.switches import KubeletSwitches
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.kinds.node import Node, NodePodPreemptionPolicy, NodeSpec
 from services.api.meta import ObjectMeta
 from services.api.switches import Switches
+from tests.unit.kubelet.pod.test_pod import a_runtime
 
 KEY = WorkerKey("u", 0)
 ON = {"InPlacePodVerticalScalingSchedulerPreemption": True}
@@ -28,17 +28,7 @@ def node(*owners, **annotations):
 
 
 def worker(reason="Deferred"):
-    made = PodContext(
-        KubeletPod(),
-        KEY,
-        node="n1",
-        host_ip="",
-        pod_ip="",
-        allocation=NO_ALLOCATION,
-        latency=LatencyModel.parse((), 1).for_pod("n1", "u"),
-        times=WallTimes(),
-        now=0.0,
-    )
+    made = PodContext(KubeletPod(), KEY, a_runtime(), pod_ip="", allocation=NO_ALLOCATION, started_s=0.0)
     if reason:
         made.conditions["PodResizePending"] = Condition("True", "1970-01-01T00:00:05Z", reason)
     return made

@@ -5,20 +5,27 @@ import pytest
 
 from kubelet.admission.predicates import Ledger, NodeFacts
 from kubelet.effects import Outbox, RecordEvent, ResizeAttempted, Save
-from kubelet.managers.resource_managers import NO_ALLOCATION
+from kubelet.managers.allocation import NO_ALLOCATION
 from kubelet.pod.context import RESIZE_IN_PROGRESS, RESIZE_PENDING, WallTimes
 from kubelet.pod.pod import Pod
-from kubelet.pod.restarts import Policy
 from kubelet.pod.start_times import StartTimes
+from kubelet.pod.status import render
 from kubelet.pod.table import PodTable
 from kubelet.resize.allocation import Deferred, Fits, NodeRules
 from kubelet.resize.manager import ResizeManager
-from kubelet.runtime.checkpoint import checkpoint_of, encode_checkpoint, joined, read_checkpoints
-from kubelet.runtime.latency import LatencyModel
-from kubelet.runtime.records import PodRecord, encode_record, replay
+from kubelet.runtime.records import (
+    PodRecord,
+    checkpoint_of,
+    encode_checkpoint,
+    encode_record,
+    joined,
+    read_checkpoints,
+    replay,
+)
 from kubelet.runtime.resources import resources_of
 from kubelet.status.versions import StatusVersions
 from kubelet.view import worker_key
+from tests.unit.kubelet.pod.test_pod import a_runtime
 
 NODE = NodeFacts("n1", {})
 NO_PODS = frozenset()
@@ -50,11 +57,8 @@ class Node:
                 self.take(worker, worker.saved(action.seq, now), now)
 
     def run(self, pod, now=0.0):
-        latency = LatencyModel.parse(("all=constant:0", "resize=constant:1"), 1).for_pod("n1", pod.metadata.uid)
-        worker = Pod(
-            pod, worker_key(pod), node="n1", host_ip="1.1.1.1", pod_ip="10.0.0.1", allocation=NO_ALLOCATION,
-            latency=latency, policy=Policy(), times=WallTimes(1e9), now=now,
-        )  # fmt: skip
+        runtime = a_runtime(("all=constant:0", "resize=constant:1"))
+        worker = Pod(pod, worker_key(pod), runtime, pod_ip="10.0.0.1", allocation=NO_ALLOCATION, now=now)
         self.table.add(worker)
         self.ledger.add(worker.key, pod, self.ledger.needs(pod), NO_ALLOCATION)
         self.take(worker, worker.begin(now), now)
@@ -78,14 +82,17 @@ def node():
 
 
 def test_kep_1287_18_the_next_try_is_in_30_s_until_the_sources_are_ready_and_then_in_3_minutes(node, a_pod):
-    worker = node.run(a_pod(cpu="500m"))
-    assert node.resizes._passed(100.0) is None
+    worker, _ = node.run(a_pod(cpu="400m")), node.run(a_pod("q", cpu="500m"))
+    node.resizes.retry("pods_added", 100.0)
+    found = [node.resizes.retry_at_s]
 
     node.update(worker, a_pod(cpu="700m"))
-    before = node.resizes._passed(100.0)
-    node.resizes.has_sources = True
+    for has_sources in (False, True):
+        node.resizes.has_sources = has_sources
+        node.resizes.retry("pods_added", 100.0)
+        found.append(node.resizes.retry_at_s)
 
-    assert (before, node.resizes._passed(100.0)) == (130.0, 280.0)
+    assert found == [float("inf"), 130.0, 280.0]
 
 
 def test_what_is_deferred_stays_in_the_queue_and_what_is_decided_leaves_it(node, a_pod):
@@ -122,7 +129,7 @@ def test_only_a_resize_that_shrank_its_pod_has_others_tried_again(node, a_pod):
 
     triggers = []
     for worker, succeeded in ((shrunk, False), (grown, True), (shrunk, True)):
-        node.table.perform(worker, [ResizeAttempted(worker.key, 1.0, succeeded=succeeded)], 1.0)
+        node.table.perform(worker, [ResizeAttempted(1.0, succeeded=succeeded)], 1.0)
         triggers.append(node.resizes.trigger)
     assert triggers == ["", "", "pod_resized"]
 
@@ -162,7 +169,7 @@ def test_a_finished_resize_says_how_long_it_took_and_leaves_no_condition(node, a
 
     node.take(worker, worker.advance(1.0), 1.0)
 
-    assert ResizeAttempted(worker.key, 1.0) in node.effects
+    assert ResizeAttempted(1.0) in node.effects
     assert [a.reason for a in node.effects if isinstance(a, RecordEvent)][-2:] == ["ResizeStarted", "ResizeCompleted"]
     assert not {RESIZE_PENDING, RESIZE_IN_PROGRESS} & worker.conditions.keys()
     assert worker.actual is worker.allocated
@@ -181,18 +188,14 @@ def test_checkpoint_and_runtime_say_what_was_allocated_and_how_much_of_it_was_ap
 def test_a_kubelet_that_finds_more_allocated_than_applied_applies_the_rest(node, a_pod):
     pod = a_pod(cpu="700m")
     before = node.run(a_pod(cpu="500m"))
-    worker = Pod(
-        pod, worker_key(pod), node="n1", host_ip="", pod_ip="", allocation=NO_ALLOCATION,
-        latency=LatencyModel.parse(("all=constant:1",), 1).for_pod("n1", "u"), policy=Policy(), times=WallTimes(),
-        now=9.0,
-    )  # fmt: skip
+    worker = Pod(pod, worker_key(pod), a_runtime(("all=constant:1",)), pod_ip="", allocation=NO_ALLOCATION, now=9.0)
     record = msgspec.structs.replace(before.record(), allocated=resources_of(pod), actual=before.actual)
 
     worker.adopt(record, 9.0)
-    assert worker.render()["containerStatuses"][0]["resources"]["requests"] == {"cpu": "500m"}
+    assert render(worker)["containerStatuses"][0]["resources"]["requests"] == {"cpu": "500m"}
 
     worker.advance(10.0)
-    assert worker.render()["containerStatuses"][0]["resources"]["requests"] == {"cpu": "700m"}
+    assert render(worker)["containerStatuses"][0]["resources"]["requests"] == {"cpu": "700m"}
 
 
 # --- conditions that go ---

@@ -5,10 +5,8 @@ import asyncio
 import pytest
 
 from kubelet.agent.journal import Journal
-from kubelet.managers.resource_managers import Allocation
-from kubelet.runtime.checkpoint import lines_of
-from kubelet.runtime.claim_record import HeldClaim
-from kubelet.runtime.records import ContainerRecord, PodRecord
+from kubelet.managers.allocation import Allocation
+from kubelet.runtime.records import ContainerRecord, HeldClaim, PodRecord, lines_of
 from kubelet.runtime.resources import PodResources
 from services.api.kinds.pod import ResourceRequirements
 from services.runtime.real import MemoryDisk
@@ -89,7 +87,7 @@ def test_guarantees_fm_k5_without_a_checkpoint_what_runs_keeps_what_it_runs_with
 
     assert found.containers == RUNNING.containers
     assert (found.allocation, found.claims) == (RUNNING.allocation, RUNNING.claims)
-    assert (found.allocated, found.actual) == (of("1"), None)  # what the runtime was told is what is known
+    assert (found.allocated, found.actual) == (of("1"), None)  # what the runtime recorded is what is known
     assert journal.silent == {"n1": 1}
 
 

@@ -2,15 +2,16 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kubelet.effects import StageDelete, StageEvent, StagePatch
-from kubelet.stages.choice import Draws, choose, delay_s, duration_s, weight
 from kubelet.stages.document import StageError, read_stages
+from kubelet.stages.lifecycle import Draws, choose, delay_s, weight
 from kubelet.stages.operations import finalizer_changes, operations
 from kubelet.stages.stage import Finalizers
 from kubelet.stages.template_functions import Context
-from kubelet.stages.template_tree import TemplateError
+from kubelet.stages.templates import TemplateError
 
 STAGES = Path(__file__).parents[4] / "experiments" / "stages"
 CONTEXT = Context("2026-01-01T00:00:00Z", node_name="n1", node_ip="10.0.0.1", pod_ip="10.64.0.2")
@@ -161,10 +162,16 @@ def test_a_jitter_is_the_latest_moment_and_one_below_the_delay_replaces_it():
     assert delay_s(until, {"metadata": {"at": ""}}, 99.0, Draws(1, "p")) == 0.0
 
 
-def test_go_durations_are_read():
-    assert [duration_s(t) for t in ("1m30s", "1.5h", "250ms", "-2s", "0", "5", "", "1 s")] == [
-        90.0, 5400.0, 0.25, -2.0, 0.0, None, None, None,
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "wait_s"),
+    [("1m30s", 90.0), ("1.5h", 5400.0), ("250ms", 0.25), ("-2s", 0.0), ("0", 0.0), ("5", 7.0), ("1 s", 7.0)],
+)
+def test_go_durations_are_read_and_what_is_none_leaves_the_plain_number(text, wait_s):
+    stage = one(
+        "  selector: {}\n  next: {}\n  delay: {durationMilliseconds: 7000, durationFrom: {expressionFrom: .at}}\n"
+    )
+
+    assert delay_s(stage, {"at": text}, 0.0, Draws(1, "p")) == wait_s
 
 
 def test_weights_decide_by_the_luck_of_the_object_alone():
@@ -213,14 +220,14 @@ def test_a_stage_without_a_selector_is_for_nothing():
 
 def test_finalizers_are_emptied_removed_and_added_in_that_order():
     def changes(held, **wanted):
-        return [(c["op"], c.get("value")) for c in finalizer_changes(held, Finalizers(**wanted))]
+        return [(c["op"], c.get("value")) for c in finalizer_changes(held, msgspec.convert(wanted, Finalizers))]
 
-    assert changes(["a"], empties=True) == [("remove", None)]
-    assert changes([], empties=True) == []
-    assert changes(["a", "b"], removes=("a",)) == [("test", ["a", "b"]), ("replace", ["b"])]
-    assert changes([], adds=("a", "a")) == [("add", ["a"])]
-    assert changes(["a"], empties=True, adds=("c",)) == [("test", ["a"]), ("replace", ["c"])]
-    assert changes(["a"], adds=("a",)) == []
+    assert changes(["a"], empty=True) == [("remove", None)]
+    assert changes([], empty=True) == []
+    assert changes(["a", "b"], remove=[{"value": "a"}]) == [("test", ["a", "b"]), ("replace", ["b"])]
+    assert changes([], add=[{"value": "a"}, {"value": "a"}]) == [("add", ["a"])]
+    assert changes(["a"], empty=True, add=[{"value": "c"}]) == [("test", ["a"]), ("replace", ["c"])]
+    assert changes(["a"], add=[{"value": "a"}]) == []
 
 
 def test_a_template_that_fails_says_of_which_stage():

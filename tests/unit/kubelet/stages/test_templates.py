@@ -3,8 +3,7 @@
 import pytest
 
 from kubelet.stages.template_functions import Context
-from kubelet.stages.template_tree import TemplateError
-from kubelet.stages.templates import Template
+from kubelet.stages.templates import Template, TemplateError
 
 POD = {
     "metadata": {"name": "web", "labels": {"b": "2", "a": "1"}},
@@ -35,7 +34,7 @@ def fill(text, given=POD):
         ("{{ range .spec.containers }}{{ .name }},{{ end }}", "x,y,"),
         ("{{ range $i, $c := .spec.containers }}{{ $i }}{{ $c.name }}{{ end }}", "0x1y"),
         ("{{ range $k, $v := .metadata.labels }}{{ $k }}={{ $v }} {{ end }}", "a=1 b=2 "),
-        ("{{ range .spec.none }}a{{ else }}nobody{{ end }}", "nobody"),
+        ("{{ range .spec.none }}a{{ else }}none{{ end }}", "none"),
         ("{{ range 3 }}{{ if eq . 1 }}{{ continue }}{{ end }}{{ . }}{{ end }}", "02"),
         ("{{ range 3 }}{{ if eq . 1 }}{{ break }}{{ end }}{{ . }}{{ end }}", "0"),
         ('{{ define "t" }}<{{ .v }}{{ $.v }}>{{ end }}{{ template "t" dict "v" 5 }}', "<55>"),

@@ -3,7 +3,7 @@
 import pytest
 
 from kubelet.effects import Outbox, SetTimer
-from kubelet.managers.resource_managers import Rejection
+from kubelet.managers.allocation import Rejection
 from kubelet.switches import KubeletSwitches
 from kubelet.unbind.deferral import Deferral
 from kubelet.unbind.unbinding import is_enabled

@@ -1,4 +1,4 @@
-"""The pods of one node that are given back when there are more of them than the limits let through."""
+"""The pods of one node that are unbound when there are more of them than the limits let through."""
 
 import pytest
 

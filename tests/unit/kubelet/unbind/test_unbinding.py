@@ -4,38 +4,24 @@ import hashlib
 
 import pytest
 
-from kubelet.unbind.unbinding import (
-    Absent,
-    Call,
-    Confirm,
-    FallBack,
-    Forget,
-    ReadPod,
-    ReadSession,
-    Resume,
-    Unbinding,
-    Wait,
-    may_unbind,
-    request_id,
-    unbind_body,
-)
+from kubelet.unbind.unbinding import FallBack, Next, Unbinding, Wait, may_unbind, request_id, unbind_body
 from kubelet.view import WorkerKey
 
 
 @pytest.fixture
 def calling(a_pod):
     state = Unbinding(a_pod(), "OutOfcpu", "m", 0.0, 120.0)
-    assert state.call(0.0) == Call()
+    assert state.call(0.0) == Next.CALL
     return state
 
 
 @pytest.mark.parametrize(
     ("code", "reason", "step"),
-    [(200, "", Forget(is_done=True)), (404, "NotFound", Forget(is_done=False)),
-     (409, "UIDMismatch", Forget(is_done=False)), (409, "NotBound", Forget(is_done=False)),
-     (409, "BoundElsewhere", Forget(is_done=False)), (409, "StaleBinding", Forget(is_done=False)),
-     (409, "Terminating", Confirm()), (409, "AlreadyStarted", Resume()), (409, "StaleSession", ReadSession()),
-     (403, "Forbidden", ReadPod()), (422, "LimitReached", FallBack("LimitReached")),
+    [(200, "", Next.DONE), (404, "NotFound", Next.GONE),
+     (409, "UIDMismatch", Next.GONE), (409, "NotBound", Next.GONE),
+     (409, "BoundElsewhere", Next.GONE), (409, "StaleBinding", Next.GONE),
+     (409, "Terminating", Next.CONFIRM), (409, "AlreadyStarted", Next.RESUME), (409, "StaleSession", Next.READ_SESSION),
+     (403, "Forbidden", Next.READ_POD), (422, "LimitReached", FallBack("LimitReached")),
      (422, "Exempt", FallBack("Exempt")), (409, "SchedulerNotCapable", FallBack("SchedulerNotCapable"))],
 )  # fmt: skip
 def test_kubelet_unbinding_6_2_every_answer_has_one_meaning(calling, code, reason, step):
@@ -45,7 +31,7 @@ def test_kubelet_unbinding_6_2_every_answer_has_one_meaning(calling, code, reaso
 def test_kubelet_unbinding_6_2_a_429_waits_as_long_as_it_says(calling):
     assert calling.answer(429, "TooManyRequests", 1.0, retry_after_s=7) == Wait(8.0)
     assert calling.call(5.0) == Wait(8.0)
-    assert calling.call(8.0) == Call()
+    assert calling.call(8.0) == Next.CALL
 
 
 @pytest.mark.parametrize(("code", "reason"), [(0, ""), (500, "InternalError"), (409, "Conflict"), (503, "x")])
@@ -55,7 +41,7 @@ def test_kubelet_unbinding_6_2_lost_answers_and_conflicts_wait_1_2_4_to_30_secon
         step = calling.answer(code, reason, now, jitter=0.5)
         waits.append(step.until_s - now)
         now = step.until_s
-        assert calling.call(now) == Call()
+        assert calling.call(now) == Next.CALL
     assert waits == [1, 2, 4, 8, 16, 30]
 
 
@@ -72,26 +58,26 @@ def test_kubelet_unbinding_6_2_after_120_seconds_of_silence_it_falls_back(callin
         step = calling.answer(0, "", now, jitter=0.5)
         now = step.until_s
         step = calling.call(now)
-        if step != Call():
+        if step != Next.CALL:
             break
     assert now == 120.0
     assert step == FallBack("DeadlineExceeded")
 
 
 def test_a_404_that_does_not_name_the_pod_means_there_is_no_such_endpoint(calling):
-    assert calling.answer(404, "NotFound", 1.0, names_pod=False) == Absent()
+    assert calling.answer(404, "NotFound", 1.0, names_pod=False) == Next.ABSENT
 
 
 def test_a_403_falls_back_only_for_a_pod_that_is_still_ours(a_pod):
     state = Unbinding(a_pod(), "OutOfcpu", "m", 0.0, 120.0)
 
-    assert state.pod_read(still_mine=False) == Forget(is_done=False)
+    assert state.pod_read(still_mine=False) == Next.GONE
     assert state.pod_read(still_mine=True) == FallBack("Forbidden")
 
 
 def test_a_stale_session_that_is_ours_is_tried_exactly_once_more(calling):
-    assert calling.answer(409, "StaleSession", 1.0) == ReadSession()
-    assert calling.session_read(2.0) == Call()
+    assert calling.answer(409, "StaleSession", 1.0) == Next.READ_SESSION
+    assert calling.session_read(2.0) == Next.CALL
     assert calling.answer(409, "StaleSession", 3.0) == FallBack("StaleSession")
 
 

@@ -64,7 +64,7 @@ def test_i7_one_device_prepared_for_two_claims():
 
 @pytest.mark.parametrize(
     "facts",
-    [{}, {**MINE, "nodes": ["n2"]}, {**MINE, "consumers": ["somebody"]},
+    [{}, {**MINE, "nodes": ["n2"]}, {**MINE, "consumers": ["another"]},
      {**MINE, "consumers": [f"u{i}" for i in range(257)]}],
 )  # fmt: skip
 def test_i8_a_bind_before_the_claim_was_there(facts):

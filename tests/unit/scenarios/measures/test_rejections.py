@@ -1,4 +1,4 @@
-"""What a rejection costs in time: a pod makes good its own, and a replacement the oldest that nobody has."""
+"""What a rejection costs in time: a pod makes good its own, and a replacement the oldest that no other replaced."""
 
 import pytest
 
@@ -16,7 +16,7 @@ GIVEN_BACK = Fate(0.0, 1.0, 2.5)
         ([Fate(0.0, 1.0, None, 1.0)], []),
         ([GIVEN_BACK, UNTOUCHED], [1.5]),
         ([Fate(0.0, 1.0, None, 1.0), Fate(1.0, None, 4.0)], [3.0]),
-        ([Fate(0.0, 1.0, None, 1.0), Fate(0.5, None, 4.0)], []),  # was there before, and replaces nobody
+        ([Fate(0.0, 1.0, None, 1.0), Fate(0.5, None, 4.0)], []),  # was there before, and replaces no pod
         (
             [Fate(0.0, 1.0, None, 1.0), Fate(1.0, 1.1, None, 1.1), Fate(1.1, 1.2, None, 1.2), Fate(1.2, None, 4.0)],
             [3.0],

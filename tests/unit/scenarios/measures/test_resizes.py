@@ -1,4 +1,4 @@
-"""How runs count resizes and what they cost: wishes, how long they took, victims and their room."""
+"""How runs count resizes and what they cost: resizes, how long they took, victims and their capacity."""
 
 from __future__ import annotations
 

@@ -98,9 +98,9 @@ def test_one_process_may_have_switches_of_its_own(tmp_path):
     ("line", "error", "message"),
     [
         (
-            "set nobody: PodUnbinding=false",
+            "set absent: PodUnbinding=false",
             ScriptError,
-            "set nobody: no process or component is called so; want apiserver",
+            "set absent: no process or component is called so; want apiserver",
         ),
         ("set scheduler: PodUnbindin=false", SwitchError, "PodUnbindin"),
         ("set scheduler: PodUnbinding", SwitchError, "want NAME=VALUE"),

@@ -6,8 +6,8 @@ from scheduler.configuration.document import KubeSchedulerConfiguration, as_json
 from scheduler.configuration.file import Configured
 from scheduler.configuration.parser import ConfigurationError, completed, read
 from scheduler.configuration.validation import problems
-from services.api.duration import Duration
 from services.api.switches import Switches
+from services.api.times import Duration
 from services.runtime.config import StartError
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

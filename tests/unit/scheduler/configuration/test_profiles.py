@@ -256,7 +256,7 @@ def test_arguments_left_out_come_from_the_switches():
     [made] = make(body, **{"scheduler.scoring_strategy": "MostAllocated"})
 
     [fit] = [e.plugin for e in made.plugins if e.name == "NodeResourcesFit"]
-    assert ("MostAllocated", {"e.com/x"}) == (fit._strategy.type, fit._ignored)
+    assert ("MostAllocated", {"e.com/x"}) == (fit._strategy, fit._ignored)
 
 
 def test_resources_that_an_extender_answers_for_are_not_filtered(a):
@@ -358,7 +358,7 @@ def test_two_profiles_share_the_nodes_and_judge_by_their_own_rules(a):
         chosen[queued.info.spec.scheduler_name] = core.profiles.of(queued.info).cycle.schedule(queued.info, 0.0)
 
     assert ("lead", "goldmine") == (chosen["plain"].node_name, chosen["gold"].node_name)
-    core.handlers.on_pod(None, a.pod("stranger", scheduler_name="nobody"), 0.0)
+    core.handlers.on_pod(None, a.pod("stranger", scheduler_name="absent"), 0.0)
     assert core.queue.pop(0.0) is None
 
 

@@ -10,8 +10,8 @@ from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import CycleError
 from scheduler.framework.runner import Enabled
 from scheduler.framework.status import Code, Status
-from scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from scheduler.plugins.node_resources_fit import NodeResourcesFit, ScoringStrategy
+from scheduler.plugins.node_resources_fit import ResourceArgs, StrategyArgs
+from services.api.kinds.node import Taint
 from services.api.kinds.pod import (
     Affinity,
     Container,
@@ -23,7 +23,8 @@ from services.api.kinds.pod import (
     PreferredSchedulingTerm,
     ResourceRequirements,
 )
-from services.api.taints import Taint
+from services.api.switches import Switches
+from tests.unit.scheduler.conftest import new_handle, plugin_of
 
 GPU = Taint(key="dedicated", value="gpu", effect="NoSchedule")
 
@@ -90,21 +91,21 @@ def scene(a):
 
 
 def test_scheduler_queue_and_cycles_09_least_allocated_gives_62_and_37(scene):
-    assert scene(NodeResourcesFit()) == (62, 37)
+    assert scene(plugin_of("NodeResourcesFit")) == (62, 37)
 
 
 def test_scheduler_queue_and_cycles_10_most_allocated_gives_37_and_62(scene):
-    assert scene(NodeResourcesFit(strategy=ScoringStrategy(type="MostAllocated"))) == (37, 62)
+    assert scene(plugin_of("NodeResourcesFit", scoring_strategy=StrategyArgs(type="MostAllocated"))) == (37, 62)
 
 
 def test_scheduler_queue_and_cycles_11_requested_to_capacity_ratio_gives_37_and_87(scene):
-    strategy = ScoringStrategy(type="RequestedToCapacityRatio", resources=(("cpu", 1),))
+    strategy = StrategyArgs(type="RequestedToCapacityRatio", resources=(ResourceArgs("cpu"),))
 
-    assert scene(NodeResourcesFit(strategy=strategy)) == (37, 87)
+    assert scene(plugin_of("NodeResourcesFit", scoring_strategy=strategy)) == (37, 87)
 
 
 def test_scheduler_queue_and_cycles_12_balanced_v135_scores_the_balance_itself(a):
-    plugin = NodeResourcesBalancedAllocation(formula="v135")
+    plugin = plugin_of("NodeResourcesBalancedAllocation", new_handle(Switches({"balanced.formula": "v135"})))
     even = _score(plugin, a.pod("p", cpu="1", memory="2Gi"), a.node(), a.pod("x", cpu="1", memory="2Gi"))
     skewed = _score(plugin, a.pod("p", cpu="600m"), a.node(), a.pod("x", cpu="3", memory="1Gi"), memory=10 * 2**30)
 
@@ -112,7 +113,7 @@ def test_scheduler_queue_and_cycles_12_balanced_v135_scores_the_balance_itself(a
 
 
 def test_scheduler_queue_and_cycles_12_balanced_v136_scores_what_the_pod_makes_of_it(a):
-    plugin = NodeResourcesBalancedAllocation(formula="v136")
+    plugin = plugin_of("NodeResourcesBalancedAllocation", new_handle(Switches({"balanced.formula": "v136"})))
     better = _score(plugin, a.pod("p", memory="4Gi"), a.node(), a.pod("x", cpu="2"))
     worse = _score(plugin, a.pod("p", cpu="2"), a.node())
 

@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.dispatcher.call_queue import CallQueue, Ending
-from scheduler.dispatcher.calls import RELEVANCES, ClearCondition, PodBinding, SetCondition, status_patch
-from scheduler.dispatcher.conditions import NOT_READY, UNSCHEDULABLE
+from scheduler.dispatcher.calls import NOT_READY, UNSCHEDULABLE, ClearCondition, PodBinding, SetCondition, status_patch
 from services.api.meta import Condition, Key
 
 WALL_S = 1_700_000_000.0
@@ -15,7 +14,7 @@ WALL_S = 1_700_000_000.0
 
 @pytest.fixture
 def queue():
-    return CallQueue(RELEVANCES)
+    return CallQueue()
 
 
 def saying(a, *conditions, nominated="", name="p", rv=1):
@@ -37,8 +36,9 @@ def bind(pod):
     return PodBinding(key=pod.metadata.key, uid=pod.metadata.uid, node="n1")
 
 
-def endings(finished):
-    return {each.call_id: each.ending for each in finished}
+def ending_of(added):
+    call_id, ended = added
+    return ended[call_id]
 
 
 def messages(started):
@@ -62,17 +62,17 @@ def test_dispatcher_01_a_second_failure_waits_behind_the_first_patch_under_way(q
 def test_dispatcher_01_a_second_failure_takes_the_place_of_a_patch_not_yet_begun(queue, a):
     pod = saying(a)
     queue.add(fails(saying(a, name="other"), "m0"), 0.0)
-    first = queue.add(fails(pod, "m1"), 0.0)
-    second = queue.add(fails(pod, "m2"), 0.2)
+    first, _ = queue.add(fails(pod, "m1"), 0.0)
+    _, ended = queue.add(fails(pod, "m2"), 0.2)
 
-    assert endings(second.finished) == {first.call_id: Ending.OVERWRITTEN}
+    assert ended == {first: Ending.OVERWRITTEN}
     assert [messages(queue.pop(1.0)), messages(queue.pop(1.0)), queue.pop(1.0)] == [["m0"], ["m2"], None]
 
 
 def test_dispatcher_02_the_same_failure_again_is_skipped(queue, a):
-    added = queue.add(fails(saying(a, (UNSCHEDULABLE, "m")), "m"), 0.0)
+    call_id, ended = queue.add(fails(saying(a, (UNSCHEDULABLE, "m")), "m"), 0.0)
 
-    assert added.own.ending is Ending.SKIPPED
+    assert ended == {call_id: Ending.SKIPPED}
     assert queue.pending == {"pod_status_patch": 0, "pod_binding": 0}
     assert queue.pop(0.0) is None
 
@@ -81,8 +81,8 @@ def test_dispatcher_02_a_change_back_while_the_change_is_under_way_is_still_made
     pod = saying(a, (UNSCHEDULABLE, "m0"))
     queue.add(fails(pod, "m1"), 0.0)
     running = queue.pop(0.0)
-    back = queue.add(fails(pod, "m0"), 0.1)
-    assert back.own is None
+    back, ended = queue.add(fails(pod, "m0"), 0.1)
+    assert back not in ended
 
     queue.finalize(running, 0.5, is_done=True, rv=2)
 
@@ -91,12 +91,12 @@ def test_dispatcher_02_a_change_back_while_the_change_is_under_way_is_still_made
 
 def test_dispatcher_03_a_bind_overwrites_the_patch_that_waits(queue, a):
     pod = saying(a)
-    patch = queue.add(fails(pod, "m"), 0.0)
+    patch, _ = queue.add(fails(pod, "m"), 0.0)
     assert queue.pending["pod_status_patch"] == 1
 
-    added = queue.add(bind(pod), 0.1)
+    _, ended = queue.add(bind(pod), 0.1)
 
-    assert endings(added.finished) == {patch.call_id: Ending.OVERWRITTEN}
+    assert ended == {patch: Ending.OVERWRITTEN}
     assert queue.pending == {"pod_status_patch": 0, "pod_binding": 1}
     assert queue.pop(0.2).call.call_type == "pod_binding"
     assert queue.pop(0.2) is None
@@ -109,21 +109,21 @@ def test_dispatcher_04_a_patch_after_a_bind_is_skipped(queue, a, is_running):
     if is_running:
         queue.pop(0.0)
 
-    assert queue.add(fails(pod, "m"), 0.1).own.ending is Ending.SKIPPED
+    assert ending_of(queue.add(fails(pod, "m"), 0.1)) is Ending.SKIPPED
 
 
 def test_dispatcher_05_a_bind_waits_for_the_patch_under_way(queue, a):
     pod = saying(a)
     queue.add(fails(pod, "m"), 0.0)
     patch = queue.pop(0.0)
-    added = queue.add(bind(pod), 0.1)
-    assert added.finished == ()
+    bound, ended = queue.add(bind(pod), 0.1)
+    assert ended == {}
     assert queue.pop(0.5) is None
 
     ended = queue.finalize(patch, 1.0, is_done=True, rv=2)
 
-    assert endings(ended) == {patch.call_id: Ending.DONE}
-    assert queue.pop(1.0).call_id == added.call_id
+    assert ended == {patch.call_id: Ending.DONE}
+    assert queue.pop(1.0).call_id == bound
 
 
 def test_dispatcher_06_a_nomination_survives_a_later_failure(queue, a):
@@ -143,15 +143,15 @@ def test_dispatcher_07_a_nomination_is_cleared_once(queue, a):
     assert queue.pop(0.0).call.document(WALL_S) == {"status": {"nominatedNodeName": None}}
 
     empty = saying(a, (UNSCHEDULABLE, "m"), name="q")
-    assert queue.add(fails(empty, "m", nomination=""), 0.0).own.ending is Ending.SKIPPED
+    assert ending_of(queue.add(fails(empty, "m", nomination=""), 0.0)) is Ending.SKIPPED
 
 
 def test_dispatcher_08_a_patch_that_another_client_made_needless_is_dropped(queue, a):
-    added = queue.add(fails(saying(a), "m"), 0.0)
+    call_id, _ = queue.add(fails(saying(a), "m"), 0.0)
 
     ended = queue.sync(saying(a, (UNSCHEDULABLE, "m"), rv=2))
 
-    assert endings(ended) == {added.call_id: Ending.SKIPPED}
+    assert ended == {call_id: Ending.SKIPPED}
     assert queue.pop(1.0) is None
 
 
@@ -162,7 +162,7 @@ def test_a_status_older_than_our_own_write_changes_nothing(queue, a):
     queue.add(status_patch(pod, ClearCondition()), 0.1)
     queue.finalize(running, 0.2, is_done=True, rv=9)
 
-    assert queue.sync(saying(a, rv=7)) == []
+    assert queue.sync(saying(a, rv=7)) == {}
     assert queue.pop(0.3).call.document(WALL_S) == {
         "status": {"conditions": [{"$patch": "delete", "type": "PodScheduled"}]}
     }
@@ -177,14 +177,14 @@ def test_dispatcher_10_objects_are_independent_and_come_in_order(queue, a):
 
 
 def test_dispatcher_14_closing_fails_every_waiting_caller(queue, a):
-    ids = [queue.add(fails(saying(a, name=f"p{i}"), "m"), 0.0).call_id for i in range(10)]
+    ids = [queue.add(fails(saying(a, name=f"p{i}"), "m"), 0.0)[0] for i in range(10)]
     queue.pop(0.0)
 
     ended = queue.close()
 
-    assert endings(ended) == dict.fromkeys(ids, Ending.CLOSED)
+    assert ended == dict.fromkeys(ids, Ending.CLOSED)
     assert queue.pop(0.0) is None
-    assert queue.add(fails(saying(a), "m"), 0.0).own.ending is Ending.CLOSED
+    assert ending_of(queue.add(fails(saying(a), "m"), 0.0)) is Ending.CLOSED
 
 
 def test_dispatcher_15_the_gauge_of_waiting_calls_returns_to_zero(queue, a):
@@ -199,7 +199,7 @@ def test_dispatcher_15_the_gauge_of_waiting_calls_returns_to_zero(queue, a):
     queue.finalize(queue.pop(0.2), 0.3, is_done=True)
 
     assert queue.pending == {"pod_status_patch": 0, "pod_binding": 0}
-    assert queue.wanted(pod.metadata.uid) is None
+    assert queue.pop(0.3) is None
 
 
 # -- delayed calls (kep-5501 4.1) --------------------------------------------------------------------------
@@ -228,9 +228,9 @@ def test_a_delayed_clear_undoes_a_set_that_was_never_sent(queue, a):
     pod = saying(a)
     queue.add(gated(pod, "A"), 0.0, delay_s=5.0)
 
-    added = queue.add(status_patch(pod, ClearCondition()), 3.0, delay_s=5.0)
+    call_id, ended = queue.add(status_patch(pod, ClearCondition()), 3.0, delay_s=5.0)
 
-    assert added.own.ending is Ending.SKIPPED
+    assert ended[call_id] is Ending.SKIPPED
     assert queue.next_due(3.0) is None
     assert queue.pending["pod_status_patch"] == 0
 
@@ -239,7 +239,7 @@ def test_preenqueue_07_setting_what_is_about_to_be_cleared_sends_nothing(queue, 
     pod = saying(a, (NOT_READY, "A"))
     queue.add(status_patch(pod, ClearCondition()), 30.0, delay_s=5.0)
 
-    assert queue.add(gated(pod, "A"), 32.0, delay_s=5.0).own.ending is Ending.SKIPPED
+    assert ending_of(queue.add(gated(pod, "A"), 32.0, delay_s=5.0)) is Ending.SKIPPED
     assert queue.pop(40.0) is None
 
 
@@ -277,7 +277,7 @@ def test_a_delayed_call_behind_a_running_one_keeps_its_own_delay(queue, a):
 def test_only_a_condition_of_our_own_reason_is_cleared(queue, a):
     pod = saying(a, (UNSCHEDULABLE, "0/3 nodes"))
 
-    assert queue.add(status_patch(pod, ClearCondition()), 0.0).own.ending is Ending.SKIPPED
+    assert ending_of(queue.add(status_patch(pod, ClearCondition()), 0.0)) is Ending.SKIPPED
 
 
 def test_a_call_is_a_child_of_the_latest_decision_and_remembers_those_merged_into_it(queue, a):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.dispatcher.limits import Lane, Limits, Sharing, lane_of
+from scheduler.dispatcher.limited_client import Lane, Limits, Sharing, lane_of
 from services.api.wire import Request
 
 

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.dra.allocator import AllocationError, Allocator, Refused
-from scheduler.dra.deallocator import release_patch
+from scheduler.dra.allocator import AllocationError, Allocator
+from scheduler.dra.claim_writer import release_patch
 from scheduler.dra.ledger import ClaimLedger, PendingRelease, Release
 from scheduler.dra.pools import Slices
 from scheduler.framework.diagnosis import CycleError
@@ -87,8 +87,8 @@ def search(a, claims, *slices, in_use=(), node="n1", classes=(GPU,), **more):
     known = {each.metadata.name: each for each in classes}
     allocator = Allocator(claims, known.get, {(DRIVER, pool, name) for pool, name in in_use}, **more)
     found = allocator.allocate(node, Slices.of(slices).of_node(a.node(node)))
-    if isinstance(found, Refused):
-        return found.reason
+    if isinstance(found, str):
+        return found
     return [[each.device for each in one.devices.results] for one in found]
 
 
@@ -141,9 +141,9 @@ def test_devices_of_all_nodes_can_be_used_everywhere_and_those_of_some_nodes_the
     here = allocator.allocate("n1", slices.of_node(a.node("n1", labels={"zone": "z"})))
     there = allocator.allocate("n2", slices.of_node(a.node("n2")))
 
-    assert not isinstance(here, Refused)
+    assert not isinstance(here, str)
     assert here[0].node_selector == some
-    assert isinstance(there, Refused)
+    assert isinstance(there, str)
 
 
 # -- the search (3.2, 3.3)
@@ -243,7 +243,7 @@ def test_configuration_of_the_class_comes_before_the_claims_own(a):
 
     found = allocator.allocate("n1", Slices.of([offer("a", "gpu-0", "gpu-1")]).of_node(a.node()))
 
-    assert not isinstance(found, Refused)
+    assert not isinstance(found, str)
     assert found[0].devices.config == (
         {"source": "FromClass", **config(1)},
         {"source": "FromClaim", "requests": ["b"], **config(2)},

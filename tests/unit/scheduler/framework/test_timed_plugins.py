@@ -11,7 +11,7 @@ from scheduler.cycle.result import ScheduleResult
 from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.status import unresolvable, unschedulable
 from scheduler.framework.timing import PluginTimes, Turns, status_of
-from services.api.taints import Taint
+from services.api.kinds.node import Taint
 
 
 class Stopwatch:

@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.framework.events import Action, ClusterEvent, Hint
-from scheduler.plugins.dynamic_resources import DynamicResources
 from services.api.kinds.pod import PodResourceClaim, PodResourceClaimStatus
 from services.api.kinds.resourceclaim import AllocationResult, ResourceClaim, ResourceClaimStatus
 from services.api.meta import ObjectMeta, OwnerReference
-from tests.unit.scheduler.conftest import new_handle
+from tests.unit.scheduler.conftest import new_handle, plugin_of
 
 DIRECT = PodResourceClaim(name="gpu", resource_claim_name="c")
 MADE = PodResourceClaim(name="gpu", resource_claim_template_name="t")
@@ -46,14 +45,14 @@ def pod(a, *wanted, made=None):
     ],
 )  # fmt: skip
 def test_a_pod_is_held_back_in_upstreams_words(a, wanted, made, there, message):
-    status = DynamicResources(new_handle(None, *there)).pre_enqueue(pod(a, wanted, made=made))
+    status = plugin_of("DynamicResources", new_handle(None, *there)).pre_enqueue(pod(a, wanted, made=made))
 
     assert status.message == message
     assert status.is_success is (message == "")
 
 
 def test_users_read_of_a_missing_claim_but_not_of_one_on_its_way(a):
-    plugin = DynamicResources(new_handle())
+    plugin = plugin_of("DynamicResources")
     direct, made = pod(a, DIRECT), pod(a, MADE)
 
     assert plugin.gate_message(direct, plugin.pre_enqueue(direct)) == 'could not find ResourceClaim "default/c"'
@@ -62,7 +61,7 @@ def test_users_read_of_a_missing_claim_but_not_of_one_on_its_way(a):
 
 def test_only_the_claim_the_pod_waits_for_wakes_it(a):
     handle = new_handle()
-    world, plugin = handle.world, DynamicResources(handle)
+    world, plugin = handle.world, plugin_of("DynamicResources", handle)
     after_claim = plugin.events_to_register()[1].hint
     waiting, other, own = pod(a, DIRECT), claim("d"), claim("c")
     world.put(other)

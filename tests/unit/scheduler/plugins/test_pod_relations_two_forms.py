@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -15,12 +16,9 @@ from scheduler.cache.node_info import PodInfo, compile_selector
 from scheduler.cache.pod_index import REQUIRED_AFFINITY, Clause, Question
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import Code
-from scheduler.framework.world import FixedWorld
-from scheduler.plugins.image_locality import ImageLocality, tagged
-from scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
-from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
+from scheduler.plugins.image_locality import tagged
 from services.api.kinds.namespace import Namespace
-from services.api.kinds.node import ContainerImage, Node, NodeSpec, NodeStatus
+from services.api.kinds.node import ContainerImage, Node, NodeSpec, NodeStatus, Taint
 from services.api.kinds.pod import (
     Affinity,
     Container,
@@ -28,12 +26,13 @@ from services.api.kinds.pod import (
     PodAffinity,
     PodAffinityTerm,
     PodSpec,
+    Toleration,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
 from services.api.kinds.service import Service, ServiceSpec
 from services.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
-from services.api.taints import Taint, Toleration
+from tests.unit.scheduler.conftest import new_handle, plugin_of
 
 HOST = "kubernetes.io/hostname"
 KEYS = st.sampled_from(["zone", "rack", HOST])
@@ -155,8 +154,8 @@ def clusters(draw):
     return cache
 
 
-def _world():
-    return FixedWorld(*NAMESPACES)
+def _handle(cache, *objects):
+    return dataclasses.replace(new_handle(None, *objects), cache=cache)
 
 
 def _ask(plugin, cache, pod):
@@ -179,16 +178,16 @@ def _ask(plugin, cache, pod):
     return fast, slow
 
 
-@pytest.mark.parametrize("kind", [PodTopologySpread, InterPodAffinity])
+@pytest.mark.parametrize("kind", ["PodTopologySpread", "InterPodAffinity"])
 @settings(max_examples=250)
 @given(cache=clusters(), pod=pods("p"))
 def test_the_filters_agree_with_the_rule_for_one_node(kind, cache, pod):
-    answers = _ask(kind(cache, _world()), cache, PodInfo(pod))
+    answers = _ask(plugin_of(kind, _handle(cache, *NAMESPACES)), cache, PodInfo(pod))
 
     assert answers is None or answers[0] == answers[1]
 
 
-@pytest.mark.parametrize("kind", [PodTopologySpread, InterPodAffinity])
+@pytest.mark.parametrize("kind", ["PodTopologySpread", "InterPodAffinity"])
 @settings(max_examples=250)
 @given(cache=clusters(), pod=pods("p"), other=pods("other"), data=st.data())
 def test_a_pod_added_in_thought_counts_like_one_that_is_there(kind, cache, pod, other, data):
@@ -201,7 +200,7 @@ def test_a_pod_added_in_thought_counts_like_one_that_is_there(kind, cache, pod, 
     ):
         return
     target = data.draw(st.sampled_from([*cache.nodes]))
-    plugin, state = kind(cache, _world()), CycleState()
+    plugin, state = plugin_of(kind, _handle(cache, *NAMESPACES)), CycleState()
     if plugin.pre_filter(state, pod, cache.columns).code is Code.SKIP:
         return
     thought = state.clone()
@@ -336,7 +335,7 @@ def _some(cache, data):
 def test_spread_scores_follow_the_formula(cache, pod, data):
     info = PodInfo(pod)
     mask, feasible = _some(cache, data)
-    scores = _fast_scores(PodTopologySpread(cache, _world()), cache, info, mask)
+    scores = _fast_scores(plugin_of("PodTopologySpread", _handle(cache, *NAMESPACES)), cache, info, mask)
 
     assert scores is None or scores == _spread_by_hand(info, cache, feasible)
 
@@ -344,18 +343,18 @@ def test_spread_scores_follow_the_formula(cache, pod, data):
 @settings(max_examples=250)
 @given(cache=clusters(), pod=pods("p"), data=st.data())
 def test_affinity_scores_follow_the_formula(cache, pod, data):
-    info, world = PodInfo(pod), _world()
+    info, handle = PodInfo(pod), _handle(cache, *NAMESPACES)
     mask, feasible = _some(cache, data)
 
-    assert _fast_scores(InterPodAffinity(cache, world), cache, info, mask) == _affinity_by_hand(
-        info, cache, world, feasible
+    assert _fast_scores(plugin_of("InterPodAffinity", handle), cache, info, mask) == _affinity_by_hand(
+        info, cache, handle.world, feasible
     )
 
 
 @settings(max_examples=80)
 @given(cache=clusters(), pod=pods("p"))
 def test_image_scores_of_one_node_and_of_all_agree(cache, pod):
-    plugin, info = ImageLocality(cache), PodInfo(pod)
+    plugin, info = plugin_of("ImageLocality", _handle(cache)), PodInfo(pod)
     scores = plugin.score_all(CycleState(), info, cache.columns)
     for row in np.flatnonzero(cache.columns.valid):
         expected = plugin.score(CycleState(), info, cache.columns.nodes[row])
@@ -454,7 +453,7 @@ def test_services_give_pods_without_constraints_a_selector():
         cache.set_node(Node(metadata=ObjectMeta(name=name, labels=labels)))
     mate = Pod(metadata=ObjectMeta(name="m", namespace="d", uid="m", labels={"app": "x"}))
     cache.add_pod(PodInfo(mate), "n0")
-    plugin = PodTopologySpread(cache, FixedWorld(service))
+    plugin = plugin_of("PodTopologySpread", _handle(cache, service))
 
     def scores(labels, namespace="d"):
         pod = Pod(metadata=ObjectMeta(name="p", namespace=namespace, labels=labels))

@@ -12,14 +12,14 @@ from scheduler.framework.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE
 from scheduler.framework.status import SKIP, Code
 from scheduler.plugins.inter_pod_affinity.plugin import PLUGIN as INTER_POD_AFFINITY
 from scheduler.plugins.pod_topology_spread.plugin import PLUGIN as POD_TOPOLOGY_SPREAD
-from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from services.api.kinds.namespace import Namespace
-from services.api.kinds.node import ContainerImage
+from services.api.kinds.node import ContainerImage, Taint
 from services.api.kinds.pod import (
     Affinity,
     Container,
     PodAffinity,
     PodAffinityTerm,
+    Toleration,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
@@ -27,7 +27,7 @@ from services.api.kinds.replicaset import ReplicaSet, ReplicaSetSpec
 from services.api.kinds.service import Service, ServiceSpec
 from services.api.kinds.statefulset import StatefulSet, StatefulSetSpec
 from services.api.meta import LabelSelector, ObjectMeta, OwnerReference
-from services.api.taints import Taint, Toleration
+from tests.unit.scheduler.conftest import plugin_of
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 APP = {"app": "x"}
@@ -368,7 +368,7 @@ def _in_thought(world, plugin, pod, change):
 
 def test_in_thought_the_emptiest_zone_may_be_another_one(zones, a):
     world = zones(a=1, b=0)
-    plugin = PodTopologySpread(world.cache, world.world)
+    plugin = plugin_of("PodTopologySpread", world.handle)
     pod = a.pod(labels=APP, topology_spread_constraints=(_spread(),))
 
     assert _in_thought(world, plugin, pod, ("add_pod", a.pod("x", labels=APP), "b")) == "ab"
@@ -557,7 +557,7 @@ def test_a_shrunken_pod_wakes_only_who_asks_for_what_it_gave_up(rejected, a):
 
 def test_a_spread_plugin_skips_the_filter_of_pods_with_soft_constraints_only(cluster, a):
     world = cluster().nodes(a.node("a"))
-    plugin = PodTopologySpread(world.cache, world.world)
+    plugin = plugin_of("PodTopologySpread", world.handle)
 
     pod = PodInfo(a.pod(topology_spread_constraints=(_spread(soft=True),)))
     assert plugin.pre_filter(_state(), pod, world.cache.columns).code is Code.SKIP

@@ -5,16 +5,17 @@ from random import Random
 import msgspec
 import pytest
 
-from kubelet.managers.resource_managers import Allocation, ResourceManagers
+from kubelet.managers.allocation import Allocation
+from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.node.definition import NodeDefinition
 from kubelet.node.topology_report import topology_document
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import SUCCESS
-from scheduler.framework.world import FixedWorld
-from scheduler.plugins.node_resource_topology_match import NodeResourceTopologyMatch
 from services.api.kinds.noderesourcetopology import NodeResourceTopology
 from services.api.kinds.pod import Pod
+from services.api.switches import Switches
+from tests.unit.scheduler.conftest import new_handle, plugin_of
 
 GPU = "example.com/gpu"
 
@@ -48,7 +49,7 @@ def guaranteed(name, *cpus, qos=True, **more):
 
 
 def answer_of(pod, found, *, knowledge="nrt_stale", on_node=()):
-    plugin = NodeResourceTopologyMatch(FixedWorld(found), knowledge=knowledge)
+    plugin = plugin_of("NodeResourceTopologyMatch", new_handle(Switches({"numa_scheduler": knowledge}), found))
     node = NodeInfo("n1")
     for other in on_node:
         node.pods[other.uid] = other
@@ -67,12 +68,8 @@ def test_unbinding_22_each_container_or_the_pod_needs_one_numa_node(cpus, scope,
 
 def test_unbinding_22_other_policies_and_unreported_nodes_are_not_judged():
     assert answer_of(guaranteed("p", "6"), report(4, 4, policy="restricted")) is SUCCESS
-    assert (
-        NodeResourceTopologyMatch(FixedWorld(), knowledge="oracle").filter(
-            CycleState(), guaranteed("p", "6"), NodeInfo("n1")
-        )
-        is SUCCESS
-    )
+    plugin = plugin_of("NodeResourceTopologyMatch", new_handle(Switches({"numa_scheduler": "oracle"})))
+    assert plugin.filter(CycleState(), guaranteed("p", "6"), NodeInfo("n1")) is SUCCESS
 
 
 def test_unbinding_22_devices_must_come_from_the_zone_of_the_cpus():

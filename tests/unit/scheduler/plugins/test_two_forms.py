@@ -21,16 +21,10 @@ from scheduler.framework.utilization_shape import ShapePoint
 from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
 from scheduler.framework.world import FixedWorld
 from scheduler.handle import Handle
-from scheduler.plugins.node_affinity import NodeAffinity as NodeAffinityPlugin
-from scheduler.plugins.node_name import NodeName
-from scheduler.plugins.node_ports import NodePorts
-from scheduler.plugins.node_rejection import NodeRejection
-from scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from scheduler.plugins.node_resources_fit import NodeResourcesFit, ScoringStrategy
-from scheduler.plugins.node_unschedulable import NodeUnschedulable
-from scheduler.plugins.taint_toleration import TaintToleration
+from scheduler.plugins.node_resources_balanced_allocation import ResourceSpec
+from scheduler.plugins.node_resources_fit import RatioArgs, ResourceArgs, StrategyArgs
 from scheduler.queue.exclusions import Exclusions
-from services.api.kinds.node import Node, NodeSpec, NodeStatus
+from services.api.kinds.node import Node, NodeSpec, NodeStatus, Taint
 from services.api.kinds.pod import (
     Affinity,
     Container,
@@ -44,11 +38,12 @@ from services.api.kinds.pod import (
     PodStatus,
     PreferredSchedulingTerm,
     ResourceRequirements,
+    Toleration,
     UnbindRecord,
 )
 from services.api.meta import ObjectMeta
 from services.api.switches import Switches
-from services.api.taints import Taint, Toleration
+from tests.unit.scheduler.conftest import new_handle, plugin_of
 
 NAMES = st.sampled_from([f"n{i}" for i in range(6)])
 KEYS, VALUES = st.sampled_from(["a", "b"]), st.sampled_from(["1", "2", "-3", "x"])
@@ -158,25 +153,29 @@ def clusters(draw):
     return cache
 
 
-EXCLUSIONS = Exclusions()
+HARD, SOFT, V135 = (
+    new_handle(Switches({name: value}))
+    for name, value in (("scheduler.exclusion", "hard"), ("scheduler.exclusion", "soft"), ("balanced.formula", "v135"))
+)
 SHAPE = (ShapePoint(0, 10), ShapePoint(40, 2), ShapePoint(100, 7))
-THREE = (("cpu", 2), ("memory", 1), ("x.io/gpu", 3))
+THREE = (ResourceArgs("cpu", 2), ResourceArgs("memory", 1), ResourceArgs("x.io/gpu", 3))
+RATIO = StrategyArgs("RequestedToCapacityRatio", THREE, RatioArgs(SHAPE))
 BUILT_IN = [
-    NodeUnschedulable(),
-    NodeName(),
-    TaintToleration(),
-    NodeAffinityPlugin(),
-    NodeAffinityPlugin(added=NodeAffinity(required=NodeSelector(node_selector_terms=(
+    plugin_of("NodeUnschedulable"),
+    plugin_of("NodeName"),
+    plugin_of("TaintToleration"),
+    plugin_of("NodeAffinity"),
+    plugin_of("NodeAffinity", added_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(
         NodeSelectorTerm(match_expressions=(NodeSelectorRequirement(key="a", operator="Exists"),)),)))),
-    NodePorts(),
-    NodeResourcesFit(),
-    NodeResourcesFit(strategy=ScoringStrategy(resources=THREE), ignored=("x.io/gpu",)),
-    NodeResourcesFit(strategy=ScoringStrategy(type="MostAllocated", resources=THREE)),
-    NodeResourcesFit(strategy=ScoringStrategy(type="RequestedToCapacityRatio", resources=THREE, shape=SHAPE)),
-    NodeResourcesBalancedAllocation(),
-    NodeResourcesBalancedAllocation(formula="v135", resources=("cpu", "memory", "x.io/gpu")),
-    NodeRejection(EXCLUSIONS, mode="hard"),
-    NodeRejection(EXCLUSIONS, mode="soft"),
+    plugin_of("NodePorts"),
+    plugin_of("NodeResourcesFit"),
+    plugin_of("NodeResourcesFit", scoring_strategy=StrategyArgs(resources=THREE), ignored_resources=("x.io/gpu",)),
+    plugin_of("NodeResourcesFit", scoring_strategy=StrategyArgs("MostAllocated", THREE)),
+    plugin_of("NodeResourcesFit", scoring_strategy=RATIO),
+    plugin_of("NodeResourcesBalancedAllocation"),
+    plugin_of("NodeResourcesBalancedAllocation", V135, resources=tuple(ResourceSpec(each.name) for each in THREE)),
+    plugin_of("NodeRejection", HARD),
+    plugin_of("NodeRejection", SOFT),
 ]  # fmt: skip
 
 
@@ -185,8 +184,9 @@ BUILT_IN = [
 @given(cache=clusters(), pod=pods())
 def test_both_forms_of_a_plugin_agree(plugin, cache, pod):
     info, columns = PodInfo(pod), cache.columns
-    EXCLUSIONS.forget_pod(info.uid)
-    EXCLUSIONS.learn(pod, 0.0)
+    for handle in (HARD, SOFT):
+        handle.exclusions.forget_pod(info.uid)
+        handle.exclusions.learn(pod, 0.0)
     state = CycleState()
     rows = np.flatnonzero(columns.valid)
     if isinstance(plugin, VectorFilterPlugin) and isinstance(plugin, FilterPlugin):

@@ -21,8 +21,6 @@ from services.api.kinds.csinode import CSINode, CSINodeDriver, CSINodeSpec, Volu
 from services.api.kinds.csistoragecapacity import CSIStorageCapacity
 from services.api.kinds.persistentvolume import (
     CSIPersistentVolumeSource,
-    GCEPersistentDisk,
-    ObjectReference,
     PersistentVolume,
     PersistentVolumeSpec,
     PersistentVolumeStatus,
@@ -34,11 +32,9 @@ from services.api.kinds.persistentvolumeclaim import (
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
     PersistentVolumeClaimStatus,
-    VolumeResources,
 )
 from services.api.kinds.pod import (
     AWSElasticBlockStoreVolumeSource,
-    EphemeralVolumeSource,
     GCEPersistentDiskVolumeSource,
     ISCSIVolumeSource,
     NodeSelector,
@@ -46,10 +42,11 @@ from services.api.kinds.pod import (
     NodeSelectorTerm,
     PersistentVolumeClaimVolumeSource,
     RBDVolumeSource,
+    ResourceRequirements,
     Volume,
 )
 from services.api.kinds.storageclass import StorageClass, TopologySelectorLabelRequirement, TopologySelectorTerm
-from services.api.meta import LabelSelector, ObjectMeta, OwnerReference
+from services.api.meta import LabelSelector, Mark, ObjectMeta, ObjectReference, OwnerReference
 from services.api.switches import Switches
 from tests.unit.scheduler.conftest import new_handle
 
@@ -119,7 +116,7 @@ def claim(
             volume_name=bound,
             storage_class_name=storage_class,
             access_modes=fields.pop("modes", ("ReadWriteOnce",)),
-            resources=VolumeResources(requests={"storage": size}),
+            resources=ResourceRequirements(requests={"storage": size}),
             **fields,
         ),
         status=PersistentVolumeClaimStatus(phase=phase or ("Bound" if bound else "Pending")),
@@ -241,11 +238,11 @@ def test_a_claim_of_a_class_that_does_not_exist_waits_for_no_consumer(a):
 
 
 def test_an_ephemeral_volume_waits_for_its_claim_and_takes_no_other_pods(a):
-    pod = a.pod("p", volumes=(Volume(name="tmp", ephemeral=EphemeralVolumeSource()),))
+    pod = a.pod("p", volumes=(Volume(name="tmp", ephemeral=Mark()),))
     case = Case(a, BINDING, late())
     assert case.begin(pod) is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     assert case.said == 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-tmp"'
-    case.handle.world.put(claim("p-tmp", owner="somebody"))
+    case.handle.world.put(claim("p-tmp", owner="another"))
     case.begin(pod)
     assert case.said == "PVC default/p-tmp was not created for pod default/p (pod is not owner)"
     case.handle.world.put(claim("p-tmp", owner="p"))
@@ -570,7 +567,7 @@ def test_a_volume_that_is_not_made_yet_counts_for_the_driver_of_its_class(a):
 
 def test_a_disk_of_a_former_plugin_counts_where_the_node_has_migrated_it(a):
     driver = "pd.csi.storage.gke.io"
-    old = volume("v1", claim="one", driver="", gce_persistent_disk=GCEPersistentDisk(pd_name="d1"))
+    old = volume("v1", claim="one", driver="", gce_persistent_disk=GCEPersistentDiskVolumeSource(pd_name="d1"))
     for migrated, reason in (("kubernetes.io/gce-pd", TOO_MANY), ("", "")):
         case = Case(a, LIMITS, claim("one", bound="v1"), old, csi_node("n1", 1, driver, migrated))
         case.cache.add_pod(PodInfo(a.pod("holder", node="n1", volumes=(gce(),))), "n1")

@@ -17,7 +17,6 @@ from services.api.kinds.csistoragecapacity import CSIStorageCapacity
 from services.api.kinds.node import Node, NodeStatus
 from services.api.kinds.persistentvolume import (
     CSIPersistentVolumeSource,
-    ObjectReference,
     PersistentVolume,
     PersistentVolumeSpec,
     PersistentVolumeStatus,
@@ -28,7 +27,6 @@ from services.api.kinds.persistentvolumeclaim import (
     SELECTED_NODE,
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
-    VolumeResources,
 )
 from services.api.kinds.pod import (
     GCEPersistentDiskVolumeSource,
@@ -38,10 +36,11 @@ from services.api.kinds.pod import (
     PersistentVolumeClaimVolumeSource,
     Pod,
     PodSpec,
+    ResourceRequirements,
     Volume,
 )
 from services.api.kinds.storageclass import StorageClass, TopologySelectorLabelRequirement, TopologySelectorTerm
-from services.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
+from services.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta, ObjectReference
 from tests.unit.scheduler.conftest import new_handle
 
 ZONE, OLD_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
@@ -104,7 +103,7 @@ def claims(draw: Any) -> list[PersistentVolumeClaim]:
                     volume_name=bound,
                     storage_class_name="late",
                     access_modes=modes,
-                    resources=VolumeResources(requests={"storage": draw(GIBS)}),
+                    resources=ResourceRequirements(requests={"storage": draw(GIBS)}),
                 ),
             )
         )

@@ -10,13 +10,11 @@ from msgspec.structs import replace
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.pod_group_membership import PodGroups
 from scheduler.framework.status import Code, Status
-from scheduler.pod_groups.cycle import WAITING, GroupCycle, GroupResult
+from scheduler.pod_groups.cycle import WAITING, GroupCycle, GroupResult, Outcome
 from scheduler.pod_groups.entity import GroupInfo
-from scheduler.pod_groups.placement import Placement, Refused
-from scheduler.pod_groups.status import Outcome, scheduling_condition
-from scheduler.pod_groups.units import GroupUnits
+from scheduler.pod_groups.placement import Placement, Rejected
 from scheduler.preemption.eligibility import GROUP_IN_PROGRESS, GUARDED
-from scheduler.preemption.units import UnitKind
+from scheduler.preemption.units import Units
 from scheduler.queue.queued_pod import Pool, QueuedPod
 from scheduler.wiring import core_of
 from services.api.kinds.pod import PodSchedulingGroup
@@ -26,8 +24,6 @@ from services.api.kinds.poddisruptionbudget import (
     PodDisruptionBudgetStatus,
 )
 from services.api.kinds.podgroup import (
-    AllDisruptionMode,
-    BasicSchedulingPolicy,
     DisruptionMode,
     GangSchedulingPolicy,
     PodGroup,
@@ -37,7 +33,7 @@ from services.api.kinds.podgroup import (
     PodGroupStatus,
     TopologyConstraint,
 )
-from services.api.meta import Condition, Key, LabelSelector, ObjectMeta
+from services.api.meta import Condition, Key, LabelSelector, Mark, ObjectMeta
 from services.api.switches import Switches
 from tests.unit.scheduler.conftest import Worlds, new_handle
 
@@ -48,11 +44,11 @@ SHORT = "minCount (3) cannot be satisfied"
 def group(name: str = "g", count: int | None = 2, *, priority: int = 0, whole: bool = False, **spec: Any) -> PodGroup:
     """A gang of `count`; None: basic."""
     policy = (
-        PodGroupSchedulingPolicy(basic=BasicSchedulingPolicy())
+        PodGroupSchedulingPolicy(basic=Mark())
         if count is None
         else PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(min_count=count))
     )
-    mode = DisruptionMode(all=AllDisruptionMode()) if whole else None
+    mode = DisruptionMode(all=Mark()) if whole else None
     return PodGroup(
         metadata=ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", generation=1),
         spec=PodGroupSpec(scheduling_policy=policy, disruption_mode=mode, priority=priority, **spec),
@@ -444,9 +440,9 @@ def test_members_that_wait_for_victims_say_so_and_others_keep_their_own_reason()
 
 @pytest.mark.parametrize(("code", "own"), [(Code.ERROR, "it broke"), (Code.UNSCHEDULABLE, "the group's error")])
 def test_after_an_error_members_that_were_merely_rejected_have_the_groups_reason(code, own):
-    refused = Refused(_queued(member("p1")), Status(code, ("it broke",)))
+    refused = Rejected(_queued(member("p1")), Status(code, ("it broke",)))
     found = Placement(
-        status=Status(Code.ERROR, ("the group's error",)), refused=[refused], untried=[_queued(member("p2"))]
+        status=Status(Code.ERROR, ("the group's error",)), rejected=[refused], untried=[_queued(member("p2"))]
     )
 
     result = GroupCycle._reject(Outcome.ERROR, found.status, found)
@@ -543,13 +539,13 @@ def test_units_are_whole_groups_of_mode_all_and_single_pods_with_their_groups_pr
         member("w1", of="w", node="n1"),
         a.pod("x", node="n1", priority=7),
     )
-    units = GroupUnits(scene.handle.groups, scene.cache, scene.handle.world).of(scene.cache.nodes["n1"].pods.values())
+    units = Units(scene.handle.groups, scene.cache, scene.handle.world).of(scene.cache.nodes["n1"].pods.values())
 
-    found = [(u.kind, [p.key.name for p in u.pods], u.priority) for u in units]
+    found = [(u.is_group, [p.key.name for p in u.pods], u.priority) for u in units]
     assert found == [
-        (UnitKind.GROUP, ["v1", "v2"], 10),
-        (UnitKind.POD, ["w1"], 20),
-        (UnitKind.POD, ["x"], 7),
+        (True, ["v1", "v2"], 10),
+        (False, ["w1"], 20),
+        (False, ["x"], 7),
     ]
 
 
@@ -570,13 +566,9 @@ def test_the_condition_never_goes_back_from_true_and_is_written_once():
     scheduled = replace(group(), status=PodGroupStatus(conditions=(done,)))
     failed, placed = GroupResult(Outcome.UNSCHEDULABLE, "no"), GroupResult(Outcome.SCHEDULED)
 
-    assert scheduling_condition(scheduled, failed.outcome, failed.message, 0.0) is None
-    assert scheduling_condition(scheduled, placed.outcome, placed.message, 0.0) is None
-    found = scheduling_condition(group(), failed.outcome, failed.message, 0.0)
+    assert failed.condition(scheduled) is None
+    again, found = placed.condition(scheduled), failed.condition(group())
+    assert again is not None
+    assert not again.changes(done)
     assert found is not None
-    assert (found["status"], found["reason"], found["message"], found["observedGeneration"]) == (
-        "False",
-        "Unschedulable",
-        "no",
-        1,
-    )
+    assert (found.status, found.reason, found.message, found.observed_generation) == ("False", "Unschedulable", "no", 1)

@@ -6,15 +6,22 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.status import Code
+from scheduler.framework.status import Code, Status
 from scheduler.plugins.default_preemption import DefaultPreemptionArgs
-from scheduler.preemption.candidates import Candidate, wanted
-from scheduler.preemption.choice import loss_of, pick
+from scheduler.preemption.candidates import (
+    ABSOLUTE,
+    PERCENTAGE,
+    Candidate,
+    ExtenderError,
+    Victims,
+    left_by_extender,
+    pick,
+    wanted,
+)
 from scheduler.preemption.eligibility import GUARDED, refusal
-from scheduler.preemption.extender_consent import ExtenderError, ask_extenders
 from scheduler.preemption.progress import RunningPreemptions
-from scheduler.preemption.units import UnitKind, by_importance, group_unit, pod_unit
-from scheduler.preemption.victims import Victims
+from scheduler.preemption.units import Units, by_importance, group_unit, pod_unit
+from services.api.kinds.node import Taint
 from services.api.kinds.pod import Affinity, PodAffinity, PodAffinityTerm
 from services.api.kinds.poddisruptionbudget import (
     PodDisruptionBudget,
@@ -22,7 +29,6 @@ from services.api.kinds.poddisruptionbudget import (
     PodDisruptionBudgetStatus,
 )
 from services.api.meta import Condition, LabelSelector, ObjectMeta
-from services.api.taints import Taint
 
 
 class Attempt:
@@ -147,7 +153,7 @@ def test_preemption_07_the_lowest_top_priority_decides_even_against_the_count(a)
 def test_preemption_07_one_victim_below_zero_is_a_smaller_loss_than_two(a):
     three, four = Candidate("n3", victims_of(a, -10)), Candidate("n4", victims_of(a, -10, -10))
 
-    assert (loss_of(three)[2], loss_of(four)[2]) == (2147483638, 4294967276)
+    assert (three.victims.loss[2], four.victims.loss[2]) == (2147483638, 4294967276)
     assert pick([four, three]).node == "n3"
 
 
@@ -241,7 +247,7 @@ def test_preemption_24_an_unlabelled_pod_under_a_budget_for_all(cluster, a, mode
 
 @pytest.mark.parametrize(("nodes", "enough"), [(50, 50), (1000, 100), (5000, 500)])
 def test_preemption_3_2_how_many_candidates_are_enough(nodes, enough):
-    assert wanted(nodes) == enough
+    assert wanted(nodes, PERCENTAGE, ABSOLUTE) == enough
 
 
 @pytest.mark.parametrize("args", [(-1, 1), (101, 1), (1, -1), (0, 0)])
@@ -259,13 +265,12 @@ def test_preemption_3_3_importance_is_priority_then_structure_then_size_then_age
         pod_unit(never),
         pod_unit(young),
         pod_unit(old),
-        group_unit("small", (pod("s1", 0),), 1),
-        group_unit("large", (pod("l1", 30), pod("l2", 31)), 1),
-        group_unit("tree", (pod("t1", 40),), 1, UnitKind.COMPOSITE),
+        group_unit((pod("s1", 0),), 1),
+        group_unit((pod("l1", 30), pod("l2", 31)), 1),
         pod_unit(pod("top", 50, priority=2)),
     ]
 
-    assert [unit.uid for unit in by_importance(units)] == ["top", "t1", "l1", "s1", "old", "young", "never"]
+    assert [unit.uid for unit in by_importance(units)] == ["top", "l1", "s1", "old", "young", "never"]
 
 
 def test_preemption_3_3_a_nominated_rival_counts_as_present_and_one_of_lower_priority_does_not(cluster, a):
@@ -328,31 +333,18 @@ def test_a_nomination_outlives_updates_that_know_nothing_of_it_and_ends_when_the
     assert seen == ["n1", "n1", ""]
 
 
-class Extender:
-    """Leaves some nodes; None: it does not answer."""
-
-    supports_preemption = True
-
-    def __init__(self, leaves, *, is_ignorable=False):
-        self._leaves, self.is_ignorable = leaves, is_ignorable
-
-    def is_interested(self, pod):
-        return True
-
-    def process_preemption(self, pod, victims_by_node):
-        if self._leaves is None:
-            raise ExtenderError("the extender is away")
-        return {node: victims for node, victims in victims_by_node.items() if node in self._leaves}
-
-
 def test_preemption_3_4_extenders_thin_out_the_candidates(a):
-    pod = PodInfo(a.pod("p"))
     found = [Candidate("n1", victims_of(a, 1)), Candidate("n2", victims_of(a, 2))]
+    away, empty = ExtenderError("the extender is away"), {"n1": Victims(())}
 
-    assert [c.node for c in ask_extenders([Extender(["n2"])], pod, found)] == ["n2"]
-    assert ask_extenders([Extender([])], pod, found).message == "no candidate node for preemption"
-    assert ask_extenders([Extender(None)], pod, found).code is Code.ERROR
-    assert ask_extenders([Extender(None, is_ignorable=True)], pod, found) == found
+    def left(answer, *, is_ignorable=False):
+        return left_by_extender(found, answer, is_ignorable=is_ignorable)
+
+    assert left({"n2": found[1].victims}) == found[1:]
+    assert left({}).message == "no candidate node for preemption"
+    assert left(away) == Status(Code.ERROR, ("the extender is away",))
+    assert left(empty) == Status(Code.ERROR, ('expected at least one victim pod on node "n1"',))
+    assert left(away, is_ignorable=True) == left(empty, is_ignorable=True) == found
 
 
 def test_a_neighbour_that_anti_affinity_forbids_is_the_victim_whatever_capacity_is_free(a, cluster):
@@ -392,5 +384,6 @@ def test_only_a_leaving_victim_of_lower_priority_makes_a_pod_wait_on_its_nominat
         status=replace(victim.status, conditions=(marked,)),
     )
     world = cluster().nodes(a.node("n1")).pods(victim)
+    units = Units(world.handle.groups, world.cache, world.world)
 
-    assert refusal(PodInfo(a.pod("p", priority=10)), world.cache.nodes["n1"], is_hopeless=False) == reason
+    assert refusal(PodInfo(a.pod("p", priority=10)), 10, world.cache.nodes["n1"], units) == reason

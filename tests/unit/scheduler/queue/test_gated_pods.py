@@ -20,9 +20,11 @@ class Gates:
         self.queue = SchedulingQueue(
             sort_key=lambda pod, timestamp: (timestamp,),
             pre_enqueue=self._ask,
-            registrations={
-                "Gate": (Registration(ClusterEvent(NODE, Action.ADD), hint),),
-                "Other": (Registration(ASSIGNED_POD_DELETE),),
+            registrations_by_profile={
+                "default-scheduler": {
+                    "Gate": (Registration(ClusterEvent(NODE, Action.ADD), hint),),
+                    "Other": (Registration(ASSIGNED_POD_DELETE),),
+                }
             },
             pop_from_backoff=pop_from_backoff,
             on_gate=lambda queued, status, now: self.observed.append((status.message, now)),

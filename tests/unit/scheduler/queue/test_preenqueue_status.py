@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.dispatcher.calls import ClearCondition, SetCondition
-from scheduler.dispatcher.conditions import NOT_READY, SCHEDULING_GATED, UNSCHEDULABLE
+from scheduler.dispatcher.calls import NOT_READY, SCHEDULING_GATED, UNSCHEDULABLE, ClearCondition, SetCondition
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.queue.preenqueue_status import Model, Reporter, ReportRules, missing_gate
 from scheduler.queue.queued_pod import QueuedPod

@@ -117,8 +117,8 @@ def test_scheduler_queue_and_cycles_06_a_pod_saved_only_by_the_flush_is_marked_f
 def test_scheduler_queue_and_cycles_07_a_gated_pod_is_not_asked_again_by_100_node_events(cluster, a):
     world = cluster()
     asked = []
-    real = world.queue._pre_enqueue
-    world.queue._pre_enqueue = lambda pod, first: (asked.append(pod.key), real(pod, first))[1]
+    real = world.queue.pre_enqueue
+    world.queue.pre_enqueue = lambda pod, first: (asked.append(pod.key), real(pod, first))[1]
     gated = a.pod("p", scheduling_gates=(SchedulingGate(name="wait"),))
     world.pods(gated)
     assert world.queue.pools[Pool.GATED] == 1

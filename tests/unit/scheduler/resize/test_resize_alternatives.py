@@ -198,14 +198,14 @@ def test_with_periodic_retry_the_clock_alone_wakes_a_deferred_pod(scene):
     s = scene(resize__retry_scope="periodic", resize__retry_period_s=20.0).node(200).pod("other", 200, priority=HIGH)
     s.deferred("d", 100, 50, LOW)
     s.attempt()
-    wake_ups = s.core.resizes.wake_ups
+    resizes = s.core.resizes
 
     s.now = 15.0
     s.gone("other")
-    wake_ups.flush(s.now)
-    early, due = s.pool("d"), wake_ups.next_deadline()
+    resizes.flush(s.now)
+    early, due = s.pool("d"), resizes.next_deadline()
     s.now = 20.0
-    wake_ups.flush(s.now)
+    resizes.flush(s.now)
 
     assert (early, due) == (Pool.UNSCHEDULABLE, 20.0)
     assert s.attempt().fits
@@ -217,7 +217,7 @@ def test_who_waits_no_more_is_not_woken_by_the_clock(scene):
 
     s.gone("d")
 
-    assert s.core.resizes.wake_ups.next_deadline() is None
+    assert s.core.resizes.next_deadline() is None
 
 
 # -- preempting twice ---------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ def test_kep_5836_12_the_betas_metrics_have_resizes_apart_from_new_pods():
         "scheduler_inflight_events": 7,
     }
 
-    found = apart(samples, {"unschedulable": 3, "backoff": 1, "error_backoff": 1, "waiting": 9})
+    found = apart(samples, {"unschedulable": 3, "backoff": 2, "waiting": 9})
 
     assert found == {
         'scheduler_pending_pods{queue="unschedulable"}': 2,

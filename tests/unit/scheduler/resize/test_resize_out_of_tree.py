@@ -83,7 +83,7 @@ class Evictor(OutOfTree):
         )
         found = [p for p in self.handle.cache.nodes["n1"].pods.values() if p.key.name == self.victim]
         if not found:
-            return PostFilterResult(unschedulable("nobody of that name"))
+            return PostFilterResult(unschedulable("no node of that name"))
         eviction = Eviction(Preemptor(pod.uid, pod.priority, (pod,)), "n1", tuple(found), ("n1",), self.name)
         return PostFilterResult(SUCCESS, actions=(eviction,))
 
@@ -282,7 +282,7 @@ def test_who_was_refused_by_an_out_of_tree_plugin_waits_for_the_events_that_it_n
 
 
 def test_an_out_of_tree_plugin_that_waits_for_an_external_actor_spares_the_pod_the_back_off(scene, a):
-    s = fitting(scene("G4", Relevant(Status(Code.PENDING, ("somebody is asked",)))))
+    s = fitting(scene("G4", Relevant(Status(Code.PENDING, ("a client is asked",)))))
     s.attempt()
 
     s.core.handlers.on_node(s.nodes["n1"], a.node("n1", cpu="300m", labels={"a": "b"}), s.now)

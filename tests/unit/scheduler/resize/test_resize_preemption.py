@@ -320,7 +320,7 @@ def test_kep_5836_16_a_group_leaves_as_one_or_member_by_member(scene):
 def test_a_deferred_member_of_a_group_is_queued_alone(scene):
     s = scene(GenericWorkload=True).node(300).pod("v", 200)
 
-    s.deferred("h", 300, 100, group="a-group-nobody-made")
+    s.deferred("h", 300, 100, group="a-group-that-is-not-there")
 
     assert s.victims() == ["v"]
 

@@ -3,7 +3,8 @@
 import pytest
 
 from apiserver_fake.strategy import strategy_for
-from services.api.job_indexes import format_indexes, parse_indexes
+from services.api.kinds.job import format_indexes, parse_indexes
+from services.api.printing import cells
 from services.api.resources import resources
 
 TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}}
@@ -129,12 +130,12 @@ def test_an_end_is_final_and_there_is_only_one(world):
 
 def test_a_table_says_what_a_job_is_doing(world):
     job = made(world, completions=3)
-    cells = resources()["jobs.batch"].cells
-    assert cells(job, 2_000_000_000.0)[:4] == ["work", "Running", "0/3", ""]
+    columns = resources()["jobs.batch"].columns
+    assert cells(columns, job, 2_000_000_000.0)[:4] == ["work", "Running", "0/3", ""]
     job["status"] = {"succeeded": 3, "startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:01:30Z",
                      "conditions": [{"type": "SuccessCriteriaMet", "status": "True"},
                                     {"type": "Complete", "status": "True"}]}  # fmt: skip
-    assert cells(job, 2_000_000_000.0)[:4] == ["work", "Complete", "3/3", "90s"]
+    assert cells(columns, job, 2_000_000_000.0)[:4] == ["work", "Complete", "3/3", "90s"]
 
 
 @pytest.mark.parametrize("text", ["", "0", "1,3-5,7", "0-99", "0,1,3,4"])

@@ -3,6 +3,7 @@
 import pytest
 
 from apiserver_fake.strategy import strategy_for
+from services.api.printing import cells
 from services.api.resources import resources
 
 KIND = "statefulsets.apps"
@@ -127,7 +128,7 @@ def test_kubectl_shows_how_many_are_ready():
     document = {"metadata": {"name": "web"}, "spec": {"replicas": 3, "template": TEMPLATE},
                 "status": {"readyReplicas": 1}}  # fmt: skip
 
-    assert resources()[KIND].cells(document, 0.0) == ["web", "1/3", "<unknown>", "c", "i:1"]
+    assert cells(resources()[KIND].columns, document, 0.0) == ["web", "1/3", "<unknown>", "c", "i:1"]
 
 
 @pytest.mark.parametrize(

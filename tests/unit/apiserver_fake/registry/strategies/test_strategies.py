@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_fake.strategy import DeleteOptions, require_open_namespace, strategy_for
+from apiserver_fake.strategy import DeleteOptions, strategy_for
 from services.api.errors import ApiError, BadRequest
 from services.api.identity import ADMIN, SCHEDULER, Identity, controller_identity, node_identity
 from services.api.wire import Request
@@ -382,11 +382,6 @@ def test_controllers_11_a_namespace_waits_for_its_content_and_some_live_for_ever
     assert delete(world, {**ending, "spec": {"finalizers": []}}, "namespaces") is None
     with pytest.raises(ApiError, match="this namespace may not be deleted"):
         delete(world, world.lookup("namespaces", "", "default"), "namespaces")
-    world.put("namespaces", ending)
-    for name, code in (("nons", 404), ("team", 403)):
-        with pytest.raises(ApiError) as refused:
-            require_open_namespace(world.lookup, "pods", name, "p")
-        assert refused.value.code == code
 
 
 def deployment(**spec: Any) -> dict[str, Any]:

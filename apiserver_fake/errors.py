@@ -1,0 +1,58 @@
+"""What is refused about objects of any kind, in Kubernetes' words: unknown kind, wrong scope, missing, conflict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.api.errors import BadRequest, Conflict, MethodNotAllowed, NotFound
+from services.api.meta import Resource
+from services.api.resources import resources
+from services.api.wire import Request
+
+MODIFIED_TEXT = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def find_resource(name: str) -> Resource:
+    """Return the served resource of that wire name. Raises: NotFound."""
+    found = resources().get(name)
+    if found is None:
+        raise no_such_path()
+    return found
+
+
+def no_such_path() -> NotFound:
+    """Return the answer to what leads nowhere."""
+    return NotFound("the server could not find the requested resource")
+
+
+def method_not_allowed() -> MethodNotAllowed:
+    """Return the answer for a verb that a resource does not have."""
+    return MethodNotAllowed("the server does not allow this method on the requested resource")
+
+
+def not_found(resource: Resource, name: str) -> NotFound:
+    """Return Kubernetes' 404 for an object."""
+    return NotFound(f'{resource.name} "{name}" not found', details=details_of(resource, name))
+
+
+def details_of(resource: Resource, name: str) -> dict[str, Any]:
+    """Return the details of a Status about an object."""
+    group = {"group": resource.group} if resource.group else {}
+    return {"name": name, **group, "kind": resource.plural}
+
+
+def conflict(resource: Resource, name: str, why: str) -> Conflict:
+    """Return Kubernetes' 409 for a write that does not fit the object as it is."""
+    return Conflict(
+        f'Operation cannot be fulfilled on {resource.name} "{name}": {why}', details=details_of(resource, name)
+    )
+
+
+def check_scope(resource: Resource, request: Request) -> None:
+    """Refuse a request with a namespace too few or too many, or without its name. Raises: BadRequest."""
+    if resource.namespaced and not request.namespace and request.verb != "list":
+        raise BadRequest(f"{resource.plural} are namespaced: a namespace is required")
+    if not resource.namespaced and request.namespace:
+        raise BadRequest(f"{resource.plural} are not namespaced: namespace {request.namespace!r} does not apply")
+    if not request.name and request.verb in ("get", "update", "patch", "delete"):
+        raise BadRequest(f"{request.verb} {resource.plural}: a name is required")

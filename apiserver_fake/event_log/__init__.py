@@ -1,1 +1,0 @@
-"""The server's lines in the event log."""

@@ -1,0 +1,297 @@
+"""Small kinds of the core group: ConfigMaps and Secrets, Events, Namespaces, Nodes, Services, service accounts.
+
+Data has keys that can be file names, and never changes once declared immutable; a Secret's `stringData` is folded into
+its `data`. An Event is about an object of its own namespace. A Namespace is held by `spec.finalizers` until its content
+is gone (controllers 11). A Node may bring a first status. A Service gets an address from a range that nothing routes,
+so that clients see what they expect.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+
+from apiserver_fake.registry.declared import Rules, declared
+from apiserver_fake.strategy import DeleteOptions, WriteContext, keep_all_but_status, keep_status
+from apiserver_fake.validation.fields import Field, Report, Struct, not_repeated, quantities, unique
+from apiserver_fake.validation.formats import (
+    Cause,
+    Causes,
+    duplicate,
+    forbidden,
+    invalid,
+    label,
+    label_1035,
+    label_value,
+    labels,
+    plain_text,
+    qualified_name,
+    required,
+)
+from apiserver_fake.validation.pod.placement import EFFECTS
+from services.api.errors import Forbidden
+from services.api.meta import Document
+from services.api.times import format_time
+
+_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_KEY_TEXT = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
+    "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+FROZEN = "field is immutable when `immutable` is set"
+
+
+def keys(values: Mapping[str, str], path: str, report: Report) -> Causes:
+    """A rule for the keys of a ConfigMap's or Secret's data."""
+    for name in values:
+        if not _KEY.fullmatch(name) or name in (".", ".."):
+            yield invalid(f"{path}[{name}]", name, _KEY_TEXT)
+
+
+def base64_values(values: Mapping[str, str], path: str, report: Report) -> Causes:
+    """A rule for values in base64. The causes never show a value: it may be secret (X-SEC)."""
+    for name, text in values.items():
+        try:
+            base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            yield Cause(f"{path}[{name}]", "FieldValueInvalid", "Invalid value: not base64")
+
+
+def frozen(*names: str) -> Rules:
+    """Return the rule that an object once declared immutable keeps its content."""
+
+    def check(old: Document, new: Document, ctx: WriteContext) -> Causes:
+        if old.get("immutable"):
+            changed = [] if new.get("immutable") else ["immutable"]
+            changed += [name for name in names if (old.get(name) or {}) != (new.get(name) or {})]
+            yield from (forbidden(name, FROZEN) for name in changed)
+
+    return check
+
+
+def _distinct(new: Document, at: str, report: Report) -> Causes:
+    binary = new.get("binaryData") or {}
+    yield from [duplicate(f"data[{name}]", name) for name in new.get("data") or {} if name in binary]
+
+
+CONFIGMAP_FIELDS = Struct(
+    Field("data", rule=keys), Field("binaryData", rule=keys), Field("binaryData", rule=base64_values), _distinct
+)
+
+
+def _fold(new: Document) -> None:
+    if plain := new.pop("stringData", None):
+        encoded = {name: base64.b64encode(text.encode()).decode() for name, text in plain.items()}
+        new["data"] = {**(new.get("data") or {}), **encoded}
+
+
+def _keep_type(old: Document, new: Document, ctx: WriteContext) -> None:
+    if not new.get("type"):
+        new["type"] = old.get("type") or "Opaque"
+
+
+SECRET_FIELDS = Struct(
+    Field("data", rule=keys),
+    Field("data", rule=base64_values),
+    Field("type", default="Opaque", is_blank_absent=True, is_immutable=True),
+    completion=_fold,
+)
+
+
+_MESSAGE_MAX = 4096
+
+
+def _own_namespace(event: Document, at: str, report: Report) -> Causes:
+    about = (event.get("involvedObject") or {}).get("namespace") or ""
+    own = event["metadata"].get("namespace") or ""
+    # Events about cluster-scoped objects name no namespace and live in default (or kube-system).
+    if about != own and not (about == "" and own in ("default", "kube-system")):
+        yield invalid("involvedObject.namespace", about, "does not match event.namespace")
+
+
+def _shorten(event: Document) -> None:
+    event["message"] = (event.get("message") or "")[:_MESSAGE_MAX]
+
+
+EVENT_FIELDS = Struct(
+    _own_namespace, Field("reason", form=plain_text), Field("message", form=plain_text), completion=_shorten
+)
+
+
+FINALIZER = "kubernetes"
+IMMORTAL = ("default", "kube-system", "kube-public")
+
+
+def _create(new: Document, ctx: WriteContext) -> None:
+    spec = new.get("spec") or {}
+    finalizers = list(spec.get("finalizers") or [])
+    new["spec"] = {**spec, "finalizers": finalizers if FINALIZER in finalizers else [*finalizers, FINALIZER]}
+    new["status"] = {"phase": "Active"}
+    _set_name_label(new)
+
+
+def _set_name_label(new: Document) -> None:
+    meta = new["metadata"]
+    if name := meta.get("name"):
+        new["metadata"] = {**meta, "labels": {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": name}}
+
+
+def _update_namespace(old: Document, new: Document, ctx: WriteContext) -> None:
+    new["spec"] = {**(new.get("spec") or {}), "finalizers": (old.get("spec") or {}).get("finalizers") or []}
+    _set_name_label(new)
+
+
+def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
+    keep_all_but_status(old, new, ctx)
+    # The phase follows the deletion, whatever a client asks for.
+    phase = "Terminating" if old["metadata"].get("deletionTimestamp") else "Active"
+    new["status"] = {**(new.get("status") or {}), "phase": phase}
+
+
+def _before_delete(old: Document, ctx: WriteContext, options: DeleteOptions) -> Document | None:
+    """Mark the namespace as ending; it goes when both its lists of finalizers are empty."""
+    meta = old["metadata"]
+    name = meta["name"]
+    if name in IMMORTAL:
+        raise Forbidden(
+            f'namespaces "{name}" is forbidden: this namespace may not be deleted',
+            details={"name": name, "kind": "namespaces"},
+        )
+    if meta.get("deletionTimestamp"):
+        return None if is_done(old) else old
+    marked = {**meta, "deletionTimestamp": format_time(ctx.wall_s), "deletionGracePeriodSeconds": 0}
+    status = {**(old.get("status") or {}), "phase": "Terminating"}
+    ending = {**old, "metadata": marked, "status": status}
+    return None if is_done(ending) else ending
+
+
+def is_done(namespace: Document) -> bool:
+    """Whether nothing holds a namespace that is being deleted any more."""
+    return not (namespace.get("spec") or {}).get("finalizers") and not namespace["metadata"].get("finalizers")
+
+
+POLICY = "podPreemptionPolicy"
+TAINT = Struct(
+    Field("key", missing="", form=qualified_name),
+    Field("value", form=label_value),
+    Field("effect", required=True, enum=EFFECTS),
+    unique("key", "effect"),
+)
+OWNER = Field(missing="", form=qualified_name, rule=not_repeated)
+NODE_SPEC = Struct(
+    Field("taints", most=200, items=TAINT),
+    Field(POLICY, struct=Struct(Field("disableResizePreemption", most=20, items=OWNER))),
+)
+STATUS = Struct(
+    Field("capacity", rule=quantities),
+    Field("allocatable", rule=quantities),
+    Field("conditions", most=64),
+)
+NODE_FIELDS = Struct(Field("spec", default={}, struct=NODE_SPEC), Field("status", default={}, struct=STATUS))
+
+
+def _drop_unknown_policy(new: Document, ctx: WriteContext) -> None:
+    """Leave out what the feature gate does not know; what is stored already stays (KEP-5836)."""
+    if POLICY in new["spec"] and not ctx.switches.resize_preemption:
+        new["spec"] = {name: value for name, value in new["spec"].items() if name != POLICY}
+
+
+def _update_node(old: Document, new: Document, ctx: WriteContext) -> None:
+    keep_status(old, new, ctx)
+    if POLICY not in (old.get("spec") or {}):
+        _drop_unknown_policy(new, ctx)
+
+
+TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+
+
+def _complete(spec: Document) -> None:
+    if spec["type"] != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+
+
+def _some_port(spec: Document, at: str, report: Report) -> Causes:
+    ports = spec.get("ports") or []
+    if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
+        yield required(f"{at}ports")
+    if len(ports) > 1:
+        yield from [required(f"{at}ports[{index}].name") for index, port in enumerate(ports) if not port.get("name")]
+
+
+PORT = Struct(
+    Field("protocol", default="TCP"),
+    Field("targetPort", default=lambda port: port.get("port")),
+    Field("port", missing=0, minimum=1, maximum=65535),
+    unique("name", is_empty_a_key=False),
+)
+SERVICE_SPEC = Struct(
+    Field("type", default="ClusterIP", enum=TYPES),
+    Field("sessionAffinity", default="None"),
+    _some_port,
+    Field("ports", items=PORT),
+    Field("selector", form=labels),
+    completion=_complete,
+)
+
+
+def _give_address(new: Document, ctx: WriteContext) -> None:
+    spec = new["spec"]
+    if spec["type"] != "ExternalName":
+        spec["clusterIP"] = spec.get("clusterIP") or _free_address(ctx)
+        spec["clusterIPs"] = [spec["clusterIP"]]
+    new["status"] = {"loadBalancer": {}}
+
+
+def _free_address(ctx: WriteContext) -> str:
+    used = {(each.get("spec") or {}).get("clusterIP") for each in ctx.list("services", "")}
+    # 10.96.0.1 is the API server's own; 65,000 services are more than the server's limit allows a kind.
+    for number in range(10, 65_000):
+        address = f"10.96.{number >> 8}.{number & 255}"
+        if address not in used:
+            return address
+    return "None"
+
+
+def _keep_address(old: Document, new: Document, ctx: WriteContext) -> None:
+    spec, before = new["spec"], old.get("spec") or {}
+    if spec is before or spec["type"] == "ExternalName":
+        return
+    for name in ("clusterIP", "clusterIPs"):
+        if not spec.get(name) and name in before:
+            spec[name] = before[name]
+
+
+def _same_address(old: Document, new: Document, ctx: WriteContext) -> Causes:
+    before, after = (each.get("spec", {}).get("clusterIP") for each in (old, new))
+    if before and before != after and new["spec"]["type"] != "ExternalName":
+        yield invalid("spec.clusterIPs[0]", after, "may not change once set")
+
+
+STRATEGIES = {
+    "configmaps": declared(CONFIGMAP_FIELDS, update_rules=frozen("data", "binaryData")),
+    "secrets": declared(SECRET_FIELDS, before_update=_keep_type, update_rules=frozen("data")),
+    "events": declared(EVENT_FIELDS),
+    "namespaces": declared(
+        Struct(),
+        name=label,
+        has_status=True,
+        on_create=_create,
+        on_update=_update_namespace,
+        before_delete=_before_delete,
+        prepare_status=_prepare_status,
+    ),
+    "nodes": declared(NODE_FIELDS, on_create=_drop_unknown_policy, on_update=_update_node, status=STATUS),
+    "services": declared(
+        Struct(Field("spec", default={}, struct=SERVICE_SPEC)),
+        name=label_1035,
+        has_status=True,
+        on_create=_give_address,
+        on_update=_keep_address,
+        update_rules=_same_address,
+    ),
+    "serviceaccounts": declared(Struct()),
+}

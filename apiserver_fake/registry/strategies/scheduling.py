@@ -1,0 +1,210 @@
+"""Kinds of `scheduling.k8s.io`: priority classes, pod groups, workloads.
+
+A class's value never changes, names below `system-` are kept for the system. A group has one policy, one disruption
+mode and a priority from its class; all but `minCount` stays as created. A workload has up to eight templates, none
+added or removed later; its controller reference is set once.
+"""
+
+from __future__ import annotations
+
+from apiserver_fake.admission.priority import PRIORITY_CLASSES, SYSTEM_CLASSES, resolve_priority
+from apiserver_fake.registry.declared import declared
+from apiserver_fake.strategy import WriteContext, drop_status
+from apiserver_fake.validation.fields import Check, Field, Report, Struct, one_of, unique
+from apiserver_fake.validation.formats import Cause, Causes, forbidden, immutable, label, subdomain, unsupported
+from apiserver_fake.validation.pod.spec import PREEMPTION_POLICIES
+from services.api.errors import Forbidden, NotFound
+from services.api.kinds.workload import TEMPLATES_MAX
+from services.api.meta import Document
+
+USER_VALUE_MAX = 1_000_000_000
+PRIORITY_CLASS_FIXED = "may not be changed in an update."
+
+
+def _value_fits_name(new: Document, at: str, report: Report) -> Causes:
+    name, value = new["metadata"].get("name") or "", new["value"]
+    if name.startswith("system-"):
+        if SYSTEM_CLASSES.get(name) != value or new.get("globalDefault"):
+            text = (
+                "priority class names with 'system-' prefix are reserved for system use only. error: "
+                f"{name} is not a known system priority class"
+            )
+            yield forbidden("metadata.name", text)
+    elif value > USER_VALUE_MAX:
+        yield forbidden("value", f"maximum allowed value of a user defined priority is {USER_VALUE_MAX}")
+
+
+FIELDS = Struct(
+    Field("value", default=0, is_immutable=PRIORITY_CLASS_FIXED),
+    _value_fits_name,
+    Field(
+        "preemptionPolicy",
+        default="PreemptLowerPriority",
+        is_blank_absent=True,
+        enum=PREEMPTION_POLICIES,
+        is_immutable=PRIORITY_CLASS_FIXED,
+    ),
+)
+
+
+def _one_default(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+    name = new["metadata"].get("name") or ""
+    for other in ctx.list(PRIORITY_CLASSES, "") if new.get("globalDefault") else ():
+        if other.get("globalDefault") and other["metadata"]["name"] != name:
+            raise Forbidden(
+                f'priorityclasses.scheduling.k8s.io "{name}" is forbidden: PriorityClass '
+                f"{other['metadata']['name']} is already marked as default. Only one default can exist",
+                details={"name": name, "group": "scheduling.k8s.io", "kind": "priorityclasses"},
+            )
+    return []
+
+
+CLAIMS_MAX = 4
+POLICY_GATE = "PodGroupPreemptionPolicy"
+FILLED = ("disruptionMode", "priority", "priorityClassName", "preemptionPolicy")
+GROUP_FIXED = (*FILLED, "workloadRef", "schedulingConstraints", "resourceClaims")
+
+
+def _all_with_basic(spec: Document, at: str, report: Report) -> Causes:
+    mode, is_basic = spec.get("disruptionMode") or {}, (spec.get("schedulingPolicy") or {}).get("basic") is not None
+    if mode.get("all") is None or not is_basic:
+        return
+    if report.switches.gang_all_mode_with_basic == "reject":
+        yield forbidden(f"{at}disruptionMode.all", "may not be used with the basic scheduling policy")
+
+
+def _preemption_policy(policy: str, path: str, report: Report) -> Causes:
+    if not report.switches.pod_group_preemption_policy:
+        yield forbidden(path, f"needs the feature gate {POLICY_GATE}")
+    elif policy not in PREEMPTION_POLICIES:
+        yield unsupported(path, policy, PREEMPTION_POLICIES)
+
+
+GANG = Struct(Field("minCount", required=True, minimum=1))
+GROUP: tuple[Field | Check, ...] = (
+    Field("schedulingPolicy", missing={}, struct=Struct(one_of("basic", "gang"), Field("gang", struct=GANG))),
+    Field("disruptionMode", struct=Struct(one_of("all", "single"))),
+    _all_with_basic,
+    Field("priorityClassName", form=subdomain),
+    Field("preemptionPolicy", rule=_preemption_policy),
+    Field("resourceClaims", most=CLAIMS_MAX),
+)
+"""What groups and their templates share."""
+GROUP_REFERENCE = Struct(
+    Field("workloadName", required=True, form=subdomain), Field("templateName", required=True, form=label)
+)
+GROUP_SPEC = Struct(Field("workloadRef", struct=GROUP_REFERENCE), *GROUP)
+
+
+def require_gate(new: Document, ctx: WriteContext) -> None:
+    """Refuse to create what is not served without the gate; what is stored already stays (preemption 8).
+
+    Raises: NotFound, as for an unknown path.
+    """
+    if not ctx.switches.generic_workload:
+        raise NotFound("the server could not find the requested resource (feature gate GenericWorkload is off)")
+
+
+def with_priority(new: Document, spec: Document, ctx: WriteContext) -> Document:
+    """Return the spec of a group completed: one by one unless it says otherwise, and the class's priority."""
+
+    def refused(why: str) -> Forbidden:
+        name = new["metadata"].get("name") or new["metadata"].get("generateName") or ""
+        details = {"name": name, "group": "scheduling.k8s.io", "kind": "podgroups"}
+        return Forbidden(f'podgroups.scheduling.k8s.io "{name}" is forbidden: {why}', details=details)
+
+    spec = {**spec}
+    spec.setdefault("disruptionMode", {"single": {}})
+    value, policy = resolve_priority(spec, ctx, refused, "pod group spec")
+    spec["priority"] = value
+    if ctx.switches.pod_group_preemption_policy:
+        stated = spec.setdefault("preemptionPolicy", policy)
+        if stated != policy:
+            raise refused(
+                f"the string value of PreemptionPolicy ({stated}) must not be provided in pod group spec; "
+                f"priority admission controller computed {policy} from the given PriorityClass name"
+            )
+    return spec
+
+
+def _create_group(new: Document, ctx: WriteContext) -> None:
+    new["spec"] = with_priority(new, new["spec"], ctx)
+
+
+def _update(old: Document, new: Document, ctx: WriteContext) -> None:
+    # A client that does not know what was filled in does not take it away.
+    filled = {n: v for n, v in (old.get("spec") or {}).items() if n in FILLED}
+    new["spec"] = {**filled, **new["spec"]}
+
+
+def _unchanged_group(old: Document, new: Document, at: str) -> Causes:
+    """Yield what changed of a group or a template that may not: all but a gang's minCount."""
+    for name in GROUP_FIXED:
+        yield from immutable(f"{at}.{name}", old.get(name), new.get(name))
+    yield from immutable(f"{at}.schedulingPolicy", _without_count(old), _without_count(new))
+
+
+def _without_count(spec: Document) -> Document:
+    policy = spec.get("schedulingPolicy") or {}
+    if policy.get("gang") is None:
+        return dict(policy)
+    return {**policy, "gang": {n: v for n, v in policy["gang"].items() if n != "minCount"}}
+
+
+AT = "spec.podGroupTemplates"
+TEMPLATE = Struct(Field("name", required=True, form=label), unique("name"), *GROUP)
+WORKLOAD_REFERENCE = Struct(
+    Field("apiGroup", form=subdomain), Field("kind", required=True), Field("name", required=True)
+)
+WORKLOAD_SPEC = Struct(
+    Field(
+        "podGroupTemplates",
+        required="must have at least one template",
+        missing=[],
+        most=TEMPLATES_MAX,
+        items=TEMPLATE,
+    ),
+    Field("controllerRef", struct=WORKLOAD_REFERENCE),
+)
+
+
+def _templates(spec: Document) -> list[Document]:
+    found: list[Document] = spec.get("podGroupTemplates") or []
+    return found
+
+
+def _create_workload(new: Document, ctx: WriteContext) -> None:
+    drop_status(new, ctx)
+    templates = [with_priority(new, each, ctx) for each in _templates(new["spec"])]
+    new["spec"] = {**new["spec"], "podGroupTemplates": templates}
+
+
+def _unchanged(old: Document, new: Document, ctx: WriteContext) -> Causes:
+    before, after = old.get("spec") or {}, new["spec"]
+    if before.get("controllerRef") is not None:
+        yield from immutable("spec.controllerRef", before["controllerRef"], after.get("controllerRef"))
+    was, now = ({each.get("name"): each for each in _templates(spec)} for spec in (before, after))
+    if list(was) != list(now):
+        yield forbidden(AT, "templates may not be added, removed or reordered")
+        return
+    for index, name in enumerate(was):
+        yield from _unchanged_group(was[name], now[name], f"{AT}[{index}]")
+
+
+STRATEGIES = {
+    PRIORITY_CLASSES: declared(FIELDS, rules=_one_default),
+    "podgroups.scheduling.k8s.io": declared(
+        Struct(Field("spec", default={}, struct=GROUP_SPEC)),
+        has_status=True,
+        before_create=require_gate,
+        on_create=_create_group,
+        on_update=_update,
+        update_rules=lambda old, new, ctx: _unchanged_group(old.get("spec") or {}, new["spec"], "spec"),
+    ),
+    "workloads.scheduling.k8s.io": declared(
+        Struct(Field("spec", default={}, struct=WORKLOAD_SPEC)),
+        before_create=require_gate,
+        on_create=_create_workload,
+        update_rules=_unchanged,
+    ),
+}

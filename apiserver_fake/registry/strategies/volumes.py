@@ -1,0 +1,303 @@
+"""Volumes, claims to them, storage classes, and what CSI drivers say of themselves.
+
+A volume has one source that never changes, and a phase that the volume binder writes; volumes and claims are protected
+while in use. Of a class, who provisions and how is fixed, where may change. A CSINode has each driver once; what it
+said of itself stays, but for how much it can attach. A CSIStorageCapacity is of one class and one part of the cluster
+for good; only the amounts change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from apiserver_fake.admission.limit_ranger import check_claim
+from apiserver_fake.registry.declared import declared
+from apiserver_fake.strategy import WriteContext, keep_all_but_status
+from apiserver_fake.validation.fields import Field, Report, Struct, amount_of, not_repeated, unique
+from apiserver_fake.validation.formats import (
+    Cause,
+    Causes,
+    forbidden,
+    immutable,
+    invalid,
+    label_selector,
+    qualified_name,
+    quantity,
+    required,
+    subdomain,
+    unsupported,
+)
+from apiserver_fake.validation.pod.placement import NODE_TERM
+from services.api.kinds.persistentvolume import CLASS_ANNOTATION, MODES
+from services.api.kinds.persistentvolumeclaim import IN_USE_FINALIZER
+from services.api.kinds.storageclass import IMMEDIATE, IS_DEFAULT, WAIT_FOR_FIRST_CONSUMER
+from services.api.meta import Document
+from services.api.quantity import units
+from services.api.times import format_time
+
+STORAGE_CLASSES = "storageclasses.storage.k8s.io"
+
+
+def with_finalizer(document: Document, finalizer: str) -> Document:
+    """Return the metadata with the finalizer (admission plugin StorageObjectInUseProtection)."""
+    meta: Document = document["metadata"]
+    finalizers = list(meta.get("finalizers") or ())
+    return meta if finalizer in finalizers else {**meta, "finalizers": [*finalizers, finalizer]}
+
+
+def _access_modes(modes: list[str], path: str, report: Report) -> Causes:
+    yield from [unsupported(path, mode, MODES) for mode in modes if mode not in MODES]
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        yield forbidden(path, "may not use ReadWriteOncePod with other access modes")
+
+
+def some_storage(amounts: Document, path: str, report: Report) -> Causes:
+    """Check a map that must say how much storage, and more than none."""
+    text = amounts.get("storage")
+    if text is None:
+        yield required(f"{path}[storage]")
+        return
+    wrong = quantity(f"{path}[storage]", "storage", text)
+    if not wrong and units(text) <= 0:
+        wrong.append(invalid(f"{path}[storage]", text, "must be greater than zero"))
+    yield from wrong
+
+
+ACCESS_MODES = Field("accessModes", required="at least 1 access mode is required", missing=[], rule=_access_modes)
+VOLUME_MODE = Field("volumeMode", default="Filesystem", enum=("Block", "Filesystem"), is_immutable=True)
+STORAGE_CLASS = Field("storageClassName", form=subdomain)
+
+
+VOLUME_IN_USE_FINALIZER = "kubernetes.io/pv-protection"
+SOURCES = (
+    "awsElasticBlockStore",
+    "azureDisk",
+    "azureFile",
+    "cephfs",
+    "cinder",
+    "csi",
+    "fc",
+    "flexVolume",
+    "flocker",
+    "gcePersistentDisk",
+    "glusterfs",
+    "hostPath",
+    "iscsi",
+    "local",
+    "nfs",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "quobyte",
+    "rbd",
+    "scaleIO",
+    "storageos",
+    "vsphereVolume",
+)
+
+
+def _one_source(spec: Document, at: str, report: Report) -> Causes:
+    named = [name for name in SOURCES if spec.get(name) is not None]
+    if not named:
+        yield required("spec", "must specify a volume type")
+    yield from [forbidden(f"spec.{name}", "may not specify more than 1 volume type") for name in named[1:]]
+
+
+def _local_needs_affinity(spec: Document, at: str, report: Report) -> Causes:
+    if spec.get("nodeAffinity") is None and spec.get("local") is not None:
+        yield required("metadata.annotations", "Local volume requires node affinity")
+
+
+NODE_TERMS = Field(
+    "nodeSelectorTerms", required="must have at least one node selector term", missing=[], items=NODE_TERM
+)
+AFFINITY = Struct(Field("required", required="must specify required node constraints", struct=Struct(NODE_TERMS)))
+CSI = Struct(Field("driver", required=True), Field("volumeHandle", required=True))
+VOLUME_SPEC = Struct(
+    ACCESS_MODES,
+    Field("capacity", missing={}, rule=some_storage),
+    Field("persistentVolumeReclaimPolicy", default="Retain", enum=("Delete", "Recycle", "Retain")),
+    VOLUME_MODE,
+    STORAGE_CLASS,
+    _one_source,
+    Field("csi", struct=CSI),
+    _local_needs_affinity,
+    Field("nodeAffinity", struct=AFFINITY),
+)
+
+
+def _create_volume(new: Document, ctx: WriteContext) -> None:
+    new["status"] = {"phase": "Pending", "lastPhaseTransitionTime": format_time(ctx.wall_s)}
+    new["metadata"] = with_finalizer(new, VOLUME_IN_USE_FINALIZER)
+
+
+def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
+    keep_all_but_status(old, new, ctx)
+    before, status = old.get("status") or {}, new.get("status") or {}
+    if status.get("phase") != before.get("phase"):
+        new["status"] = {**status, "lastPhaseTransitionTime": format_time(ctx.wall_s)}
+
+
+def _same_volume(old: Document, new: Document, ctx: WriteContext) -> Causes:
+    before, spec = old["spec"], new["spec"]
+    if any(before.get(name) != spec.get(name) for name in SOURCES):
+        yield forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
+    if before.get("nodeAffinity") is not None and before["nodeAffinity"] != spec.get("nodeAffinity"):
+        text = "field is immutable, except for updating from beta label to GA"
+        yield invalid("spec.nodeAffinity", spec.get("nodeAffinity"), text)
+
+
+CHANGEABLE = ("resources", "volumeAttributesClassName")
+CLAIM_SPEC = Struct(
+    ACCESS_MODES,
+    Field("resources", missing={}, struct=Struct(Field("requests", missing={}, rule=some_storage))),
+    replace(VOLUME_MODE, is_immutable=False),
+    STORAGE_CLASS,
+    Field("selector", form=label_selector),
+)
+FIXED_TEXT = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+NO_GROWTH_TEXT = (
+    "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+)
+
+
+def _create_claim(new: Document, ctx: WriteContext) -> None:
+    spec, annotations = new["spec"], new["metadata"].get("annotations") or {}
+    if spec.get("storageClassName") is None and CLASS_ANNOTATION not in annotations and (name := _default_class(ctx)):
+        spec["storageClassName"] = name
+    new["status"] = {"phase": "Pending"}
+    new["metadata"] = with_finalizer(new, IN_USE_FINALIZER)
+
+
+def _default_class(ctx: WriteContext) -> str:
+    """Return the newest class marked as the default, by name among equals (admission DefaultStorageClass)."""
+    defaults = [
+        each
+        for each in ctx.list(STORAGE_CLASSES, "")
+        if (each["metadata"].get("annotations") or {}).get(IS_DEFAULT) == "true"
+    ]
+    # Sorted twice, because one key counts down.
+    defaults.sort(key=lambda each: str(each["metadata"]["name"]))
+    defaults.sort(key=lambda each: str(each["metadata"].get("creationTimestamp") or ""), reverse=True)
+    return str(defaults[0]["metadata"]["name"]) if defaults else ""
+
+
+def _check_update(old: Document, new: Document, ctx: WriteContext) -> Causes:
+    before, spec = old["spec"], new["spec"]
+    fixed = dict.fromkeys(name for name in (*before, *spec) if name not in CHANGEABLE)
+    changed = [name for name in fixed if before.get(name) != spec.get(name)]
+    # Binding writes the volume's name once; a class may be named later, when one became the default (KEP-3333).
+    is_late = ("volumeName", "storageClassName")
+    if any(name not in is_late or before.get(name) for name in changed):
+        yield forbidden("spec", FIXED_TEXT)
+        return
+    was, wanted = (units(each["resources"]["requests"]["storage"]) for each in (before, spec))
+    if wanted < was:
+        yield forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")
+    elif wanted > was and ((old.get("status") or {}).get("phase") != "Bound" or not _may_grow(spec, ctx)):
+        yield forbidden("spec.resources.requests.storage", NO_GROWTH_TEXT)
+
+
+def _may_grow(spec: Document, ctx: WriteContext) -> bool:
+    found = ctx.lookup(STORAGE_CLASSES, "", spec.get("storageClassName") or "")
+    return found is not None and bool(found.get("allowVolumeExpansion"))
+
+
+def _provisioner(path: str, name: str) -> list[Cause]:
+    return qualified_name(path, name.lower())
+
+
+EXPRESSION = Struct(
+    Field("key", missing="", form=qualified_name),
+    Field("values", required=True, missing=[]),
+    unique("key"),
+    Field("values", items=Field(rule=not_repeated)),
+)
+CLASS_FIELDS = Struct(
+    Field("parameters", is_immutable="updates to parameters are forbidden."),
+    Field("provisioner", required=True, form=_provisioner, is_immutable="updates to provisioner are forbidden."),
+    Field(
+        "reclaimPolicy",
+        default="Delete",
+        is_blank_absent=True,
+        enum=("Delete", "Retain"),
+        is_immutable="updates to reclaimPolicy are forbidden.",
+    ),
+    Field(
+        "volumeBindingMode",
+        default=IMMEDIATE,
+        is_blank_absent=True,
+        enum=(IMMEDIATE, WAIT_FOR_FIRST_CONSUMER),
+        is_immutable=True,
+    ),
+    Field("allowedTopologies", items=Struct(Field("matchLabelExpressions", items=EXPRESSION))),
+)
+
+
+CSI_DRIVER_SPEC = Struct(
+    Field("attachRequired", default=True, is_immutable=True),
+    Field("podInfoOnMount", default=False),
+    Field("storageCapacity", default=False),
+    Field("fsGroupPolicy", default="ReadWriteOnceWithFSType"),
+    Field(
+        "volumeLifecycleModes",
+        default=["Persistent"],
+        items=Field(enum=("Ephemeral", "Persistent")),
+        is_immutable=True,
+    ),
+    Field("requiresRepublish", default=False),
+    Field("seLinuxMount", default=False),
+    are_defaults_last=True,
+)
+
+
+DRIVER = Struct(
+    Field("name", required=True),
+    unique("name", is_empty_a_key=False),
+    Field("nodeID", required=True),
+    Field("allocatable", struct=Struct(Field("count", minimum=0))),
+)
+CSI_NODE_FIELDS = Struct(Field("spec", struct=Struct(Field("drivers", items=DRIVER))))
+
+
+def _drivers(document: Document) -> list[Document]:
+    return (document.get("spec") or {}).get("drivers") or []
+
+
+def _keep_what_was_said(old: Document, new: Document, ctx: WriteContext) -> Causes:
+    before = {each.get("name"): each for each in _drivers(old)}
+    for index, driver in enumerate(_drivers(new)):
+        if (was := before.get(driver.get("name"))) is not None:
+            for name in ("nodeID", "topologyKeys"):
+                yield from immutable(f"spec.drivers[{index}].{name}", was.get(name), driver.get(name))
+
+
+CAPACITY_FIELDS = Struct(
+    Field("nodeTopology", is_immutable=True),
+    Field("storageClassName", required=True, form=subdomain, is_immutable=True),
+    Field("capacity", rule=amount_of("storage")),
+    Field("maximumVolumeSize", rule=amount_of("storage")),
+    Field("nodeTopology", form=label_selector),
+)
+
+
+STRATEGIES = {
+    "persistentvolumes": declared(
+        Struct(Field("spec", default={}, struct=VOLUME_SPEC)),
+        has_status=True,
+        on_create=_create_volume,
+        update_rules=_same_volume,
+        prepare_status=_prepare_status,
+    ),
+    "persistentvolumeclaims": declared(
+        Struct(Field("spec", default={}, struct=CLAIM_SPEC)),
+        has_status=True,
+        on_create=_create_claim,
+        update_rules=_check_update,
+        update_rules_need_valid=True,
+        check_bounds=check_claim,
+    ),
+    STORAGE_CLASSES: declared(CLASS_FIELDS),
+    "csidrivers.storage.k8s.io": declared(Struct(Field("spec", default={}, struct=CSI_DRIVER_SPEC))),
+    "csinodes.storage.k8s.io": declared(CSI_NODE_FIELDS, update_rules=_keep_what_was_said),
+    "csistoragecapacities.storage.k8s.io": declared(CAPACITY_FIELDS),
+}

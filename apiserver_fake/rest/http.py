@@ -1,0 +1,141 @@
+"""What stands in HTTP requests and their answers besides the objects: credentials, hosts, bodies, warnings."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+from collections.abc import Iterable
+
+import msgspec
+from aiohttp import web
+
+from apiserver_fake.rest import discovery
+from apiserver_fake.rest.media_types import BODY_MAX_BYTES
+from services.api.errors import ApiError, RequestEntityTooLarge, Unauthorized
+from services.api.meta import Document
+
+
+def bearer_of(authorization: str) -> str:
+    """Return the token of an Authorization header; "" when there is none.
+
+    Basic credentials carry the token as their password: kubectl sends no bearer token over plain HTTP, but it
+    does send what stands before the `@` of its server URL. Raises: Unauthorized for anything else.
+    """
+    scheme, _, value = authorization.partition(" ")
+    match scheme.lower():
+        case "":
+            return ""
+        case "bearer":
+            return value.strip()
+        case "basic":
+            try:
+                return base64.b64decode(value.strip(), validate=True).decode("utf-8").partition(":")[2]
+            except (binascii.Error, UnicodeDecodeError) as error:
+                raise Unauthorized("Unauthorized") from error
+        case _:
+            raise Unauthorized("Unauthorized")
+
+
+def host_name(host: str) -> str:
+    """Return the name in a Host header without its port; IPv6 without brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower() if host.count(":") <= 1 else host.lower()
+
+
+def is_allowed_host(host: str, allowed: Iterable[str], local_address: str) -> bool:
+    """Whether the server may be addressed so: a listed name, or the very address the connection came in on.
+
+    A page in a browser can make its own name resolve to a loopback address; it cannot make the Host header say
+    another name than its own (X-WEB).
+    """
+    name = host_name(host)
+    if name in allowed:
+        return True
+    try:
+        return ipaddress.ip_address(name) == ipaddress.ip_address(local_address)
+    except ValueError:
+        return False
+
+
+def is_traceparent(text: str) -> bool:
+    """Whether this is a W3C traceparent; others are ignored, never stored."""
+    parts = text.split("-")
+    return (
+        len(text) == 55
+        and [len(part) for part in parts] == [2, 32, 16, 2]
+        and all(char in "0123456789abcdef-" for char in text)
+    )
+
+
+def warning_header(text: str) -> str:
+    """Return the value of a `Warning` header; control characters cannot end it early."""
+    printable = "".join(char if char.isprintable() and char.isascii() else " " for char in text)
+    escaped = printable.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{escaped}"'
+
+
+JSON_HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+DISCARDED_MAX_BYTES = 13 * 1024 * 1024
+"""How much of a body that is too large is read on before the connection is given up."""
+
+
+async def read_body(request: web.BaseRequest) -> bytes:
+    """Return the whole body. Raises: RequestEntityTooLarge above 3 MiB, after decompression too (L-BODY)."""
+    if not request.body_exists:
+        return b""
+    chunks: list[bytes] = []
+    read = 0
+    # A little more than is kept is taken in and dropped, so that the connection stays usable (L-BODY).
+    while read <= BODY_MAX_BYTES + DISCARDED_MAX_BYTES:
+        chunk = await request.content.readany()
+        if not chunk:
+            break
+        read += len(chunk)
+        if read > BODY_MAX_BYTES:
+            chunks.clear()
+        else:
+            chunks.append(chunk)
+    if read <= BODY_MAX_BYTES:
+        return b"".join(chunks)
+    raise RequestEntityTooLarge(f"the body is larger than {BODY_MAX_BYTES} bytes")
+
+
+def decoded(body: bytes) -> Document:
+    """Return the JSON object of a body. Raises: ApiError (400)."""
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise ApiError(f"the body is not JSON: {error}", reason="BadRequest", code=400) from error
+    if not isinstance(document, dict):
+        raise ApiError("the body is not an object", reason="BadRequest", code=400)
+    return document
+
+
+def json_answer(body: bytes, status: int = 200) -> web.Response:
+    """Return an answer of JSON that is encoded already."""
+    return web.Response(body=body, status=status, headers=JSON_HEADERS)
+
+
+def cached_answer(
+    request: web.BaseRequest, found: discovery.Answer, content_type: str = "application/json"
+) -> web.Response:
+    """Return a document that clients may keep, or 304 to one who has it."""
+    headers = {"ETag": found.etag, "Vary": "Accept", "Cache-Control": "public"}
+    if request.headers.get("If-None-Match", "") == found.etag:
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=found.body, headers={**headers, "Content-Type": content_type})
+
+
+def page_not_found() -> web.Response:
+    """Return the answer to a path that is not served."""
+    return web.Response(text="404 page not found\n", status=404)
+
+
+def refusal_answer(error: ApiError) -> web.Response:
+    """Return a refusal as the Status that clients read."""
+    headers = dict(JSON_HEADERS)
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = str(error.retry_after_s)
+    return web.Response(body=msgspec.json.encode(error.status()), status=error.code, headers=headers)

@@ -1,0 +1,171 @@
+"""`pods/log`, which is served, and `pods/exec`, `pods/attach` and `pods/portforward`, which cannot be.
+
+The API server fetches a container's output from the kubelet that runs the pod. The kubelet's address is what its Node
+says: the InternalIP among `status.addresses` and `status.daemonEndpoints.kubeletEndpoint.Port`. The pod is read as the
+caller, so a client that may not see a pod cannot read its log; the node is read as the server itself.
+
+Containers here are emulated: no process is there to run a command in, to attach to, or to listen on a port. The answer
+says so, after what a real cluster would look at first: the pod, its node, its containers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from apiserver_fake.rest.paths import Parameters, Route
+from services.api.errors import ApiError, BadRequest, NotFound, Unavailable
+from services.api.meta import Document
+from services.api.wire import Api, Request
+
+CONNECT_TIMEOUT_S = 5.0
+CHUNK_BYTES = 64 * 1024
+_FLAGS = ("follow", "previous", "timestamps")
+_NUMBERS = ("tailLines", "sinceSeconds", "limitBytes")
+
+
+def container_of(pod: Document, asked: str) -> str:
+    """Return the container whose log is meant.
+
+    Raises: BadRequest when the pod has several and none was named, or none of that name.
+    """
+    name, spec = pod["metadata"].get("name", ""), pod.get("spec") or {}
+    names = [str(c.get("name")) for c in spec.get("containers") or ()]
+    inits = [str(c.get("name")) for c in spec.get("initContainers") or ()]
+    ephemeral = [str(c.get("name")) for c in spec.get("ephemeralContainers") or ()]
+    if asked:
+        if asked not in (*names, *inits, *ephemeral):
+            raise BadRequest(f"container {asked} is not valid for pod {name}")
+        return asked
+    default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container", "")
+    if default in names:
+        return str(default)
+    if len(names) == 1:
+        return names[0]
+    choices = f"choose one of: [{' '.join(names)}]"
+    if inits:
+        choices += f" or one of the init containers: [{' '.join(inits)}]"
+    raise BadRequest(f"a container name must be specified for pod {name}, {choices}")
+
+
+def kubelet_address(node: Document) -> str:
+    """Return `host:port` of a node's kubelet. Raises: Unavailable when the node does not say."""
+    status, name = node.get("status") or {}, node["metadata"].get("name", "")
+    host = next((a.get("address") for a in status.get("addresses") or () if a.get("type") == "InternalIP"), None)
+    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
+    if not host or not isinstance(port, int) or not 0 < port < 65536:
+        raise Unavailable(f'node "{name}" gives no kubelet address: InternalIP {host!r}, kubeletEndpoint port {port!r}')
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def log_url(pod: Document, node: Document, container: str, parameters: Parameters) -> str:
+    """Return the kubelet's URL with the options it was asked for. Raises: BadRequest for a malformed option."""
+    options = [f"{flag}=true" for flag in _FLAGS if parameters.flag(flag)]
+    options += [f"{name}={value}" for name in _NUMBERS if (value := parameters.number(name)) is not None]
+    if since := parameters.text("sinceTime"):
+        options.append(f"sinceTime={quote(since, safe='')}")
+    meta = pod["metadata"]
+    path = "/".join(quote(part, safe="") for part in (meta["namespace"], meta["name"], container))
+    query = f"?{'&'.join(options)}" if options else ""
+    return f"http://{kubelet_address(node)}/containerLogs/{path}{query}"
+
+
+async def _document(api: Api, resource: str, name: str, namespace: str = "") -> Document:
+    response = await api.call(Request(verb="get", resource=resource, namespace=namespace, name=name))
+    decoded: Any = msgspec.json.decode(response.unwrap().body)
+    return dict(decoded)
+
+
+async def stream(
+    request: web.BaseRequest,
+    route: Route,
+    parameters: Parameters,
+    caller: Api,
+    itself: Api,
+    session: aiohttp.ClientSession,
+) -> web.StreamResponse:
+    """Send the log as the kubelet gives it, until it ends or the client leaves.
+
+    Raises: ApiError of the pod's read; BadRequest; NotFound or Unavailable when the node or its kubelet is gone.
+    """
+    pod = await _document(caller, "pods", route.name, route.namespace)
+    container = container_of(pod, parameters.text("container"))
+    node_name = str((pod.get("spec") or {}).get("nodeName") or "")
+    if not node_name:
+        raise BadRequest(f"pod {route.name} does not have a host assigned")
+    try:
+        node = await _document(itself, "nodes", node_name)
+    except NotFound:
+        raise NotFound(
+            f'pod "{route.name}" is bound to node "{node_name}", which does not exist: its log is gone with it',
+            details={"name": node_name, "kind": "nodes"},
+        ) from None
+    url = log_url(pod, node, container, parameters)
+    try:
+        return await _forward(request, url, session, forever=parameters.flag("follow"))
+    except (aiohttp.ClientConnectionError, TimeoutError) as error:
+        raise Unavailable(
+            f'the kubelet of node "{node_name}" at {kubelet_address(node)} does not answer: {type(error).__name__}'
+        ) from error
+
+
+async def _forward(
+    request: web.BaseRequest, url: str, session: aiohttp.ClientSession, *, forever: bool
+) -> web.StreamResponse:
+    timeout = aiohttp.ClientTimeout(total=None if forever else 60.0, connect=CONNECT_TIMEOUT_S)
+    async with session.get(url, timeout=timeout, allow_redirects=False) as answer:
+        if answer.status >= 400:
+            text = (await answer.content.read(4096)).decode("utf-8", "replace").strip()
+            reason = {400: "BadRequest", 404: "NotFound"}.get(answer.status, "ServiceUnavailable")
+            raise ApiError(
+                text or f"the kubelet answered {answer.status}",
+                reason=reason,
+                code=answer.status if answer.status < 500 else 503,
+            )
+        response = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        try:
+            async for chunk in answer.content.iter_any():
+                await response.write(chunk)
+        except (aiohttp.ClientError, TimeoutError):
+            # Headers are out: a broken stream is the only honest end left.
+            if request.transport is not None:
+                request.transport.abort()
+            return response
+        await response.write_eof()
+        return response
+
+
+STREAMS = ("attach", "exec", "portforward")
+
+
+def asked(group: str, version: str, rest: list[str]) -> tuple[str, str, str]:
+    """Return namespace, pod and stream of the path segments after the group version; all "" for any other path."""
+    match group, version, rest:
+        case "", "v1", ["namespaces", str(namespace), "pods", str(name), str(stream)] if stream in STREAMS:
+            return namespace, name, stream
+    return "", "", ""
+
+
+def refusal(pod: Document, stream: str, parameters: Parameters) -> ApiError:
+    """Return the answer to a client that asks for this stream of this pod."""
+    name = pod["metadata"].get("name", "")
+    if not (pod.get("spec") or {}).get("nodeName"):
+        return BadRequest(f"pod {name} does not have a host assigned")
+    reason = "containers are emulated here, what one does is described by the annotation keplab.dev/run"
+    match stream:
+        case "portforward":
+            text = f"pod {name} listens on no port: {reason}"
+        case _:
+            try:
+                container = container_of(pod, parameters.text("container"))
+            except BadRequest as error:
+                return error
+            what = "no command can be run" if stream == "exec" else "there is no process to attach to"
+            text = f"{what} in container {container} of pod {name}: {reason}"
+    return ApiError(text, reason="NotImplemented", code=501)

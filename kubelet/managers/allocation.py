@@ -1,0 +1,68 @@
+"""What a pod was allocated on its node, or why it may not run there. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubelet.managers.cpu_topology import format_cpus
+from kubelet.managers.device_calls import Share
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """Why a pod may not run here, in Kubernetes' words."""
+
+    reason: str
+    message: str
+
+
+class DeviceRejection(Rejection, frozen=True):
+    """Devices are missing: a plugin that comes back, or a device that recovers, may cure it."""
+
+
+class Block(msgspec.Struct, frozen=True, array_like=True):
+    """Bytes of one kind, for one container, from a group of NUMA nodes together."""
+
+    numas: tuple[int, ...]
+    kind: str
+    size: int
+
+
+class Allocation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a pod has to itself. `devices`: by container and resource, in the order they were allocated.
+
+    `cpus` are all of the pod's, `containers` each container's: a plain init container's may be another's too.
+    """
+
+    cpus: tuple[int, ...] = ()
+    devices: tuple[Share, ...] = ()
+    memory: tuple[Block, ...] = ()
+    containers: dict[str, tuple[int, ...]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was allocated."""
+        return not (self.cpus or self.devices or self.memory)
+
+    def fields(self) -> dict[str, Any]:
+        """Return the CPUs of each container and the NUMA nodes of the memory, as the event log shows them."""
+        found: dict[str, Any] = {}
+        if self.containers:
+            found["cpus"] = {container: format_cpus(cpus) for container, cpus in self.containers.items()}
+        if self.memory:
+            found["memory_numas"] = sorted({numa for block in self.memory for numa in block.numas})
+        return found
+
+
+NO_ALLOCATION = Allocation()
+
+
+def unexpected(text: str) -> Rejection:
+    """Return the rejection of a pod that a manager could not serve, in Kubernetes' words."""
+    return Rejection("UnexpectedAdmissionError", f"Allocate failed due to {text}, which is unexpected")
+
+
+def devices_unexpected(text: str) -> DeviceRejection:
+    """Return the rejection of a pod whose devices cannot be had."""
+    return DeviceRejection("UnexpectedAdmissionError", unexpected(text).message)

@@ -1,0 +1,142 @@
+"""What happens to a container that runs: its hooks, when the node notices it, its probes, its memory. Pure.
+
+As long as a postStart hook runs nothing else of the pod starts, its container is not shown as running, and no probe
+runs. A hook that fails ends its container, which comes back as its restart policy says; the pod is synced again
+10 s later. After a hook that succeeds the container is shown running once the node has noticed (`pleg`).
+What a startup or liveness probe condemns is stopped, within the probe's own grace period if it has one. A container
+that uses more memory (`usage`) than the limit the runtime last applied is ended by the kernel, so a resize moves that.
+When each is due is kept by the container: `hook_at_s`, `seen_s`, `probes`, `oom_at_s`.
+Source: kubelet 3.3, 3.4, 7, 8; upstream `startContainer`, `killContainer`, `pkg/kubelet/lifecycle/handlers.go`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from kubelet.pod.container import Container
+from kubelet.pod.context import PodContext
+from kubelet.runtime import usage
+from kubelet.runtime.latency import pod_seed
+from kubelet.timers import EARLY_S
+from services.api.kinds.pod import ContainerStatus
+from services.api.quantity import amount
+
+# --- hooks, and being noticed ---
+
+
+def begin(pod: PodContext, container: Container, now: float) -> None:
+    """The container runs: its postStart hook begins, if it has one."""
+    hook = container.script.poststart
+    if hook is None:
+        _notice(pod, container, now)
+        return
+    own = container.exit_at()
+    ends_s = now + hook.takes_s
+    container.conceal(math.inf, ends_s if own is None else min(ends_s, own[0]))
+
+
+def _notice(pod: PodContext, container: Container, now: float) -> None:
+    at_s = pod.node.pleg.notices_s(now)
+    if at_s > now:
+        container.conceal(at_s)
+    elif container.is_hidden:
+        container.reveal(now)
+
+
+def step_hooks(pod: PodContext, container: Container, t: float) -> bool:
+    """End the hook that is due, or show the container; return whether another container may start now."""
+    if container.hook_at_s is not None and container.hook_at_s <= t + EARLY_S:
+        container.hook_at_s = None
+        if container.stop_at_s is not None:
+            pod.event("FailedPreStopHook", "PreStopHook failed", "Warning")
+            return False
+        return _end_hook(pod, container, t)
+    if container.seen_s is not None and container.seen_s <= t + EARLY_S:
+        container.reveal(t)
+        return True
+    return False
+
+
+def _end_hook(pod: PodContext, container: Container, t: float) -> bool:
+    hook, own = container.script.poststart, container.exit_at()
+    assert hook is not None
+    is_cut = not hook.is_sleep and own is not None and own[0] <= t
+    if not hook.fails and not is_cut:
+        _notice(pod, container, t)
+        return True
+    pod.event("FailedPostStartHook", "PostStartHook failed", "Warning")
+    pod.event("Killing", "FailedPostStartHook")
+    container.hook_error = hook.failure(container.name, pod.pod)
+    pod.stop_container(container, t, float(pod.pod.spec.termination_grace_period_seconds))
+    return False
+
+
+def pleg_changed(pod: PodContext, container: Container, now: float) -> None:
+    """The node notices what containers do at other times than before."""
+    if container.is_hidden and not container.is_hooked and container.stop_at_s is None:
+        _notice(pod, container, now)
+    container.turn(now)
+
+
+# --- probes ---
+
+
+def step_probes(pod: PodContext, container: Container, t: float) -> bool:
+    """Ask the probes that are due. Return whether the container has come up now, so that another may start."""
+    if container.probes is None or not container.is_seen:
+        return False
+    has_started = False
+    for seen in container.probes.step(t, pod.pod_ip):
+        has_started = has_started or seen.has_started
+        if seen.failure:
+            pod.event("Unhealthy", seen.failure, "Warning")
+        if seen.warning:
+            pod.event("ProbeWarning", seen.warning, "Warning")
+        if seen.kills and container.stop_at_s is None:
+            container.unhealthy = seen.probe
+            comes_back = container.policy(pod.pod.spec.restart_policy) != "Never"
+            will = ", will be restarted" if comes_back else ""
+            pod.event("Killing", f"Container {container.name} failed {seen.probe} probe{will}")
+            own = container.probes.grace_s(seen.probe)
+            grace_s = pod.pod.spec.termination_grace_period_seconds if own is None else own
+            pod.stop_container(container, t, float(grace_s))
+    return has_started
+
+
+def resume_probes(pod: PodContext, container: Container, status: ContainerStatus | None, now: float) -> None:
+    """Go on with a run that an earlier kubelet probed: its last results stand until a probe says otherwise."""
+    if container.probes is None:
+        return
+    container.probes.resume(
+        container.started_s,
+        now,
+        was_started=status is not None and bool(status.started),
+        was_ready=status is not None and status.ready,
+        share=pod_seed(0, pod.node.name, f"{pod.key.uid}/{container.name}") / 2**64,
+    )
+    container.turn(now)
+
+
+# --- memory ---
+
+
+def step_memory(pod: PodContext, now: float) -> None:
+    """Find when each container that runs will use too much, if its size is another than last time."""
+    if pod.measured_for is not pod.actual:
+        pod.measured_for = pod.actual
+        for container in pod.containers:
+            if container.is_running:
+                measure(pod, container, now)
+
+
+def measure(pod: PodContext, container: Container, since_s: float) -> None:
+    """Find when this container will use too much, not before `since_s`."""
+    if not usage.describes_usage(pod.pod):
+        return
+    limit = pod.actual.limits_of(container.name).get("memory")
+    age_s: float | None = None
+    if limit is not None:
+        points = usage.curves(pod.pod, container.name).get("memory", ())
+        age_s = usage.next_above_s(points, amount("memory", limit), since_s - container.started_s)
+    container.oom_at_s = None if age_s is None else container.started_s + age_s
+    container.turn(since_s)

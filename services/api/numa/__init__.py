@@ -1,1 +1,0 @@
-"""What containers ask of the NUMA nodes of their node: CPUs, memory and huge pages."""
