@@ -8,8 +8,8 @@ import pytest
 
 from tests.architecture.structure import COMPONENTS, REGISTERS, measure
 
-CHAIN_MAX, INHERITANCE_MAX, FMT_SKIPS_MAX = 25, 2, 60
-WITHIN_MAX = {"apiserver_fake": 12, "scheduler": 12, "kubelet": 14, "services.controllers": 6, "services.scenarios": 10}
+CHAIN_MAX, INHERITANCE_MAX, FMT_SKIPS_MAX = 21, 2, 60
+WITHIN_MAX = {"apiserver_fake": 12, "scheduler": 12, "kubelet": 14, "services.controllers": 6, "services.scenarios": 9}
 
 
 @pytest.fixture(scope="module")
