@@ -78,7 +78,8 @@ class History:
 
     def observe(self, change: Change[Pod], now_s: float) -> None:
         """Take one change of a pod, seen at `now_s`."""
-        pod, meta = change.object, change.object.metadata
+        pod = change.object
+        meta = pod.metadata
         record = self.pods.get(meta.uid)
         if record is None:
             record = PodHistory(meta.uid, meta.name, self._role(pod), meta.controller is not None, now_s)

@@ -106,7 +106,8 @@ class Network:
 
     def latency(self, link: LinkProfile) -> float:
         """Return how long the next message of that link takes, in seconds."""
-        return self.random.uniform(link.latency_min_s, link.latency_max_s) + link.faults.delay_s(self.random)
+        latency_s = self.random.uniform(link.latency_min_s, link.latency_max_s)
+        return latency_s + link.faults.delay_s(self.random) if link.faults.slow_s else latency_s
 
     def delay(self, stream: _Stream, transport: SimTransport, way: str, what: Carried) -> float:
         """Return in how many seconds a message sent now arrives, after all before it on that stream."""
@@ -125,7 +126,7 @@ class Network:
     def is_swallowed(self, transport: SimTransport) -> bool:
         """Whether a request sent now never arrives."""
         link = self.profile(transport.life.component)
-        return link.faults.cuts_requests or self._is_lost(link)
+        return bool(link.faults.cut and link.faults.cuts_requests) or self._is_lost(link)
 
     def _is_lost(self, link: LinkProfile) -> bool:
         return link.faults.loss > 0 and self.random.random() < link.faults.loss
@@ -164,7 +165,7 @@ class Network:
         if answer is None:
             return
         link = self.profile(transport.life.component)
-        if link.faults.cuts_replies or self._is_lost(link):
+        if (link.faults.cut and link.faults.cuts_replies) or self._is_lost(link):
             self._answers.pop(answer, None)
             return
         loop = asyncio.get_running_loop()
@@ -367,7 +368,8 @@ class _WatchPipe:
             now = loop.time()
             if self._gone.done():
                 raise UnknownOutcome("connection reset")
-            is_cut = self._network.profile(self._transport.life.component).faults.cuts_replies
+            faults = self._network.profile(self._transport.life.component).faults
+            is_cut = faults.cut and faults.cuts_replies
             if not self._queue or self._queue[0][0] > now or is_cut:
                 if now >= self._received_s + WATCH_SILENCE_S:
                     raise UnknownOutcome(f"watch silent for {WATCH_SILENCE_S:g} s")
