@@ -141,11 +141,7 @@ class EventLines:
         """Write what the store held after the start, and the commits whose lines may be missing."""
         store = self._store
         self._hash = store.state_hash
-        data: Document = {
-            "durable_rv": store.rv,
-            "replayed": len(recovered.entries),
-            "bytes_cut": recovered.bytes_cut,
-        }
+        data: Document = {"durable_rv": store.rv, "replayed": len(recovered.entries), "bytes_cut": recovered.bytes_cut}
         if store.hashing:
             data["state_hash"] = f"{store.state_hash:064x}"
         self._events.write("store.recovered", rv=store.rv, data=data)

@@ -138,9 +138,7 @@ def delete_options(request: Request) -> DeleteOptions:
     """Return the options of a delete, preconditions of the call included. Raises: BadRequest."""
     options = DeleteOptions.from_document(decode_object(request.body, "DeleteOptions") if request.body else {})
     return replace(
-        options,
-        uid=options.uid or request.uid,
-        resource_version=options.resource_version or request.resource_version,
+        options, uid=options.uid or request.uid, resource_version=options.resource_version or request.resource_version
     )
 
 

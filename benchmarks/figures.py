@@ -215,10 +215,4 @@ def _scheduler(found: Figures, say: Say, *, is_quick: bool) -> None:
     for name, times in scheduler_figures.growth(found.scheduler).items():
         title = f"{name}, CPU a pod, 15,000 nodes over 500"
         most = scheduler_figures.LARGE / scheduler_figures.SMALL
-        found.add(
-            f"scheduler.algorithm.{name}.growth",
-            title,
-            times,
-            "times",
-            at_most=most,
-        )
+        found.add(f"scheduler.algorithm.{name}.growth", title, times, "times", at_most=most)

@@ -179,12 +179,7 @@ async def _measure(nodes: int, pods: int, say: Callable[[str], None], **options:
 
 
 def bench_mesh(
-    *,
-    nodes: int,
-    pods: int,
-    engine: str,
-    switches: tuple[str, ...] = (),
-    say: Callable[[str], None] = lambda _: None,
+    *, nodes: int, pods: int, engine: str, switches: tuple[str, ...] = (), say: Callable[[str], None] = lambda _: None
 ) -> BenchResult:
     """Start a mesh, create `pods` bare pods as fast as it takes them, and wait until all are Running.
 

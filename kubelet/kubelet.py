@@ -74,12 +74,7 @@ class Kubelet:
     """
 
     def __init__(
-        self,
-        definition: NodeDefinition,
-        runtime: NodeRuntime,
-        *,
-        switches: KubeletSwitches,
-        pod_network: str,
+        self, definition: NodeDefinition, runtime: NodeRuntime, *, switches: KubeletSwitches, pod_network: str
     ) -> None:
         self.name, times = definition.name, runtime.times
         self.runtime, self.switches, self._pod_network = runtime, switches, pod_network
@@ -367,14 +362,7 @@ class Kubelet:
 
     def _new_pod(self, pod: KubeletPod, key: WorkerKey, allocation: Allocation, now: float) -> Pod:
         self.pressure.pod_updated(pod, now)
-        made = Pod(
-            pod,
-            key,
-            self.runtime,
-            pod_ip=self.new_ip(pod),
-            allocation=allocation,
-            now=now,
-        )
+        made = Pod(pod, key, self.runtime, pod_ip=self.new_ip(pod), allocation=allocation, now=now)
         if self.plugins is not None:
             self.plugins.pod_added(made)
         return made

@@ -40,9 +40,5 @@ def renewal(holder: str, wall_s: float) -> Document:
     """Return the merge patch that renews, and takes over after a predecessor."""
     return {
         "metadata": {"annotations": {ANNOTATION: VERSION}},
-        "spec": {
-            "holderIdentity": holder,
-            "leaseDurationSeconds": DURATION_S,
-            "renewTime": format_micro_time(wall_s),
-        },
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": DURATION_S, "renewTime": format_micro_time(wall_s)},
     }

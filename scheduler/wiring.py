@@ -240,11 +240,7 @@ def _profile(
     own = handle.switches.of(SchedulerSwitches)
     if own.has_batching:
         batching = Batching(
-            handle.cache,
-            runner,
-            handle.nominator,
-            handle.random,
-            is_exact=own.batching_validity == "unchanged",
+            handle.cache, runner, handle.nominator, handle.random, is_exact=own.batching_validity == "unchanged"
         )
     cycle = SchedulingCycle(
         handle.cache,

@@ -86,11 +86,7 @@ def _charged(document: Document, quota: ResourceQuota, more: Amounts, resource: 
         raise _forbidden(resource, new, text)
     total = {name: quotas.text_of(name, used[name] + value) for name, value in more.items()}
     status = document["status"]
-    return {
-        **document,
-        "metadata": {**document["metadata"]},
-        "status": {**status, "used": {**status["used"], **total}},
-    }
+    return {**document, "metadata": {**document["metadata"]}, "status": {**status, "used": {**status["used"], **total}}}
 
 
 def _forbidden(resource: Resource, new: Document, why: str) -> Forbidden:

@@ -193,13 +193,7 @@ def _dotted(path: Path) -> str:
 
 
 def plan(
-    live: Document | None,
-    config: Document,
-    *,
-    manager: str,
-    is_forced: bool,
-    wall_s: float,
-    subresource: str = "",
+    live: Document | None, config: Document, *, manager: str, is_forced: bool, wall_s: float, subresource: str = ""
 ) -> Document | None:
     """Return the object to write, or None when applying changes nothing.
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from apiserver_fake.admission.priority import PRIORITY_CLASSES, SYSTEM_CLASSES
 from services.api.meta import Document
 
-_WHY = (
-    "run in the cluster, but can be moved to another node if necessary",
-    "not be moved from their current node",
-)
+_WHY = ("run in the cluster, but can be moved to another node if necessary", "not be moved from their current node")
 FIRST_OBJECTS: tuple[tuple[str, Document], ...] = (
     *(
         ("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

@@ -39,14 +39,7 @@ class Registry:
     """Every kind, as requests reach it; `reads` answers those that change nothing."""
 
     def __init__(
-        self,
-        store: Store,
-        *,
-        clock: Clock,
-        random: Random,
-        switches: Switches,
-        cursors: ContinueTokens,
-        limits: Limits,
+        self, store: Store, *, clock: Clock, random: Random, switches: Switches, cursors: ContinueTokens, limits: Limits
     ) -> None:
         self._store = store
         self._surroundings = WriteContexts(clock=clock, random=random, switches=switches, limits=limits)

@@ -115,11 +115,7 @@ def resource_list(group: str, version_name: str) -> Document:
 def api_versions(address: str = "") -> Document:
     """Return the plain body of `/api`."""
     addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
-    return {
-        "kind": "APIVersions",
-        "versions": list(groups().get("", ())),
-        "serverAddressByClientCIDRs": addresses,
-    }
+    return {"kind": "APIVersions", "versions": list(groups().get("", ())), "serverAddressByClientCIDRs": addresses}
 
 
 def _group(name: str) -> Document:

@@ -22,16 +22,7 @@ from aiohttp import web
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import method_not_allowed
 from apiserver_fake.patch.apply import perform
-from apiserver_fake.rest import (
-    discovery,
-    media_types,
-    openapi,
-    paths,
-    pod_streams,
-    reviews,
-    tables,
-    watch,
-)
+from apiserver_fake.rest import discovery, media_types, openapi, paths, pod_streams, reviews, tables, watch
 from apiserver_fake.rest.http import (
     JSON_HEADERS,
     bearer_of,
@@ -48,12 +39,7 @@ from apiserver_fake.rest.http import (
 from apiserver_fake.rest.media_types import PLAIN, Form
 from apiserver_fake.rest.paths import Parameters, Route
 from apiserver_fake.server import ApiServer
-from services.api.errors import (
-    ApiError,
-    Forbidden,
-    Timeout,
-    UnknownOutcome,
-)
+from services.api.errors import ApiError, Forbidden, Timeout, UnknownOutcome
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity
 from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
@@ -377,13 +363,7 @@ class _SilenceSweep:
 
 
 async def serve(
-    server: ApiServer,
-    host: str,
-    port: int,
-    *,
-    clock: Clock,
-    tracer: Tracer,
-    settings: RestSettings | None = None,
+    server: ApiServer, host: str, port: int, *, clock: Clock, tracer: Tracer, settings: RestSettings | None = None
 ) -> tuple[AsyncExitStack, int]:
     """Listen on `host:port` (0: any free one) and return what ends it and everything it started, and the port.
 

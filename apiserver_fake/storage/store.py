@@ -95,11 +95,7 @@ class Store:
     """
 
     def __init__(
-        self,
-        *,
-        hashing: bool = False,
-        window_s: float = WINDOW_S,
-        window_changes: int = WINDOW_CHANGES,
+        self, *, hashing: bool = False, window_s: float = WINDOW_S, window_changes: int = WINDOW_CHANGES
     ) -> None:
         self.rv = self.window_start = 0
         self.hashing = hashing

@@ -192,9 +192,7 @@ def metadata(document: Document, name_rule: Any = subdomain) -> Causes:
         size += len(key) + len(value)
     if size > ANNOTATIONS_MAX_BYTES:
         yield Cause(
-            "metadata.annotations",
-            "FieldValueTooLong",
-            f"Too long: may not be more than {ANNOTATIONS_MAX_BYTES} bytes",
+            "metadata.annotations", "FieldValueTooLong", f"Too long: may not be more than {ANNOTATIONS_MAX_BYTES} bytes"
         )
     yield from _owners(meta.get("ownerReferences") or [])
     finalizers = meta.get("finalizers") or []
@@ -203,9 +201,7 @@ def metadata(document: Document, name_rule: Any = subdomain) -> Causes:
         yield from qualified_name("metadata.finalizers", finalizer)
         if not qualified_name("", finalizer) and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             yield invalid(
-                "metadata.finalizers",
-                finalizer,
-                "name is neither a standard finalizer name nor is it fully qualified",
+                "metadata.finalizers", finalizer, "name is neither a standard finalizer name nor is it fully qualified"
             )
     conditions = (document.get("status") or {}).get("conditions")
     if isinstance(conditions, list):

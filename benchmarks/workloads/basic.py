@@ -25,11 +25,7 @@ WORKLOADS: Final = (
     Workload(
         "SchedulingBasic",
         "pods that ask for CPU and memory only",
-        (
-            CreateNodes(),
-            CreatePods(templates.DEFAULT, "init_pods"),
-            CreatePods(templates.DEFAULT, is_measured=True),
-        ),
+        (CreateNodes(), CreatePods(templates.DEFAULT, "init_pods"), CreatePods(templates.DEFAULT, is_measured=True)),
         (Size(500, 500, 1_000), Size(5_000, 1_000, 10_000)),
     ),
     Workload(
@@ -69,11 +65,7 @@ WORKLOADS: Final = (
         (
             CreateNodes(),
             Churn(
-                (
-                    ("nodes", templates.node(pods="0")),
-                    ("pods", templates.HIGH_LARGE),
-                    ("services", SERVICE),
-                ),
+                (("nodes", templates.node(pods="0")), ("pods", templates.HIGH_LARGE), ("services", SERVICE)),
                 1.0,
                 recreate=True,
             ),
@@ -117,9 +109,7 @@ WORKLOADS: Final = (
                 may_wait=True,
             ),
             CreatePods(
-                templates.pod("pod", labels={"app": "scheduler-perf"}, is_light=True),
-                namespace="one",
-                is_measured=True,
+                templates.pod("pod", labels={"app": "scheduler-perf"}, is_light=True), namespace="one", is_measured=True
             ),
         ),
         (Size(1, 10_000, 20_000),),

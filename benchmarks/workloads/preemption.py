@@ -20,12 +20,7 @@ WORKLOADS: Final = (
     Workload(
         "PreemptionAsync",
         "pods with room, while five a second come that have to make room",
-        (
-            CreateNodes(),
-            FULL,
-            Churn((("pods", templates.HIGH),), 0.2),
-            CreatePods(templates.DEFAULT, is_measured=True),
-        ),
+        (CreateNodes(), FULL, Churn((("pods", templates.HIGH),), 0.2), CreatePods(templates.DEFAULT, is_measured=True)),
         (Size(500, 2_000, 500), Size(5_000, 20_000, 5_000)),
     ),
     Workload(

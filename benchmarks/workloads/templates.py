@@ -22,11 +22,7 @@ def node(**resources: str) -> Document:
         "kind": "Node",
         "metadata": {"labels": {}},
         "spec": {},
-        "status": {
-            "capacity": amounts,
-            "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]},
     }
 
 
@@ -114,9 +110,7 @@ ANTI_AFFINITY: Final = pod(
     affinity=required("podAntiAffinity", affinity_term(GREEN, HOSTNAME, namespaces=TWO_NAMESPACES)),
 )
 AFFINITY: Final = pod(
-    "affinity-pod",
-    labels=BLUE,
-    affinity=required("podAffinity", affinity_term(BLUE, ZONE, namespaces=TWO_NAMESPACES)),
+    "affinity-pod", labels=BLUE, affinity=required("podAffinity", affinity_term(BLUE, ZONE, namespaces=TWO_NAMESPACES))
 )
 PREFERRED_AFFINITY: Final = pod(
     "preferred-affinity-pod",

@@ -105,11 +105,7 @@ class Driver:
                 "spec": {
                     "driver": self.name,
                     "nodeName": self._node,
-                    "pool": {
-                        "name": self._node,
-                        "generation": self.generation,
-                        "resourceSliceCount": len(chunks),
-                    },
+                    "pool": {"name": self._node, "generation": self.generation, "resourceSliceCount": len(chunks)},
                     "devices": chunk,
                 },
             }

@@ -87,13 +87,7 @@ def claim_names(pod: KubeletPod) -> list[str] | str:
 class ClaimManager:
     """Invariant: a claim is in `cached` from before its first prepare until its unprepare succeeded."""
 
-    def __init__(
-        self,
-        table: PodTable,
-        pods: Mapping[str, KubeletPod],
-        drivers: Sequence[Driver],
-        out: Outbox,
-    ) -> None:
+    def __init__(self, table: PodTable, pods: Mapping[str, KubeletPod], drivers: Sequence[Driver], out: Outbox) -> None:
         self.drivers = {driver.name: driver for driver in drivers}
         self.cached: dict[str, Cached] = {}
         self._table, self._pods, self._out = table, pods, out

@@ -214,10 +214,7 @@ class MachineDefinition(Definition, frozen=True):
         self._check_cores()
         self._check_reserved_cpus()
         check_hardware(
-            self.cpu_choices,
-            topology_policy=self.topology_policy,
-            sockets=self.sockets or numas,
-            numa_nodes=numas,
+            self.cpu_choices, topology_policy=self.topology_policy, sockets=self.sockets or numas, numa_nodes=numas
         )
         most = self.topology_choices.max_allowable_numa_nodes
         if numas > most and self.topology_policy != "none":

@@ -63,11 +63,7 @@ def counted_hints(requested: int, free: Sequence[int], total: Sequence[int], nee
 
 
 def merge(
-    providers: Sequence[ProviderHints],
-    numa_count: int,
-    *,
-    policy: str,
-    distances: Sequence[Sequence[int]] = (),
+    providers: Sequence[ProviderHints], numa_count: int, *, policy: str, distances: Sequence[Sequence[int]] = ()
 ) -> tuple[Hint, bool]:
     """Return the merged hint and whether the policy admits.
 

@@ -90,10 +90,7 @@ class NodeHealth:
     """Ailments since `since_s`, and what follows at which time. `threshold_s`: how long relists may be stuck."""
 
     def __init__(
-        self,
-        ailments: tuple[Ailment, ...] = (),
-        since_s: float = 0.0,
-        threshold_s: float = THRESHOLDS_S[GENERIC],
+        self, ailments: tuple[Ailment, ...] = (), since_s: float = 0.0, threshold_s: float = THRESHOLDS_S[GENERIC]
     ) -> None:
         self._since_s = since_s
         self._pleg_stuck = pleg_stuck(threshold_s)

@@ -174,9 +174,5 @@ def lease_document(node: str, node_uid: str, duration_s: int, wall_s: float) -> 
             "namespace": LEASE_NAMESPACE,
             "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid}],
         },
-        "spec": {
-            "holderIdentity": node,
-            "leaseDurationSeconds": duration_s,
-            "renewTime": format_micro_time(wall_s),
-        },
+        "spec": {"holderIdentity": node, "leaseDurationSeconds": duration_s, "renewTime": format_micro_time(wall_s)},
     }

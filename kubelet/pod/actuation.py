@@ -82,10 +82,7 @@ def _with(old: ResourceRequirements | None, new: ResourceRequirements, resource:
 def _value(resources: ResourceRequirements, resource: str) -> tuple[int | None, int | None]:
     """Return request and limit as numbers, None where there is none."""
     request, limit = resources.requests.get(resource), resources.limits.get(resource)
-    return (
-        None if request is None else amount(resource, request),
-        None if limit is None else amount(resource, limit),
-    )
+    return (None if request is None else amount(resource, request), None if limit is None else amount(resource, limit))
 
 
 def _differs(actual: PodResources, allocated: PodResources, name: str, resource: str) -> bool:

@@ -212,14 +212,7 @@ def _stage(spec: _Spec, name: str) -> Stage | None:
     if selector is None:
         return None
     return Stage(
-        name,
-        spec.resource_ref.kind,
-        selector,
-        steps,
-        spec.weight,
-        weight_from,
-        delay,
-        bool(spec.immediate_next_stage),
+        name, spec.resource_ref.kind, selector, steps, spec.weight, weight_from, delay, bool(spec.immediate_next_stage)
     )
 
 

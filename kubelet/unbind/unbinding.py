@@ -95,13 +95,7 @@ def pending_status(pod: KubeletPod, condition: str, reason: str, message: str, s
         "phase": "Pending",
         "observedGeneration": pod.metadata.generation,
         "conditions": [
-            {
-                "type": condition,
-                "status": "True",
-                "reason": reason,
-                "message": message,
-                "lastTransitionTime": since,
-            }
+            {"type": condition, "status": "True", "reason": reason, "message": message, "lastTransitionTime": since}
         ],
     }
 

@@ -151,8 +151,7 @@ def _with_defaults(pod: Pod) -> Pod:
 
     spec = pod.spec
     return replace(
-        pod,
-        spec=replace(spec, containers=filled(spec.containers), init_containers=filled(spec.init_containers)),
+        pod, spec=replace(spec, containers=filled(spec.containers), init_containers=filled(spec.init_containers))
     )
 
 

@@ -172,11 +172,7 @@ class Dispatcher:
 
     async def _bind(self, call: PodBinding, traceparent: str) -> int:
         return await self.client.bind(
-            call.key,
-            call.uid,
-            call.node,
-            expected_unbind_count=call.expected_unbind_count,
-            traceparent=traceparent,
+            call.key, call.uid, call.node, expected_unbind_count=call.expected_unbind_count, traceparent=traceparent
         )
 
     async def _patch(self, call: StatusPatch, traceparent: str) -> int:

@@ -106,13 +106,7 @@ class Client:
     """
 
     def __init__(
-        self,
-        api: Api,
-        clock: Clock,
-        random: Random,
-        *,
-        field_manager: str = "",
-        deadline_s: float = DEADLINE_S,
+        self, api: Api, clock: Clock, random: Random, *, field_manager: str = "", deadline_s: float = DEADLINE_S
     ) -> None:
         self._api = api
         self._clock = clock
@@ -289,12 +283,7 @@ def request_of(verb: str, resource: str, key: Key, body: bytes = b"", **options:
 
 
 def delete_request(
-    resource: str,
-    key: Key,
-    *,
-    grace_period_s: int | None = None,
-    propagation: str = "",
-    **options: Unpack[Options],
+    resource: str, key: Key, *, grace_period_s: int | None = None, propagation: str = "", **options: Unpack[Options]
 ) -> Request:
     """Return the request of a delete; preconditions travel in the request, options in the body."""
     body: Document = {}

@@ -57,13 +57,7 @@ class _ServerFile(msgspec.Struct):
     node_key: str
 
 
-def make(
-    directory: Path,
-    *,
-    hosts: Sequence[str],
-    random: Random,
-    others: Iterable[Identity] = (),
-) -> Credentials:
+def make(directory: Path, *, hosts: Sequence[str], random: Random, others: Iterable[Identity] = ()) -> Credentials:
     """Write token files for a whole mesh and return where they are.
 
     `hosts`: names of kubelet host processes, `h0`; `others`: users who get a token and no file. A directory that has

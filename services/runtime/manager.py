@@ -155,8 +155,7 @@ class ControllerLoop:
         controller = self._controller
         if controller.reconciles is not None and controller.reconciles is not AnyObject:
             self._caches.on_change(
-                controller.reconciles,
-                lambda change: self._add(meta_of(change.object).key, change.traceparent),
+                controller.reconciles, lambda change: self._add(meta_of(change.object).key, change.traceparent)
             )
             owner = resource_of_view(controller.reconciles)
             for view in controller.owns:
@@ -271,11 +270,7 @@ class ControllerLoop:
             if result.actions:
                 span = self._start_span(key, causes)
                 report = await self._executor.perform(
-                    result.actions,
-                    key=key,
-                    failed=self._failed_of(key),
-                    traceparent=span.traceparent,
-                    rv_seen=rv_seen,
+                    result.actions, key=key, failed=self._failed_of(key), traceparent=span.traceparent, rv_seen=rv_seen
                 )
         except Exception as error:  # one poisonous object must not stop the others (V11)
             report.outcome, report.reason = Outcome.BACK_OFF, f"{type(error).__name__}: {error}"

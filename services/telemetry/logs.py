@@ -24,12 +24,7 @@ def _json(_logger: Any, _method: str, event: Any) -> str:
 
 
 def set_up(
-    component: str,
-    level: str = "info",
-    *,
-    stream: TextIO | None = None,
-    is_plain: bool = False,
-    is_final: bool = True,
+    component: str, level: str = "info", *, stream: TextIO | None = None, is_plain: bool = False, is_final: bool = True
 ) -> None:
     """Make every logger of this process write one line an event, from `level` upwards.
 

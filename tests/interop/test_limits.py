@@ -36,13 +36,7 @@ TWICE = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"twice"},"data
 NOT_A_NUMBER = '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"nan"},"spec":{"priority":NaN}}'
 
 BODIES = [
-    (
-        "configmaps",
-        {**config_map(), "data": {"x": "x" * (3 * MIB)}},
-        413,
-        "RequestEntityTooLarge",
-        "3145728",
-    ),
+    ("configmaps", {**config_map(), "data": {"x": "x" * (3 * MIB)}}, 413, "RequestEntityTooLarge", "3145728"),
     ("configmaps", DEEP, 400, "BadRequest", "nested deeper than 64 levels"),
     ("configmaps", "[" * 100_000, 400, "BadRequest", "not strict JSON"),
     ("configmaps", '{"a":', 400, "BadRequest", "not strict JSON"),

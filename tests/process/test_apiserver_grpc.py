@@ -157,10 +157,7 @@ def test_an_unknown_token_is_refused_as_a_whole_with_a_status(tmp_path):
 
 def test_unary_calls_are_for_tools(tmp_path):
     async def scenario():
-        async with (
-            a_server(tmp_path) as server,
-            grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel,
-        ):
+        async with a_server(tmp_path) as server, grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
             request = pb.Request(verb="list", resource="namespaces")
             answer = await ApiServerStub(channel).Call(request, metadata=(("authorization", "Bearer adm"),))
             assert (answer.code, len(msgspec.json.decode(answer.body)["items"])) == (200, 4)

@@ -43,10 +43,7 @@ def call(data, method, path, document=None):
         plain + path,
         method=method,
         data=json.dumps(document).encode() if document is not None else None,
-        headers={
-            "Authorization": f"Bearer {config['users'][0]['user']['token']}",
-            "Content-Type": "application/json",
-        },
+        headers={"Authorization": f"Bearer {config['users'][0]['user']['token']}", "Content-Type": "application/json"},
     )
     with urllib.request.urlopen(request, timeout=10) as answer:
         return json.load(answer)

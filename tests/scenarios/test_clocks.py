@@ -14,11 +14,7 @@ JUMPS = {
         "apiserver": [0.0, 30.0, -30.0, HOUR_S, -HOUR_S, HOUR_S, -HOUR_S, 0.0],
         "scheduler": [0.0, HOUR_S, -HOUR_S],
     },
-    "faults/fm-a13-kubelet": {
-        "kubelet/h0": [0.0, 30.0, HOUR_S, -HOUR_S],
-        "kubelet/h1": [0.0],
-        "apiserver": [0.0],
-    },
+    "faults/fm-a13-kubelet": {"kubelet/h0": [0.0, 30.0, HOUR_S, -HOUR_S], "kubelet/h1": [0.0], "apiserver": [0.0]},
     "unbinding/clocks": {"scheduler": [0.0, 5.0, -5.0], "apiserver": [0.0], "kubelet/h0": [0.0]},
 }
 

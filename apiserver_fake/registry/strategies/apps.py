@@ -111,8 +111,7 @@ DAEMON_SET_STRATEGY = Struct(
     are_defaults_last=True,
 )
 DAEMON_SET_SPEC = Struct(
-    *workload_fields("daemonset", has_replicas=False),
-    Field("updateStrategy", default={}, struct=DAEMON_SET_STRATEGY),
+    *workload_fields("daemonset", has_replicas=False), Field("updateStrategy", default={}, struct=DAEMON_SET_STRATEGY)
 )
 DAEMON_SET_STATUS = Struct(*(Field(name, minimum=0) for name in DAEMON_SET_COUNTERS))
 

@@ -180,11 +180,7 @@ NODE_SPEC = Struct(
     Field("taints", most=200, items=TAINT),
     Field(POLICY, struct=Struct(Field("disableResizePreemption", most=20, items=OWNER))),
 )
-STATUS = Struct(
-    Field("capacity", rule=quantities),
-    Field("allocatable", rule=quantities),
-    Field("conditions", most=64),
-)
+STATUS = Struct(Field("capacity", rule=quantities), Field("allocatable", rule=quantities), Field("conditions", most=64))
 NODE_FIELDS = Struct(Field("spec", default={}, struct=NODE_SPEC), Field("status", default={}, struct=STATUS))
 
 

@@ -207,12 +207,7 @@ def _request_of_result(result: Document, at: str, report: Report) -> Causes:
 
 _RESULT = Struct(
     beyond(
-        "adminAccess",
-        "tolerations",
-        "shareID",
-        "consumedCapacity",
-        "bindingConditions",
-        "bindingFailureConditions",
+        "adminAccess", "tolerations", "shareID", "consumedCapacity", "bindingConditions", "bindingFailureConditions"
     ),
     _request_of_result,
     Field("driver", missing="", form=driver_name),

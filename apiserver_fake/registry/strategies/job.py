@@ -34,14 +34,7 @@ COMPLETIONS_SOFT_MAX, PARALLELISM_SOFT_MAX, FAILED_INDEXES_MAX = 100_000, 10_000
 """Above so many completions, fewer may run at once and fewer indexes may fail."""
 NO_LIMIT = 2**31 - 1
 ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
-FIXED = (
-    "selector",
-    "completionMode",
-    "podFailurePolicy",
-    "backoffLimitPerIndex",
-    "managedBy",
-    "successPolicy",
-)
+FIXED = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
 _CHANGEABLE_TEMPLATE = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 """What a queue may still decide for a suspended job (KEP-2926)."""
 
@@ -174,8 +167,7 @@ def _open_scope(spec: Document, at: str, report: Report) -> Causes:
 
 
 PATTERN = Struct(
-    Field("type", missing="", form=qualified_name),
-    Field("status", default="True", enum=("False", "True", "Unknown")),
+    Field("type", missing="", form=qualified_name), Field("status", default="True", enum=("False", "True", "Unknown"))
 )
 RULE = Struct(
     Field("action", required=True, enum=ACTIONS),
@@ -204,9 +196,7 @@ SPEC = Struct(
     Field("successPolicy", rule=_check_success_policy),
     Field("managedBy", rule=_managed_by),
 )
-STATUS = Struct(
-    *(Field(name, minimum=0) for name in ("active", "ready", "terminating", "succeeded", "failed")),
-)
+STATUS = Struct(*(Field(name, minimum=0) for name in ("active", "ready", "terminating", "succeeded", "failed")))
 
 
 def check_update(old: Document, new: Document, status: Document) -> Causes:
@@ -298,5 +288,5 @@ STRATEGIES = {
         rules=_rules,
         status=STATUS,
         status_rules=check_status,
-    ),
+    )
 }

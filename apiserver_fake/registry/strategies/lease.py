@@ -7,8 +7,7 @@ from apiserver_fake.validation.fields import Field, Struct
 from services.api.meta import Document
 
 SPEC = Struct(
-    Field("leaseDurationSeconds", minimum=1, text="must be greater than 0"),
-    Field("leaseTransitions", minimum=0),
+    Field("leaseDurationSeconds", minimum=1, text="must be greater than 0"), Field("leaseTransitions", minimum=0)
 )
 
 

@@ -10,13 +10,7 @@ import contextlib
 
 from apiserver_fake.admission import limit_ranger
 from apiserver_fake.admission.priority import set_priority
-from apiserver_fake.strategy import (
-    DeleteOptions,
-    Strategy,
-    WriteContext,
-    delete_now_or_mark,
-    keep_all_but_status,
-)
+from apiserver_fake.strategy import DeleteOptions, Strategy, WriteContext, delete_now_or_mark, keep_all_but_status
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import Cause, forbidden, invalid, metadata, plain_text, unsupported
 from apiserver_fake.validation.pod import defaults
@@ -39,11 +33,7 @@ def _prepare_create(new: Document, ctx: WriteContext) -> None:
     spec = POD_SPEC.complete(new.get("spec") or {})
     spec = defaults.requests_from_limits(spec)
     spec = defaults.with_pod_level_requests(defaults.with_resize_policies(_with_default_limits(new, spec, ctx)))
-    spec = with_label_keys(
-        spec,
-        new["metadata"].get("labels") or {},
-        spreads=ctx.switches.spread_selector_merge,
-    )
+    spec = with_label_keys(spec, new["metadata"].get("labels") or {}, spreads=ctx.switches.spread_selector_merge)
     spec.setdefault("enableServiceLinks", True)
     if not _is_mirror(new):
         if not spec.get("serviceAccountName"):
@@ -168,9 +158,7 @@ CONDITION = Struct(
     Field("message", form=plain_text),
 )
 STATUS = Struct(
-    Field("conditions", most=64, items=CONDITION),
-    Field("reason", form=plain_text),
-    Field("message", form=plain_text),
+    Field("conditions", most=64, items=CONDITION), Field("reason", form=plain_text), Field("message", form=plain_text)
 )
 
 

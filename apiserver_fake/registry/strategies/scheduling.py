@@ -142,11 +142,7 @@ WORKLOAD_REFERENCE = Struct(
 )
 WORKLOAD_SPEC = Struct(
     Field(
-        "podGroupTemplates",
-        required="must have at least one template",
-        missing=[],
-        most=TEMPLATES_MAX,
-        items=TEMPLATE,
+        "podGroupTemplates", required="must have at least one template", missing=[], most=TEMPLATES_MAX, items=TEMPLATE
     ),
     Field("controllerRef", struct=WORKLOAD_REFERENCE),
 )

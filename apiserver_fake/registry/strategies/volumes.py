@@ -238,10 +238,7 @@ CSI_DRIVER_SPEC = Struct(
     Field("storageCapacity", default=False),
     Field("fsGroupPolicy", default="ReadWriteOnceWithFSType"),
     Field(
-        "volumeLifecycleModes",
-        default=["Persistent"],
-        items=Field(enum=("Ephemeral", "Persistent")),
-        is_immutable=True,
+        "volumeLifecycleModes", default=["Persistent"], items=Field(enum=("Ephemeral", "Persistent")), is_immutable=True
     ),
     Field("requiresRepublish", default=False),
     Field("seLinuxMount", default=False),

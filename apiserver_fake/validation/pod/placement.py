@@ -185,9 +185,7 @@ _POD_TERM = Struct(
 _POD_TERMS = Struct(
     Field(REQUIRED_TERMS, most=TERMS_MAX, items=_POD_TERM),
     Field(
-        PREFERRED_TERMS,
-        most=TERMS_MAX,
-        items=Struct(_WEIGHT, Field("podAffinityTerm", missing={}, struct=_POD_TERM)),
+        PREFERRED_TERMS, most=TERMS_MAX, items=Struct(_WEIGHT, Field("podAffinityTerm", missing={}, struct=_POD_TERM))
     ),
 )
 AFFINITY = Struct(

@@ -22,12 +22,7 @@ from apiserver_fake.validation.formats import (
     subdomain,
     unsupported,
 )
-from apiserver_fake.validation.pod.container import (
-    CONTAINER,
-    EPHEMERAL_CONTAINER,
-    PodScope,
-    check_resources,
-)
+from apiserver_fake.validation.pod.container import CONTAINER, EPHEMERAL_CONTAINER, PodScope, check_resources
 from apiserver_fake.validation.pod.defaults import check_pod_level
 from apiserver_fake.validation.pod.placement import AFFINITY, SPREAD, TERMS_MAX, TOLERATION, TOLERATIONS_MAX
 from services.api.meta import Document
@@ -158,9 +153,7 @@ POD_SPEC = Struct(
     Field("affinity", struct=AFFINITY),
     Field("topologySpreadConstraints", most=TERMS_MAX, items=SPREAD),
     Field(
-        "schedulingGates",
-        most=GATES_MAX,
-        items=Struct(Field("name", missing="", form=qualified_name), unique("name")),
+        "schedulingGates", most=GATES_MAX, items=Struct(Field("name", missing="", form=qualified_name), unique("name"))
     ),
     Field("schedulingGroup", struct=Struct(Field("podGroupName", required=True, form=subdomain))),
     Field("resourceClaims", most=CLAIMS_MAX, items=_CLAIM),
@@ -235,9 +228,7 @@ def workload_fields(
     `is_whole`: whether the template says all of a pod, so that it can be judged as one.
     """
     template = Struct(
-        TEMPLATE_METADATA,
-        Field("spec", default={}, struct=POD_SPEC, is_checked=is_whole),
-        _always_restarts(kind),
+        TEMPLATE_METADATA, Field("spec", default={}, struct=POD_SPEC, is_checked=is_whole), _always_restarts(kind)
     )
     return (
         _selector(kind),

@@ -35,8 +35,7 @@ def check_update(old: Document, new: Document) -> Causes:
     for gate in new.get("schedulingGates") or []:
         if gate.get("name") not in kept:
             yield forbidden(
-                "spec.schedulingGates",
-                f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
+                "spec.schedulingGates", f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
             )
     before, after = old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds")
     if before is not None and after is None:

@@ -12,15 +12,7 @@ from rich.progress import Progress
 
 from services.api.switches import Switches
 from services.cli.live import progress_bar
-from services.cli.output import (
-    EXIT_FAILED,
-    EXIT_OK,
-    fail,
-    output_option,
-    print_json,
-    print_table,
-    set_option,
-)
+from services.cli.output import EXIT_FAILED, EXIT_OK, fail, output_option, print_json, print_table, set_option
 
 if TYPE_CHECKING:
     from benchmarks.result import SchedulerBench

@@ -10,16 +10,7 @@ import click
 
 from services.api.switches import SwitchError, Switches
 from services.cli.live import PodsView, console
-from services.cli.output import (
-    EXIT_FAILED,
-    EXIT_OK,
-    EXIT_USAGE,
-    fail,
-    output_option,
-    print_json,
-    refusing,
-    remark,
-)
+from services.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, fail, output_option, print_json, refusing, remark
 from services.cli.sweep import failures, show, sweep, sweep_options
 from services.explore.recorder import Recorder, Trial
 from services.explore.replay import ReplayError, read_replay

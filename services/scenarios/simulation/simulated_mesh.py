@@ -91,11 +91,7 @@ class SimMesh:
     """`Mesh` in virtual time. Make and use it inside `simloop.run`."""
 
     def __init__(
-        self,
-        plan: MeshPlan,
-        *,
-        recorder: ArrivalRecorder | None = None,
-        traffic: Traffic | None = None,
+        self, plan: MeshPlan, *, recorder: ArrivalRecorder | None = None, traffic: Traffic | None = None
     ) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop), "a simulated mesh lives in virtual time"

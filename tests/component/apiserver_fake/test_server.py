@@ -259,10 +259,7 @@ def test_as_08_status_and_spec_writers_never_revert_each_other():
     async def scenario():
         async with Machine().server() as server:
             api = server.api_for(ADMIN)
-            body = {
-                "metadata": {"name": "b"},
-                "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}},
-            }
+            body = {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}}
             kind = {"resource": "poddisruptionbudgets.policy", "namespace": "default"}
             (await api.call(Request(verb="create", body=msgspec.json.encode(body), **kind))).unwrap()
             old = msgspec.json.decode((await api.call(Request(verb="get", name="b", **kind))).body)

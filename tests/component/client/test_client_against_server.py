@@ -91,12 +91,7 @@ def play(act, seed: int = 1):
 
 
 def settings_named(name: str, **data: str) -> dict:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": "default"},
-        "data": data,
-    }
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
 
 
 def pod(name: str) -> dict:

@@ -145,8 +145,7 @@ def test_controllers_7_an_unschedulable_template_fails_its_deadline_at_sixty_sec
 
 
 @pytest.mark.parametrize(
-    ("policy", "left"),
-    [("Background", (0, 0, 0)), ("Foreground", (0, 0, 0)), ("Orphan", (0, 1, 2))],
+    ("policy", "left"), [("Background", (0, 0, 0)), ("Foreground", (0, 0, 0)), ("Orphan", (0, 1, 2))]
 )
 def test_controllers_14_a_deleted_deployment_takes_along_what_its_policy_says(world_of, policy, left):
     async def act(world):

@@ -9,8 +9,7 @@ from kubelet.node.definition import NodeDefinition
 
 
 @pytest.mark.parametrize(
-    ("switches", "phase", "reason"),
-    [((), "Failed", "OutOfcpu"), (("restart.readmit_running=false",), "Running", None)],
+    ("switches", "phase", "reason"), [((), "Failed", "OutOfcpu"), (("restart.readmit_running=false",), "Running", None)]
 )
 def test_kubelet_6_a_running_pod_that_fits_no_more_is_ended_unless_the_kubelet_does_not_ask(
     simulate, switches, phase, reason

@@ -23,7 +23,7 @@ CEILINGS = {
     "kubelet": 996,
     "scheduler": 632,
     "services/controllers": 1313,
-    "services/client": 810,
+    "services/client": 725,
     "services/reconcile": 186,
     "services/telemetry": 240,
 }

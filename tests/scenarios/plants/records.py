@@ -30,7 +30,4 @@ def loses_a_line(monkeypatch):
     monkeypatch.setattr(MemoryEventLog, "take", lambda self, line: None if line.seq == 20 else take(self, line))
 
 
-PLANTS = [
-    (acknowledges_what_it_never_stores, STEADY, "I13"),
-    (loses_a_line, STEADY, "I27"),
-]
+PLANTS = [(acknowledges_what_it_never_stores, STEADY, "I13"), (loses_a_line, STEADY, "I27")]

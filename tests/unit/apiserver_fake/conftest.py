@@ -11,13 +11,7 @@ import pytest
 
 from apiserver_fake.authorization.authorizer import admit, authorize
 from apiserver_fake.errors import not_found
-from apiserver_fake.strategy import (
-    ServerMemory,
-    SubresourceResult,
-    WriteContext,
-    strategy_for,
-    subresource,
-)
+from apiserver_fake.strategy import ServerMemory, SubresourceResult, WriteContext, strategy_for, subresource
 from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.formats import Cause
 from services.api.identity import ADMIN, SCHEDULER, Identity, node_identity

@@ -90,10 +90,7 @@ def test_relists_are_counted_by_upstreams_names():
     ("has_resize_preemption", "expected"),
     [
         (False, {'reason="deferred"': 2, 'reason="infeasible"': 1}),
-        (
-            True,
-            {'priority_bucket="medium",reason="deferred"': 2, 'priority_bucket="normal",reason="infeasible"': 1},
-        ),
+        (True, {'priority_bucket="medium",reason="deferred"': 2, 'priority_bucket="normal",reason="infeasible"': 1}),
     ],
 )
 def test_pending_resizes_are_counted_by_reason_and_with_kep_5836_by_priority(a_pod, has_resize_preemption, expected):

@@ -12,12 +12,7 @@ from services.runtime.roles import controller_identities
 
 
 def make(directory, hosts=("h0",), seed=1, others=()):
-    return credentials.make(
-        directory,
-        hosts=hosts,
-        random=random.Random(seed),
-        others=others,
-    )
+    return credentials.make(directory, hosts=hosts, random=random.Random(seed), others=others)
 
 
 def content(path):

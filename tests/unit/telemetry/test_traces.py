@@ -149,10 +149,7 @@ def test_without_a_sink_a_sampled_parent_is_still_handed_on():
     [
         ({}, Sampler(1.0, True)),
         ({"OTEL_TRACES_SAMPLER": "always_off"}, Sampler(0.0, False)),
-        (
-            {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"},
-            Sampler(0.1, True),
-        ),
+        ({"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}, Sampler(0.1, True)),
     ],
 )
 def test_the_standard_variables_choose_the_sampler(environ, sampler):

@@ -10,16 +10,7 @@ from apiserver_fake.registry.read import ContinueTokens, NotYet
 from apiserver_fake.registry.registry import Registry
 from apiserver_fake.registry.write import Limits
 from apiserver_fake.storage.store import Store
-from services.api.errors import (
-    AlreadyExists,
-    ApiError,
-    BadRequest,
-    Conflict,
-    Expired,
-    Forbidden,
-    Invalid,
-    NotFound,
-)
+from services.api.errors import AlreadyExists, ApiError, BadRequest, Conflict, Expired, Forbidden, Invalid, NotFound
 from services.api.identity import ADMIN
 from services.api.switches import Switches
 from services.api.wire import Request
@@ -327,10 +318,7 @@ def test_the_generation_counts_changes_of_the_spec_alone():
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": {"a": "b"}},
-            "template": {
-                "metadata": {"labels": {"a": "b"}},
-                "spec": {"containers": [{"name": "c", "image": "i"}]},
-            },
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
         },
     }
     kind = "replicasets.apps"

@@ -1,14 +1,7 @@
 import msgspec
 import pytest
 
-from apiserver_fake.rest.media_types import (
-    Form,
-    NotAcceptable,
-    json_from_yaml,
-    json_of,
-    negotiate,
-    patch_type_of,
-)
+from apiserver_fake.rest.media_types import Form, NotAcceptable, json_from_yaml, json_of, negotiate, patch_type_of
 from services.api.errors import BadRequest, UnsupportedMediaType
 
 TABLE = (

@@ -15,8 +15,7 @@ def test_six_cpus_with_four_free_on_each_node_prefer_one_node_and_get_none():
 
 
 @pytest.mark.parametrize(
-    ("policy", "admits"),
-    [("none", True), ("best-effort", True), ("restricted", False), ("single-numa-node", False)],
+    ("policy", "admits"), [("none", True), ("best-effort", True), ("restricted", False), ("single-numa-node", False)]
 )
 def test_kubelet_10_six_cpus_over_two_half_free_numa_nodes_are_rejected(a_node, guaranteed, policy, admits):
     managers = ResourceManagers(a_node(**TWO_BY_EIGHT, topologyPolicy=policy, cpuPolicy="static"))
@@ -109,10 +108,7 @@ def _asking(**limits):
 
 def test_a_main_container_takes_over_the_device_of_a_plain_init_container_and_a_sidecar_keeps_its_own(a_node, a_pod):
     managers = ResourceManagers(a_node(extended={"example.com/gpu": 3}))
-    init = [
-        {"name": "i", "resources": _asking()},
-        {"name": "s", "restartPolicy": "Always", "resources": _asking()},
-    ]
+    init = [{"name": "i", "resources": _asking()}, {"name": "s", "restartPolicy": "Always", "resources": _asking()}]
     pod = a_pod(containers=[{"name": "c", "resources": _asking()}], spec={"initContainers": init})
 
     outcome = managers.admit(pod)

@@ -19,8 +19,7 @@ def pods_of(a_pod, *priorities, grace_s=30):
 
 
 @pytest.mark.parametrize(
-    ("priority", "place"),
-    [(-5, 0), (0, 0), (999, 0), (1000, 1), (99_999, 1), (100_000, 2), (CRITICAL, 2)],
+    ("priority", "place"), [(-5, 0), (0, 0), (999, 0), (1000, 1), (99_999, 1), (100_000, 2), (CRITICAL, 2)]
 )
 def test_a_priority_belongs_to_the_highest_period_that_is_not_above_it(priority, place):
     periods = (Period(0, 10), Period(1000, 20), Period(100_000, 30))

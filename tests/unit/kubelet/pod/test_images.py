@@ -7,10 +7,7 @@ from tests.unit.kubelet.pod.test_pod import Life
 from tests.unit.kubelet.pod.test_pulls import recorded
 
 
-@pytest.mark.parametrize(
-    ("pullers", "ends"),
-    [(1, [5.0, 10.0, 15.0]), (2, [5.0, 5.0, 10.0]), (0, [5.0, 5.0, 5.0])],
-)
+@pytest.mark.parametrize(("pullers", "ends"), [(1, [5.0, 10.0, 15.0]), (2, [5.0, 5.0, 10.0]), (0, [5.0, 5.0, 5.0])])
 def test_images_are_pulled_one_after_the_other_unless_the_node_pulls_in_parallel(pullers, ends):
     images = NodeImages(pullers=pullers)
 

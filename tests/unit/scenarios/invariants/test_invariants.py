@@ -355,8 +355,7 @@ def test_i24_a_node_that_gives_itself_an_owner():
 
 
 @pytest.mark.parametrize(
-    ("who", "switch"),
-    [("podgc", "podgc.recheck=false"), ("taint-eviction", "tainteviction.faithful=true")],
+    ("who", "switch"), [("podgc", "podgc.recheck=false"), ("taint-eviction", "tainteviction.faithful=true")]
 )
 def test_i24_a_delete_without_uid_is_lawful_where_a_switch_asks_for_it(who, switch):
     identity = f"system:controller:{who}"

@@ -207,10 +207,7 @@ def test_the_empty_configuration_is_valid():
                 '(KubeSchedulerConfiguration is version "kubescheduler.config.k8s.io/v1")'
             ),
         ),
-        (
-            "profiles: [{pluginConfig: [{name: A}, {name: A}]}]",
-            'profiles[0].pluginConfig[1]: Duplicate value: "A"',
-        ),
+        ("profiles: [{pluginConfig: [{name: A}, {name: A}]}]", 'profiles[0].pluginConfig[1]: Duplicate value: "A"'),
         (
             "extenders: [{urlPrefix: u, prioritizeVerb: p}]",
             "extenders[0].weight: Invalid value: 0: must have a positive weight applied to it",

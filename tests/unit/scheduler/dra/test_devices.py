@@ -29,13 +29,7 @@ from services.api.kinds.resourceclaim import (
     ResourceClaimSpec,
     ResourceClaimStatus,
 )
-from services.api.kinds.resourceslice import (
-    Device,
-    DeviceAttribute,
-    ResourcePool,
-    ResourceSlice,
-    ResourceSliceSpec,
-)
+from services.api.kinds.resourceslice import Device, DeviceAttribute, ResourcePool, ResourceSlice, ResourceSliceSpec
 from services.api.meta import ObjectMeta
 from services.reconcile.controller import Change
 

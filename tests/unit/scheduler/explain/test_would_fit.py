@@ -6,13 +6,7 @@ from hypothesis import strategies as st
 from scheduler.cache.node_info import PodInfo
 from scheduler.explain.would_fit import Filters, missing_labels, with_request, would_fit_if
 from services.api.kinds.node import Taint
-from services.api.kinds.pod import (
-    Affinity,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-)
+from services.api.kinds.pod import Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 
 
 def ask(world, pod):

@@ -94,10 +94,7 @@ CONSTRAINTS = st.builds(
     match_label_keys=st.sampled_from([(), ("app",), ("gone",)]),
 )
 TAINTS = st.sampled_from([(), (), (Taint(key="a", effect="NoSchedule"),), (Taint(key="a", effect="PreferNoSchedule"),)])
-NAMESPACES = (
-    Namespace(metadata=ObjectMeta(name="d", labels={"team": "t"})),
-    Namespace(metadata=ObjectMeta(name="e")),
-)
+NAMESPACES = (Namespace(metadata=ObjectMeta(name="d", labels={"team": "t"})), Namespace(metadata=ObjectMeta(name="e")))
 IMAGES = st.lists(
     st.builds(
         ContainerImage,

@@ -542,11 +542,7 @@ def test_units_are_whole_groups_of_mode_all_and_single_pods_with_their_groups_pr
     units = Units(scene.handle.groups, scene.cache, scene.handle.world).of(scene.cache.nodes["n1"].pods.values())
 
     found = [(u.is_group, [p.key.name for p in u.pods], u.priority) for u in units]
-    assert found == [
-        (True, ["v1", "v2"], 10),
-        (False, ["w1"], 20),
-        (False, ["x"], 7),
-    ]
+    assert found == [(True, ["v1", "v2"], 10), (False, ["w1"], 20), (False, ["x"], 7)]
 
 
 def test_known_members_wait_or_run_but_are_not_leaving():

@@ -131,11 +131,7 @@ def test_preenqueue_17_without_reasons_nothing_is_reported_in_the_opt_out_model(
 
 @pytest.mark.parametrize(
     ("knob", "then"),
-    [
-        ("keep_stale", None),
-        ("clear", ("clear", 0.0)),
-        ("generic", ("blocked on PreEnqueue by plugin: Gates", 0.0)),
-    ],
+    [("keep_stale", None), ("clear", ("clear", 0.0)), ("generic", ("blocked on PreEnqueue by plugin: Gates", 0.0))],
 )
 def test_preenqueue_18_a_silent_plugin_after_one_that_reported(pod, knob, then):
     observer = reporter(Model.EXPLICIT_IMMEDIATE, on_other_plugin_rejects=knob)
