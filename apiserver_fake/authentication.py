@@ -4,8 +4,6 @@ A node token is `node.<name>.<hex hmac>`: the server needs to remember none of t
 one for each of its nodes (X-ID5). Secrets are compared in constant time, and every failure sounds alike (X-TOK4).
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

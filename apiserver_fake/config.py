@@ -1,7 +1,5 @@
 """The configuration of an API server process."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from services.runtime.config import CommonConfig, setting

@@ -1,7 +1,5 @@
 """Request bodies to documents, strictly: what the fast decoder lets pass is looked for here (V1, V2)."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

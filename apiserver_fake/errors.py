@@ -1,7 +1,5 @@
 """What is refused about objects of any kind, in Kubernetes' words: unknown kind, wrong scope, missing, conflict."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from services.api.errors import BadRequest, Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound

@@ -4,8 +4,6 @@ Each is written before its effect is disclosed. Besides its bytes the log says o
 invariants judge it. Source: guarantees 1.2 for names and fields.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 

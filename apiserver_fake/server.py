@@ -4,8 +4,6 @@ It joins the parts: registry (what a request means), writer (the one order of co
 watches. Here are also spans and counters; lines in the event log are `event_lines`'.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import re

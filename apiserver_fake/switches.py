@@ -1,7 +1,5 @@
 """The switches that the API server reads, by what each decides."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from services.api.switches import switch

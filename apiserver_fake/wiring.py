@@ -1,7 +1,5 @@
 """The wiring of the component: configuration and seams in, a running API server out."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`python -m benchmarks`: measure everything and write `docs/benchmarks/`."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

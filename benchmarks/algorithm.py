@@ -4,8 +4,6 @@ No API server, no wire and no waiting: pods are handed over as a watch would sho
 and confirmed at once, victims leave at once. What is measured is what scheduling costs by itself.
 """
 
-from __future__ import annotations
-
 import copy
 import gc
 import itertools

@@ -3,8 +3,6 @@
 Time is exclusive: what a clocked method spends in another clocked one is the other's.
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """One kind's changes, watched by many on one connection."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Each workload runs in a mesh of its own, so that none inherits another's memory.
 compare with each other only: the machine is part of them.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field

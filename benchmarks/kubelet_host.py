@@ -4,8 +4,6 @@ At last it looks at them at rest with all their pods, as acceptance scenario 20 
 200 kubelets of 50 pods: what they cost, and whether any heartbeat comes late.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

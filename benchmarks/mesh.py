@@ -3,8 +3,6 @@
 The clock runs from the first creation to the moment a watcher has seen the last pod Running.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable

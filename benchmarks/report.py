@@ -1,7 +1,5 @@
 """`figures.json` for programs and `README.md` for people."""
 
-from __future__ import annotations
-
 import datetime
 import platform
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The figures of a workload, and where the time of the scheduler's goes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """A mesh that is measured: it lives in a folder that goes away, and the kernel counts what its processes use."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """The scheduler's core, driven by hand: cache, queue, handlers and cycles, without anything to wait for."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import random

@@ -3,8 +3,6 @@
 Every run has an interpreter of its own, so that none inherits another's memory.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass

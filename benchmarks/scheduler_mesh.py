@@ -4,8 +4,6 @@ As in upstream's scheduler_perf, nodes have no kubelets and there are no control
 This process makes the load and watches what becomes of it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import time

@@ -1,7 +1,5 @@
 """A mesh from nothing, at rest, and called one by one."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from dataclasses import dataclass

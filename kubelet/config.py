@@ -1,7 +1,5 @@
 """The settings of a kubelet host: which nodes it emulates, what they consist of, how long things take."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

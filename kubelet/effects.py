@@ -4,8 +4,6 @@ Pods and managers emit effects; the shell (`agent`) performs them in order. Thos
 managers of the same node: `PodTable` hands them over at once, and they never reach the shell.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import msgspec

@@ -7,8 +7,6 @@ the effects of `out` in order; nothing here waits.
 Source: kubelet 3 to 7; kubelet-unbinding 6; kep-1287 6; guarantees N1 to N8.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

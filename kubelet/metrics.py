@@ -5,8 +5,6 @@ Source: kubelet 10; kep-1287-in-place-resize 12; kep-5836 11; kubelet-unbinding 
 `pkg/kubelet/metrics`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The switches that a kubelet reads, as one typed view."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from services.api.switches import switch

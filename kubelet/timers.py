@@ -1,7 +1,5 @@
 """One timer heap for a whole process: thousands of nodes wait in one list, not in thousands of tasks. Pure."""
 
-from __future__ import annotations
-
 import heapq
 from typing import Generic, TypeVar
 

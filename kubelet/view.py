@@ -1,7 +1,5 @@
 """The pod as a kubelet reads it: the shared view and the few fields only a node looks at. Pure."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import msgspec

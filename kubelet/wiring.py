@@ -1,7 +1,5 @@
 """The picture of a kubelet host: nodes, one timer heap, one journal, and what the process shows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, cast
 

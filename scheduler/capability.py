@@ -1,7 +1,5 @@
 """The lease that says: this scheduler can take an unbound pod back (kubelet-unbinding 4.6)."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from services.api.meta import Document, Key

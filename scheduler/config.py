@@ -1,7 +1,5 @@
 """What is configured, besides the switches."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from services.runtime.config import setting

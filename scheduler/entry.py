@@ -4,8 +4,6 @@ A module in `scheduler/plugins/` ends with `PLUGIN = PluginEntry(…)`; a packag
 entry point group `keplab.scheduler.plugins`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

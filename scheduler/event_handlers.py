@@ -6,8 +6,6 @@ What has to be written is returned as effects.
 Source: scheduler-queue-and-cycles 2.4; kubelet-unbinding 7.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final

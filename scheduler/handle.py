@@ -1,7 +1,5 @@
 """What a plugin may know of the scheduler it runs in; upstream's `framework.Handle`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol

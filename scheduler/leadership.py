@@ -4,8 +4,6 @@ A standby follows every change and writes nothing: its queue and cache are those
 (upstream's `delayCacheUntilActive: false`). What it saw and did not act on is looked at again when it leads.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Container, Iterable
 

@@ -3,8 +3,6 @@
 Everything here is wait, step, act; what is decided is decided in the modules this one calls.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Counters and histograms with upstream's names; an increment is an integer addition."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """What the scheduler records: Events for people, and lines of the event log for the auditor."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from scheduler.cache.node_info import PodInfo

@@ -1,7 +1,5 @@
 """The switches that the scheduler reads, as typed views: one for each group of modules that ask the same."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from services.api.switches import switch

@@ -1,7 +1,5 @@
 """The scheduler, put together: which machine is handed to which."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial

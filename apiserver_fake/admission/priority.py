@@ -1,7 +1,5 @@
 """Priority: a priority class's name becomes a number and a preemption policy (admission plugin Priority)."""
 
-from __future__ import annotations
-
 from apiserver_fake.errors import forbidden
 from apiserver_fake.strategy import WriteContext
 from services.api.errors import Forbidden

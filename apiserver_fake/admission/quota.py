@@ -6,8 +6,6 @@ never take the same capacity. Source: kep-1287-in-place-resize 3.2; decision 001
 `plugin/pkg/admission/resourcequota` (v1.36).
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from apiserver_fake.errors import forbidden

@@ -8,8 +8,6 @@ Special verbs (bind, unbind, evict, token, impersonate, statehash) are held by t
 never includes one. Nodes are in neither, because their rules depend on which pod is bound where (`node`).
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

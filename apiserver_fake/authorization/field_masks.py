@@ -1,7 +1,5 @@
 """Which fields a write changes, and whether a rule's mask contains them. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -5,8 +5,6 @@ before the body is read and once more inside the commit, because a bind or unbin
 (X-NR17).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from apiserver_fake.authorization.field_masks import changes

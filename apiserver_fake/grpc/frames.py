@@ -5,8 +5,6 @@ object for each of them and copying it into its batch cost more than committing 
 repeats a field by writing it again, so an event's bytes fit into any batch, and batches into any frame.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import msgspec

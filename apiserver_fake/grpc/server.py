@@ -5,8 +5,6 @@ sent together: an idle stream sends at once, one that has just sent lingers up t
 happens to be queued does not batch a fast pipeline. Messages map one to one to `services.api.wire`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

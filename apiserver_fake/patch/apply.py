@@ -9,8 +9,6 @@ Deviates: writes that are not applies do not become owners, so only appliers con
 Source: KEP-555.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

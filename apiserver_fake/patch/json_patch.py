@@ -1,7 +1,5 @@
 """JSON patch (RFC 6902): operations one after the other, all of them or none; the document given is not changed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from apiserver_fake.errors import type_name, unprocessable

@@ -5,8 +5,6 @@ document they came from, because copying whole trees was the costliest thing a w
 patch merges, and by what member, is read from `schemas`; a kind without schema merges objects only.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from apiserver_fake.errors import type_name, unprocessable

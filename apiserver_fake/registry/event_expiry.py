@@ -1,7 +1,5 @@
 """Which Events are old enough, or too many, to go."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 from apiserver_fake.storage.records import DELETED, Change

@@ -1,7 +1,5 @@
 """The objects every cluster has from its first start; the server creates those that are missing."""
 
-from __future__ import annotations
-
 from apiserver_fake.admission.priority import PRIORITY_CLASSES, SYSTEM_CLASSES
 from services.api.meta import Document
 

@@ -4,8 +4,6 @@ The continue token of a page is opaque, signed, and bound to the list it came fr
 Source: guarantees table 2.1 for versions, kubectl-requests 5 and 7 for the answers.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

@@ -5,8 +5,6 @@ that needs no state. What it returns is a `write.Write`, which runs inside the c
 state and stages the change. Reads are in `reads`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

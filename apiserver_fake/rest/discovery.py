@@ -5,8 +5,6 @@ that kubectl asks for first. Everything comes from the register of kinds; the do
 a process lives, so each is encoded once and carries an ETag.
 """
 
-from __future__ import annotations
-
 import hashlib
 import platform
 import sys

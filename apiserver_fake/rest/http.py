@@ -1,7 +1,5 @@
 """What stands in HTTP requests and their answers besides the objects: credentials, hosts, bodies, warnings."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import ipaddress

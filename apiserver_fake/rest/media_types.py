@@ -4,8 +4,6 @@
 make wins. Bodies may be JSON, YAML (V3: no anchors, no aliases, bounded) or Kubernetes protobuf.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 

@@ -8,8 +8,6 @@ the server), and what do the fields mean (`explain`, client-side strategic merge
 schema gets one that keeps every field, so that it can be applied all the same.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -5,8 +5,6 @@ the old `/watch/` prefix. Nothing here touches a socket; a refusal is an `ApiErr
 real server says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -8,8 +8,6 @@ Containers here are emulated: no process is there to run a command in, to attach
 says so, after what a real cluster would look at first: the pod, its node, its containers.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import quote
 

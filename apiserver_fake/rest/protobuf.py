@@ -5,8 +5,6 @@ name, the type and how it appears (`list`, `map`, `inline`, `keep` for a field w
 reading is served: every client that asks for protobuf also takes JSON. Source: kubectl-requests 6.
 """
 
-from __future__ import annotations
-
 import base64
 import struct
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ kubectl sends its questions as protobuf; those that need no answer from the body
 body is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from apiserver_fake.rest.discovery import REVIEWS

@@ -6,8 +6,6 @@ OpenAPI are answered without touching the store. This file is the shell; what it
 plain functions of its neighbours.
 """
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Columns and cells are defined with each kind (`services/api/kinds`). Ages are co
 clock. An object whose columns cannot be read still gets a row: one odd object must not hide the rest.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from services.api.errors import BadRequest

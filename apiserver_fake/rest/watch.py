@@ -4,8 +4,6 @@ Events go out as the bytes they were committed as; only a client that asked for 
 a conversion. A client that takes nothing for ten seconds is cut, never thinned (W14, W15).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 

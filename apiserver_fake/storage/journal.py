@@ -5,8 +5,6 @@ write-ahead-logged database, `DiskJournal` is a checksummed log over the `Disk` 
 faulty disks). `append` returns when the batch is durable; an OSError means that nothing of it is.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """What the store holds and hands out: objects at a version, their changes, and what a journal keeps of those."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -5,8 +5,6 @@ The writer evaluates operations against visible plus staged state, makes the bat
 only then answers: everything an answer says is durable (S1, S2).
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 from collections import OrderedDict, deque

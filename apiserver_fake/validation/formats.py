@@ -4,8 +4,6 @@ Functions return causes in upstream's words (apimachinery's `field.ErrorList`), 
 scripts recognise them. They rely on `schemas.conform` having checked the types.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping

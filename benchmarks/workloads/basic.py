@@ -1,7 +1,5 @@
 """Pods that only need room, with and without a node affinity, and pods that never find any."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from benchmarks.workloads import templates

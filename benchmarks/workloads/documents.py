@@ -1,7 +1,5 @@
 """From a workload's templates to the documents of single objects, quickly: the template is encoded once."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a workload does, step by step; upstream calls a step an opcode."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

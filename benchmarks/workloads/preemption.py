@@ -1,7 +1,5 @@
 """Pods that have to make room for themselves."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from benchmarks.workloads import templates

@@ -1,7 +1,5 @@
 """Every workload by its name."""
 
-from __future__ import annotations
-
 import difflib
 from typing import Final
 

@@ -4,8 +4,6 @@ Not of upstream's making: its scheduler_perf has no resizes. Nodes are short of 
 for, and no pod there may be evicted, so that no resize can come true. Source: kep-5836, acceptance scenario 20.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from benchmarks.workloads import templates

@@ -1,7 +1,5 @@
 """Pods that want to be spread over zones or nodes."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from benchmarks.workloads import templates

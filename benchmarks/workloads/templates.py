@@ -1,7 +1,5 @@
 """The node and pod documents of the workloads, as a user would send them."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from services.api.meta import Document

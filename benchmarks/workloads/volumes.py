@@ -1,7 +1,5 @@
 """Pods that bring volumes; their claims are bound before the pods come."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from benchmarks.workloads import templates

@@ -6,8 +6,6 @@ plugin answers decides. An answer about preferences lets the decision be made ag
 that question. Source: kubelet 5.5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

@@ -5,8 +5,6 @@ Source: kubelet 5.1, 5.2; upstream `pkg/kubelet/lifecycle/predicate.go`, `pkg/ku
 (reasons, messages, who needs what, safe sysctls).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

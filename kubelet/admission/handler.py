@@ -5,8 +5,6 @@ or is rejected as Kubernetes does today. What an admitted pod then does is the k
 Source: kubelet 5; kubelet-unbinding 2, 6.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import msgspec

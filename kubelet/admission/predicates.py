@@ -5,8 +5,6 @@ is never asked. The first handler that refuses wins. Source: kubelet 5.1, 5.2; u
 `pkg/kubelet/lifecycle/predicate.go`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 

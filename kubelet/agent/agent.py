@@ -3,8 +3,6 @@
 Tasks exist for watches and for calls in flight; nothing else waits in a task of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial

@@ -3,8 +3,6 @@
 Source: dra-core 7 (prepare reads live, slices are wiped at start-up and when a driver is gone).
 """
 
-from __future__ import annotations
-
 import asyncio
 
 import msgspec

@@ -4,8 +4,6 @@ A plugin that registers is reached on its own socket, asked for its options and 
 devices streams; the stream's end means that it is gone. Source: kubelet 5.5.
 """
 
-from __future__ import annotations
-
 import msgspec
 import structlog
 

@@ -3,8 +3,6 @@
 Source: kubelet 2.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 

@@ -1,7 +1,5 @@
 """What the nodes of one process share: one timer heap, one journal, one group of tasks."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable
 

@@ -5,8 +5,6 @@ that starts waits once. A pod's line goes into the checkpoint only when somethin
 it is admitted, resized, or given devices. Source: guarantees N2, N4; FM-K5, FM-K6.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial

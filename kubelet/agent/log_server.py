@@ -1,7 +1,5 @@
 """Answers `kubectl logs`: finds the node that has the pod, and sends a followed log as it grows."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 

@@ -6,8 +6,6 @@ Only nodes with a static policy are written down; another node that holds pods h
 Source: kubelet 5.4; upstream `pkg/kubelet/cm/cpumanager/state/state_checkpoint.go`, `validateState` of both managers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 

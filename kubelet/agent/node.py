@@ -1,7 +1,5 @@
 """What the parts of one node's agent share: who the node is, how it reaches the API server, its tasks, its Events."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Coroutine
 from typing import Any

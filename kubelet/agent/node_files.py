@@ -7,8 +7,6 @@ Power: the file `nodes/NODE/power` (`kubelet/agent/power.py`).
 Source: kubelet 3.1, 8; upstream `pkg/kubelet/config/file.go`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

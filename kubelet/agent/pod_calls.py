@@ -4,8 +4,6 @@ Each is a task of its own. What an answer means is the machine's affair; here it
 Source: kubelet 3.1, 4; kubelet-unbinding 4.2, 6.2.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 import msgspec

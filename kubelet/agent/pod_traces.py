@@ -1,7 +1,5 @@
 """The trace of every pod that starts on a node: one span for its sync, and one below it for each stage."""
 
-from __future__ import annotations
-
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.seams import Span, Tracer
 

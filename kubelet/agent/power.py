@@ -5,8 +5,6 @@ People say of a node that it shuts down, is off, or was booted, in the file `nod
 renews nothing; its containers end. Source: kubelet 6; guarantees N4.
 """
 
-from __future__ import annotations
-
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, MutableSequence

@@ -6,8 +6,6 @@ A Node that stages move has its status from them alone; its Lease, its registrat
 kubelet's. A node may read its Node but not watch it (X-NR1), so what others change of it is seen late.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

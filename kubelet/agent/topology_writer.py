@@ -4,8 +4,6 @@ One write at a time; what changed meanwhile is in the next. A write that failed 
 Source: kubelet-unbinding 1.1.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import structlog

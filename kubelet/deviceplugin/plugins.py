@@ -4,8 +4,6 @@ Only nodes whose definition takes plugins have this. Source: kubelet 2.1, 5.5; K
 status of containers).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from kubelet.admission.devices import DeviceAdmission

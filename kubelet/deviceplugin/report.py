@@ -4,8 +4,6 @@ What plugins gave with the devices stands beside them, which upstream's API does
 `staging/src/k8s.io/kubelet/pkg/apis/podresources/v1` (`ListPodResources`, `GetAllocatableResources`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

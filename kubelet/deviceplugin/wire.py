@@ -4,8 +4,6 @@ Unknown fields are passed over; a health other than Healthy is unhealthy, as Kub
 Source: kubelet 5.5; upstream `staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeVar
 

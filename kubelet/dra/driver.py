@@ -6,8 +6,6 @@ failures of a start are (`kubelet/runtime/script.py`).
 Source: dra-core 7, 7.1 (emulated driver knobs).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

@@ -6,8 +6,6 @@ is done at a time; who comes later waits.
 Source: dra-core 7; guarantees N2, N3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Final
 

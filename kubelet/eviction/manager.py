@@ -6,8 +6,6 @@ round: first those that use more than they asked for, then the least important, 
 Source: kubelet 7; upstream `pkg/kubelet/eviction` (order of thresholds, ranking, messages).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import msgspec

@@ -3,8 +3,6 @@
 Source: kubelet 7; upstream `pkg/kubelet/eviction/api`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

@@ -1,7 +1,5 @@
 """What a pod was allocated on its node, or why it may not run there. Pure."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

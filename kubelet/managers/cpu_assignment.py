@@ -5,8 +5,6 @@ single threads; of several that would do, the one with the fewest free CPUs and 
 Source: kubelet 5.4; KEP-375, KEP-2902 (distribute over NUMA nodes), KEP-4176 (over cores), KEP-4800 (uncore caches).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

@@ -4,8 +4,6 @@ All others share what is left; the reserved CPUs are in that pool (not with stri
 Source: kubelet 5.4; KEP-375, KEP-2625 (full-pcpus-only), KEP-3327 (align-by-socket), KEP-4540 (strict reservation).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from kubelet.managers.cpu_assignment import Taking, choose

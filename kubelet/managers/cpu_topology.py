@@ -3,8 +3,6 @@
 Ids are those the kernel would give. Source: kubelet 5.3, 5.4; KEP-375; upstream `pkg/kubelet/cm/cpumanager/topology`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

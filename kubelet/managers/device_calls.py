@@ -4,8 +4,6 @@ The names are those of the device plugin API v1beta1, in our spelling; `devicepl
 Source: kubelet 5.5.
 """
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,7 +1,5 @@
 """What an emulated device plugin of a node consists of, as a node's definition says it. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

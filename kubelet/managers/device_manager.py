@@ -9,8 +9,6 @@ A plugin that prefers some devices has to be asked first: `asked` then says what
 to be used. Source: kubelet 2.1, 5.5; upstream `pkg/kubelet/cm/devicemanager`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kubelet.managers.device_calls import Device, Options, Preference, Share

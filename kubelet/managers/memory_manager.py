@@ -5,8 +5,6 @@ alone serves no container together with others, and a group of NUMA nodes serves
 Source: kubelet 5.4; KEP-1769; upstream `pkg/kubelet/cm/memorymanager/policy_static.go`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from kubelet.managers.allocation import Block

@@ -4,8 +4,6 @@ Source: kubelet 5.3, 5.4; upstream `KubeletConfiguration` (`staging/src/k8s.io/k
 resources.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Literal
 

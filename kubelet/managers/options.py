@@ -5,8 +5,6 @@ Source: kubelet 5.3, 5.4; KEP-2625, KEP-2902, KEP-3545, KEP-4540, KEP-4176, KEP-
 `pkg/kubelet/cm/cpumanager/policy_options.go`, `pkg/kubelet/cm/topologymanager/policy_options.go`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

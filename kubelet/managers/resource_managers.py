@@ -4,8 +4,6 @@ The managers serve one container after the other, init containers first; each ge
 the merged hint: its own (scope container), or one for the whole pod (scope pod). Source: kubelet 5.3 to 5.5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Final
 

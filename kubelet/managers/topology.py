@@ -8,8 +8,6 @@ Source: KEP-693, KEP-3545 (prefer-closest-numa-nodes); kubelet 5.3; upstream
 `pkg/kubelet/cm/topologymanager/policy.go`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple

@@ -11,8 +11,6 @@ Clauses, beside those of starts (`kubelet/runtime/script.py`) and separated from
 What runs goes on. Source: kubelet 2.1; upstream `pkg/kubelet/runtime.go`, `pkg/kubelet/nodestatus/setters.go`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

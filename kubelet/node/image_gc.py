@@ -7,8 +7,6 @@ Source: kubelet 1; upstream `pkg/kubelet/images/image_gc_manager.go`, `pkg/kubel
 events).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping
 from typing import Final

@@ -3,8 +3,6 @@
 Source: kubelet 2.1, 6, 8; KEP-2000.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

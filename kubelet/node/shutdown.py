@@ -5,8 +5,6 @@ that is not over in its time is left behind. Nothing new comes in meanwhile. Sou
 upstream `pkg/kubelet/nodeshutdown` (groups, reasons, messages).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 

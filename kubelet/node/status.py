@@ -3,8 +3,6 @@
 Source: kubelet 2.1, 2.2; kubelet-unbinding 4.5 (kubeletSession).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from kubelet.node.definition import NodeDefinition

@@ -4,8 +4,6 @@
 zone. Source: kubelet-unbinding 1.1 (`numa_scheduler`); kubernetes-sigs/scheduler-plugins, noderesourcetopology.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from kubelet.managers.resource_managers import ResourceManagers

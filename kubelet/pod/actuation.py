@@ -12,8 +12,6 @@ What the emulated runtime says when asked comes from annotations of the pod, whi
     keplab.dev/resize-fails: 1              so many calls fail before one succeeds
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import msgspec

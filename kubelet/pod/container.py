@@ -4,8 +4,6 @@ A container here only takes time: its script says when it exits, when it is read
 requests to stop it and the memory it uses do the rest. What moves it from state to state is the pod's affair (`pod`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The parts of a pod (`startup`, `images`, `lifecycle`, `restarts`, `resize`, `sta
 knows another but by what its caller hands it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Final
 

@@ -5,8 +5,6 @@ Unless a container's script says otherwise its image is on the node, and what on
 more, up to 5 min. Source: kubelet 1, 3.3; upstream `pkg/kubelet/images` (events, reasons).
 """
 
-from __future__ import annotations
-
 from kubelet.effects import PrepareDevices
 from kubelet.pod.container import Container, Pull
 from kubelet.pod.context import SYNC_S, PodContext

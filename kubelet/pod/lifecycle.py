@@ -9,8 +9,6 @@ When each is due is kept by the container: `hook_at_s`, `seen_s`, `probes`, `oom
 Source: kubelet 3.3, 3.4, 7, 8; upstream `startContainer`, `killContainer`, `pkg/kubelet/lifecycle/handlers.go`.
 """
 
-from __future__ import annotations
-
 import math
 
 from kubelet.pod.container import Container

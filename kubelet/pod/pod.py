@@ -10,8 +10,6 @@ away catches up exactly. The machine never waits: it has its record made durable
 Source: kubelet 1, 3.2 to 3.4; guarantees N2, N3.
 """
 
-from __future__ import annotations
-
 from kubelet.effects import Effect, PodEnded, PodStarted, PodStopped, StatusChanged
 from kubelet.managers.allocation import Allocation
 from kubelet.pod import images, lifecycle, restarts, status

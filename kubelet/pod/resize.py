@@ -5,8 +5,6 @@ and containers that ask for it are restarted. An error is kept in the condition 
 and tried again at the next sync, for ever. Source: kep-1287-in-place-resize 4, 7, 8.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from kubelet.effects import ResizeAttempted

@@ -3,8 +3,6 @@
 Source: kubelet 3.3; upstream `pkg/kubelet/kuberuntime/kuberuntime_manager.go` (`doBackOff`).
 """
 
-from __future__ import annotations
-
 from kubelet.pod.container import Container
 from kubelet.pod.context import CRASHLOOP_S, SYNC_S, PodContext
 from kubelet.timers import EARLY_S

@@ -6,8 +6,6 @@ has the first sync of a pod and its end. Source: kubelet 10; upstream `pkg/kubel
 `pkg/kubelet/metrics`.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from kubelet.effects import Outbox

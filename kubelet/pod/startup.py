@@ -6,8 +6,6 @@ is the node's affair. Events and reasons are upstream's.
 Source: kubelet 1, 3.2, 3.3, 5.2, 8; dra-core 7; guarantees N2; kubelet-unbinding 6.1.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from kubelet.effects import CallDrivers, PodRejected, PrepareClaims, StartFailed, UnprepareClaims

@@ -4,8 +4,6 @@ This is the one place where transitions are written down: `Pod` and `Container` 
 each of which asks the table, so a transition that is missing here raises where it is tried.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Final
 

@@ -3,8 +3,6 @@
 Source: kubelet 3.3 and 3.4.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from kubelet.pod.actuation import level_of, requirements

@@ -4,8 +4,6 @@
 registered (`on`), every other one to the shell. Source: kubelet 3.1, 3.2, 6; guarantees N1 to N4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -4,8 +4,6 @@ A resize is judged as a whole: all of it is allocated, or nothing.
 Source: kep-1287-in-place-resize 5; upstream `pkg/kubelet/allocation`.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from kubelet.admission.predicates import Ledger, NodeFacts, PreemptionNeeded, out_of, predicates

@@ -5,8 +5,6 @@ its change only; KEP-1287 calls the time of an attempt kubelet_pod_resize_durati
 kubelets since v1.34 counts milliseconds and says whether the attempt succeeded.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from kubelet.effects import Outbox

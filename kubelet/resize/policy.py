@@ -6,8 +6,6 @@ resize is resolved. The condition is made of those two facts whenever a status i
 outlive either. Source: kep-5836 5.3, 9, 10.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

@@ -3,8 +3,6 @@
 Without annotation, `sleep N`, `true`, `false` and `exit N` in command and args are understood, in hooks too.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from functools import lru_cache

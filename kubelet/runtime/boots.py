@@ -5,8 +5,6 @@ under. Where the two differ the machine was booted: nothing that the record call
 Source: kubelet 6; guarantees N4, FM-K3.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 

@@ -5,8 +5,6 @@ the node pulls in parallel. An image that is being pulled, or is there already, 
 question. Source: kubelet 8; upstream `pkg/kubelet/images/puller.go`, `serializeImagePulls`, `maxParallelImagePulls`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Final
 

@@ -5,8 +5,6 @@ leaves either the old pair or the new one. What is on disk is changed by the jou
 such files at once. Source: guarantees N2, N4; FM-K5, FM-K6.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

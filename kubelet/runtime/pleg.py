@@ -7,8 +7,6 @@ What the kubelet does itself, such as stopping a container, it knows without eit
 Source: kubelet 1, 10, 11; upstream `pkg/kubelet/pleg`, `pkg/kubelet/kubelet.go` (periods, thresholds, retries).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

@@ -5,8 +5,6 @@ before its answer can be another one: a thousand healthy containers cost no time
 records it. Source: kubelet 3.3; upstream `pkg/kubelet/prober` (thresholds, suppression, the wait after a failure).
 """
 
-from __future__ import annotations
-
 import math
 
 import msgspec

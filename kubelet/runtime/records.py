@@ -8,8 +8,6 @@ runs with is what it was allocated (FM-K5); where the runtime is silent, nothing
 Source: kubelet 6; guarantees N2 to N4, FM-K5; dra-core 7.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 

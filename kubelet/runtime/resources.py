@@ -5,8 +5,6 @@ durably) and actual (what the runtime last applied). They are carried on in that
 neighbouring pairs only. Source: kep-1287-in-place-resize 2.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from kubelet.view import KubeletPod

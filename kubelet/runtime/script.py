@@ -42,8 +42,6 @@ Durations are counted from the pod's first try of that stage; for a node, from w
 Source: kubelet 3.3, 8.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Sequence

@@ -11,8 +11,6 @@ Resources are memory, ephemeral-storage, inodes and pids; a node's own use (`usa
 from the kubelet's start) has imagefs too. A container that uses more memory than its limit is ended (OOMKilled).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import msgspec

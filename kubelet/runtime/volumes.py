@@ -4,8 +4,6 @@ A claim that another pod of the node uses is there already; one more than the no
 whatever its CSINode says. Source: kubelet 5.2, 8; upstream `pkg/kubelet/volumemanager` (reason, message).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

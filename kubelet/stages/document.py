@@ -4,8 +4,6 @@ Both forms are read: `next` with `statusTemplate` or `patches`, expressions as p
 and `steps` with expressions below `jq` (KWOK since). Source: KWOK `kwok.x-k8s.io/v1alpha1` Stage.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args

@@ -6,8 +6,6 @@ startswith, endswith, any, all, first and last (of an array). Nothing changes it
 Source: the jq manual; KWOK evaluates the whole language with gojq.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Iterator

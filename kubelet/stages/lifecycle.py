@@ -7,8 +7,6 @@ processes has the luck of its simulation.
 Source: kubernetes-sigs/kwok, `pkg/utils/lifecycle` (`Lifecycle.Match`, `Stage.Delay`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ The kubelet admits, counts and unbinds such a pod as any other; its stages decid
 admitted, its end and its deletion included.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

@@ -4,8 +4,6 @@ A patch's template sees the object the stage was chosen for, with `metadata`, `s
 Source: KWOK `lifecycle.Next`.
 """
 
-from __future__ import annotations
-
 from kubelet.effects import Operation, StageDelete, StageEvent, StagePatch
 from kubelet.stages.stage import Finalizers, Patch, Stage
 from kubelet.stages.template_functions import Context

@@ -5,8 +5,6 @@ stage move this object at all, whatever state it is in: the same without the req
 course of a life. Source: KWOK `SelectorRequirement`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -5,8 +5,6 @@ of their arguments than it needs. `Context` has the functions whose answers depe
 Source: kubernetes-sigs/kwok, `pkg/utils/gotpl/funcs.go`; Go's text/template.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest

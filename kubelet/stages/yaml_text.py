@@ -1,7 +1,5 @@
 """YAML as Kubernetes' tools read and write it: timestamps stay texts, keys are written in order. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

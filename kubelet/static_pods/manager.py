@@ -6,8 +6,6 @@ deleted by anybody, and then made again: deleting it does not end its pod.
 Source: kubelet 3.1; upstream `tryReconcileMirrorPods`, `deleteOrphanedMirrorPods`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from kubelet.effects import NODE_KEY, CreateMirror, DeleteMirror, Outbox, SetTimer

@@ -5,8 +5,6 @@ a hash of node, file and content, so that a changed manifest is another pod. Wha
 have. Source: kubelet 3.1; upstream `pkg/kubelet/config` (`file.go`, `common.go`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ has its final status here. An object is deleted only after its terminal phase is
 runs. Source: kubelet 3.4, 4; guarantees N8.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from kubelet.effects import DeletePod, Outbox, ReadPod, SetTimer, WriteStatuses

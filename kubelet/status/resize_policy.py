@@ -1,7 +1,5 @@
 """Which designs of KEP-5836 have kubelets show the node's policy on pods, and in which words."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import msgspec

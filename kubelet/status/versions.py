@@ -7,8 +7,6 @@ Source: kubelet 4; kubelet-unbinding 4.3. Deviates: the read before each write i
 and generation are checked inside the commit; after a refusal the pod is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

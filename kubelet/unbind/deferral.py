@@ -7,8 +7,6 @@ nothing is written to the API, so the scheduler keeps its capacity reserved: a d
 Source: kubelet-unbinding 2 (`defer`, `defer_then_unbind`) and 6.1; kubernetes/kubernetes PR #139959.
 """
 
-from __future__ import annotations
-
 from fnmatch import fnmatchcase
 
 import msgspec

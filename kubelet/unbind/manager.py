@@ -6,8 +6,6 @@ namespace because limits are: only the first of it asks again, and the next one 
 Source: kubelet-unbinding 6.2; decision 0021.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from kubelet.effects import CallUnbind, Outbox, ReadNode, ReadPod, SetTimer

@@ -4,8 +4,6 @@ While it works nothing may write the pod's status. Every answer has one meaning 
 kubelet-unbinding 6.2); waiting times come back as values.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 from fnmatch import fnmatchcase
 

@@ -7,8 +7,6 @@ pod (K2): a bind without answer keeps its capacity until a read shows what becam
 Invariant: every pod is on at most one node here; `columns` and `index` equal the sum over `nodes`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -7,8 +7,6 @@ Invariant: a row equals what `NodeInfo` says of its node; rows without a node ha
 change of a row is written to `log`, so that remembered answers can be asked again about those rows only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final

@@ -5,8 +5,6 @@ selectors of their own, and `explain` wants to know what is missing.
 Source: upstream `staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

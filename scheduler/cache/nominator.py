@@ -3,8 +3,6 @@
 Source: scheduler-queue-and-cycles 7.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from scheduler.cache.node_info import PodInfo

@@ -3,8 +3,6 @@
 Source: preemption 6.3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator
 from typing import Final
 

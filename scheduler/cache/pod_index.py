@@ -7,8 +7,6 @@ follows each pod by one addition. The same is done for the terms that existing p
 Invariant: every answer equals a recount over the pods on rows of the columns.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar

@@ -11,8 +11,6 @@ Source: upstream `mergePluginSet` (`pkg/scheduler/apis/config/v1/default_plugins
 multiPoint run before default ones; the code, and so we, put them behind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final

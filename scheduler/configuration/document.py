@@ -6,8 +6,6 @@ seconds once decoded; in the file they are Go's words, `1m30s`.
 Source: upstream `staging/src/k8s.io/kube-scheduler/config/v1/types.go`; scheduler-queue-and-cycles 9.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
 

@@ -4,8 +4,6 @@ All unknown and repeated fields of a file are named at once, because a user who 
 Source: upstream decodes strictly since v1beta1 (KEP-785).
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Iterator, Mapping

@@ -8,8 +8,6 @@ starts as fast, and behaves the same, whatever is installed.
 Source: scheduler-queue-and-cycles 5.1.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping, Sequence

@@ -10,8 +10,6 @@ Source: upstream `pkg/scheduler/apis/config/validation/validation.go`, `validati
 `staging/src/k8s.io/component-base/config/validation`, `staging/src/k8s.io/apimachinery/pkg/util/validation/field`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 The last attempt of each pod is kept in memory for `keplab explain`: why a pod is where it is, or nowhere.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Final

@@ -5,8 +5,6 @@ a live read says about a bind whose answer was lost, is decided by functions.
 Source: scheduler-queue-and-cycles 4; guarantees K1, K2, C6.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass

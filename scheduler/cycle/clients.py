@@ -1,7 +1,5 @@
 """What wiring puts together and the loops share: what reaches the API server."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

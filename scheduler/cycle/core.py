@@ -1,7 +1,5 @@
 """What wiring puts together and the loops share: the pure machines."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from scheduler.cache.cache import Cache

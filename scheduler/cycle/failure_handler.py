@@ -3,8 +3,6 @@
 Source: scheduler-queue-and-cycles 4.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """What follows an answer of PreEnqueue: a line in the event log, and perhaps a word in the pod's status (KEP-5501)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from scheduler.cache.node_info import PodInfo

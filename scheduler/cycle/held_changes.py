@@ -1,7 +1,5 @@
 """Changes wait while a cycle does: what it decides must hold for the nodes that it looked at (decision 0011)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

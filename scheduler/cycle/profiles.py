@@ -4,8 +4,6 @@ A pod belongs to the profile whose name is its `spec.schedulerName`, for life.
 Source: scheduler-queue-and-cycles 9; upstream `pkg/scheduler/profile`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final

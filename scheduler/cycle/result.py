@@ -1,7 +1,5 @@
 """What a scheduling cycle decides about a pod: its node and the ranking behind it, or why no node fits."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ such a pod turns it back in memory, without any API call.
 Source: scheduler-queue-and-cycles 4; preemption 3.5.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field

@@ -11,8 +11,6 @@ Source: kep-5229 4; kep-5501 4.1. Deviates: a call recorded behind a running one
 wrote, and dropped if nothing is left to say; upstream computes it from a status that no longer holds.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ bind is made when nothing about its pod is under way. Without it, as upstream th
 answer: a failed attempt holds up the scheduling loop until its patch is written. Nothing is decided here.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field

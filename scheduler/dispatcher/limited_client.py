@@ -5,8 +5,6 @@ five thousand status patches stand before the bind that comes after them (k/k 13
 caller's monotonic seconds. Source: kep-5229 1, 9 and acceptance scenario 12.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ Source: dra-core 3.2 to 3.4; KEP-4381, KEP-5254 for `distinctAttribute`; upstrea
 `staging/src/k8s.io/dynamic-resource-allocation/structured`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final

@@ -7,8 +7,6 @@ that moment: each write names the version it was decided on; a claim that change
 Source: dra-core 5 (writes 3 and 4), 6.5, 6.6; kubelet-unbinding 7.4.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any, Final

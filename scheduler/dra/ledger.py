@@ -7,8 +7,6 @@ All profiles of a scheduler share the ledger.
 Source: dra-core 6.1; upstream `pkg/scheduler/framework/plugins/dynamicresources/dra_manager.go`.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Source: dra-core 1.5 (name resolution), 6.2; upstream `resourceclaim.Name`, `IsForPod`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from services.api.kinds.pod import Pod, PodResourceClaim

@@ -4,8 +4,6 @@ What was decided comes from the decision record; what holds now (pool, events th
 that would make it fit) is looked up at the moment of asking. Asking changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol

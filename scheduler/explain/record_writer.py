@@ -5,8 +5,6 @@ known whether the bind succeeds. One write follows the other; only the newest st
 Source: kubernetes-sigs/kube-scheduler-simulator.
 """
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
 

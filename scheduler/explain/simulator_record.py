@@ -9,8 +9,6 @@ gives up its history first, then the answers by node.
 Source: kubernetes-sigs/kube-scheduler-simulator (its README and how-it-works page).
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -6,8 +6,6 @@ Nothing here is estimated: a change is reported only after every Filter has said
 node), nominated pods included.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Iterator, Mapping

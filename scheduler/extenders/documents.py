@@ -8,8 +8,6 @@ in the world write both.
 Source: upstream `staging/src/k8s.io/kube-scheduler/extender/v1/types.go`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar

@@ -5,8 +5,6 @@ Source: scheduler-queue-and-cycles 4; preemption 3.4; upstream `pkg/scheduler/ex
 `pkg/scheduler/schedule_one.go`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Source: upstream `staging/src/k8s.io/kube-scheduler/extender/v1/types.go`, `pkg/scheduler/extender.go`.
 """
 
-from __future__ import annotations
-
 import ssl
 import tempfile
 

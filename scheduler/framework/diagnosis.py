@@ -3,8 +3,6 @@
 Source: scheduler-queue-and-cycles 4.2, 12.1.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field

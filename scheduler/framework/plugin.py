@@ -10,8 +10,6 @@ Source: KEP-624; upstream `staging/src/k8s.io/kube-scheduler/framework/interface
 
 # ruff: noqa: D102  (a protocol's class docstring says what its methods do)
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable

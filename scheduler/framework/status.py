@@ -1,7 +1,5 @@
 """What a plugin answers: one of seven codes, and reasons for people."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 import msgspec

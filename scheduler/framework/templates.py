@@ -5,8 +5,6 @@ one node the last pod went to. That is what makes a cycle independent of the num
 finding the best.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass

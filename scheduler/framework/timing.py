@@ -4,8 +4,6 @@ The other nine attempts go through the plain runner and pay nothing. What is rem
 and so not timed. Upstream samples plugins at 10 %, too. Source: scheduler-queue-and-cycles 10.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any, Final, Protocol

@@ -3,8 +3,6 @@
 Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/helper/shape_score.go`.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 

@@ -6,8 +6,6 @@ is what keeps a cycle short. A plugin may offer both forms; a property test hold
 
 # ruff: noqa: D102  (a protocol's class docstring says what its methods do)
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 from typing import Any, Protocol, runtime_checkable
 

@@ -5,8 +5,6 @@ does. All else is only read, and what informers hold is good enough. Adding a ki
 its changes then wake rejected pods by events of that kind's name (scheduler-queue-and-cycles 2.4, last row).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 

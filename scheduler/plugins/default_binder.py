@@ -1,7 +1,5 @@
 """Bind: one Binding with the pod's uid, and the number of unbinds this decision knew of (K1)."""
 
-from __future__ import annotations
-
 from scheduler.cache.node_info import PodInfo
 from scheduler.entry import Args, PluginEntry
 from scheduler.framework.cycle_state import CycleState

@@ -4,8 +4,6 @@ The plugin only decides. What it returns to be done, the evictions, is performed
 Source: preemption 2 to 4; upstream `pkg/scheduler/framework/plugins/defaultpreemption`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -7,8 +7,6 @@ devices are freed by evicting pods.
 Source: dra-core 6; upstream `pkg/scheduler/framework/plugins/dynamicresources` (texts of v1.36).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final

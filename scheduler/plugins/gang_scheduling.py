@@ -6,8 +6,6 @@ as a last barrier; W3 has no Permit. Source: preemption 6.3; upstream
 `pkg/scheduler/framework/plugins/gangscheduling`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final
 

@@ -3,8 +3,6 @@
 Source: scheduler-queue-and-cycles 6.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator
 from typing import Final
 

@@ -3,8 +3,6 @@
 Source: scheduler-queue-and-cycles 4.2, 6; upstream `pkg/scheduler/framework/plugins/nodeaffinity`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable, Sequence
 from typing import Final

@@ -3,8 +3,6 @@
 Source: scheduler-queue-and-cycles 4.2, 12.7; upstream `pkg/scheduler/framework/plugins/nodeports`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 
 from scheduler.cache.columns import Columns, Mask

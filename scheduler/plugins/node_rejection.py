@@ -4,8 +4,6 @@ Ours. The exclusions themselves (who, where, until when) live in `scheduler.queu
 Source: kubelet-unbinding 7.3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -9,8 +9,6 @@ What a container needs of a zone, and what it may use again of init containers b
 Source: kubelet-unbinding 1.1 (`numa_scheduler`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

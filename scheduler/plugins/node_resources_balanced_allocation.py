@@ -1,7 +1,5 @@
 """Score: prefer nodes whose CPU and memory would be used to the same degree."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable
 

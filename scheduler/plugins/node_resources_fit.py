@@ -3,8 +3,6 @@
 Three strategies: LeastAllocated spreads, MostAllocated packs, RequestedToCapacityRatio follows a shape.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import Final
 

@@ -6,8 +6,6 @@ Kubernetes count for the driver that took over, on nodes that say so.
 Source: upstream `pkg/scheduler/framework/plugins/nodevolumelimits/csi.go`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple

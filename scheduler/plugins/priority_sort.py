@@ -3,8 +3,6 @@
 Source: scheduler-queue-and-cycles 2; upstream `pkg/scheduler/framework/plugins/queuesort`.
 """
 
-from __future__ import annotations
-
 from scheduler.cache.node_info import PodInfo
 from scheduler.entry import PluginEntry
 

@@ -1,7 +1,5 @@
 """PreEnqueue: a pod with scheduling gates is not considered until the last one is removed (KEP-3521)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from scheduler.cache.node_info import PodInfo

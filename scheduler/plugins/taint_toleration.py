@@ -3,8 +3,6 @@
 Source: scheduler-queue-and-cycles 4.2, 6, 12.2; upstream `pkg/scheduler/framework/plugins/tainttoleration`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import Final
 

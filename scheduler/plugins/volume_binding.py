@@ -5,8 +5,6 @@ written into the claim and a provisioner makes a volume that this node can reach
 Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/volumebinding`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -4,8 +4,6 @@ Labels are how volumes said it before they had node affinity; both spellings of 
 Source: upstream `pkg/scheduler/framework/plugins/volumezone`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -4,8 +4,6 @@ Source: preemption 6.4, with its table of when to bind and when to preempt; upst
 `pkg/scheduler/schedule_one_podgroup.go`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum

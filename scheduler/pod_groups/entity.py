@@ -3,8 +3,6 @@
 Source: preemption 6.4.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from scheduler.cache.node_info import PodInfo

@@ -4,8 +4,6 @@ The deciding is done in `pod_groups`; the scheduling loop hands a group over her
 Source: preemption 6.4.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Members placed one after the other, each seeing those before it; nothing of it lasts unless the caller keeps it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

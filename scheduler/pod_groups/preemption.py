@@ -5,8 +5,6 @@ nor the least important that would do (preemption 7.3, "Consequences").
 Source: KEP-5710; preemption 7.3; upstream `pkg/scheduler/framework/preemption/podgrouppreemption.go`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final

@@ -8,8 +8,6 @@ Invariant: every member is in `_members`; it is in its entity's `members` exactl
 on its way to a bind. Source: preemption 6.4; upstream `pkg/scheduler/backend/queue` 1.37.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple

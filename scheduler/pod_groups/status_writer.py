@@ -3,8 +3,6 @@
 Nothing here decides anything: what is lost is said again after the group's next attempt.
 """
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
 from typing import Final

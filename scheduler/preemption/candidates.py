@@ -8,8 +8,6 @@ result of a node's dry run holds while the node, the pods on it, the nominations
 That is so only if the filters at work look at nothing else; the caller knows.
 """
 
-from __future__ import annotations
-
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """One node, changed in thought: pods taken off and put back, and the filters asked after each change."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from scheduler.cache.node_info import NodeInfo, PodInfo

@@ -1,7 +1,5 @@
 """Whether a pod may preempt at all (preemption 3.1)."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from scheduler.cache.node_info import NodeInfo, PodInfo

@@ -4,8 +4,6 @@ The preemptor is held back meanwhile. Each victim is marked, then deleted; one t
 is turned back in memory. Source: preemption 3.5, 4; guarantees K5.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Evictions under way, and what the loops are to evict (KEP-4832; preemption 4)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ A group that asked for it is one unit, wherever its members run (KEP-5710); a me
 its group, whatever its own priority says. Source: preemption 3.3, 7.1, 7.2.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Plugin rejections and errors are counted apart, and each error in a row doubles 
 (KEP-5142) expiry is truncated to the whole second, and a pod whose second is the current one still waits.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Final

@@ -10,8 +10,6 @@ selector, affinity, tolerations. That is kept in memory only: a scheduler that s
 try again, by design. Source: kubelet-unbinding 7.3.
 """
 
-from __future__ import annotations
-
 import heapq
 from typing import Final, Generic, TypeVar
 

@@ -4,8 +4,6 @@ Each plugin registers the events that may change its rejection and, for each, a 
 plugins that rejected the pod are asked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any

@@ -4,8 +4,6 @@ A pod that comes back rejected has not seen these events, and one of them may ha
 Source: scheduler-queue-and-cycles 2.1 and 2.3.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass

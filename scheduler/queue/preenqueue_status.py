@@ -6,8 +6,6 @@ reported is on the queued pod (`reported`): the same words are sent once. Pure: 
 Source: kep-5501 3 to 5 and 7.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum

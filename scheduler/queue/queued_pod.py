@@ -1,7 +1,5 @@
 """A pod in the scheduling queue, and the pools it can be in."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 

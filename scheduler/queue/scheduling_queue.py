@@ -12,8 +12,6 @@ Invariant: a key is in exactly one pool; `pools` counts them.
 Source: scheduler-queue-and-cycles 2; upstream `pkg/scheduler/backend/queue` v1.34.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ Two switches ask for another way of counting: by the whole pod, as the newest up
 how much of it is not actuated yet. With neither of them this module is not asked.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import OrderedDict
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ may go on running (kep-5836 6.1). Serial and synchronous, as every cycle. What t
 queue and by the cache; usually they agree, and which of them is believed otherwise is a generation's choice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final

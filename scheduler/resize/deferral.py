@@ -1,7 +1,5 @@
 """Which pods wait for their node to let them grow, and what they ask for."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from scheduler.cache.node_info import PodInfo

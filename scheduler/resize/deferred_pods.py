@@ -6,8 +6,6 @@ deferred pods of the event's own node and to no others, and they are found by th
 new pods nothing. Source: kep-5836 5, 7.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The pod counts with that size already, so what it asks for beyond is usually not
 the node is overbooked in anything the pod asks for. Source: kep-5836 6.2; upstream `noderesources` (1.37).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from scheduler.cache.node_info import NATIVE, NodeInfo, PodInfo, native_first

@@ -3,8 +3,6 @@
 Until then the queue's gauges count deferred pods like any others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -7,8 +7,6 @@ for any pod (G1 to G3); the beta asks those that say the pod concerns them (G4).
 Source: kep-5836 6.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

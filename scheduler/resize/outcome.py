@@ -1,7 +1,5 @@
 """What an attempt for a deferred resize found, as queue, loop and messages need it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final

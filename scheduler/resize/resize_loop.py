@@ -4,8 +4,6 @@ The deciding is done in `resize`; the scheduling loop hands a pod that has a nod
 PodScheduled condition and its nomination are not touched. Source: kep-5836 6.5, 9, 12.
 """
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from typing import Final, NamedTuple

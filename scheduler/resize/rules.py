@@ -4,8 +4,6 @@ The proposal changed between February and September 2026. A generation is a set 
 have a switch of their own, whose value `generation` leaves them to the generation. Source: kep-5836 1, 9, 16.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final

@@ -7,8 +7,6 @@ Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`Ass
 `RevertAssumedPodVolumes`, `BindPodVolumes`, `checkBindings`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Iterable

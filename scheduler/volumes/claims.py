@@ -8,8 +8,6 @@ Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`Get
 `staging/src/k8s.io/component-helpers/storage/ephemeral`; upstream `pkg/scheduler/util/assumecache`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar

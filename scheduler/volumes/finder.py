@@ -8,8 +8,6 @@ How well a node's storage would be used is scored with the gate StorageCapacityS
 Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`FindPodVolumes`).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial

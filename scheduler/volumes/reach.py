@@ -3,8 +3,6 @@
 Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import partial
 

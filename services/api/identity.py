@@ -1,7 +1,5 @@
 """Who calls: a user name and groups, as authentication established them (guarantees 8.1)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 NODE_PREFIX = "system:node:"

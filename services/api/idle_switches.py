@@ -4,8 +4,6 @@ Nothing is wrong with setting them: arms of a comparison share what they do not 
 feature sees nothing happen, and needs to know why.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 from services.api.switches import Switches

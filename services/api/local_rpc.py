@@ -5,8 +5,6 @@ bytes that are not looked into here. Processes have real sockets (`services.runt
 simulation has its own (`services.scenarios.simulation.sockets`); neither server nor client can tell which.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol

@@ -1,7 +1,5 @@
 """What all kinds share: metadata, keys, owner references, conditions, and how a kind declares itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

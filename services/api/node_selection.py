@@ -3,8 +3,6 @@
 One rule for the kubelet and the controllers; the scheduler has a second form of it, over all nodes at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from services.api.kinds.pod import NodeSelectorRequirement, NodeSelectorTerm, PodSpec

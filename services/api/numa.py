@@ -4,8 +4,6 @@ Source: kubelet 5.3 to 5.5; KEP-753 (sidecars); upstream `podGuaranteedCPUs`, `g
 `HugePageSizeFromResourceName`, `IsHugePageResourceValueDivisible`.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

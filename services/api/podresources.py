@@ -5,8 +5,6 @@ Source: KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 (resizes, "
 kep-5836 4; upstream `PodRequests` and `PodLimits` with `UseStatusResources` (v1.36).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace

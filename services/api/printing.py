@@ -1,7 +1,5 @@
 """How cells of `kubectl get` tables are spelled: ages, lists, and the columns that kinds share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

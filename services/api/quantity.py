@@ -4,8 +4,6 @@ Values are kept in milli-units, as `kubectl` and the scheduler count CPU; memory
 units with `units`. Rounding is up, as upstream's `Quantity.Value` and `MilliValue` round.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

@@ -5,8 +5,6 @@ same ones. Amounts are integers: milli for cpu, whole units for all else. Source
 counts with the most of desired, allocated and actual); upstream `pkg/quota/v1/evaluator/core` (v1.36).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim

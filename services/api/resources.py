@@ -3,8 +3,6 @@
 Discovery, REST paths, gRPC, informers and tables are all fed from here.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from functools import cache

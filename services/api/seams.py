@@ -6,8 +6,6 @@ a component cannot tell which. Shells may await `asyncio` primitives: under simu
 itself is virtual.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar

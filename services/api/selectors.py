@@ -1,7 +1,5 @@
 """Label and field selectors: parse by hand in linear time (X-FUZZ, V8), then match."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A resource version names one content of one object, so keys and versions are eno
 of a version is the right one is judged where it arrives (W8). Sums do not depend on an order.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 MODULUS = 1 << 256

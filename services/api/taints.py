@@ -1,7 +1,5 @@
 """Taints and tolerations, one rule for the scheduler, the kubelet and the controllers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from services.api.kinds.node import Taint

@@ -3,8 +3,6 @@
 Source: kubelet-unbinding 4.2 to 4.4; guarantees X-UB1, X-UB5.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Whether a node can reach the volume is asked of the caller, because only the sch
 Source: upstream `staging/src/k8s.io/component-helpers/storage/volume`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from services.api.kinds.persistentvolume import AVAILABLE, PersistentVolume

@@ -6,8 +6,6 @@ wait for a line of the event log and strike in the middle of what it reports. Ev
 `heal_s`; after that the mesh must come to rest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

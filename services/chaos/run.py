@@ -6,8 +6,6 @@ the mesh comes to rest after the last heal (I28); and that what it did then equa
 undisturbed (I20). Of one seed every interpreter gives the same digest, whatever its hash seed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -4,8 +4,6 @@
 start; 130 interrupted, by Ctrl-C or SIGTERM.
 """
 
-from __future__ import annotations
-
 import errno
 import importlib
 import logging

@@ -1,7 +1,5 @@
 """How commands speak: tables and colour on a terminal, plain lines when piped, one document with `-o json`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

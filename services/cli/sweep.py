@@ -1,7 +1,5 @@
 """What `keplab run --seeds` and `keplab chaos` share: many runs with a progress bar, and what to print of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the streams of a channel share: its options, the way back after a break, and why a stream ended."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any

@@ -5,8 +5,6 @@ became of it (guarantees C6); 429 and 503 are waited out as the server asks; eve
 is raised. Conflicts are the caller's: it must read and decide again (C5).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any, Final, TypedDict, Unpack

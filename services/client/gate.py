@@ -6,8 +6,6 @@ those of different watches do, as streams of one connection.
 Source: kubelet 9 (`network` gate); guarantees 7, FM-N1, FM-N3, FM-N5.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable

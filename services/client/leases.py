@@ -5,8 +5,6 @@ and the API server refuses writes of an older one (guarantees C11). Whether anot
 is judged by our own monotonic clock since we saw it change, never by the times written in it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from typing import Final

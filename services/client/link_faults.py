@@ -4,8 +4,6 @@ Faults are given by direction: *requests* go to the server, *replies* come back,
 calls of some sorts and no others, for example the renewals of a Lease.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from services.api.seams import Random

@@ -4,8 +4,6 @@ Requests that pile up are sent together: an idle client sends at once, one with 
 requests lingers up to 2 ms, because draining what happens to be queued does not batch a fast pipeline.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field

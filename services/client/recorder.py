@@ -6,8 +6,6 @@ ten similar ones within ten minutes are combined, and one object may have a burs
 event in five minutes.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Hashable
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ themselves; what was unanswered when a connection broke is an `UnknownOutcome` f
 guess. What had not been sent yet waits for the next connection, within its deadline.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing

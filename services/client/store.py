@@ -4,8 +4,6 @@ A pure machine: it takes changes and says which of them were news. It never move
 backwards, whatever brings the older state: the stream, a relist or a late direct reply (guarantees C2).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar

@@ -4,8 +4,6 @@ A watch that is lost says so to its reader, who resumes; nothing is resumed here
 behind hold the whole stream back, until the slowest of them is cut.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator

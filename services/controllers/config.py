@@ -1,7 +1,5 @@
 """Flags of the controller manager."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from services.runtime.config import setting

@@ -1,7 +1,5 @@
 """Conditions as documents: make one, set one, keeping the times that have not changed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

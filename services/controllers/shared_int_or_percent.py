@@ -1,7 +1,5 @@
 """Numbers that may be percentages, `maxUnavailable: 25%`, as upstream's IntOrString."""
 
-from __future__ import annotations
-
 
 def resolve(value: int | str | None, total: int, *, is_up: bool) -> int:
     """Return a number or a percentage of `total` as a number, rounded up or down.

@@ -1,7 +1,5 @@
 """Keys of controllers that reconcile more than one kind: `claim/data` in a namespace, `volume/pv-1` in none."""
 
-from __future__ import annotations
-
 from services.api.meta import Key
 
 CLAIM, VOLUME = "claim", "volume"

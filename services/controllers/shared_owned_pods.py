@@ -3,8 +3,6 @@
 Source: controllers 1.2 and 1.4; upstream `addPod`, `updatePod` and `deletePod` of these controllers.
 """
 
-from __future__ import annotations
-
 from services.api.kinds.daemonset import DaemonSet
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet

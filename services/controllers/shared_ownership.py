@@ -3,8 +3,6 @@
 Source: controllers 1.4; upstream `ControllerRefManager`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar

@@ -5,8 +5,6 @@ controller that has just started knows no other.
 Source: controllers 2; upstream `pkg/api/v1/pod`, `ActivePodsWithRanks` (`pkg/controller/controller_utils.go`).
 """
 
-from __future__ import annotations
-
 import math
 
 from services.api.kinds.pod import Pod

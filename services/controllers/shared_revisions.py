@@ -5,8 +5,6 @@ distinguished by the state they were made from, and an earlier state can be aske
 Source: controllers 4 and 6; upstream `pkg/controller/history`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

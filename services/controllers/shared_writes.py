@@ -1,7 +1,5 @@
 """What controllers write most: a part of an object by a patch, its status, conditions; and how a status differs."""
 
-from __future__ import annotations
-
 import msgspec
 
 from services.api.meta import Document, View

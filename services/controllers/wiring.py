@@ -1,7 +1,5 @@
 """Build the controller manager: it runs the controllers whose folders lie beside this file."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from functools import cache

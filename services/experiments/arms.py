@@ -1,7 +1,5 @@
 """Arms of an experiment: a name and the switches it sets. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Arms share seeds, so whatever differs in simulation differs because of the switc
 shows exactly nothing. Pods of two runs are matched by role (owner and order of creation).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,8 +4,6 @@ Pure: a comparison in, text out. Plots are inline SVG; there is no script. Every
 cluster is escaped.
 """
 
-from __future__ import annotations
-
 from html import escape
 
 from services.experiments.compare import Comparison

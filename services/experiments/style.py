@@ -1,7 +1,5 @@
 """What all pages and pictures share: the style, the head of a page, round numbers for an axis. Pure."""
 
-from __future__ import annotations
-
 from html import escape
 
 STYLE = """

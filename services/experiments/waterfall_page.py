@@ -4,8 +4,6 @@ The picture is an SVG that stands by itself; the page holds the same picture and
 from a cluster, so all of them are escaped.
 """
 
-from __future__ import annotations
-
 from html import escape
 
 from services.experiments.style import head, ticks

@@ -1,7 +1,5 @@
 """What a run broke, in a form that two runs can be compared by. Pure."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -4,8 +4,6 @@ A schedule speaks of *the second time the scheduler is shown that pod victim cha
 number of everything that follows a held message differs, what it is about does not.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ What matters is what concerns the objects that broke, the objects of the message
 them on the same node. A message stands where it arrives; one that was held back stands also where it was sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

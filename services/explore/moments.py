@@ -6,8 +6,6 @@ kubelet.start,node=n1,n=2             the second one on that node
 sched.attempt,data.outcome=scheduled  by what the line says
 """
 
-from __future__ import annotations
-
 import difflib
 import fnmatch
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ Rows are steps, not time: what happens within a millisecond is as legible as wha
 held back falls, in red, from where it was sent to where it arrived; everything it crosses has overtaken it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 

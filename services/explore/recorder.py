@@ -1,7 +1,5 @@
 """One run under a schedule: what it follows from, what was held back and said in it, and what it broke. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import msgspec

@@ -1,7 +1,5 @@
 """A schedule in a file: what one run follows from, and whether that run is still the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -8,8 +8,6 @@ Emmi, Qadeer and Rakamarić, 2011; the depth of PCT, Burckhardt et al., 2010).
 Source: guarantees 12.2; kep-5836 13, the race for the freed room.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ What is tried, and in which order, follows from the undisturbed runs and the see
 order, however many processes work on them. So the same command finds the same again.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ the earliest message that it must let pass, if there is one, and bisected from t
 every longer time. Every smaller schedule is run before it is believed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import msgspec

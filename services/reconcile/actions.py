@@ -4,8 +4,6 @@ Each is safe to repeat. Preconditions (`uid`, `resource_version`) let the server
 gone stale. `resource` is the wire name: `pods`, `replicasets.apps`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """The Controller record: one reconcile, and which objects lead to which keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar

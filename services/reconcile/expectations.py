@@ -5,8 +5,6 @@ lowered as the informer brings each result, or at once for calls that failed (co
 Unbinding is a MODIFIED without deletionTimestamp and lowers nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 

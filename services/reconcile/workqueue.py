@@ -4,8 +4,6 @@ A pure machine in the manner of client-go's. A key is handed to one worker at a 
 while it is being worked on comes back once afterwards (controllers 1.1).
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 from collections.abc import Hashable

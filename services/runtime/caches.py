@@ -1,7 +1,5 @@
 """The caches that all controllers of a process share: one informer a kind, and all kinds read as one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 

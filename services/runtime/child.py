@@ -1,7 +1,5 @@
 """One process of a mesh: begun, waited for, begun again as often as is reasonable, ended."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Processes by their names: which component a name means, and which schedulers a mesh runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

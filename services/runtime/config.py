@@ -5,8 +5,6 @@ A component subclasses `CommonConfig` and adds fields with `setting(default, hel
 wins. Simulated components construct the dataclass directly and never come here.
 """
 
-from __future__ import annotations
-
 import argparse
 import types
 from collections.abc import Mapping, Sequence

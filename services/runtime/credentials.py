@@ -10,8 +10,6 @@ texts appear in no log.
 writes them where each process of a mesh in containers finds only its own (see `main`).
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

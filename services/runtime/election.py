@@ -1,7 +1,5 @@
 """Flags of leader election, for a process that shares its work with replicas."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from services.api.meta import Key

@@ -4,8 +4,6 @@ A small HTTP/1.1 responder over asyncio streams: one request a connection, GET a
 framework would cost every process 28 MiB to answer four paths.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import os

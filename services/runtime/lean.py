@@ -4,8 +4,6 @@ The logging library takes rich along for its console, 5 MiB in every process; wi
 console is not seen.
 """
 
-from __future__ import annotations
-
 import sys
 
 if not sys.stderr.isatty():

@@ -6,8 +6,6 @@ the process in the middle of what a line of its event log reports, or before or 
 is one that the network holds up; it is left in a file beside, for the scenario runner to deliver.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

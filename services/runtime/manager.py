@@ -7,8 +7,6 @@ writes (guarantees C7). It leaves one log line, one event line and, when somethi
 reconcile.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final

@@ -3,8 +3,6 @@
 The lock is held as long as its holder lives, so no stale file can lie about it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time

@@ -5,8 +5,6 @@ health server, says when it is ready, and leaves with an exit code a supervisor 
 person must read is one line; a traceback means a bug.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import errno

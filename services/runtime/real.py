@@ -1,7 +1,5 @@
 """The real world behind the seams: this machine's clock, randomness and files."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

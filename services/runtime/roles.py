@@ -6,8 +6,6 @@ cannot say: which fields an update may touch and which preconditions a delete mu
 Source: guarantees 8.3.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Final, TypeVar

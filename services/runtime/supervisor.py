@@ -5,8 +5,6 @@ log, event log and span file a process. Children die with their supervisor, even
 a lock on the directory says whether a mesh runs there, so no stale file can lie about it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -4,8 +4,6 @@ The kernel takes paths of at most 107 bytes. A longer one is reached through its
 (`/proc/self/fd/N/name`), so a mesh may live in any directory and a node may have any name.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

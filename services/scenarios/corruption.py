@@ -3,8 +3,6 @@
 The kubelet's checkpoint says what it decided about its pods, the runtime's record what runs; they are lost apart.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

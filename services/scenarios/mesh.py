@@ -5,8 +5,6 @@ are its two forms. A component is named as people name it: `apiserver`, `schedul
 `kubelet/<host>`; `kubelet/<node>` means the host that node lives on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice

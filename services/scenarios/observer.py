@@ -3,8 +3,6 @@
 It watches as an administrator over a link without latency, so what it sees is what is stored.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """What one run of a scenario showed, as both forms of the mesh report it. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Run one scenario once, simulated or as processes, and give one result that both forms share."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping

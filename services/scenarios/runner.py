@@ -4,8 +4,6 @@ The same runner serves both forms of the mesh; only the clock differs. Nothing w
 for a while: an expectation is judged again whenever something it could be about has changed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Awaitable, Callable

@@ -4,8 +4,6 @@ Outcomes are kept as one JSON line each, so an interrupted sweep goes on where i
 record and for people, is the command that repeats it.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

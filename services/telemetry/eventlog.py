@@ -5,8 +5,6 @@ take a finished line away. `MemoryEventLog` is the same in a simulation: all com
 one `MemoryEvents`, whose digest over the bytes is what two runs of one seed must agree on.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A shell writes one canonical line per unit of work; nothing is formatted into th
 `spans.SPAN_NAMES`. The line goes to standard error, so that standard output stays a command's own.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from typing import Any, TextIO

@@ -5,8 +5,6 @@ much (walls 2). Beside its class stands a table that says what they are called, 
 where `read` takes the object and returns a number or a histogram, or those by the values of labels. Pure.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping

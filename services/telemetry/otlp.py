@@ -3,8 +3,6 @@
 Nothing else in the mesh sees the SDK.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from opentelemetry.sdk.resources import Resource

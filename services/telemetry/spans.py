@@ -4,8 +4,6 @@ A trace crosses a wire in one form, W3C's `traceparent` (`00-<trace>-<span>-<fla
 event's envelope, so nothing else is needed on either.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 import msgspec

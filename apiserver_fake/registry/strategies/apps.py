@@ -1,7 +1,5 @@
 """Workloads of `apps`: their defaults, what may change later, and the numbers of a rolling update."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from apiserver_fake.strategy import WriteContext, declared

@@ -6,8 +6,6 @@ is gone (controllers 11). A Node may bring a first status. A Service gets an add
 so that clients see what they expect.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

@@ -8,8 +8,6 @@ the claims made from them will be, and never changed. Texts of upstream's `pkg/a
 Source: KEP-4381; dra-core 1.3.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 

@@ -3,8 +3,6 @@
 The texts are upstream's (`pkg/apis/batch/validation`). Source: controllers 5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import product
 from typing import Any

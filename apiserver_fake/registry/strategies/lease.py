@@ -1,7 +1,5 @@
 """Leases: durations above zero; the server remembers when it saw each renewal."""
 
-from __future__ import annotations
-
 from apiserver_fake.strategy import WriteContext, declared
 from apiserver_fake.validation.fields import Field, Struct
 from services.api.meta import Document

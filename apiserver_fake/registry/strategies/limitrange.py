@@ -1,7 +1,5 @@
 """Limit ranges: one item a type, whose bounds agree with each other; containers' defaults follow from the bounds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from apiserver_fake.admission.limit_ranger import LIMIT_RANGES

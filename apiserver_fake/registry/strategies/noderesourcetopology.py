@@ -1,7 +1,5 @@
 """NodeResourceTopologies: each zone once, amounts that can be read."""
 
-from __future__ import annotations
-
 from apiserver_fake.strategy import declared
 from apiserver_fake.validation.fields import Field, Report, Struct, unique
 from apiserver_fake.validation.formats import Causes, invalid

@@ -4,8 +4,6 @@ The three binding fields of the status, and `spec.nodeName` after creation, are 
 `binding` and `unbind` subresources alone; here every other writer's change to them is undone.
 """
 
-from __future__ import annotations
-
 import contextlib
 
 from apiserver_fake.admission import limit_ranger

@@ -1,7 +1,5 @@
 """Disruption budgets: one bound, not both; the status belongs to the disruption controller."""
 
-from __future__ import annotations
-
 from apiserver_fake.strategy import declared
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import Causes, at_most_all, invalid, label_selector

@@ -1,7 +1,5 @@
 """Resource quotas: names that something counts, scopes that go together; the server alone writes what is used."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from apiserver_fake.strategy import WriteContext, declared

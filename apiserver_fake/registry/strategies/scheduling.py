@@ -5,8 +5,6 @@ mode and a priority from its class; all but `minCount` stays as created. A workl
 added or removed later; its controller reference is set once.
 """
 
-from __future__ import annotations
-
 from apiserver_fake.admission.priority import PRIORITY_CLASSES, SYSTEM_CLASSES, set_priority
 from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.strategy import WriteContext, declared, drop_status

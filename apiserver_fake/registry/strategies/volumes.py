@@ -6,8 +6,6 @@ said of itself stays, but for how much it can attach. A CSIStorageCapacity is of
 for good; only the amounts change.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from apiserver_fake.admission.limit_ranger import check_claim

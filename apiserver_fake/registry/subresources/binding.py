@@ -5,8 +5,6 @@ meant, then that it may still be bound. What the Binding adds besides the node i
 `status.bindingAdditions`, so that an unbind takes exactly that away.
 """
 
-from __future__ import annotations
-
 from apiserver_fake.errors import MODIFIED_TEXT
 from apiserver_fake.registry.strategies.pod import transition
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation

@@ -3,8 +3,6 @@
 It is read and written as the whole pod; only `spec.ephemeralContainers` is taken, and only additions to it.
 """
 
-from __future__ import annotations
-
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
 from apiserver_fake.validation.formats import Cause, forbidden
 from apiserver_fake.validation.pod.spec import POD_SPEC, check

@@ -1,7 +1,5 @@
 """`pods/eviction`: delete a pod if its disruption budget allows it (policy/v1; controllers 10)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from apiserver_fake.errors import MODIFIED_TEXT

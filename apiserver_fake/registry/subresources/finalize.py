@@ -3,8 +3,6 @@
 Source: controllers 11.
 """
 
-from __future__ import annotations
-
 from apiserver_fake.registry.strategies.core import is_done
 from apiserver_fake.strategy import DeleteOptions, Subresource, SubresourceResult, WriteContext
 from services.api.errors import BadRequest

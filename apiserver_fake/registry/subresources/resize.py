@@ -10,8 +10,6 @@ client learns of it at once. What only the kubelet knows, of swap or of static m
 Source: upstream `plugin/pkg/admission/podresize` (v1.37).
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import msgspec

@@ -3,8 +3,6 @@
 Source: kubectl-requests 8.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation

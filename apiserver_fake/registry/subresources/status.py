@@ -4,8 +4,6 @@ Ownership and the fence against a status of an earlier binding are decided on wh
 before the other fields are put back: a node that tries to change a label is refused, not ignored.
 """
 
-from __future__ import annotations
-
 from apiserver_fake.authorization.authorizer import admit
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, strategy_for
 from services.api.errors import invalid

@@ -4,8 +4,6 @@ Fourteen checks in the order of kubelet-unbinding 4.3, all on the current object
 (X-UB6), then one change. Each check is a function that raises or returns; `_checks` is their order.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ The texts are upstream's (`pkg/apis/core/validation`). Source: KEP-5307 for a co
 by exit code above it (gate ContainerRestartRules), kep-1287 3 for `resizePolicy`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

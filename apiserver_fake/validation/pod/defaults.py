@@ -5,8 +5,6 @@ beside its containers': what they are by default, and how the two must agree. So
 kep-1287-in-place-resize 13; upstream `defaultPodRequests` and `validatePodResourceConsistency` (v1.36).
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from apiserver_fake.validation.formats import Causes, invalid

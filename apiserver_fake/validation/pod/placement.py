@@ -5,8 +5,6 @@ server writes them into the selector when a pod is created, so that no other com
 The texts are upstream's (`pkg/apis/core/validation`). Source: KEP-3633 (pod affinity), KEP-3243 (topology spread).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 The texts are upstream's (`pkg/apis/core/validation`). What may change later is in `update` and `resize`.
 """
 
-from __future__ import annotations
-
 from apiserver_fake.switches import NO_GATES, ApiServerSwitches
 from apiserver_fake.validation.fields import Check, Field, Report, Struct, quantities, unique
 from apiserver_fake.validation.formats import (

@@ -6,8 +6,6 @@ not exist here. Source: kep-1287-in-place-resize 3.1 and 13; upstream `ValidateP
 strategy (v1.36).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from apiserver_fake.validation.formats import IMMUTABLE, Cause, Causes, forbidden, invalid

@@ -1,7 +1,5 @@
 """The settings of an emulated device plugin."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import msgspec

@@ -6,8 +6,6 @@ names only, nothing is behind them.
 Source: kubelet 5.5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import msgspec

@@ -5,8 +5,6 @@ on a socket of its own below, in `plugins/`, which no kubelet clears.
 Source: kubelet 5.5; upstream `staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 

@@ -5,8 +5,6 @@ domain; a name without one belongs to the driver's. A domain without attributes 
 published is an error, and an error ends the pod's attempt: it is not a mismatch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final

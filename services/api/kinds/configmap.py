@@ -1,7 +1,5 @@
 """ConfigMap (core/v1); stored only."""
 
-from __future__ import annotations
-
 from services.api.meta import AGE, NAME, Column, Document, Resource
 
 

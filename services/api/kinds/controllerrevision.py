@@ -1,7 +1,5 @@
 """ControllerRevision: what a StatefulSet or DaemonSet once asked for, and may ask for again (apps/v1)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectMeta, Resource, View

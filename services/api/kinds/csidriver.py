@@ -1,7 +1,5 @@
 """CSIDriver: what a storage driver can do and wants to be asked (storage.k8s.io/v1)."""
 
-from __future__ import annotations
-
 from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectMeta, Resource, View
 from services.api.printing import joined
 

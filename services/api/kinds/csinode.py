@@ -1,7 +1,5 @@
 """CSINode: the storage drivers of a node, and how many volumes each can attach there (storage.k8s.io/v1)."""
 
-from __future__ import annotations
-
 from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
 
 MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"

@@ -1,7 +1,5 @@
 """CSIStorageCapacity: how much a driver can still provision in one part of the cluster (storage.k8s.io/v1)."""
 
-from __future__ import annotations
-
 from services.api.meta import NAME, Column, LabelSelector, ObjectMeta, Resource, View
 from services.api.quantity import units
 

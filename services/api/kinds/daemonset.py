@@ -1,7 +1,5 @@
 """DaemonSet: one pod on every node that fits (apps/v1)."""
 
-from __future__ import annotations
-
 from services.api.kinds.pod import PodSpec
 from services.api.meta import AGE, NAME, NONE, Column, Condition, LabelSelector, ObjectMeta, Resource, View
 from services.api.printing import TEMPLATE_COLUMNS, labels_text

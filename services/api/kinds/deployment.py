@@ -1,7 +1,5 @@
 """Deployment: roll a ReplicaSet's template forward without losing too many pods (apps/v1)."""
 
-from __future__ import annotations
-
 from services.api.meta import AGE, NAME, Column, Condition, LabelSelector, ObjectMeta, Resource, View
 from services.api.printing import TEMPLATE_COLUMNS, ready_of
 

@@ -1,7 +1,5 @@
 """DeviceClass: devices that claims ask for by one name, and how their drivers are configured (KEP-4381)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from services.api.kinds.resourceclaim import DeviceSelector

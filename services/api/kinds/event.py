@@ -1,7 +1,5 @@
 """Event: what a component reports about an object (core/v1; the old schema, with aggregation)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from services.api.meta import Column, Document, ObjectMeta, ObjectReference, Resource, View

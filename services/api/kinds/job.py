@@ -1,7 +1,5 @@
 """Job: run pods until enough of them have succeeded (batch/v1)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import groupby
 

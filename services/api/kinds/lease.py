@@ -1,7 +1,5 @@
 """Lease: heartbeats of nodes and leader election (coordination.k8s.io/v1)."""
 
-from __future__ import annotations
-
 from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
 
 

@@ -1,7 +1,5 @@
 """LimitRange: how big or small single objects of a namespace may be, and what they get by default (core/v1)."""
 
-from __future__ import annotations
-
 from services.api.meta import ObjectMeta, Resource, View
 
 CONTAINER, POD, CLAIM = "Container", "Pod", "PersistentVolumeClaim"

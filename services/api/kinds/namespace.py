@@ -1,7 +1,5 @@
 """Namespace (core/v1); its `spec.finalizers` hold the content's removal (controllers 11)."""
 
-from __future__ import annotations
-
 from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
 
 

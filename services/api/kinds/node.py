@@ -1,7 +1,5 @@
 """Node: where pods run (core/v1)."""
 
-from __future__ import annotations
-
 from services.api.meta import AGE, NAME, NONE, Column, Condition, Document, ObjectMeta, Resource, View, condition_status
 from services.api.printing import joined
 

@@ -4,8 +4,6 @@ Not of Kubernetes itself: the API of the node feature discovery's topology updat
 read. Here the kubelet writes it. Ours is the attribute `keplabCountedPods`: which pods the figures include.
 """
 
-from __future__ import annotations
-
 from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
 
 POLICY, SCOPE = "topologyManagerPolicy", "topologyManagerScope"

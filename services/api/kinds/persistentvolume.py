@@ -1,7 +1,5 @@
 """PersistentVolume: a piece of storage, where it can be reached from, and which claim has it (core/v1)."""
 
-from __future__ import annotations
-
 import msgspec
 
 from services.api.kinds.pod import (

@@ -1,7 +1,5 @@
 """PersistentVolumeClaim: a request for storage, and the volume that fulfils it (core/v1)."""
 
-from __future__ import annotations
-
 from services.api.kinds.persistentvolume import CLASS_ANNOTATION, class_text, modes_text
 from services.api.kinds.pod import ResourceRequirements
 from services.api.meta import AGE, NAME, Column, Document, LabelSelector, ObjectMeta, Resource, View

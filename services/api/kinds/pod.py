@@ -1,7 +1,5 @@
 """Pod: the unit that is scheduled, admitted, unbound and run (core/v1)."""
 
-from __future__ import annotations
-
 import msgspec
 
 from services.api.meta import (

@@ -1,7 +1,5 @@
 """PodDisruptionBudget: how many pods may be away at once (policy/v1)."""
 
-from __future__ import annotations
-
 from services.api.meta import AGE, NAME, Column, Condition, LabelSelector, ObjectMeta, Resource, View
 
 

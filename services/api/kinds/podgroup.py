@@ -1,7 +1,5 @@
 """PodGroup: pods that are scheduled together, and perhaps evicted together (KEP-4671, KEP-5710)."""
 
-from __future__ import annotations
-
 from services.api.meta import AGE, NAME, Column, Condition, Document, Mark, ObjectMeta, Resource, View, find_condition
 
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"

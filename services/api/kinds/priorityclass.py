@@ -1,7 +1,5 @@
 """PriorityClass: how important a pod is, and whether it may preempt others (KEP-268)."""
 
-from __future__ import annotations
-
 from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
 
 

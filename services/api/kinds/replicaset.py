@@ -1,7 +1,5 @@
 """ReplicaSet: keep as many pods alive as asked (apps/v1)."""
 
-from __future__ import annotations
-
 from services.api.meta import AGE, NAME, Column, Condition, LabelSelector, ObjectMeta, Resource, View
 from services.api.printing import TEMPLATE_COLUMNS
 

@@ -1,7 +1,5 @@
 """ResourceClaim: a request for devices, and which were granted to whom (resource.k8s.io/v1, KEP-4381)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

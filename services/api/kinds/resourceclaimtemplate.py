@@ -1,7 +1,5 @@
 """ResourceClaimTemplate: what the claims of single pods are made from (resource.k8s.io/v1, KEP-4381)."""
 
-from __future__ import annotations
-
 from services.api.kinds.resourceclaim import ResourceClaimSpec
 from services.api.meta import AGE, NAME, ObjectMeta, Resource, View
 

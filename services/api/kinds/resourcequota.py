@@ -1,7 +1,5 @@
 """ResourceQuota: how much the objects of a namespace may ask for together (core/v1)."""
 
-from __future__ import annotations
-
 from services.api.meta import AGE, NAME, Cell, Column, Document, ObjectMeta, Resource, View
 
 

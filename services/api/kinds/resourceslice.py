@@ -1,7 +1,5 @@
 """ResourceSlice: devices of one pool that a driver offers on the same nodes (resource.k8s.io/v1, KEP-4381)."""
 
-from __future__ import annotations
-
 import msgspec
 
 from services.api.kinds.pod import NodeSelector

@@ -1,7 +1,5 @@
 """Secret (core/v1); stored only. Its data never reaches a log, an event or a trace (X-SEC)."""
 
-from __future__ import annotations
-
 from services.api.meta import AGE, NAME, Column, Document, Resource
 
 

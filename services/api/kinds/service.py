@@ -1,7 +1,5 @@
 """Service (core/v1); stored only: no addresses are given out and no endpoints are made."""
 
-from __future__ import annotations
-
 from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectMeta, Resource, View
 from services.api.printing import joined, labels_text
 

@@ -1,7 +1,5 @@
 """StatefulSet: pods that keep their names and their storage, made and ended in order (apps/v1)."""
 
-from __future__ import annotations
-
 from services.api.meta import AGE, NAME, Column, LabelSelector, ObjectMeta, Resource, View
 from services.api.printing import TEMPLATE_COLUMNS, ready_of
 

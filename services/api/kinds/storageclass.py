@@ -1,7 +1,5 @@
 """StorageClass: who makes volumes, where, and whether before or after the pod has a node (storage.k8s.io/v1)."""
 
-from __future__ import annotations
-
 from services.api.meta import AGE, Column, Document, ObjectMeta, Resource, View
 
 IMMEDIATE, WAIT_FOR_FIRST_CONSUMER = "Immediate", "WaitForFirstConsumer"

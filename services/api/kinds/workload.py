@@ -1,7 +1,5 @@
 """Workload: the templates that a controller makes pod groups from (KEP-4671)."""
 
-from __future__ import annotations
-
 from services.api.kinds.podgroup import DisruptionMode, PodGroupSchedulingPolicy
 from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectMeta, Resource, View
 

@@ -1,7 +1,5 @@
 """`keplab chaos`: a scenario under random faults, many seeds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`keplab compare`: one scenario, several arms, the same seeds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

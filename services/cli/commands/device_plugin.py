@@ -1,7 +1,5 @@
 """`keplab device-plugin`: be a node's emulated device plugin, or have the one that runs do something."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from pathlib import Path

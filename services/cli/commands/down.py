@@ -1,7 +1,5 @@
 """`keplab down`: stop the mesh of a data directory."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

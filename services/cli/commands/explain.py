@@ -1,7 +1,5 @@
 """`keplab explain`: why is it so; asked of the scheduler that decided it."""
 
-from __future__ import annotations
-
 import urllib.error
 import urllib.request
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`keplab explore`: a scenario under many orders of its messages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

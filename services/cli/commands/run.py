@@ -1,7 +1,5 @@
 """`keplab run`: run scenarios, simulated or as processes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn

@@ -1,7 +1,5 @@
 """`keplab scenarios`: the scenarios shipped."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

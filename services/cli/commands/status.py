@@ -1,7 +1,5 @@
 """`keplab status`: the processes of a mesh and where to reach it."""
 
-from __future__ import annotations
-
 import urllib.request
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`keplab switches`: the register of design choices."""
 
-from __future__ import annotations
-
 import click
 
 from services.api.switches import REGISTER, Switch

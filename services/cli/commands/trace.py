@@ -1,7 +1,5 @@
 """`keplab trace`: an object's life across processes, as a waterfall."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

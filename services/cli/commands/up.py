@@ -1,7 +1,5 @@
 """`keplab up`: the mesh as processes on this machine."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -5,8 +5,6 @@ Source: controllers 6; upstream `flowcontrol.Backoff` with 1 s and 15 min. Devia
 after it saw the failed pod, here after what is left of it.
 """
 
-from __future__ import annotations
-
 BASE_S = 1.0
 MAX_S = 900.0
 FORGOTTEN_AFTER_S = 2 * MAX_S

@@ -5,8 +5,6 @@ each time, which is why a kubelet that rejects such a pod makes no runaway and u
 Source: controllers 1.2 to 1.4 and 6; kubelet-unbinding 8; upstream `pkg/controller/daemon`.
 """
 
-from __future__ import annotations
-
 from services.api.kinds.controllerrevision import ControllerRevision
 from services.api.kinds.daemonset import DaemonSet
 from services.api.kinds.node import Node

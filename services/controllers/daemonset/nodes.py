@@ -4,8 +4,6 @@ A node that is not ready, cordoned or short of something still gets its pod: the
 Source: controllers 6; upstream `NodeShouldRunDaemonPod`, `pkg/controller/daemon/util/daemonset_util.go`.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from services.api.kinds.daemonset import TEMPLATE_GENERATION, TEMPLATE_GENERATION_LABEL, DaemonSet

@@ -6,8 +6,6 @@ Source: controllers 6; upstream `podsShouldBeOnNode`, `updateDaemonSetStatus` of
 `pkg/controller/daemon/daemon_controller.go`, `pkg/controller/daemon/update.go`; KEP-1591.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ A rollback is nothing special: a client puts an older template back, and its set
 Source: controllers 3; upstream `pkg/controller/deployment`.
 """
 
-from __future__ import annotations
-
 from services.api.kinds.deployment import Deployment, RollingUpdate
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet

@@ -4,8 +4,6 @@ Every change is written down as an action of the step; the sizes themselves are 
 Source: controllers 3; upstream `pkg/controller/deployment` (`sync.go`, `util/deployment_util.go`).
 """
 
-from __future__ import annotations
-
 import msgspec
 from msgspec.structs import replace
 

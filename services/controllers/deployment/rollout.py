@@ -3,8 +3,6 @@
 Source: controllers 3; upstream `pkg/controller/deployment` (`util/deployment_util.go`, `rolling.go`, `sync.go`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from services.api.kinds.replicaset import ReplicaSet

@@ -4,8 +4,6 @@ Its counters, whether it is available, and whether its rollout moves on.
 Source: controllers 3; upstream `pkg/controller/deployment/progress.go`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from services.api.kinds.deployment import Deployment

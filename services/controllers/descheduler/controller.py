@@ -6,8 +6,6 @@ pod long ago, has no say in which node is chosen, and never sees a pod that is s
 round are left out. Source: kubelet-unbinding 2; kubernetes-sigs/descheduler, RemoveFailedPods.
 """
 
-from __future__ import annotations
-
 from fnmatch import fnmatchcase
 
 from services.api.kinds.pod import Pod

@@ -4,8 +4,6 @@ A key with `pods/` before the name is a pod whose announced disruption may have 
 Source: controllers 10; upstream `pkg/controller/disruption/disruption.go`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeVar
 

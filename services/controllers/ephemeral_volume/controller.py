@@ -3,8 +3,6 @@
 Source: KEP-1698; upstream `pkg/controller/volume/ephemeral`.
 """
 
-from __future__ import annotations
-
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key

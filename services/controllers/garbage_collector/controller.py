@@ -5,8 +5,6 @@ caches do not show is looked up live before anything is deleted for its sake.
 Source: controllers 7; upstream `pkg/controller/garbagecollector` (`garbagecollector.go`, `graph_builder.go`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum

@@ -5,8 +5,6 @@ After failures new pods wait: 10 s, doubled with each failure since the last suc
 nothing is counted, nothing replaced. Source: controllers 1.2 to 1.4 and 5; guarantees J1, J2; KEP-2307.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 

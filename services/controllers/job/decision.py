@@ -5,8 +5,6 @@ SuccessCriteriaMet) reports the decision, the final one (Failed, Complete) only 
 counted. Source: controllers 5.1.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from services.api.kinds.job import Job, format_indexes

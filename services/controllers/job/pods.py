@@ -1,7 +1,5 @@
 """Which pods of a Job are missing or too many, and how a new one looks. Pure. Source: controllers 5.1."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field

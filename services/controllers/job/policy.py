@@ -3,8 +3,6 @@
 Source: controllers 5.1, 5.2; KEP-3329, KEP-3850, KEP-3939, KEP-3998.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from services.api.kinds.job import (

@@ -5,8 +5,6 @@ of ended pods go into `uncountedTerminatedPods`, then their finalizers go, then 
 job's successes the index itself is remembered. Pure. Source: controllers 5.1; guarantees J1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ Reads live, kind by kind: the caches may not yet show what was created just befo
 Source: controllers 11, KEP-5080; upstream `pkg/controller/namespace/deletion/namespaced_resources_deleter.go`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from services.api.kinds.namespace import Namespace

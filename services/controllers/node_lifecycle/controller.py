@@ -7,8 +7,6 @@ The key `("", "")` is the scan, `("", node)` keeps one node's NoSchedule taints 
 Source: kubelet 2.3, kubelet-unbinding 8; upstream `pkg/controller/nodelifecycle/node_lifecycle_controller.go`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

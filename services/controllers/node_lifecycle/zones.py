@@ -4,8 +4,6 @@ Source: kubelet 2.3; upstream `pkg/controller/nodelifecycle/node_lifecycle_contr
 (`handleDisruption`, `ComputeZoneState`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import Enum
 

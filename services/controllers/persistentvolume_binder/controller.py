@@ -6,8 +6,6 @@ phase. This is the volume controller and an external provisioner in one; making 
 Source: upstream `pkg/controller/volume/persistentvolume`, sig-storage-lib-external-provisioner.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from services.api.kinds.csinode import CSINode

@@ -3,8 +3,6 @@
 Source: kubernetes-sigs/sig-storage-lib-external-provisioner; kubernetes-csi/external-provisioner, `topology.go`.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 

@@ -6,8 +6,6 @@ condition False with the code, and the kubelet falls back. Everything else is tr
 up. Source: kubelet-unbinding 4.2 (`condition`), 4.4 (`authz.unbind_callers`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from services.api.kinds.pod import MIRROR_ANNOTATION, Pod

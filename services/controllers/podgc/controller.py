@@ -3,8 +3,6 @@
 Every 20 s, from the cache. Source: controllers 8; upstream `pkg/controller/podgc/gc_controller.go`.
 """
 
-from __future__ import annotations
-
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key

@@ -4,8 +4,6 @@ The finalizer is put on every group that lacks it, and taken off a group being d
 have ended or are gone. Source: preemption 6.1; upstream `podgroupprotection`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from services.api.kinds.pod import Pod

@@ -6,8 +6,6 @@ Source: controllers 1.2 to 1.4 and 2; upstream `pkg/controller/replicaset/replic
 `pkg/controller/controller_utils.go`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from services.api.kinds.pod import Pod

@@ -6,8 +6,6 @@ in one write; then the finalizer; then delete the claim if it was made for a pod
 Source: dra-core 4; guarantees 5.3 (D1 to D4); upstream `pkg/controller/resourceclaim`.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import msgspec

@@ -6,8 +6,6 @@ whatever was charged meanwhile changed the quota, so the write is refused and th
 Source: upstream `pkg/controller/resourcequota` (which counts its caches, and may lose one); KEP-1287 "Notes".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from services.api import quotas

@@ -4,8 +4,6 @@ Whose the claims are comes first, then missing claims, then pods.
 Source: controllers 4; upstream `pkg/controller/statefulset/stateful_pod_control.go`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ back-off: the runaway of a ReplicaSet, one pod after the other. An unbound pod k
 Source: controllers 1.4 and 4; kubelet-unbinding 8; upstream `pkg/controller/statefulset`.
 """
 
-from __future__ import annotations
-
 from services.api.kinds.controllerrevision import ControllerRevision
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod

@@ -6,8 +6,6 @@ A pod is replaced only when its old object is gone, so that no two of one name a
 Source: controllers 4; upstream `pkg/controller/statefulset/stateful_set_control.go` (k/k #67250 is true of it).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -3,8 +3,6 @@
 Source: controllers 4; upstream `pkg/controller/statefulset` (`stateful_set_utils.go`, `stateful_pod_control.go`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -6,8 +6,6 @@ Source: controllers 9, kubelet-unbinding 8; upstream `pkg/controller/taintevicti
 `timed_workers.go`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from services.api.kinds.node import Node, Taint

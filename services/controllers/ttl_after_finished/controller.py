@@ -4,8 +4,6 @@ The time counts from the condition Complete or Failed. The job is read again bef
 it more time. Its pods follow by garbage collection.
 """
 
-from __future__ import annotations
-
 from services.api.kinds.job import Job
 from services.api.meta import Key
 from services.api.switches import Switches

@@ -6,8 +6,6 @@ five minutes. Above 5 % of all nodes together there is a Warning on the namespac
 the exception. Source: kubelet-unbinding 9.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable
 

@@ -5,8 +5,6 @@ A key names its kind, as the volume binder's do.
 Source: upstream `pkg/controller/volume/pvcprotection`, `pvprotection`.
 """
 
-from __future__ import annotations
-
 from services.api.kinds.persistentvolume import BOUND, PersistentVolume
 from services.api.kinds.persistentvolumeclaim import IN_USE_FINALIZER as CLAIM_FINALIZER
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim

@@ -3,8 +3,6 @@
 An invariant is one file of this folder, named `i<number>_…`; the folder is the register.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """What every invariant is made of: a class that looks at some of the log's lines and speaks up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """I1: one pod runs on one node."""
 
-from __future__ import annotations
-
 from services.scenarios.invariants.check import Check, Context, Report, uid_of
 from services.telemetry.eventlog import Line
 

@@ -1,7 +1,5 @@
 """I2: a pod's node is changed by bindings, unbinds and lawful creations alone."""
 
-from __future__ import annotations
-
 from services.api.identity import ADMIN
 from services.scenarios.invariants.check import Check, Context, Report, pod_commit
 from services.scenarios.invariants.policy import may_change_node_name, unbind_callers

@@ -1,7 +1,5 @@
 """I3: bindings are numbered, unbinds are counted, and the scheduler's record agrees with the store's."""
 
-from __future__ import annotations
-
 from services.scenarios.invariants.check import Check, Context, Departed, Report, pod_commit, uid_of
 from services.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line

@@ -1,7 +1,5 @@
 """I4: containers start for bindings that stand, and only once the start is on disk."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass, field
 

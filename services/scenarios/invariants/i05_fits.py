@@ -1,7 +1,5 @@
 """I5: nodes are not over-committed: never in a kubelet's ledger, not for long in the store."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator
 
 from services.scenarios.invariants.check import Context, Graced, Report, Wrong

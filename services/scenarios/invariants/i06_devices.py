@@ -1,7 +1,5 @@
 """I6: a device belongs to one claim."""
 
-from __future__ import annotations
-
 from services.scenarios.invariants.check import NO_CLAIMS, Check, Context, Report
 from services.telemetry.eventlog import Line
 

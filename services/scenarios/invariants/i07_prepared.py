@@ -1,7 +1,5 @@
 """I7: a device is prepared for one claim at a time."""
 
-from __future__ import annotations
-
 from services.scenarios.invariants.check import NOTHING_PREPARED, Check, Context, Report
 from services.telemetry.eventlog import Line
 

@@ -1,7 +1,5 @@
 """I8: a pod is bound only with its claims."""
 
-from __future__ import annotations
-
 from services.api.kinds.resourceclaim import CONSUMERS_MAX
 from services.scenarios.invariants.check import NO_CLAIMS, Check, Report, pod_commit
 from services.telemetry.eventlog import Line

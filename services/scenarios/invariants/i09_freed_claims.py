@@ -1,7 +1,5 @@
 """I9: no devices are deallocated that a pod uses."""
 
-from __future__ import annotations
-
 from services.scenarios.invariants.check import NO_CLAIMS, Check, Context, Departed, Report, uid_of
 from services.telemetry.eventlog import Line
 

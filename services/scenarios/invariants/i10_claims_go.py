@@ -1,7 +1,5 @@
 """I10: claims go with those they were made for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from services.scenarios.invariants.check import NO_CLAIMS, Graced, Report, Wrong

@@ -1,7 +1,5 @@
 """I11: no pod outlives its owner or its node for long."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from services.scenarios.invariants.check import Context, Graced, Report, Wrong

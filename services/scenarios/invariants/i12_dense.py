@@ -1,7 +1,5 @@
 """I12: the commit log has no holes and no doubles."""
 
-from __future__ import annotations
-
 from services.scenarios.invariants.check import Check, Context, Report
 from services.telemetry.eventlog import Line
 

@@ -1,7 +1,5 @@
 """I13: every acknowledged write is in the commit log, as that object with that content."""
 
-from __future__ import annotations
-
 import hashlib
 
 import msgspec

@@ -1,7 +1,5 @@
 """I14: every change was asked for once, and what was refused changed nothing."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from services.scenarios.invariants.check import Check, Context, Report

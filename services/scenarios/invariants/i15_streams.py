@@ -1,7 +1,5 @@
 """I15: every watch stream tells the commit log, the whole of it, once and in order."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """I16: every cache holds what was stored at the version it has reached."""
 
-from __future__ import annotations
-
 from services.scenarios.invariants.check import Check, Context, Report
 from services.scenarios.invariants.view import matcher
 from services.telemetry.eventlog import Line

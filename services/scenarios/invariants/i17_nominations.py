@@ -1,7 +1,5 @@
 """I17: a nomination is for a pod that waits, on a node that exists."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from services.scenarios.invariants.check import Context, Graced, Report, Wrong, pod_commit, uid_of

@@ -1,7 +1,5 @@
 """I18: the scheduler deletes victims and nothing else."""
 
-from __future__ import annotations
-
 from services.scenarios.invariants.check import Check, Context, Departed, Report, pod_commit, uid_of
 from services.telemetry.eventlog import Line
 

@@ -1,7 +1,5 @@
 """I19: a Job counts the end of each of its pods once, and starts none after its own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from services.api.kinds.job import TRACKING_FINALIZER

@@ -1,7 +1,5 @@
 """I21: a pod's phase goes forward only."""
 
-from __future__ import annotations
-
 from services.scenarios.invariants.check import Check, Context, Report, pod_commit, uid_of
 from services.telemetry.eventlog import Line
 

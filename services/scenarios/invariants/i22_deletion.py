@@ -1,7 +1,5 @@
 """I22: what is being deleted is deleted, and never comes back."""
 
-from __future__ import annotations
-
 from services.scenarios.invariants.check import Check, Context, Departed, Report, uid_of
 from services.telemetry.eventlog import Line
 

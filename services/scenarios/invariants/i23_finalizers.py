@@ -1,7 +1,5 @@
 """I23: finalizers hold."""
 
-from __future__ import annotations
-
 from services.scenarios.invariants.check import Check, Report
 from services.telemetry.eventlog import Line
 

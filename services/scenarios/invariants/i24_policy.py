@@ -1,7 +1,5 @@
 """I24: every commit is one that its writer may make, decided a second time."""
 
-from __future__ import annotations
-
 from services.api.identity import ADMIN, MASTERS_GROUP, NODE_HOSTS_GROUP, NODE_PREFIX, NODES_GROUP
 from services.scenarios.invariants import policy
 from services.scenarios.invariants.check import Check, Context, Report

@@ -1,7 +1,5 @@
 """I25: no component writes under a leadership that is over."""
 
-from __future__ import annotations
-
 from services.api.wire import LeaseEpoch
 from services.scenarios.invariants.check import Check, Context, Report
 from services.scenarios.invariants.view import Recent

@@ -1,7 +1,5 @@
 """I26: a gang is bound in enough members or in none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from services.scenarios.invariants.check import Context, Graced, Report, Wrong

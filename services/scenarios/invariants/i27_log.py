@@ -1,7 +1,5 @@
 """I27: the log itself is whole."""
 
-from __future__ import annotations
-
 from services.scenarios.invariants.check import Check, Context, Report
 from services.telemetry.eventlog import Line
 

@@ -1,7 +1,5 @@
 """I29: no pod waits for the periodic flush."""
 
-from __future__ import annotations
-
 from services.scenarios.invariants.check import Check, Report
 from services.telemetry.eventlog import Line
 

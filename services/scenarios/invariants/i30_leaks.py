@@ -1,7 +1,5 @@
 """I30: no device stays prepared without a pod."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from services.scenarios.invariants.check import NOTHING_PREPARED, Context, Graced, Report, Wrong

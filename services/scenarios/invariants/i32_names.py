@@ -1,7 +1,5 @@
 """I32: what runs under a name has ended before its successor begins. For StatefulSets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from services.scenarios.invariants.check import Check, Context, Report, uid_of

@@ -5,8 +5,6 @@ mistake in one shows as a difference between the two. It judges a call by who as
 pod in question is bound, as an auditor who replays the commit log can.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """What a mesh at rest must look like (I20, I28), judged from what is stored."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from services.api.meta import Document

@@ -3,8 +3,6 @@
 Memory is bounded by the live objects and a window of changes, as the server's own is.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """What became of pods in a run, as figures that runs can be compared by. Pure."""
 
-from __future__ import annotations
-
 
 def quantile(values: list[float], q: float) -> float | None:
     """Return the nearest-rank quantile, or None of nothing: the one way in which figures of runs are ranked."""

@@ -5,8 +5,6 @@ of a run. Pods of two runs are compared by *role*: a bare pod's name, or its own
 creation, because generated names mean nothing.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

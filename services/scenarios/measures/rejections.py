@@ -1,7 +1,5 @@
 """How long it takes, after a node has refused a pod, until that pod runs, or another in its stead. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

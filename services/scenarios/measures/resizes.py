@@ -5,8 +5,6 @@ the spec of a pod on a node asks for other resources than before, and is met whe
 that replaces another goes on waiting, and one that is taken back was never met.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from services.api.kinds.pod import Pod

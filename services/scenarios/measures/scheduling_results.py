@@ -6,8 +6,6 @@ users could read comes from the pod's PodScheduled condition. The two are compar
 Source: kep-5501 7, "hypotheses to measure".
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar

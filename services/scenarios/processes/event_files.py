@@ -1,7 +1,5 @@
 """Event files of one run, read while they grow: merged by `mono_ns`, comparable on one host (guarantees 1.1)."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is wrong with the machines of a mesh of processes: one file a process, written here and read there."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress

@@ -4,8 +4,6 @@ Events are read from the processes' own files as they grow; what the auditor say
 processes it says from these lines alone.
 """
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The state of a scenario that runs, and what all verbs share."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Coroutine

@@ -10,8 +10,6 @@ and `label.KEY`; any other is a dotted path into the document. OP is == != >= <=
 Pure.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import operator
 import re

@@ -4,8 +4,6 @@ Names of components may be globs, and `node/n1..n3` names the ways of single nod
 same verb without options.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Coroutine

@@ -1,7 +1,5 @@
 """What a scenario may do to the machines that its nodes are: one function a verb. A new verb is one more in `VERBS`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from kubelet.agent.node_files import FAULTS, POWER, STATIC_PODS

@@ -9,8 +9,6 @@ and so on; `cache-cores` is how many cores share an uncore cache. A topology pol
 CPU manager unless `cpu-policy` says otherwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -17,8 +17,6 @@
 Words are split as a shell splits them; `name=value` words are options. Pure: text in, values out.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Each takes the context (the mesh, the administrator's client, what was remembere
 mistake in the scenario is a ValueError; the runner adds file and line.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """Documents from a few words: the pods, groups and workloads that scenarios are about. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The disk of a simulated process: what was synced survives a kill, what was being synced may be torn."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A SIGKILL is a `Lifetime` that ends: from that instant nothing the old incarnati
 the event log, even if its `finally` blocks still run.
 """
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ Each component is a `_Process`: a build function, a disk image that survives it,
 incarnation. A supervisor restarts what ended, after the back-off of guarantees P14.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import random

@@ -1,7 +1,5 @@
 """Messages between simulated components and the API server, for what holds them back or records them. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol
 
