@@ -14,8 +14,8 @@ from benchmarks.workloads.documents import NewObject
 from scheduler.cache.cache import Cache
 from scheduler.cache.nominator import Nominator
 from scheduler.cycle.result import ScheduleResult, Unschedulable
+from scheduler.entry import Handle
 from scheduler.framework.world import WORLD_KINDS, FixedWorld, world_event
-from scheduler.handle import Handle
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.scheduling_queue import QueuedPod
 from scheduler.wiring import core_of

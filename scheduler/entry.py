@@ -5,13 +5,64 @@ entry point group `keplab.scheduler.plugins`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from scheduler.handle import Handle
+from scheduler.cache.cache import Cache
+from scheduler.cache.nominator import Nominator
+from scheduler.cache.pod_group_membership import PodGroups
+from scheduler.dra.ledger import ClaimLedger
+from scheduler.framework.world import World
+from scheduler.preemption.progress import RunningPreemptions
+from scheduler.queue.exclusions import Exclusions
+from scheduler.volumes.claims import AssumedVolumes
+from services.api.seams import Random
 from services.api.switches import Switches
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+
+
+class WaitingForPermit(Protocol):
+    """Pods that wait at Permit; calls about one that does not wait have no effect."""
+
+    def allow(self, uid: str, plugin: str) -> None: ...  # noqa: D102
+    def reject(self, uid: str, plugin: str, message: str) -> bool: ...  # noqa: D102
+
+
+class NoWaitingPods:
+    """No pod waits: of a scheduler that binds nothing."""
+
+    def allow(self, uid: str, plugin: str) -> None:
+        """Do nothing."""
+
+    def reject(self, uid: str, plugin: str, message: str) -> bool:
+        """Do nothing."""
+        return False
+
+
+@dataclass(frozen=True)
+class Handle:
+    """What a plugin may know of its scheduler; upstream's `framework.Handle`. `profile`: the schedulerName.
+
+    `world`: kinds other than pods and nodes. `wall`: seconds since 1970. `groups`: which pods belong together;
+    `waiting`: who waits at Permit.
+    """
+
+    switches: Switches
+    cache: Cache
+    nominator: Nominator
+    world: World
+    exclusions: Exclusions
+    random: Random
+    wall: Callable[[], float]
+    profile: str = DEFAULT_SCHEDULER
+    preempting: RunningPreemptions = field(default_factory=RunningPreemptions)
+    volumes: AssumedVolumes = field(default_factory=AssumedVolumes)
+    claims: ClaimLedger = field(default_factory=ClaimLedger)
+    groups: PodGroups = field(default_factory=PodGroups)
+    waiting: WaitingForPermit = field(default_factory=NoWaitingPods)
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

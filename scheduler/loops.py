@@ -27,15 +27,14 @@ from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, clear_nomination
 from scheduler.dra.claim_writer import ClaimReleaser, release_unbound
+from scheduler.entry import Handle
 from scheduler.event_handlers import ClearNomination, Crash, Effect, EventHandlers, ResizeEnded, Unbound
 from scheduler.explain.explanation import Explainer
 from scheduler.explain.record_writer import RecordWriter
 from scheduler.extenders.extended_cycle import Extenders
-from scheduler.framework.diagnosis import CycleError
-from scheduler.framework.plugin import PODS_TO_ACTIVATE
+from scheduler.framework.plugin import PODS_TO_ACTIVATE, CycleError
 from scheduler.framework.status import Code, Status
 from scheduler.framework.world import world_event
-from scheduler.handle import Handle
 from scheduler.leadership import Leadership, MissingNodes
 from scheduler.pod_groups.cycle import GroupCycle
 from scheduler.pod_groups.entity import GroupInfo

@@ -20,12 +20,12 @@ from scheduler.cycle.scheduling_cycle import EXTENDER, Batching, Rotation, Sched
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.dispatch import Dispatcher
 from scheduler.dispatcher.limited_client import LimitedClient, Limits, Sharing
+from scheduler.entry import Handle
 from scheduler.event_handlers import EventHandlers
 from scheduler.extenders.extended_cycle import Extenders, ExtenderTransport
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
 from scheduler.framework.runner import Runner
 from scheduler.framework.world import World, followed
-from scheduler.handle import Handle
 from scheduler.loops import Scheduler, SchedulerCore
 from scheduler.metrics import SchedulerMetrics
 from scheduler.pod_groups.cycle import GroupCycle

@@ -29,10 +29,9 @@ from scheduler.configuration.document import (
 from scheduler.configuration.parser import ConfigurationError, decode
 from scheduler.configuration.validation import duplicate, invalid
 from scheduler.configuration.validation import problems as problems_of
-from scheduler.entry import PluginEntry
+from scheduler.entry import Handle, PluginEntry
 from scheduler.framework.plugin import POINTS, FilterPlugin, serves
 from scheduler.framework.runner import Enabled
-from scheduler.handle import Handle
 
 ALL: Final = "*"
 MULTI_POINT: Final = "multiPoint"

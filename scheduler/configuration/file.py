@@ -15,7 +15,7 @@ from scheduler.configuration.assembly import MadeProfile, make_profiles
 from scheduler.configuration.document import Extender, KubeSchedulerConfiguration, as_json
 from scheduler.configuration.parser import ConfigurationError, completed, read
 from scheduler.configuration.plugins import PluginSourceError, defaults, known_plugins
-from scheduler.handle import Handle
+from scheduler.entry import Handle
 from services.api.switches import Switches
 from services.runtime.config import StartError
 

@@ -15,9 +15,8 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Final
 
-from scheduler.entry import PluginEntry
+from scheduler.entry import Handle, PluginEntry
 from scheduler.framework.runner import Enabled
-from scheduler.handle import Handle
 from services.api.switches import Switches
 
 NODE_REJECTION_WEIGHT: Final = 100

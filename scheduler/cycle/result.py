@@ -6,9 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from scheduler.cache.columns import Scores
-from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.diagnosis import FitError
-from scheduler.framework.plugin import PostFilterResult
+from scheduler.framework.plugin import CycleState, FitError, PostFilterResult
 
 ExtenderBind = Callable[[str], Awaitable[None]]
 """Has an extender bind a pod to the named node. Raises: UnknownOutcome."""

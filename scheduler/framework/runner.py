@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.nominator import Nominator
-from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
 from scheduler.framework.nominated_pods import BlockedRows, NominatedPodFilter
 from scheduler.framework.plugin import (
     POINTS,
     REJECTING,
     BindCall,
+    CycleState,
+    Diagnosis,
     EnqueueExtensions,
     FilterPlugin,
     PlacementFeasiblePlugin,
@@ -31,14 +31,15 @@ from scheduler.framework.plugin import (
     PreFilterExtensions,
     PreFilterResult,
     RelevancePlugin,
+    RowPure,
     ScoreExtensions,
     ScorePlugin,
+    Signs,
     serves,
 )
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
-from scheduler.framework.templates import Asked, Remembered, Templates
+from scheduler.framework.templates import Asked, Forms, Remembered, Templates
 from scheduler.framework.timing import Observed, Observer
-from scheduler.framework.vectorized import Forms, RowPure, Signs
 from services.api.kinds.podgroup import PodGroup
 
 PERMIT_WAIT_MAX_S: Final = 900.0

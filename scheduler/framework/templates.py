@@ -6,7 +6,7 @@ finding the best.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -14,13 +14,59 @@ import numpy as np
 
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.vectorized import Forms
+from scheduler.framework.plugin import CycleState, VectorFilterPlugin, VectorScorePlugin
+from scheduler.framework.status import Code
 
 REMEMBERED_TEMPLATES_MAX: Final = 16
 SIGNATURES_MAX: Final = 65536
 CHANGED_ROWS_MAX: Final = 48
 """With more changed rows than this, asking all nodes at once is cheaper than one at a time."""
+
+
+class Forms:
+    """Asks each plugin in the form it has: for all nodes at once, or node by node."""
+
+    def __init__(self, plugins: Iterable[Any]) -> None:
+        # Asking a protocol costs microseconds; ask once.
+        self.vector_filters: set[str] = set()
+        self._vector_scores: set[str] = set()
+        for plugin in plugins:
+            if isinstance(plugin, VectorFilterPlugin):
+                self.vector_filters.add(plugin.name)
+            if isinstance(plugin, VectorScorePlugin):
+                self._vector_scores.add(plugin.name)
+
+    def passed(self, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, alive: Mask) -> Mask | None:
+        """Return which of the `alive` rows pass; None when the plugin has nothing against any.
+
+        After an error no further node is asked about: it is noted in the state, and no row passes.
+        """
+        if plugin.name in self.vector_filters:
+            passed: Mask | None = plugin.filter_all(state, pod, columns)
+            return passed
+        mask = alive.copy()
+        for row in np.flatnonzero(alive):
+            node = columns.nodes[row]
+            status = plugin.filter(state, pod, node) if node is not None else None
+            if status is not None and status.code is Code.ERROR:
+                state.error = f'running "{plugin.name}" filter plugin: {status.message}'
+                mask[:] = False
+                break
+            if status is None or not status.is_success:
+                mask[row] = False
+        return mask
+
+    def scores(self, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, mask: Mask) -> Scores | int:
+        """Return the raw scores of the rows in the mask; a number when all have the same."""
+        if plugin.name in self._vector_scores:
+            result: Scores | int = plugin.score_all(state, pod, columns)
+            return result
+        scores = np.zeros(columns.capacity)
+        for row in np.flatnonzero(mask):
+            node = columns.nodes[row]
+            if node is not None:
+                scores[row] = plugin.score(state, pod, node)
+        return scores
 
 
 class Asked(NamedTuple):

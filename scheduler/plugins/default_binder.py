@@ -1,11 +1,9 @@
 """Bind: one Binding with the pod's uid, and the number of unbinds this decision knew of (K1)."""
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.entry import Args, PluginEntry
-from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.plugin import BindCall
+from scheduler.entry import Args, Handle, PluginEntry
+from scheduler.framework.plugin import BindCall, CycleState
 from scheduler.framework.status import Status
-from scheduler.handle import Handle
 
 
 class DefaultBinder:

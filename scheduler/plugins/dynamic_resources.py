@@ -19,13 +19,10 @@ from scheduler.dra.claim_writer import Granter
 from scheduler.dra.ledger import PendingRelease, Release
 from scheduler.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
 from scheduler.dra.pools import Slices
-from scheduler.entry import Args, PluginEntry
-from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.diagnosis import Diagnosis
+from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, Hint, Registration, queue_if
-from scheduler.framework.plugin import PostFilterResult, PreFilterResult
+from scheduler.framework.plugin import CycleState, Diagnosis, PostFilterResult, PreFilterResult
 from scheduler.framework.status import SKIP, SUCCESS, Status, failed, unresolvable, unschedulable
-from scheduler.handle import Handle
 from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod

@@ -19,14 +19,11 @@ from scheduler.cache.node_selection import (
     term_matches,
     terms_mask,
 )
-from scheduler.entry import Args, PluginEntry
-from scheduler.framework.cycle_state import CycleState
+from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration, queue_if
-from scheduler.framework.plugin import PreFilterResult
+from scheduler.framework.plugin import CycleState, PreFilterResult, Refusal
 from scheduler.framework.runner import default_normalize
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable
-from scheduler.framework.vectorized import Refusal
-from scheduler.handle import Handle
 from services.api.kinds.node import Node
 from services.api.kinds.pod import NodeAffinity as NodeAffinitySpec
 from services.api.kinds.pod import NodeSelectorTerm

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.dispatcher.calls import GATED_MESSAGE
-from scheduler.entry import Args, PluginEntry
+from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.events import UNSCHEDULED_POD, Action, ClusterEvent, Registration
 from scheduler.framework.status import SUCCESS, Status, unresolvable
-from scheduler.handle import Handle
 
 
 class SchedulingGates:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from scheduler.cycle.profiles import Profiles
 from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, SetCondition
+from scheduler.entry import Handle
 from scheduler.framework.status import Code, Status, failed, unschedulable
-from scheduler.handle import Handle
 from scheduler.pod_groups.entity import GroupInfo
 from scheduler.pod_groups.placement import Placed, Placement, Placer, Rejected
 from scheduler.pod_groups.preemption import GroupPreemption, GroupPreemptor

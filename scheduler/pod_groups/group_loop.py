@@ -18,7 +18,7 @@ from scheduler.cycle.core import Core
 from scheduler.cycle.failure_handler import FAILED, FailureHandler
 from scheduler.cycle.result import ScheduleResult
 from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, SetCondition
-from scheduler.handle import Handle
+from scheduler.entry import Handle
 from scheduler.metrics import PDB_VIOLATIONS
 from scheduler.pod_groups.cycle import GroupCycle, GroupResult, Outcome
 from scheduler.pod_groups.entity import GroupInfo

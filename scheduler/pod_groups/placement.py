@@ -6,12 +6,10 @@ from typing import Any
 
 from scheduler.cache.cache import Assumption
 from scheduler.cycle.result import ScheduleResult, Unschedulable
-from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.diagnosis import CycleError
-from scheduler.framework.plugin import PlacementProgress
+from scheduler.entry import Handle
+from scheduler.framework.plugin import CycleError, CycleState, PlacementProgress
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status, failed, unschedulable
-from scheduler.handle import Handle
 from scheduler.queue.queued_pod import QueuedPod
 from services.api.kinds.podgroup import PodGroup
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.cache.node_info import PodInfo
+from scheduler.entry import Handle
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
-from scheduler.handle import Handle
 from scheduler.pod_groups.placement import Placed, Placer
 from scheduler.preemption import eligibility
 from scheduler.preemption.candidates import Budgets, select_victims

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.plugin import CycleState
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import Status
 from scheduler.preemption.units import Unit, Units

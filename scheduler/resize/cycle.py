@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.entry import Handle
 from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.handle import Handle
 from scheduler.preemption import eligibility
 from scheduler.preemption.candidates import NO_VICTIMS, Budgets, Victims, WhatIf, select_victims
 from scheduler.preemption.dry_run import NodeWhatIf

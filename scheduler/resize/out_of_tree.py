@@ -15,9 +15,7 @@ import numpy as np
 
 from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.plugin import PostFilterResult, RelevancePlugin, ResizeInterestedPlugin
+from scheduler.framework.plugin import CycleState, Diagnosis, PostFilterResult, RelevancePlugin, ResizeInterestedPlugin
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status
 from services.api.podresources import Amounts

@@ -17,14 +17,20 @@ from scheduler.cache.nominator import Nominator
 from scheduler.configuration.plugins import DEFAULT, plugins
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.scheduling_cycle import SchedulingCycle
-from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.diagnosis import CycleError
-from scheduler.framework.plugin import PreFilterPlugin, PreFilterResult, PreScorePlugin, ScoreExtensions
+from scheduler.entry import Handle
+from scheduler.framework.plugin import (
+    CycleError,
+    CycleState,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    ScoreExtensions,
+    VectorFilterPlugin,
+    VectorScorePlugin,
+)
 from scheduler.framework.runner import Enabled, Runner
 from scheduler.framework.status import Code, Status
-from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
 from scheduler.framework.world import FixedWorld
-from scheduler.handle import Handle
 from scheduler.queue.exclusions import Exclusions
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod

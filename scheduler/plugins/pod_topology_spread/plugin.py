@@ -21,12 +21,10 @@ from scheduler.cache.columns import Columns, Floats, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.node_selection import matches_required
 from scheduler.cache.pod_index import Area, Grouping, PodIndex
-from scheduler.entry import Args, PluginEntry
-from scheduler.framework.cycle_state import CycleState
+from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration, queue_if
+from scheduler.framework.plugin import CycleState, Refusal
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
-from scheduler.framework.vectorized import Refusal
-from scheduler.handle import Handle
 from scheduler.plugins.pod_topology_spread.constraints import (
     Areas,
     Census,

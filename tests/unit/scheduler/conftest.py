@@ -15,11 +15,11 @@ from scheduler.configuration.plugins import default_profile, plugins
 from scheduler.cycle.profiles import Profile, Profiles
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.scheduling_cycle import SchedulingCycle
+from scheduler.entry import Handle
 from scheduler.event_handlers import EventHandlers
-from scheduler.framework.diagnosis import FitError
+from scheduler.framework.plugin import FitError
 from scheduler.framework.runner import Enabled, Runner
 from scheduler.framework.world import FixedWorld
-from scheduler.handle import Handle
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from services.api.kinds.node import Node, NodeInfo, NodeSpec, NodeStatus, Taint

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.nominator import Nominator
+from scheduler.entry import Handle
 from scheduler.framework.world import FixedWorld
-from scheduler.handle import Handle
 from scheduler.queue.exclusions import Exclusions
 from scheduler.queue.scheduling_queue import Pool
 from scheduler.resize.cycle import Waits
