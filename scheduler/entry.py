@@ -72,9 +72,7 @@ class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 @dataclass(frozen=True)
 class PluginEntry:
     """`make` gets arguments of the class `args`; `default_args` makes them when the configuration gives none.
-
-    Without `default_args` they are what the class itself defaults to, whatever the switches.
-    """
+    Without `default_args` they are what the class itself defaults to, whatever the switches."""
 
     name: str
     make: Callable[[Any, Handle], Any]

@@ -41,9 +41,7 @@ class Granter:
         self, pod: PodInfo, claim: ResourceClaim, allocation: AllocationResult | None, client: Any
     ) -> Status:
         """Return when the pod may use the claim, or why it may not. `allocation` None: it has its devices.
-
-        Never raises ApiError: a refused write ends the attempt, and the pod is scheduled again.
-        """
+        Never raises ApiError: a refused write ends the attempt, and the pod is scheduled again."""
         current = self._find(claim.metadata.key)
         for attempt in range(TRIES):
             if attempt:
@@ -114,11 +112,8 @@ def _view(document: Document) -> ResourceClaim:
 
 
 def release_patch(claim: ResourceClaim, release: PendingRelease) -> Document | None:
-    """Return what to write of the claim's status, None when there is nothing to release. Pure.
-
-    Devices are freed only together with the last who may use them; a list that names others, or a workload, keeps
-    them where they are.
-    """
+    """Return what to write of the claim's status, None when there is nothing to release. Pure. Devices are freed only
+    together with the last who may use them; a list that names others, or a workload, keeps them where they are."""
     if claim.metadata.uid != release.claim_uid:
         return None
     others = [each for each in claim.status.reserved_for if each.uid != release.pod_uid]

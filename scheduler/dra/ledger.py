@@ -2,8 +2,7 @@
 
 Three layers, the upper one wins: what informers show; what we wrote and they do not show yet; what Reserve has
 allocated in memory and is not written yet (in flight). Another pod may not rely on that: if its write failed, that pod
-would be bound with a claim that has no devices.
-All profiles of a scheduler share the ledger.
+would be bound with a claim that has no devices. All profiles of a scheduler share the ledger.
 Source: dra-core 6.1; upstream `pkg/scheduler/framework/plugins/dynamicresources/dra_manager.go`.
 """
 

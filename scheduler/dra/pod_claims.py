@@ -1,7 +1,5 @@
 """Which claims a pod has, and why they cannot be used yet, in upstream's words. Pure.
-
-Source: dra-core 1.5 (name resolution), 6.2; upstream `resourceclaim.Name`, `IsForPod`.
-"""
+Source: dra-core 1.5 (name resolution), 6.2; upstream `resourceclaim.Name`, `IsForPod`."""
 
 from collections.abc import Callable
 

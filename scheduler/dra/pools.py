@@ -5,10 +5,8 @@ allocated from it, because what is free cannot be known.
 Source: dra-core 3.1; upstream `staging/src/k8s.io/dynamic-resource-allocation/structured/internal`, `GatherPools`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from services.api.kinds.node import Node
 from services.api.kinds.resourceslice import Device, ResourceSlice, ResourceSliceSpec
@@ -48,31 +46,25 @@ class Pool:
         return self.is_complete and not self.invalid
 
 
-@dataclass
 class Slices:
-    """All slices, sorted for the question which of them a node reaches."""
+    """All slices, by object name, sorted for the question which of them a node reaches."""
 
-    by_node: dict[str, list[ResourceSlice]] = field(default_factory=dict)
-    shared: list[ResourceSlice] = field(default_factory=list)
-    by_pool: dict[PoolId, list[ResourceSlice]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, slices: Iterable[ResourceSlice]) -> Slices:
-        """Return the slices in their order, by object name."""
-        found = cls()
+    def __init__(self, slices: Iterable[ResourceSlice]) -> None:
+        self._shared: list[ResourceSlice] = []
+        self._by_node: dict[str, list[ResourceSlice]] = {}
+        self._by_pool: dict[PoolId, list[ResourceSlice]] = {}
         for each in sorted(slices, key=lambda each: each.metadata.name):
             spec = each.spec
             if spec.node_name:
-                found.by_node.setdefault(spec.node_name, []).append(each)
+                self._by_node.setdefault(spec.node_name, []).append(each)
             else:
-                found.shared.append(each)
-            found.by_pool.setdefault((spec.driver, spec.pool.name), []).append(each)
-        return found
+                self._shared.append(each)
+            self._by_pool.setdefault((spec.driver, spec.pool.name), []).append(each)
 
     def of_node(self, node: Node) -> list[Pool]:
         """Return the pools that the node reaches, by driver and name; obsolete ones are left out."""
         near: dict[PoolId, list[ResourceSlice]] = {}
-        for each in (*self.by_node.get(node.metadata.name, ()), *(s for s in self.shared if _reaches(s, node))):
+        for each in (*self._by_node.get(node.metadata.name, ()), *(s for s in self._shared if _reaches(s, node))):
             near.setdefault((each.spec.driver, each.spec.pool.name), []).append(each)
         pools = (self._pool(key, near[key]) for key in sorted(near))
         return [pool for pool in pools if pool is not None]
@@ -84,7 +76,7 @@ class Slices:
         is_complete = len(slices) == wanted
         if not is_complete:
             # The rest may be for other nodes; or there is a newer generation, for other nodes only.
-            everywhere = [each.spec.pool.generation for each in self.by_pool[key]]
+            everywhere = [each.spec.pool.generation for each in self._by_pool[key]]
             if max(everywhere) > newest:
                 return None
             is_complete = everywhere.count(newest) == wanted

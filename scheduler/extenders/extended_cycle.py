@@ -50,9 +50,7 @@ log = structlog.get_logger()
 @dataclass
 class Extenders:
     """All extenders of the configuration, in the order in which they are asked.
-
-    `pod_document`, `node_document`: whole objects as informers hold them, None for one that is gone.
-    """
+    `pod_document`, `node_document`: whole objects as informers hold them, None for one that is gone."""
 
     extenders: Sequence[Extender]
     transport: ExtenderTransport

@@ -1,7 +1,5 @@
 """The way to an extender by HTTP or HTTPS, connections kept alive.
-
-Source: upstream `staging/src/k8s.io/kube-scheduler/extender/v1/types.go`, `pkg/scheduler/extender.go`.
-"""
+Source: upstream `staging/src/k8s.io/kube-scheduler/extender/v1/types.go`, `pkg/scheduler/extender.go`."""
 
 import ssl
 import tempfile

@@ -90,9 +90,7 @@ def queue_if(helps: bool) -> Hint:
 
 HintFunction = Callable[[PodInfo, Any, Any], Hint]
 """`(the waiting pod, old object or None, new object or None) -> Hint`; an exception counts as Queue.
-
-Objects are `Node` views for node events and `Pod` views for pod events.
-"""
+Objects are `Node` views for node events and `Pod` views for pod events."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,7 @@ Ask = Callable[[CycleState, PodInfo, NodeInfo, Sequence[PodInfo]], Status]
 @dataclass(slots=True)
 class BlockedRows:
     """`rejections`: the rows that nominations take away, by what is said about them; `free` is False at exactly those.
-
-    The cursors say how much of the two logs is known.
-    """
+    The cursors say how much of the two logs is known."""
 
     epoch: int
     cursor: int
@@ -76,9 +74,7 @@ class NominatedPodFilter:
         self, state: CycleState, pod: PodInfo, columns: Columns, nominator: Nominator, mask: Mask, *, is_local: bool
     ) -> BlockedRows:
         """Return which rows of the mask nominations take away.
-
-        `is_local`: answers depend on the row alone; then the mask is the template's, whatever else narrows it.
-        """
+        `is_local`: answers depend on the row alone; then the mask is the template's, whatever else narrows it."""
 
         def answer(row: int, *, is_shared: bool) -> Status | None:
             node = columns.nodes[row]

@@ -57,9 +57,7 @@ class CycleState:
 
     def clone(self) -> CycleState:
         """Return a copy for a what-if; values with a `clone()` of their own are copied by it, all others shared.
-
-        What a plugin's `add_pod` and `remove_pod` change must offer `clone`.
-        """
+        What a plugin's `add_pod` and `remove_pod` change must offer `clone`."""
         copy = CycleState(self.now)
         copy.data = {name: value.clone() if hasattr(value, "clone") else value for name, value in self.data.items()}
         copy.skip_filter, copy.skip_score = set(self.skip_filter), set(self.skip_score)
@@ -183,9 +181,7 @@ class PreFilterPlugin(Plugin, Protocol):
 @runtime_checkable
 class PreFilterExtensions(Plugin, Protocol):
     """Has the state that PreFilter left follow pods that are put on or taken off a node in thought.
-
-    They work on a clone of the cycle's state; what they change there must offer `clone()` (see `CycleState.clone`).
-    """
+    They work on a clone of the cycle's state; what they change there must offer `clone()` (see `CycleState.clone`)."""
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None: ...
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None: ...
@@ -260,9 +256,7 @@ class PermitPlugin(Plugin, Protocol):
 @runtime_checkable
 class PreBindPlugin(Plugin, Protocol):
     """What must be true in the API before the bind; it makes its calls with the `client` it is given.
-
-    `pre_bind_pre_flight` answers Skip when there will be nothing to do (KEP-5278).
-    """
+    `pre_bind_pre_flight` answers Skip when there will be nothing to do (KEP-5278)."""
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status: ...
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status: ...
@@ -323,9 +317,7 @@ class VectorScorePlugin(Protocol):
 @runtime_checkable
 class RowPure(Protocol):
     """The answers depend only on this value of the pod and on the node's own row.
-
-    The runner remembers them and asks again, by the form for one node, only about rows that changed.
-    """
+    The runner remembers them and asks again, by the form for one node, only about rows that changed."""
 
     def row_signature(self, pod: PodInfo) -> Hashable: ...
 
@@ -383,18 +375,14 @@ class ResizeInterestedPlugin(Plugin, Protocol):
 @runtime_checkable
 class RelevancePlugin(Plugin, Protocol):
     """Says first of all whether it has anything to do with the pod; Skip keeps it out of the cycle, everywhere.
-
-    Asked with KEP-5836's G4 only. A plugin that does not say is relevant for pods without a node, and for no others.
-    """
+    Asked with KEP-5836's G4 only. A plugin that does not say is relevant for pods without a node, and for no others."""
 
     def is_relevant_for_pod(self, state: CycleState, pod: PodInfo) -> Status: ...
 
 
 class PlacementProgress(msgspec.Struct, frozen=True):
     """How far a group cycle is.
-
-    `scheduled`: members with a node, those of earlier cycles too; `remaining`: members not tried yet.
-    """
+    `scheduled`: members with a node, those of earlier cycles too; `remaining`: members not tried yet."""
 
     scheduled: int
     remaining: int
@@ -403,8 +391,6 @@ class PlacementProgress(msgspec.Struct, frozen=True):
 @runtime_checkable
 class PlacementFeasiblePlugin(Plugin, Protocol):
     """Says after each member of a group cycle whether the group's constraint is met.
-
-    Success: it is. Wait: not yet. Unschedulable: it cannot be any more, and the cycle ends.
-    """
+    Success: it is. Wait: not yet. Unschedulable: it cannot be any more, and the cycle ends."""
 
     def placement_feasible(self, group: PodGroup, progress: PlacementProgress) -> Status: ...

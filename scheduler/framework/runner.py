@@ -1,7 +1,5 @@
 """Run a profile's plugins, one extension point at a time, over all nodes at once.
-
-What row-pure plugins say is remembered by template (`templates`); the others are asked in every cycle.
-"""
+What row-pure plugins say is remembered by template (`templates`); the others are asked in every cycle."""
 
 from __future__ import annotations
 
@@ -339,9 +337,7 @@ class Runner:
 
     def fragments(self, state: CycleState, pod: PodInfo, *, of_scores: bool) -> tuple[Hashable, ...] | None:
         """Return what the plugins beyond the template sign the pod with; None when one cannot, and has a say in it.
-
-        After PreFilter; with `of_scores` after PreScore, too.
-        """
+        After PreFilter; with `of_scores` after PreScore, too."""
         if any(name not in state.skip_filter for name in self._unsigned_filters):
             return None
         if of_scores and any(name not in state.skip_score for name in self._unsigned_scores):
@@ -369,9 +365,7 @@ class Runner:
 
     def diagnose(self, state: CycleState, pod: PodInfo, columns: Columns, found: Feasible) -> Diagnosis:
         """Return, for a pod without feasible node, who refused which nodes why.
-
-        A node is charged to the first plugin that refused it, in the profile's order.
-        """
+        A node is charged to the first plugin that refused it, in the profile's order."""
         diagnosis = Diagnosis(columns.count, unresolvable=np.zeros(columns.capacity, bool))
         rejection = found.prepared.rejection
         if rejection is not None:

@@ -1,8 +1,7 @@
 """What row-pure plugins answered about each distinct pod template, kept and brought up to date.
 
-A template's answers are asked again (one node at a time) only about rows that changed since: usually the
-one node the last pod went to. That is what makes a cycle independent of the number of nodes, except for
-finding the best.
+A template's answers are asked again (one node at a time) only about rows that changed since: usually the one node the
+last pod went to. That is what makes a cycle independent of the number of nodes, except for finding the best.
 """
 
 from collections import OrderedDict
@@ -38,9 +37,7 @@ class Forms:
 
     def passed(self, state: CycleState, pod: PodInfo, columns: Columns, plugin: Any, alive: Mask) -> Mask | None:
         """Return which of the `alive` rows pass; None when the plugin has nothing against any.
-
-        After an error no further node is asked about: it is noted in the state, and no row passes.
-        """
+        After an error no further node is asked about: it is noted in the state, and no row passes."""
         if plugin.name in self.vector_filters:
             passed: Mask | None = plugin.filter_all(state, pod, columns)
             return passed
@@ -149,24 +146,15 @@ class Templates:
                 mask &= passed
         total = np.zeros(columns.capacity)
         raws: list[Scores] = []
-        for enabled in asked.scores:
-            raw = _as_array(self._forms.scores(state, pod, columns, enabled.plugin, columns.valid), columns.capacity)
-            raws.append(raw)
+        for enabled in (*asked.scores, *asked.normalized):
+            scores = self._forms.scores(state, pod, columns, enabled.plugin, columns.valid)
+            is_same = isinstance(scores, int)
+            raws.append(np.full(columns.capacity, float(scores)) if is_same else np.array(scores, np.float64))
+        for enabled, raw in zip(asked.scores, raws, strict=False):
             total += raw * enabled.weight
-        varies = []
-        for enabled in asked.normalized:
-            raw = _as_array(self._forms.scores(state, pod, columns, enabled.plugin, columns.valid), columns.capacity)
-            raws.append(raw)
-            varies.append(bool(raw.any()))
-        return Remembered(
-            epoch=columns.epoch,
-            cursor=len(columns.log),
-            mask=mask,
-            raw=raws,
-            total=total,
-            ranked=np.where(mask, total, -1.0),
-            varies=varies,
-        )
+        varies = [bool(raw.any()) for raw in raws[len(asked.scores) :]]
+        ranked = np.where(mask, total, -1.0)
+        return Remembered(columns.epoch, len(columns.log), mask, raws, total, ranked, varies)
 
     def _refresh(
         self, asked: Asked, known: Remembered, state: CycleState, pod: PodInfo, columns: Columns, row: int
@@ -196,7 +184,3 @@ class Templates:
             i += 1
         known.total[row] = total
         known.ranked[row] = total if fits else -1.0
-
-
-def _as_array(scores: Scores | int, size: int) -> Scores:
-    return np.full(size, float(scores)) if isinstance(scores, int) else np.array(scores, np.float64)

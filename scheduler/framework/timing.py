@@ -42,9 +42,7 @@ class Turns:
 
 def status_of(answer: Any) -> str:
     """Return the status label of whatever a plugin or a point answers; masks, scores and calls are successes.
-
-    Results other than a bare status have one as their `status`.
-    """
+    Results other than a bare status have one as their `status`."""
     if isinstance(answer, tuple):
         answer = next((part for part in answer if isinstance(part, Status)), None)
     elif not isinstance(answer, Status):

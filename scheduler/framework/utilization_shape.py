@@ -1,7 +1,5 @@
 """How full is good: a line through points, from utilization to score (RequestedToCapacityRatio and its like).
-
-Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/helper/shape_score.go`.
-"""
+Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/helper/shape_score.go`."""
 
 import msgspec
 

@@ -69,9 +69,7 @@ class Lister(Protocol):
 
 class World:
     """Read-only access to what is known of the other kinds: informers' stores, by view class.
-
-    A kind without one is empty.
-    """
+    A kind without one is empty."""
 
     def __init__(self, listers: Mapping[type[View], Lister]) -> None:
         self._listers = listers

@@ -4,7 +4,7 @@ The plugin only decides. What it returns to be done, the evictions, is performed
 Source: preemption 2 to 4; upstream `pkg/scheduler/framework/plugins/defaultpreemption`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from scheduler.cache.columns import Columns
@@ -152,59 +152,38 @@ class DefaultPreemption:
         offset = self._handle.random.randrange(0, len(rows))
         args = self._args
         enough = candidates.wanted(len(rows), args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute)
-        assert self._filters is not None, "the plugin is not part of a profile yet"
-        matches_empty = self._switches.matches_empty
-        judge = _Judge(self._handle, self._filters, self._memory, self._units, state, pod, matches_empty=matches_empty)
-        return candidates.search(rows, offset, enough, judge)
+        return candidates.search(rows, offset, enough, self._judge(state, pod))
 
+    def _judge(self, state: CycleState, pod: PodInfo) -> Callable[[int], Candidate | Status]:
+        """Return what judges one node after the other for the pod; what a node's row alone decides is remembered."""
+        nominator, units, filters = self._handle.nominator, self._units, self._filters
+        assert filters is not None, "the plugin is not part of a profile yet"
+        found = self._handle.world.all(PodDisruptionBudget)
+        budgets = Budgets(found, matches_empty=self._switches.matches_empty)
+        is_local = pod.signature is not None and filters.has_only_row_filters(state) and not self._handle.groups.is_on
+        results = self._memory.of((pod.signature, pod.priority), found) if is_local else None
+        own_node, nodes = nominator.node_of(pod.uid), self._handle.cache.columns.nodes
 
-class _Judge:
-    """Judges one node after the other for one pod; what a node's row alone decides is remembered."""
+        def anew(node: NodeInfo) -> Candidate | Status:
+            potential = units.below(pod.priority, node.pods.values())
+            if not potential:
+                return _NO_VICTIMS
+            what_if = NodeWhatIf(filters, state, pod, node, nominator.rivals(node.name, pod), units)
+            victims = select_victims(potential, what_if, budgets, node=node.name)
+            return Candidate(node.name, victims) if isinstance(victims, Victims) else victims
 
-    def __init__(
-        self,
-        handle: Handle,
-        filters: Runner,
-        memory: Memory,
-        units: Units,
-        state: CycleState,
-        pod: PodInfo,
-        *,
-        matches_empty: bool,
-    ) -> None:
-        self._units = units
-        self._nominator = handle.nominator
-        self._filters, self._state, self._pod = filters, state, pod
-        found = handle.world.all(PodDisruptionBudget)
-        self._budgets = Budgets(found, matches_empty=matches_empty)
-        is_local = pod.signature is not None and filters.has_only_row_filters(state)
-        is_local = is_local and not handle.groups.is_on
-        self._results = memory.of((pod.signature, pod.priority), found) if is_local else None
-        self._own_node = self._nominator.node_of(pod.uid)
-        self._nodes = handle.cache.columns.nodes
-
-    def __call__(self, row: int) -> Candidate | Status:
-        """Return the node with its victims, or why it cannot be freed."""
-        node = self._nodes[row]
-        assert node is not None, f"row {row} is in the visiting order but has no node"
-        if self._results is None or node.name == self._own_node:
-            return self._judge(node)
-        stamp = (node.generation, self._nominator.generation_of(node.name))
-        known = self._results.get(node.name)
-        if known is not None and known[0] == stamp:
+        def judge(row: int) -> Candidate | Status:
+            node = nodes[row]
+            assert node is not None, f"row {row} is in the visiting order but has no node"
+            if results is None or node.name == own_node:
+                return anew(node)
+            stamp = (node.generation, nominator.generation_of(node.name))
+            known = results.get(node.name)
+            if known is None or known[0] != stamp:
+                known = results[node.name] = (stamp, anew(node))
             return known[1]
-        result = self._judge(node)
-        self._results[node.name] = (stamp, result)
-        return result
 
-    def _judge(self, node: NodeInfo) -> Candidate | Status:
-        potential = self._units.below(self._pod.priority, node.pods.values())
-        if not potential:
-            return _NO_VICTIMS
-        rivals = self._nominator.rivals(node.name, self._pod)
-        what_if = NodeWhatIf(self._filters, self._state, self._pod, node, rivals, self._units)
-        found = select_victims(potential, what_if, self._budgets, node=node.name)
-        return Candidate(node.name, found) if isinstance(found, Victims) else found
+        return judge
 
 
 PLUGIN = PluginEntry(NAME, DefaultPreemption, args=DefaultPreemptionArgs)

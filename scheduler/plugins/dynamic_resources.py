@@ -44,11 +44,8 @@ TRIES_PER_S: Final = 200_000
 
 @dataclass
 class _Notes:
-    """What a cycle learns. `granted` and `open`: claims with devices, and without.
-
-    `unavailable`: indices of granted claims that some node could not use; `found`: by node, one allocation for each
-    open claim.
-    """
+    """What a cycle learns. `granted` and `open`: claims with devices, and without. `unavailable`: indices of granted
+    claims that some node could not use; `found`: by node, one allocation for each open claim."""
 
     granted: list[ResourceClaim] = field(default_factory=list)
     open: list[ResourceClaim] = field(default_factory=list)
@@ -60,9 +57,7 @@ class _Notes:
 
 class DynamicResourcesArgs(Args, frozen=True):
     """How long the search for one node may take; 0: as long as it takes.
-
-    `bindingTimeout` is for devices with binding conditions: none here.
-    """
+    `bindingTimeout` is for devices with binding conditions: none here."""
 
     filter_timeout: Duration | None = None
     binding_timeout: Duration | None = None
@@ -149,7 +144,7 @@ class DynamicResources:
         if notes.allocator is None:
             return SUCCESS
         if self._slices is None:
-            self._slices = Slices.of(self._world.all(ResourceSlice))
+            self._slices = Slices(self._world.all(ResourceSlice))
         try:
             found = notes.allocator.allocate(node.name, self._slices.of_node(node.node))
         except AllocationError as error:

@@ -1,9 +1,8 @@
 """PreEnqueue, PlacementFeasible and Permit: a gang is bound when enough of its members can be, or not at all.
 
 How the quorum is enforced went through generations (switch `gang.generation`): W0 lets each placed member wait at
-Permit for the others; W1 places the group in one cycle and asks Permit; W2 asks PlacementFeasible and keeps Permit
-as a last barrier; W3 has no Permit. Source: preemption 6.3; upstream
-`pkg/scheduler/framework/plugins/gangscheduling`.
+Permit for the others; W1 places the group in one cycle and asks Permit; W2 asks PlacementFeasible and keeps Permit as a
+last barrier; W3 has no Permit. Source: preemption 6.3; upstream `pkg/scheduler/framework/plugins/gangscheduling`.
 """
 
 from collections.abc import Iterator, Sequence

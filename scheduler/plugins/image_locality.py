@@ -1,7 +1,5 @@
 """Score: prefer nodes that have the pod's images already, the more so the larger and the more widespread they are.
-
-Source: scheduler-queue-and-cycles 6.
-"""
+Source: scheduler-queue-and-cycles 6."""
 
 from collections.abc import Hashable, Iterator
 from typing import Final

@@ -1,7 +1,5 @@
 """PreFilter, Filter, Score: nodeSelector and node affinity, over interned label values.
-
-Source: scheduler-queue-and-cycles 4.2, 6; upstream `pkg/scheduler/framework/plugins/nodeaffinity`.
-"""
+Source: scheduler-queue-and-cycles 4.2, 6; upstream `pkg/scheduler/framework/plugins/nodeaffinity`."""
 
 import re
 from collections.abc import Hashable, Sequence

@@ -1,7 +1,5 @@
 """Filter: a pod that names its node fits no other.
-
-Source: scheduler-queue-and-cycles 4.2; upstream `pkg/scheduler/framework/plugins/nodename`.
-"""
+Source: scheduler-queue-and-cycles 4.2; upstream `pkg/scheduler/framework/plugins/nodename`."""
 
 from collections.abc import Hashable, Sequence
 

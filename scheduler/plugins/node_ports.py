@@ -1,7 +1,5 @@
 """Filter: two pods cannot hold the same host port of a node.
-
-Source: scheduler-queue-and-cycles 4.2, 12.7; upstream `pkg/scheduler/framework/plugins/nodeports`.
-"""
+Source: scheduler-queue-and-cycles 4.2, 12.7; upstream `pkg/scheduler/framework/plugins/nodeports`."""
 
 from collections.abc import Hashable, Sequence
 

@@ -38,9 +38,7 @@ class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
 
 class NodeResourcesBalancedAllocation:
     """`balanced.formula`: v135 scores the balance with the pod; v136 by how much the pod improves it.
-
-    Uses real requests. Source: scheduler-queue-and-cycles 6.
-    """
+    Uses real requests. Source: scheduler-queue-and-cycles 6."""
 
     name = "NodeResourcesBalancedAllocation"
 

@@ -1,7 +1,5 @@
 """Filter and Score: does the pod's request fit beside what is there, and which fit is best.
-
-Three strategies: LeastAllocated spreads, MostAllocated packs, RequestedToCapacityRatio follows a shape.
-"""
+Three strategies: LeastAllocated spreads, MostAllocated packs, RequestedToCapacityRatio follows a shape."""
 
 from collections.abc import Hashable, Sequence
 from typing import Final
@@ -47,9 +45,7 @@ class RatioArgs(Args, frozen=True):
 
 class StrategyArgs(Args, frozen=True):
     """How nodes are scored: LeastAllocated, MostAllocated or RequestedToCapacityRatio; CPU and memory if none is named.
-
-    An incoming pod's pod-level resources do not count in scoring, as upstream (12.6).
-    """
+    An incoming pod's pod-level resources do not count in scoring, as upstream (12.6)."""
 
     type: str = "LeastAllocated"
     resources: tuple[ResourceArgs, ...] = ()

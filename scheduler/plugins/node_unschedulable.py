@@ -1,7 +1,5 @@
 """Filter: a cordoned node takes only pods that tolerate being cordoned.
-
-Source: scheduler-queue-and-cycles 4.2; upstream `pkg/scheduler/framework/plugins/nodeunschedulable`.
-"""
+Source: scheduler-queue-and-cycles 4.2; upstream `pkg/scheduler/framework/plugins/nodeunschedulable`."""
 
 from collections.abc import Hashable, Sequence
 

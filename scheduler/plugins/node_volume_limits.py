@@ -76,10 +76,8 @@ class _FreeSlots:
         self._by_driver: dict[str, Floats] = {}
 
     def of(self, columns: Columns, limits: Mapping[str, _Limits], drivers: Iterable[str]) -> Floats:
-        """Return each row's lowest limit of these drivers, infinite without one.
-
-        Where plugins have migrated, volumes without a claim count too: there it is -1, so that no caller relies on it.
-        """
+        """Return each row's lowest limit of these drivers, infinite without one. Where plugins have migrated, volumes
+        without a claim count too: there it is -1, so that no caller relies on it."""
         if self._known_as != (columns.epoch, columns.layout):
             self._known_as = (columns.epoch, columns.layout)
             self._by_driver = {}
@@ -151,7 +149,8 @@ class NodeVolumeLimits:
         name = claim.spec.volume_name
         volume = self._world.get(PersistentVolume, Key("", name)) if name else None
         if volume is not None:
-            return _of_volume(volume)
+            csi = volume.spec.csi
+            return _migratable(volume.spec) if csi is None else [Attachable(csi.driver, csi.volume_handle)]
         storage_class = self._world.get(StorageClass, Key("", claim.storage_class)) if claim.storage_class else None
         if storage_class is None:
             return []
@@ -227,11 +226,6 @@ class NodeVolumeLimits:
             Registration(ClusterEvent(ASSIGNED_POD, Action.DELETE), _pod_gone),
             Registration(ClusterEvent("PersistentVolumeClaim", Action.ADD), claim_changed),
         )
-
-
-def _of_volume(volume: PersistentVolume) -> list[Attachable]:
-    csi = volume.spec.csi
-    return _migratable(volume.spec) if csi is None else [Attachable(csi.driver, csi.volume_handle)]
 
 
 def _inline(volumes: Iterable[Volume]) -> list[Attachable]:

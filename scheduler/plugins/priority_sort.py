@@ -1,7 +1,5 @@
 """QueueSort: higher priority first, then who has waited longer.
-
-Source: scheduler-queue-and-cycles 2; upstream `pkg/scheduler/framework/plugins/queuesort`.
-"""
+Source: scheduler-queue-and-cycles 2; upstream `pkg/scheduler/framework/plugins/queuesort`."""
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.entry import PluginEntry

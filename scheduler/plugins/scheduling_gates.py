@@ -10,11 +10,8 @@ from scheduler.framework.status import SUCCESS, Status, unresolvable
 
 
 class SchedulingGates:
-    """Gates pods by name of their gates.
-
-    With `preenqueue_report.gates_message` unified it rejects in the API server's words, which the pod's status has from
-    its creation, so that reporting it costs nothing (kep-5501 5).
-    """
+    """Gates pods by name of their gates. With `preenqueue_report.gates_message` unified it rejects in the API server's
+    words, which the pod's status has from its creation, so that reporting it costs nothing (kep-5501 5)."""
 
     name = "SchedulingGates"
 

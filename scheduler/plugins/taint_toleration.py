@@ -1,7 +1,5 @@
 """Filter and Score: nodes repel pods that do not tolerate their taints; PreferNoSchedule only weighs.
-
-Source: scheduler-queue-and-cycles 4.2, 6, 12.2; upstream `pkg/scheduler/framework/plugins/tainttoleration`.
-"""
+Source: scheduler-queue-and-cycles 4.2, 6, 12.2; upstream `pkg/scheduler/framework/plugins/tainttoleration`."""
 
 from collections.abc import Hashable, Sequence
 from typing import Final

@@ -29,11 +29,6 @@ CLAIM_CONFLICT: Final = "node has pod using PersistentVolumeClaim with the same 
 ONE_POD: Final = "ReadWriteOncePod"
 
 
-def is_restricted(volume: Volume) -> bool:
-    """Whether two pods of a node may be unable to share what the volume names."""
-    return any((volume.gce_persistent_disk, volume.aws_elastic_block_store, volume.rbd, volume.iscsi))
-
-
 def in_conflict(wanted: Volume, existing: Volume) -> bool:
     """Whether both name one disk that they cannot share: all but Amazon's may be shared when both only read."""
     if wanted.gce_persistent_disk is not None and existing.gce_persistent_disk is not None:
@@ -81,7 +76,9 @@ class VolumeRestrictions:
         """Skip pods that can share all their volumes."""
         if not pod.spec.volumes:
             return SKIP
-        disks = tuple(volume for volume in pod.spec.volumes if is_restricted(volume))
+        disks = tuple(
+            v for v in pod.spec.volumes if v.gce_persistent_disk or v.aws_elastic_block_store or v.rbd or v.iscsi
+        )
         exclusive: dict[Key, None] = {}
         for volume in pod.spec.volumes:
             if volume.persistent_volume_claim is None:

@@ -33,9 +33,7 @@ from services.reconcile.controller import Change
 @dataclass
 class Reserved:
     """`bindings`: the volume as it was, as it will be bound (the same when nothing has to be written), and its claim.
-
-    `to_provision`: claims with the node chosen for them. `is_cancelled`: the binding cycle was given up.
-    """
+    `to_provision`: claims with the node chosen for them. `is_cancelled`: the binding cycle was given up."""
 
     bindings: tuple[tuple[PersistentVolume, PersistentVolume, PersistentVolumeClaim], ...]
     to_provision: tuple[PersistentVolumeClaim, ...]
@@ -103,9 +101,7 @@ def progress(
     world: World, node: Node, bindings: list[tuple[Begun, Key]], to_provision: list[Begun]
 ) -> tuple[bool, str]:
     """Return whether everything is bound, and else why it cannot be any more ("": not yet).
-
-    `bindings`: volume written, and its claim; `to_provision`: claims written.
-    """
+    `bindings`: volume written, and its claim; `to_provision`: claims written."""
     steps = itertools.chain(
         (_binding(world, node, written, key) for written, key in bindings),
         (_making(world, node, written) for written in to_provision),
@@ -188,9 +184,7 @@ class VolumeBinder:
 
     async def bind(self, pod: PodInfo, node_name: str, reserved: Reserved, client: Any) -> Status:
         """Write, then wait until all is bound; the status says why it never will be.
-
-        Never raises ApiError: a refused write ends the attempt, and the pod is scheduled again.
-        """
+        Never raises ApiError: a refused write ends the attempt, and the pod is scheduled again."""
         event = asyncio.Event()
         for key in reserved.claims:
             self._waiting.setdefault(key, {})[pod.uid] = event

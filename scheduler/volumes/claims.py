@@ -78,9 +78,7 @@ class AssumedVolumes:
 
 class VolumeIndex:
     """The volumes a claim could have, without a look at all there are: most are bound for good.
-
-    Follows the informer: unbound volumes by class, and the others by the claim they name.
-    """
+    Follows the informer: unbound volumes by class, and the others by the claim they name."""
 
     def __init__(self, world: World) -> None:
         self._volumes: dict[str | Key, dict[str, PersistentVolume]] = {}

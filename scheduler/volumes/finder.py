@@ -38,9 +38,7 @@ REASONS: Final = (NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_MISSING
 @dataclass(frozen=True)
 class Found:
     """What one node offers. `bindings`: volumes to reserve; `to_provision`: claims a volume must be made for there.
-
-    `reasons`: why the node will not do, empty when it will.
-    """
+    `reasons`: why the node will not do, empty when it will."""
 
     bindings: tuple[tuple[PersistentVolume, PersistentVolumeClaim], ...] = ()
     to_provision: tuple[PersistentVolumeClaim, ...] = ()
@@ -189,9 +187,7 @@ def _patterns(reached: Mask) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 def score_of(claims: PodClaims, node: Node, shape: tuple[ShapePoint, ...]) -> int:
     """Return 0 to 100: the mean over storage classes of the shape at each class's utilization, 0 without any.
-
-    Volumes that exist count when there are any, and only else the capacity for volumes yet to be made.
-    """
+    Volumes that exist count when there are any, and only else the capacity for volumes yet to be made."""
     found = find(claims, node)
     uses = _of_existing(found) if found.bindings else _of_free(found, claims, node)
     if not uses:

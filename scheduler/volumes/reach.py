@@ -1,7 +1,5 @@
 """Which nodes can reach a volume, or a place where one could be made: for one node, and for all at once.
-
-Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go`.
-"""
+Source: scheduler-queue-and-cycles 6; upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go`."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial

@@ -56,9 +56,7 @@ class Required:
 
 class InterPodAffinityArgs(Args, frozen=True):
     """`hardPodAffinityWeight`, 0 to 100: what an existing pod's required affinity is worth in scoring.
-
-    `ignorePreferredTermsOfExistingPods`: pods without preferences of their own are not scored by those of others.
-    """
+    `ignorePreferredTermsOfExistingPods`: pods without preferences of their own are not scored by those of others."""
 
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False

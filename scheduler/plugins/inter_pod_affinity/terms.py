@@ -1,7 +1,5 @@
 """The incoming pod's terms with their namespaces filled in, and questions about existing pods made of them.
-
-Source: scheduler-queue-and-cycles 6, 12.4.
-"""
+Source: scheduler-queue-and-cycles 6, 12.4."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ def namespace_labels(world: World, name: str) -> Mapping[str, str]:
 
 def unrolled(terms: PodTerms, world: World) -> PodTerms:
     """Return the terms with namespace selectors replaced by the namespaces they select now.
-
-    An empty selector stays: it means every namespace, those that are not known, too.
-    """
+    An empty selector stays: it means every namespace, those that are not known, too."""
 
     def names(term: PodTerm) -> PodTerm:
         selector = term.namespace_selector
@@ -150,9 +146,7 @@ class HandCount:
 
     def has_wanted(self, node_labels: Mapping[str, str]) -> bool:
         """Whether the node has every key of the affinity, and the pods wanted there or nowhere yet.
-
-        The first of pods that want each other has no pod to join: it may go anywhere (12.4).
-        """
+        The first of pods that want each other has no pod to join: it may go anywhere (12.4)."""
         terms = self._census.terms.required_affinity
         if any(term.topology_key not in node_labels for term in terms):
             return False

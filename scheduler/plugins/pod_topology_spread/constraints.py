@@ -131,19 +131,11 @@ class Areas:
     def __init__(self) -> None:
         self._known: OrderedDict[Hashable, tuple[int, Area]] = OrderedDict()
 
-    def of(
-        self,
-        pod: PodInfo,
-        columns: Columns,
-        keys: tuple[str, ...],
-        honors_affinity: bool = False,
-        honors_taints: bool = False,
-    ) -> Area:
-        """Return the rows that have all the labels and, as far as they are honoured, suit the pod.
-
-        Honoured affinity is node selector and required node affinity; taints are NoSchedule and NoExecute (12.5).
-        """
+    def of(self, pod: PodInfo, columns: Columns, keys: tuple[str, ...], by: Constraint | None = None) -> Area:
+        """Return the rows that have all the labels and, as far as the constraint honours them, suit the pod.
+        Honoured affinity is node selector and required node affinity; taints are NoSchedule and NoExecute (12.5)."""
         spec = pod.spec
+        honors_affinity, honors_taints = by is not None and by.honors_affinity, by is not None and by.honors_taints
         affinity = spec.affinity.node_affinity if spec.affinity is not None else None
         wanted = affinity.required if affinity is not None else None
         chosen = (tuple(sorted(spec.node_selector.items())), wanted) if honors_affinity else ((), None)
@@ -187,25 +179,24 @@ class Census:
     """
 
     def __init__(self, pod: PodInfo, constraints: Sequence[Constraint], nodes: Iterable[NodeInfo]) -> None:
-        self._pod = pod
-        self._constraints = constraints
+        self.pod, self.constraints = pod, constraints
         self._nodes = nodes
 
     @cached_property
     def counts(self) -> list[dict[str, int]]:
         """For each constraint, how many pods it means there are in each of its domains."""
-        counts: list[dict[str, int]] = [{} for _ in self._constraints]
+        counts: list[dict[str, int]] = [{} for _ in self.constraints]
         for info in self._nodes:
-            if info.node is None or not has_keys(info.labels, self._constraints):
+            if info.node is None or not has_keys(info.labels, self.constraints):
                 continue
-            for constraint, of in zip(self._constraints, counts, strict=True):
-                if suits(self._pod, info.node, constraint):
+            for constraint, of in zip(self.constraints, counts, strict=True):
+                if suits(self.pod, info.node, constraint):
                     value = info.labels[constraint.key]
                     of[value] = of.get(value, 0) + self._on(info, constraint)
         return counts
 
     def _on(self, info: NodeInfo, constraint: Constraint) -> int:
-        selector, namespace = constraint.selector, self._pod.key.namespace
+        selector, namespace = constraint.selector, self.pod.key.namespace
         if selector is None or not selector.terms:
             return 0
         return sum(
@@ -224,27 +215,17 @@ class Census:
 class HandCount:
     """A census, and what a what-if has changed since."""
 
-    def __init__(
-        self,
-        pod: PodInfo,
-        constraints: Sequence[Constraint],
-        census: Census,
-        changes: Sequence[dict[str, int]] | None = None,
-    ) -> None:
-        self._pod = pod
-        self._constraints = constraints
-        self._census = census
-        self._changes = [dict(each) for each in changes] if changes is not None else [{} for _ in constraints]
+    def __init__(self, census: Census, changes: Sequence[dict[str, int]]) -> None:
+        self._census, self._pod, self._constraints = census, census.pod, census.constraints
+        self._changes = [dict(each) for each in changes]
 
     def clone(self) -> HandCount:
         """Return a copy that may be changed by itself."""
-        return HandCount(self._pod, self._constraints, self._census, self._changes)
+        return HandCount(self._census, self._changes)
 
     def change(self, other: PodInfo, node: Node, by: int) -> None:
         """Follow a pod put on (1) or taken off (-1) the node.
-
-        As upstream, this looks neither at whether the pod terminates nor for an empty selector.
-        """
+        As upstream, this looks neither at whether the pod terminates nor for an empty selector."""
         if other.key.namespace != self._pod.key.namespace or not has_keys(node.metadata.labels, self._constraints):
             return
         for constraint, changes in zip(self._constraints, self._changes, strict=True):

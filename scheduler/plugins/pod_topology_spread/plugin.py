@@ -20,7 +20,7 @@ from scheduler.cache.cache import ZONE
 from scheduler.cache.columns import Columns, Floats, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.node_selection import matches_required
-from scheduler.cache.pod_index import Area, Grouping, PodIndex
+from scheduler.cache.pod_index import Area, Grouping, Tally
 from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.plugin import CycleState, Refusal
@@ -60,6 +60,13 @@ class Hard:
         return replace(self, hand=self.hand.clone())
 
 
+class DomainLoad(NamedTuple):
+    """What PreScore leaves: the raw score of each row, and the rows that lack a key (None: none), which get 0."""
+
+    raw: Floats
+    ignored: Mask | None
+
+
 class PodTopologySpreadArgs(Args, frozen=True):
     """`defaultingType` System means upstream's defaults, List the constraints given here."""
 
@@ -88,11 +95,11 @@ class PodTopologySpread:
         keys = tuple(each.key for each in constraints)
         groupings: list[Grouping] = []
         for each in constraints:
-            area = self._areas.of(pod, columns, keys, each.honors_affinity, each.honors_taints)
+            area = self._areas.of(pod, columns, keys, each)
             tally = self._cache.index.tally(each.question(pod.key.namespace))
             groupings.append(tally.by(each.key, area))
         census = Census(pod, constraints, self._cache.nodes.values())
-        state.data[self.name] = Hard(constraints, tuple(groupings), HandCount(pod, constraints, census))
+        state.data[self.name] = Hard(constraints, tuple(groupings), HandCount(census, [{} for _ in constraints]))
         return SUCCESS
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
@@ -145,10 +152,16 @@ class PodTopologySpread:
         if not constraints:
             return SKIP
         keys = tuple(each.key for each in constraints) if self._constraints.needs_all_keys(pod) else ()
-        areas = [self._areas.of(pod, columns, keys, each.honors_affinity, each.honors_taints) for each in constraints]
         ignored = ~self._areas.of(pod, columns, keys).mask if keys else None
-        index = self._cache.index
-        state.data[self._scoring] = domain_load(pod, constraints, areas, ignored, feasible, index, columns)
+        scored = feasible if ignored is None else feasible & ~ignored
+        raw = np.zeros(columns.capacity)
+        for each in constraints:
+            area = self._areas.of(pod, columns, keys, each)
+            raw += _load(each, self._cache.index.tally(each.question(pod.key.namespace)), area, scored, columns)
+        # Rounded halves up. Adding 0.5 first would round the number just below a half up, too.
+        whole = np.floor(raw)
+        whole += raw - whole >= 0.5
+        state.data[self._scoring] = DomainLoad(whole, ignored)
         return SUCCESS
 
     def score_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Scores | int:
@@ -215,53 +228,22 @@ def _even(pod: PodInfo, constraint: Constraint, grouping: Grouping) -> Mask:
     return mask
 
 
-PLUGIN = PluginEntry("PodTopologySpread", PodTopologySpread, args=PodTopologySpreadArgs)
+def _load(constraint: Constraint, tally: Tally, area: Area, scored: Mask, columns: Columns) -> Floats:
+    """Return count * weight + maxSkew - 1 for each row, 0 without the key.
 
-
-class DomainLoad(NamedTuple):
-    """The raw score of each row, and the rows that lack a key (None: none), which get 0."""
-
-    raw: Floats
-    ignored: Mask | None
-
-
-def domain_load(
-    pod: PodInfo,
-    constraints: Sequence[Constraint],
-    areas: Sequence[Area],
-    ignored: Mask | None,
-    feasible: Mask,
-    index: PodIndex,
-    columns: Columns,
-) -> DomainLoad:
-    """Return the sum over constraints of count * weight + maxSkew - 1, rounded as Go rounds.
-
-    The weight is ln(domains + 2), so that a label with few values is not drowned by one with many. `areas`: one a
-    constraint. For the hostname a node counts its own pods, whatever the policies say (12.5).
+    The weight is ln(domains + 2), so that a label with few values is not drowned by one with many. For the hostname a
+    node counts its own pods, whatever the policies say (12.5).
     """
-    scored = feasible if ignored is None else feasible & ~ignored
-    raw = np.zeros(columns.capacity)
-    for constraint, area in zip(constraints, areas, strict=True):
-        tally = index.tally(constraint.question(pod.key.namespace))
-        ids, values = columns.label_ids(constraint.key)
-        if constraint.key == HOSTNAME:
-            part = tally.on_rows() * math.log(int(np.count_nonzero(scored)) + 2)
-            part += constraint.max_skew - 1
-            part *= ids != 0
-        else:
-            domains = int(np.count_nonzero(np.bincount(ids[scored], minlength=len(values) + 1)))
-            of_value = tally.by(constraint.key, area).counts * math.log(domains + 2) + (constraint.max_skew - 1)
-            of_value[0] = 0.0
-            part = of_value[ids]
-        raw += part
-    return DomainLoad(_rounded(raw), ignored)
-
-
-def _rounded(scores: Floats) -> Floats:
-    """Round halves up. Adding 0.5 first would round the number just below a half up, too."""
-    whole = np.floor(scores)
-    whole += scores - whole >= 0.5
-    return whole
+    ids, values = columns.label_ids(constraint.key)
+    if constraint.key == HOSTNAME:
+        part = tally.on_rows() * math.log(int(np.count_nonzero(scored)) + 2)
+        part += constraint.max_skew - 1
+        part *= ids != 0
+        return part
+    domains = int(np.count_nonzero(np.bincount(ids[scored], minlength=len(values) + 1)))
+    of_value = tally.by(constraint.key, area).counts * math.log(domains + 2) + (constraint.max_skew - 1)
+    of_value[0] = 0.0
+    return of_value[ids]
 
 
 def ranked(load: DomainLoad, feasible: Mask) -> Floats:
@@ -279,3 +261,6 @@ def ranked(load: DomainLoad, feasible: Mask) -> Floats:
     if ignored is not None:
         scores[ignored] = 0.0
     return scores
+
+
+PLUGIN = PluginEntry("PodTopologySpread", PodTopologySpread, args=PodTopologySpreadArgs)

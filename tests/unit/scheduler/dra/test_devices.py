@@ -80,7 +80,7 @@ def reserved(*uids):
 def search(a, claims, *slices, in_use=(), node="n1", classes=(GPU,), **more):
     known = {each.metadata.name: each for each in classes}
     allocator = Allocator(claims, known.get, {(DRIVER, pool, name) for pool, name in in_use}, **more)
-    found = allocator.allocate(node, Slices.of(slices).of_node(a.node(node)))
+    found = allocator.allocate(node, Slices(slices).of_node(a.node(node)))
     if isinstance(found, str):
         return found
     return [[each.device for each in one.devices.results] for one in found]
@@ -127,7 +127,7 @@ def test_two_devices_of_one_name_invalidate_their_pool(a):
 def test_devices_of_all_nodes_can_be_used_everywhere_and_those_of_some_nodes_there(a):
     zone = NodeSelectorRequirement(key="zone", operator="In", values=("z",))
     some = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(zone,)),))
-    slices = Slices.of(
+    slices = Slices(
         [offer("a", "net-0", pool="net", all_nodes=True), offer("b", "disk-0", pool="z", node_selector=some)]
     )
     allocator = Allocator([claim("c", request(count=2))], {"gpu": GPU}.get, set())
@@ -235,7 +235,7 @@ def test_configuration_of_the_class_comes_before_the_claims_own(a):
     classes = {"gpu": replace(GPU, spec=DeviceClassSpec(config=(config(1),)))}
     allocator = Allocator([replace(claim(), spec=spec)], classes.get, set())
 
-    found = allocator.allocate("n1", Slices.of([offer("a", "gpu-0", "gpu-1")]).of_node(a.node()))
+    found = allocator.allocate("n1", Slices([offer("a", "gpu-0", "gpu-1")]).of_node(a.node()))
 
     assert not isinstance(found, str)
     assert found[0].devices.config == (
