@@ -8,7 +8,7 @@ Source: scheduler-queue-and-cycles 2.4; kubelet-unbinding 7.1.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -331,6 +331,35 @@ class EventHandlers:
             queued = self.queue.by_uid(uid)
             if queued is not None:
                 self.queue.move(queued.key, EXCLUSION_EXPIRED, now)
+
+
+class HeldChanges:
+    """Passes changes on at once, or in their order when the waiting cycle is over.
+
+    Changes wait while a cycle does: what it decides must hold for the nodes that it looked at (decision 0011).
+    """
+
+    def __init__(self) -> None:
+        self._held: list[tuple[Callable[[Any], None], Any]] | None = None
+
+    def handle(self, handler: Callable[[Any], None], change: Any) -> None:
+        """Hand the change to the handler, now or on `release`."""
+        if self._held is None:
+            handler(change)
+        else:
+            self._held.append((handler, change))
+
+    def hold(self) -> None:
+        """Keep changes from now on."""
+        if self._held is None:
+            self._held = []
+
+    def release(self) -> None:
+        """Pass on what was kept; afterwards changes are handled at once again."""
+        while self._held:
+            handler, change = self._held.pop(0)
+            handler(change)
+        self._held = None
 
 
 CURES: Final = Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_SESSION
