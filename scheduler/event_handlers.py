@@ -144,7 +144,7 @@ class EventHandlers:
         node = info.spec.node_name
         if state is not None and state.node_name != node:
             if not self.unbinding:
-                return [_crash(info, state.node_name, node)]
+                return [Crash(CORRUPTED.format(pod=info.key, old=state.node_name, new=node))]
             # Unbound and bound again between two events (or bound by another scheduler than we thought).
             self._leave_node(state, now)
             state = None
@@ -211,7 +211,7 @@ class EventHandlers:
                 queued.info.pod = info.pod
             return []
         if not self.unbinding:
-            return [_crash(info, state.node_name, "")]
+            return [Crash(CORRUPTED.format(pod=info.key, old=state.node_name, new=""))]
         node = state.node_name
         info.attempts = max(info.attempts, state.pod.attempts)
         self._leave_node(state, now)
@@ -365,18 +365,17 @@ class HeldChanges:
 CURES: Final = Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_SESSION
 
 
-def _crash(info: PodInfo, old: str, new: str) -> Crash:
-    return Crash(CORRUPTED.format(pod=info.key, old=old, new=new))
-
-
 def _as_bound(pod: Pod, node: str) -> Pod:
     return pod if pod.spec.node_name == node else replace(pod, spec=replace(pod.spec, node_name=node))
 
 
 def _pod_changes(resource: str, old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
+    has_shrunk = old.requests is not new.requests and any(
+        new.requests.amounts.get(name, 0) < need for name, need in old.requests.wanted
+    )
     changes = [
         (old.metadata.labels != new.metadata.labels, Action.UPDATE_POD_LABEL, "LabelUpdate"),
-        (old.requests is not new.requests and _shrank(old, new), Action.UPDATE_POD_SCALE_DOWN, "ScaleDown"),
+        (has_shrunk, Action.UPDATE_POD_SCALE_DOWN, "ScaleDown"),
     ]
     if resource == UNSCHEDULED_POD:
         was, now = old.spec, new.spec
@@ -389,10 +388,6 @@ def _pod_changes(resource: str, old: PodInfo, new: PodInfo) -> list[ClusterEvent
         ]
     found = [ClusterEvent(resource, action, resource + name) for has_changed, action, name in changes if has_changed]
     return found or [ClusterEvent(resource, Action.UPDATE_OTHER, f"{resource}Update")]
-
-
-def _shrank(old: PodInfo, new: PodInfo) -> bool:
-    return any(new.requests.amounts.get(name, 0) < need for name, need in old.requests.wanted)
 
 
 def _node_changes(old: Node, new: Node) -> list[ClusterEvent]:

@@ -47,9 +47,6 @@ COUNT_BOUNDS: Final = tuple(float(2**i) for i in range(11))
 RESOURCE: Final = resource_of_view(PodGroup).name
 log = structlog.get_logger()
 
-Bind = Callable[[Attempt, Assumption, ScheduleResult, asyncio.TaskGroup], Awaitable[None]]
-"""Ask for permission and start the binding cycle of a pod that is assumed and reserved."""
-
 
 @dataclass
 class GroupStatusWriter:
@@ -99,7 +96,7 @@ class GroupStatusWriter:
 
 @dataclass
 class GroupLoop:
-    """Schedules groups. `bind` starts a placed member's binding cycle; `cycle` is None without groups."""
+    """Schedules groups. `bind` asks for permission and binds a placed member; `cycle` is None without groups."""
 
     seams: Seams
     core: Core
@@ -108,7 +105,7 @@ class GroupLoop:
     attempts: Attempts
     failures: FailureHandler
     evictions: Evictions
-    bind: Bind
+    bind: Callable[[Attempt, Assumption, ScheduleResult, asyncio.TaskGroup], Awaitable[None]]
     handle: Handle
     cycle: GroupCycle | None
 
@@ -170,8 +167,7 @@ class GroupLoop:
     async def _go_on(self, placed: Placed, now: float, took_s: float, span: Span, tasks: asyncio.TaskGroup) -> None:
         member, assumption = placed.member, placed.assumption
         assert assumption is not None, f"{member.key} is to be bound but not assumed"
-        attempt = self.attempts.begin(member, now, parent=span.traceparent)
-        attempt.took_s = took_s
+        attempt = self.attempts.begin(member, now, parent=span.traceparent, took_s=took_s)
         await self.bind(attempt, assumption, placed.result, tasks)
 
     async def _put_back(
@@ -181,8 +177,7 @@ class GroupLoop:
         reason, outcome = (UNSCHEDULABLE, "unschedulable") if is_rejected else (SCHEDULER_ERROR, "error")
         message = error or rejected.status.message
         victims = tuple(str(v.key) for action in result.actions for v in action.victims)
-        attempt = self.attempts.begin(rejected.member, now, parent=span.traceparent)
-        attempt.took_s = took_s
+        attempt = self.attempts.begin(rejected.member, now, parent=span.traceparent, took_s=took_s)
         self.attempts.keep(attempt, outcome, message=message, victims=victims, nominated_node=rejected.nominated)
         self.attempts.count(attempt, outcome)
         await self.failures.fail(

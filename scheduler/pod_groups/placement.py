@@ -15,9 +15,6 @@ from scheduler.handle import Handle
 from scheduler.queue.queued_pod import QueuedPod
 from services.api.kinds.podgroup import PodGroup
 
-Schedule = Callable[..., ScheduleResult | Unschedulable | CycleError]
-"""`SchedulingCycle.schedule`."""
-
 
 @dataclass(slots=True)
 class Placed:
@@ -80,14 +77,14 @@ class Placement:
 class Placer:
     """Places the members of one group, in their order, with their profile's plugins.
 
-    `scheduled`: how many members have a node already.
+    `schedule` is `SchedulingCycle.schedule`; `scheduled`: how many members have a node already.
     """
 
     def __init__(
         self,
         handle: Handle,
         runner: Runner,
-        schedule: Schedule,
+        schedule: Callable[..., ScheduleResult | Unschedulable | CycleError],
         group: PodGroup,
         members: Sequence[QueuedPod],
         now: float,
