@@ -210,21 +210,18 @@ class Kubelet:
 
     def settle(self, now: float) -> None:
         """Admit what was added: what already runs here first, then the oldest. Then judge the resizes."""
-        if self._adds:
-            self._settle_adds(now)
-            self.resizes.trigger = self.resizes.trigger or "pods_added"
-        if self.resizes.trigger:
-            self.resizes.retry(self.resizes.trigger, now)
-
-    def _settle_adds(self, now: float) -> None:
-        adds, self._adds = self._adds, {}
 
         def by_age(added: tuple[KubeletPod, str]) -> tuple[bool, str, str, str]:
             meta = added[0].metadata
             return worker_key(added[0]) not in self.records, meta.creation_timestamp, meta.namespace, meta.name
 
-        for pod, traceparent in sorted(adds.values(), key=by_age):
-            self._added(pod, traceparent, now)
+        if self._adds:
+            adds, self._adds = self._adds, {}
+            for pod, traceparent in sorted(adds.values(), key=by_age):
+                self._added(pod, traceparent, now)
+            self.resizes.trigger = self.resizes.trigger or "pods_added"
+        if self.resizes.trigger:
+            self.resizes.retry(self.resizes.trigger, now)
 
     def sources_ready(self, now: float) -> None:
         """The first complete list is here: end what runs of pods that do not exist any more."""

@@ -424,7 +424,8 @@ class Agent(NodeShell):
 
     def _devices_changed(self, effect: DevicesChanged) -> None:
         assert self.devices is not None
-        if (shown := self.devices.capacity()) != self.report.devices:
+        assert self.kubelet.plugins is not None
+        if (shown := dict(self.kubelet.plugins.capacity())) != self.report.devices:
             self.report.devices = shown
             self.heartbeats.report_soon()
         self.devices.save(effect.registered)

@@ -150,8 +150,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         for reserved in (self.kube_reserved, self.system_reserved):
             for name, text in reserved.items():
                 taken[name] = taken.get(name, 0) + amount(name, text)
-        sizes = self.resource_capacities
-        for each in thresholds(self.eviction.hard or {}, {}, {}, sizes):
+        for each in thresholds(self.eviction.hard or {}, {}, {}, self.resource_capacities):
             if (kept := _EVICTED.get(each.signal.name)) is not None:
                 taken[kept] = taken.get(kept, 0) + each.least
         return taken
@@ -229,8 +228,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
             except ManifestError as error:
                 raise ValueError(f"staticPods[{index}]: {error}") from None
         chosen = self.eviction
-        sizes = self.resource_capacities
-        thresholds(chosen.hard_thresholds, chosen.soft, chosen.soft_grace_period, sizes)
+        thresholds(chosen.hard_thresholds, chosen.soft, chosen.soft_grace_period, self.resource_capacities)
         if self.max_container_restart_period and not 1 <= self.max_container_restart_period <= 300:
             raise ValueError(f"maxContainerRestartPeriod: {self.max_container_restart_period} s, want 1 to 300")
 
@@ -285,8 +283,5 @@ def settled(node: NodeDefinition, switches: Switches) -> NodeDefinition:
 
 def parse_options(text: str) -> dict[str, str]:
     """Return `A+B:VALUE` as {A: true, B: VALUE}; `none` is no option at all."""
-    found: dict[str, str] = {}
-    for part in text.split("+") if text != "none" else ():
-        name, _, value = part.partition(":")
-        found[name] = value or "true"
-    return found
+    parts = [part.partition(":") for part in text.split("+")] if text != "none" else []
+    return {name: value or "true" for name, _, value in parts}

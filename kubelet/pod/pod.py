@@ -16,7 +16,7 @@ from kubelet.pod import images, lifecycle, restarts, status
 from kubelet.pod.container import EPHEMERAL, INIT, MAIN, SIDECAR, Container, Ended
 from kubelet.pod.context import Condition, NodeRuntime, PodContext, Termination
 from kubelet.pod.resize import Resize
-from kubelet.pod.startup import Startup
+from kubelet.pod.startup import ClaimState, Startup
 from kubelet.pod.states import ContainerState, PodState
 from kubelet.runtime.behavior import script_of
 from kubelet.runtime.probers import probes_of
@@ -111,7 +111,7 @@ class Pod(PodContext):
         if self.state != _P.HELD:
             return []
         self.become(_P.STARTING)
-        self.startup.restart_worker(now)
+        self.startup.due_s = now + self.latency.of("worker")
         return self.advance(now)
 
     def saved(self, seq: int, now: float) -> list[Effect]:
@@ -170,19 +170,14 @@ class Pod(PodContext):
         self.startup.claims_listed(claims)
         return self.advance(now)
 
-    def claims_prepared(self, now: float) -> list[Effect]:
-        """The devices of the pod's claims are ready."""
-        self.startup.claims_prepared(now)
-        return self.advance(now)
-
-    def claims_failed(self, message: str, now: float) -> list[Effect]:
-        """The devices of the pod's claims are not ready, and why."""
-        self.startup.claims_failed(message, now)
+    def claims_prepared(self, problem: str, now: float) -> list[Effect]:
+        """The devices of the pod's claims are ready, or are not, and why."""
+        self.startup.claims_prepared(problem, now)
         return self.advance(now)
 
     def claims_unprepared(self, now: float) -> list[Effect]:
         """No claim is held for the pod any more: it may end, once that is on disk."""
-        self.startup.claims_released()
+        self.claims, self.startup.claims = (), ClaimState.RELEASED
         if self.state == _P.STOPPED and self.ever_started:
             self.save()
         elif self.state == _P.STOPPED:
@@ -248,7 +243,7 @@ class Pod(PodContext):
             self._complete(now)
             return
         for container in again:
-            container.run_again()
+            container.become(_C.WAITING)
 
     def _reported(self) -> dict[str, ContainerStatus]:
         shown = self.pod.status
@@ -322,12 +317,12 @@ class Pod(PodContext):
             self._complete(now)
             return self.advance(now)
         for container in again:
-            container.run_again()
+            container.become(_C.WAITING)
         self._cursor = 0
         if not is_running:
             for container in self.containers:
                 if container.kind == INIT and container.state == _C.EXITED:
-                    container.run_again()
+                    container.become(_C.WAITING)
             self.startup.make_sandbox_again(now)
         else:
             self._next_container(now)

@@ -82,11 +82,6 @@ class Distribution:
             raise ValueError(f"{text!r}: alpha must be above 0")
         return cls(kind, parameters)
 
-    @property
-    def is_zero(self) -> bool:
-        """Whether every draw is 0."""
-        return self.kind == "constant" and self.parameters[0] == 0.0
-
     def draw(self, bits: int) -> float:
         """Return seconds, never negative, from 64 random bits."""
         p = self.parameters

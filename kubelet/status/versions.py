@@ -8,6 +8,7 @@ and generation are checked inside the commit; after a refusal the pod is read.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -26,16 +27,14 @@ TAKEN_BACK = ("PodResizePending", "PodResizeInProgress", *TYPES, REQUESTED, BLOC
 """Conditions of ours that do not turn False but go (KEP-1287, unbinding); a merge must say so."""
 
 
+@dataclass(slots=True)
 class _Entry:
-    __slots__ = ("acked", "baseline", "retry_at_s", "since_s", "version", "written")
-
-    def __init__(self) -> None:
-        self.version = 0
-        self.written = 0
-        self.baseline: Document | None = None
-        self.acked: Document | None = None
-        self.since_s: float | None = None
-        self.retry_at_s = 0.0
+    version: int = 0
+    written: int = 0
+    baseline: Document | None = None
+    acked: Document | None = None
+    since_s: float | None = None
+    retry_at_s: float = 0.0
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -115,10 +114,7 @@ class StatusVersions:
         now += EARLY_S
         if now < self._lost_until_s:
             return None
-        for key in self._dirty:
-            if self._entries[key].retry_at_s <= now:
-                return key
-        return None
+        return next((key for key in self._dirty if self._entries[key].retry_at_s <= now), None)
 
     def take(self, key: WorkerKey, pod: KubeletPod, rendered: Document) -> Write | None:
         """Return what to send for this pod now; None when the API server has it all."""
