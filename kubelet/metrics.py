@@ -104,6 +104,10 @@ def _histogram(name: str, text: str, *labels: str) -> tuple[Metric[HostState], .
     return gauge(f"{name}_bucket", text, buckets, *labels, "le"), *_durations(name, text, *labels)
 
 
+def _running(kubelet: Kubelet) -> int:
+    return kubelet.table.running + (kubelet.stages.running if kubelet.stages is not None else 0)
+
+
 def _containers(host: HostState) -> Mapping[str, int]:
     counts = Counter(_STATES.get(container.state, "waiting") for pod in host.pods() for container in pod.containers)
     return {state: counts[state] for state in ("running", "waiting", "exited")}
@@ -156,7 +160,7 @@ METRICS: Final = Metrics(
     gauge("kubelet_nodes_ready", "Nodes that are registered and know their pods.", lambda h: h.nodes_ready),
     gauge("kubelet_timers", "Timers of all nodes.", lambda h: h.timers),
     # pods
-    gauge("kubelet_running_pods", "Pods of which something runs.", _sum(lambda k: k.running_pods)),
+    gauge("kubelet_running_pods", "Pods of which something runs.", _sum(_running)),
     gauge("kubelet_running_containers", "Containers by their state.", _containers, "container_state"),
     _counter("kubelet_admission_rejections_total", "Pods that were rejected.", "reason"),
     _counter("kubelet_preemptions", "Pods ended so that a critical one fits.", "preemption_signal"),

@@ -54,9 +54,7 @@ class Cached(msgspec.Struct):
 
 class Job(msgspec.Struct):
     """What is to be done for one pod: drivers still to be called, in order, each with those of the claims it has.
-
-    `is_broken`: the first call fails, by a start fault.
-    """
+    `is_broken`: the first call fails, by a start fault."""
 
     key: WorkerKey
     what: str
@@ -195,7 +193,6 @@ class ClaimManager:
         self._next(job, now)
 
     def _concerned(self, job: Job) -> list[HeldClaim]:
-        """Return the claims for which drivers are to be called."""
         if job.what == "prepare":
             return [claim for claim in job.claims if not self.cached[claim.uid].is_prepared]
         # The pod must be among those who use the claim, and the last of them (dra-core 7).

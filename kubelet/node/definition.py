@@ -121,10 +121,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         return definition
 
     def allocatable(self) -> dict[str, str]:
-        """Return the capacity less what the definition withholds from pods.
-
-        That is what is reserved for the system, and hard eviction thresholds that are said.
-        """
+        """Return the capacity less what is reserved for the system and hard eviction thresholds that are said."""
         found = super().allocatable()
         if not self._reserves_cpus:
             found["cpu"] = self.capacity()["cpu"]
@@ -247,11 +244,6 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         """What pods that need more than resources find here."""
         return NodeFeatures(self.app_armor, self.supplemental_groups_policy, self.feature_gates, self.declared_features)
 
-    @property
-    def takes_plugins(self) -> bool:
-        """Whether device plugins may register here."""
-        return self.device_socket or bool(self.device_plugins)
-
 
 def _numa(text: str) -> list[dict[str, int]]:
     nodes, sign, cpus = text.partition("x")
@@ -261,10 +253,8 @@ def _numa(text: str) -> list[dict[str, int]]:
 
 
 def settled(node: NodeDefinition, switches: Switches) -> NodeDefinition:
-    """Return the definition with what the switches say instead; an empty switch says nothing.
-
-    Raises: ValueError naming the node when that cannot be, or when a CPU option's feature gate is off.
-    """
+    """Return the definition with what the switches say instead; an empty switch says nothing. Raises: ValueError
+    naming the node when that cannot be, or when a CPU option's feature gate is off."""
     said: dict[str, Any] = {field: text for name, field in _POLICIES.items() if (text := switches.choice(name))}
     said |= {field: parse_options(text) for name, field in _OPTIONS.items() if (text := switches.choice(name))}
     if "cpu_options" in said:

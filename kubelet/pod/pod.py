@@ -21,7 +21,6 @@ from kubelet.pod.states import ContainerState, PodState
 from kubelet.runtime.behavior import script_of
 from kubelet.runtime.probers import probes_of
 from kubelet.runtime.records import LOST_EXIT, HeldClaim, PodRecord
-from kubelet.runtime.resources import overlaid
 from kubelet.runtime.script import StartFaults
 from kubelet.status.versions import TAKEN_BACK
 from kubelet.timers import EARLY_S
@@ -75,11 +74,6 @@ class Pod(PodContext):
         self.containers.append(Container(spec.name, kind, spec.image, script, probes, policy, rules, self.node.pleg))
 
     @property
-    def as_allocated(self) -> KubeletPod:
-        """The pod as it would be had it always asked for what it was given."""
-        return overlaid(self.pod, self.allocated)
-
-    @property
     def may_be_unbound(self) -> bool:
         """Whether nothing of the pod ever ran here, or is about to."""
         return self.termination is None and not any(c.has_run or c.state == _C.RECORDING for c in self.containers)
@@ -101,10 +95,6 @@ class Pod(PodContext):
         """Do everything that is due by `now`, each thing at its own time."""
         self._catch_up(now)
         return self._flush(now)
-
-    def hold(self) -> None:
-        """Wait until a predecessor has ended (kubelet 3.1: same name, other uid)."""
-        self.become(_P.HELD)
 
     def unhold(self, now: float) -> list[Effect]:
         """The predecessor has ended: start now, unless something ended the wait before."""
@@ -354,7 +344,6 @@ class Pod(PodContext):
             self._step(due)
 
     def _step(self, t: float) -> None:
-        """Have the part whose time has come do its work."""
         limit = self.pod.spec.active_deadline_seconds
         if limit is not None and self.termination is None and self.started_s + limit <= t + EARLY_S:
             self.event("DeadlineExceeded", TOO_LONG)
@@ -395,9 +384,8 @@ class Pod(PodContext):
                 container.due_s = None
 
     def _flush(self, now: float) -> list[Effect]:
-        """Return what is to be done. A status is only worth a write where the machine has come to wait for
-        time to pass: what follows at once is written with what it leads to.
-        """
+        # A status is only worth a write where the machine has come to wait for time to pass: what follows at once is
+        # written with what it leads to.
         lifecycle.step_memory(self, now)
         found, self.effects = self.effects, []
         if self.state == _P.STOPPED:
@@ -535,7 +523,6 @@ class Pod(PodContext):
         self._stop_next(t)
 
     def _end(self, termination: Termination, now: float) -> None:
-        """Stop everything, for this reason."""
         self._leave(termination)
         self.startup.due_s = None
         for container in self.containers:

@@ -115,10 +115,7 @@ class LatencyModel:
 
     @classmethod
     def parse(cls, texts: Iterable[str], seed: int) -> LatencyModel:
-        """Return the model of `STAGE=DISTRIBUTION` texts over the defaults; stage `all` sets every one.
-
-        Raises: ValueError naming the text.
-        """
+        """Return the model of `STAGE=DISTRIBUTION` over the defaults, `all`: every stage. Raises: ValueError."""
         stages = {stage: Distribution.parse(text) for stage, text in DEFAULTS.items()}
         for text in texts:
             stage, sign, rest = text.partition("=")

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from kubelet.status.resize_policy import TYPES
+from kubelet.switches import POLICY_FORMS
 from kubelet.timers import EARLY_S
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document
@@ -23,7 +23,8 @@ FULL_SYNC_S = 10.0
 LOST_RETRY_S = 0.2
 """First wait after a write without an answer; it doubles up to the full sync."""
 TERMINAL = ("Succeeded", "Failed")
-TAKEN_BACK = ("PodResizePending", "PodResizeInProgress", *TYPES, REQUESTED, BLOCKED)
+_POLICIES = tuple(form.type for form in POLICY_FORMS.values())
+TAKEN_BACK = ("PodResizePending", "PodResizeInProgress", *_POLICIES, REQUESTED, BLOCKED)
 """Conditions of ours that do not turn False but go (KEP-1287, unbinding); a merge must say so."""
 
 
@@ -239,7 +240,6 @@ def _difference(baseline: Document | None, status: Document, pod: KubeletPod) ->
 
 
 def _gone(before: Iterable[str], now: Iterable[Document]) -> list[Document]:
-    """Return the directives that take back what no longer stands."""
     held = [kind for kind in before if kind in TAKEN_BACK]
     if not held:
         return []
