@@ -11,7 +11,7 @@ from typing import Final
 
 from kubelet.pod.context import RESIZE_PENDING, Condition, PodContext, WallTimes
 from kubelet.pod.status import condition_document
-from kubelet.status.resize_policy import Form
+from kubelet.switches import PolicyForm
 from kubelet.view import WorkerKey
 from services.api.kinds.node import Node
 from services.api.meta import Document
@@ -36,7 +36,7 @@ def owners_of(node: Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
 class ResizePolicy:
     """One node's policy as it was read last. `is_looking`: a timer has the Node read again and again."""
 
-    def __init__(self, form: Form | None, node: str, times: WallTimes) -> None:
+    def __init__(self, form: PolicyForm | None, node: str, times: WallTimes) -> None:
         self.form = form
         self.owners: tuple[str, ...] = ()
         self.is_looking = False
