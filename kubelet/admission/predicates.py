@@ -222,8 +222,12 @@ def _victims(
     for key in ledger.entries:
         if key in evicting:
             used.subtract(ledger.entries[key].requests)
+    # Critical pods leave only for more important ones, static ones for none (upstream `Preemptable`).
     candidates = [
-        (key, entry) for key, entry in ledger.entries.items() if key not in evicting and _yields(entry.pod, pod)
+        (key, entry)
+        for key, entry in ledger.entries.items()
+        if key not in evicting
+        and (not is_critical(entry.pod) or (not is_static(entry.pod) and entry.pod.spec.priority < pod.spec.priority))
     ]
     candidates.sort(key=lambda c: (_QOS_RANK[qos_class(c[1].pod)], c[1].pod.spec.priority, c[0].uid))
     chosen: list[WorkerKey] = []
@@ -233,10 +237,3 @@ def _victims(
         used.subtract(entry.requests)
         chosen.append(key)
     return None if lacking() else tuple(chosen)
-
-
-def _yields(pod: KubeletPod, critical: KubeletPod) -> bool:
-    """Whether a pod has to leave for a critical one (upstream `Preemptable`)."""
-    if not is_critical(pod):
-        return True
-    return not is_static(pod) and pod.spec.priority < critical.spec.priority

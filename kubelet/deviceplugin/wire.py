@@ -97,9 +97,6 @@ def decode_devices(data: bytes) -> tuple[Device, ...]:
     )
 
 
-# --- the kubelet's calls ---
-
-
 def encode_call(call: Call) -> tuple[str, bytes]:
     """Return the method to call and its request."""
     match call:
@@ -136,9 +133,6 @@ def decode_given(data: bytes) -> Given | None:
         nodes=tuple(DeviceNode(d.container_path, d.host_path, d.permissions) for d in first.devices),
         cdi=tuple(c.name for c in first.cdi_devices),
     )
-
-
-# --- the plugin's answers ---
 
 
 def decode_preferences(data: bytes) -> list[tuple[tuple[str, ...], tuple[str, ...], int]]:

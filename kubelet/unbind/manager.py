@@ -151,7 +151,11 @@ class UnbindManager:
         state = self.going.get(key)
         result = "ok" if code in (200, 201) else answer.reason or str(code)
         if state is None:
-            self._answered_late(self._unanswered.pop(key, None), code, result, now)
+            # The watch had shown it to be gone already, but it is counted.
+            if (late := self._unanswered.pop(key, None)) is not None:
+                self._out.counts.add("kubelet_pod_unbind_total", late.reason, result)
+                if code in (200, 201):
+                    self._took(late, now)
             return None
         self._out.log("kubelet.unbind_result", state.pod, key, {"result": result, "code": code})
         self._out.counts.add("kubelet_pod_unbind_total", state.reason, result)
@@ -181,14 +185,6 @@ class UnbindManager:
         elif was_first:
             following = next(iter(line))
             self._out.effects.append(SetTimer(self.going[following].retry_at_s, "unbind", following))
-
-    def _answered_late(self, state: Unbinding | None, code: int, result: str, now: float) -> None:
-        """Count an answer about a pod that the watch had shown to be gone already."""
-        if state is None:
-            return
-        self._out.counts.add("kubelet_pod_unbind_total", state.reason, result)
-        if code in (200, 201):
-            self._took(state, now)
 
     def _took(self, state: Unbinding, now: float) -> None:
         self._out.observe("kubelet_pod_unbind_duration_seconds", now - state.started_s)

@@ -30,7 +30,7 @@ MEASURES: tuple[tuple[str, str, str], ...] = (
     ("status_stale_min", "Pods' status is stale, minutes", "{:.2f}"),
 )
 """`(key, label, format)` in the order tables show them."""
-OF_PREEMPTION: tuple[tuple[str, str, str], ...] = (
+OF_SOME: tuple[tuple[str, str, str], ...] = (
     ("victims", "Victims of preemption", "{:.0f}"),
     ("evicted_cpu", "CPU that victims had", "{:.2f}"),
     ("evicted_memory_gib", "Memory that victims had, GiB", "{:.2f}"),
@@ -39,15 +39,11 @@ OF_PREEMPTION: tuple[tuple[str, str, str], ...] = (
     ("time_to_resized_p50_s", "Time to resized, p50", "{:.2f} s"),
     ("time_to_resized_p99_s", "Time to resized, p99", "{:.2f} s"),
     ("resize_attempts", "Attempts to make room for resizes", "{:.0f}"),
-)
-"""The same, for runs in which there is any of it."""
-
-OF_JOBS: tuple[tuple[str, str, str], ...] = (
     ("jobs_complete", "Jobs complete", "{:.0f}"),
     ("jobs_failed", "Jobs failed", "{:.0f}"),
     ("job_duration_p50_s", "Time from a Job's creation to its end, p50", "{:.1f} s"),
 )
-"""The same."""
+"""The same, for runs in which there is any of it."""
 
 _COLOURS = {"pending": "#c9a227", "running": "#2f7d4f", "failed": "#b3382c"}
 _WIDTH, _HEIGHT, _PAD = 560, 220, 42
@@ -66,13 +62,12 @@ def median(values: list[float | None]) -> float | None:
 
 def rows(comparison: Comparison) -> list[tuple[str, list[str]]]:
     """Return the comparison table: label, then the median over seeds for each arm."""
-    table = []
     runs_of_all = [run for _, runs in comparison.arms for run in runs]
-    some = (*OF_PREEMPTION, *OF_JOBS)
-    measured = [measure for measure in some if any(run.measures.get(measure[0]) for run in runs_of_all)]
-    for key, label, form in (*MEASURES, *measured):
-        table.append((label, [shown(form, median([r.measures.get(key) for r in runs])) for _, runs in comparison.arms]))
-    return table
+    measured = [measure for measure in OF_SOME if any(run.measures.get(measure[0]) for run in runs_of_all)]
+    return [
+        (label, [shown(form, median([r.measures.get(key) for r in runs])) for _, runs in comparison.arms])
+        for key, label, form in (*MEASURES, *measured)
+    ]
 
 
 def page(comparison: Comparison, title: str, about: str) -> str:

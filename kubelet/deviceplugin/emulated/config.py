@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kubelet.managers.device_definition import DevicePlugin
+from kubelet.deviceplugin.emulated.plugin import DevicePlugin
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
 

@@ -13,9 +13,8 @@ import structlog
 
 from kubelet.deviceplugin import wire
 from kubelet.deviceplugin.emulated.config import PluginConfig
-from kubelet.deviceplugin.emulated.plugin import Command, EmulatedPlugin, check_act
+from kubelet.deviceplugin.emulated.plugin import Command, DevicePlugin, EmulatedPlugin, check_act
 from kubelet.managers.device_calls import KUBELET_SOCKET, VERSION, Registration
-from kubelet.managers.device_definition import DevicePlugin
 from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets
 from services.api.seams import Seams
 

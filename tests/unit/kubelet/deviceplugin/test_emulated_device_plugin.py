@@ -2,9 +2,8 @@
 
 import pytest
 
-from kubelet.deviceplugin.emulated.plugin import Command, EmulatedPlugin
+from kubelet.deviceplugin.emulated.plugin import Command, DevicePlugin, EmulatedPlugin
 from kubelet.managers.device_calls import Device
-from kubelet.managers.device_definition import DevicePlugin
 from kubelet.node.definition import NodeDefinition
 
 GPU = "example.com/gpu"

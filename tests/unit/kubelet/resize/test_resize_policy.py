@@ -7,7 +7,7 @@ import pytest
 from kubelet.effects import Outbox
 from kubelet.managers.allocation import NO_ALLOCATION
 from kubelet.pod.context import Condition, PodContext, WallTimes
-from kubelet.resize.metrics import DeferredTimes, priority_bucket
+from kubelet.resize.manager import DeferredTimes, priority_bucket
 from kubelet.resize.policy import ResizePolicy, deferred_of
 from kubelet.status.resize_policy import FORMS, form_of
 from kubelet.switches import KubeletSwitches
