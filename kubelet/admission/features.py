@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from kubelet.managers.allocation import Rejection
-from kubelet.view import AppArmorProfile, KubeletPod
+from kubelet.view import KubeletPod
 
 GATES: Final = ("AppArmor", "PodLevelResources", "SupplementalGroupsPolicy")
 """What a node definition may switch off for its node alone (`featureGates`)."""
@@ -80,11 +80,9 @@ ALL_FEATURES: Final = NodeFeatures()
 
 
 def _wants_app_armor(pod: KubeletPod) -> bool:
-    context = pod.spec.security_context
-    profiles: list[AppArmorProfile | None] = [None if context is None else context.app_armor_profile]
-    for container in (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers):
-        own = container.security_context
-        profiles.append(None if own is None else own.app_armor_profile)
+    containers = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
+    contexts = [pod.spec.security_context, *(container.security_context for container in containers)]
+    profiles = [context.app_armor_profile for context in contexts if context is not None]
     return any(profile is not None and profile.type not in ("", "Unconfined") for profile in profiles)
 
 

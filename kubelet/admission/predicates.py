@@ -1,8 +1,7 @@
 """Does this pod fit what this node really has? The ledger and the handlers, in their order. Pure.
 
-The ledger (N1) counts what was admitted and is not torn down yet, at its allocated size; the API's view
-is never asked. The first handler that refuses wins. Source: kubelet 5.1, 5.2; upstream
-`pkg/kubelet/lifecycle/predicate.go`.
+The ledger (N1) counts what was admitted and is not torn down yet, at its allocated size; the API's view is never asked.
+The first handler that refuses wins. Source: kubelet 5.1, 5.2; upstream `pkg/kubelet/lifecycle/predicate.go`.
 """
 
 from collections import Counter
@@ -132,10 +131,7 @@ def admit(
     *,
     evicting: frozenset[WorkerKey] = frozenset(),
 ) -> Outcome:
-    """Decide whether the pod may run; when it may, its allocation is taken but the ledger is the caller's.
-
-    `evicting`: pods that are leaving already for a critical one.
-    """
+    """Decide whether the pod may run, and take its allocation; the ledger is the caller's. `evicting`: who leaves."""
     requests = ledger.needs(pod)
     allocation = managers.admit(pod)
     if isinstance(allocation, Rejection):

@@ -14,7 +14,7 @@ from kubelet.effects import NODE_KEY, Outbox, PrepareDevices, SetTimer
 from kubelet.managers.allocation import Rejection, devices_unexpected
 from kubelet.managers.device_calls import (
     NOTHING_GIVEN,
-    SUPPORTED_VERSIONS,
+    VERSION,
     Answer,
     Device,
     DevicesChanged,
@@ -66,12 +66,9 @@ class DevicePlugins:
     def refused(self, asked: Registration) -> str:
         """Return why a registration is refused, in Kubernetes' words; "" when it is not."""
         self._out.counts.add("kubelet_device_plugin_registration_total", asked.resource)
-        if asked.version not in SUPPORTED_VERSIONS:
-            supported = " ".join(f'"{version}"' for version in SUPPORTED_VERSIONS)
-            return (
-                f'requested API version "{asked.version}" is not supported by kubelet. '
-                f"Supported version is [{supported}]"
-            )
+        if asked.version != VERSION:
+            said = f'requested API version "{asked.version}" is not supported by kubelet.'
+            return f'{said} Supported version is ["{VERSION}"]'
         return "" if is_extended(asked.resource) else f'the ResourceName "{asked.resource}" is invalid'
 
     def connected(self, resource: str, options: Options, now: float) -> int:

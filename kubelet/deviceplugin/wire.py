@@ -4,7 +4,7 @@ Unknown fields are passed over; a health other than Healthy is unhealthy, as Kub
 Source: kubelet 5.5; upstream `staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -78,7 +78,7 @@ def decode_options(data: bytes) -> Options:
     return _options_of(_read(api.DevicePluginOptions, data))
 
 
-def encode_devices(devices: Sequence[Device]) -> bytes:
+def encode_devices(devices: Iterable[Device]) -> bytes:
     """Return a ListAndWatchResponse."""
     message = api.ListAndWatchResponse()
     for device in devices:

@@ -80,17 +80,13 @@ class _Packing:
                 self._take_whole(self._caches(), machine.caches)
             if not self._wanted:
                 return
-            self._take_part(cache)
-
-    def _take_part(self, cache: int) -> None:
-        threads = self._machine.threads
-        free = self._machine.caches[cache] & self._free
-        cores = sorted({self._machine.cpus[cpu].core for cpu in free})[: _ceil(self._wanted, threads)]
-        cpus = sorted(cpu for cpu in free if self._machine.cpus[cpu].core in cores)
-        if self._wanted % 2 and threads > 1 and len(cpus) > self._wanted:
-            cpus.pop()
-        if len(cpus) == self._wanted:
-            self._take(cpus)
+            free = machine.caches[cache] & self._free
+            cores = sorted({machine.cpus[cpu].core for cpu in free})[: _ceil(self._wanted, machine.threads)]
+            cpus = sorted(cpu for cpu in free if machine.cpus[cpu].core in cores)
+            if self._wanted % 2 and machine.threads > 1 and len(cpus) > self._wanted:
+                cpus.pop()
+            if len(cpus) == self._wanted:
+                self._take(cpus)
 
     def _sorted(self, groups: Mapping[int, frozenset[int]], within: frozenset[int] | set[int]) -> list[int]:
         """Return the groups with free CPUs inside `within`: few free ones first, then the lowest id."""

@@ -13,10 +13,7 @@ from kubelet.managers.topology import Hint, bits, counted_hints, smallest_count
 
 
 class CpuManager:
-    """The CPUs of one node and who has them.
-
-    Invariant: `free` and all allocations are disjoint, and none contains a reserved CPU.
-    """
+    """The CPUs of one node. Invariant: `free` and all allocations are disjoint, and none contains a reserved CPU."""
 
     def __init__(
         self, machine: CpuTopology, *, options: CpuOptions = NO_CPU_OPTIONS, reserved: int | Sequence[int] = 0

@@ -1,11 +1,10 @@
 """The resizes of one node: which pods wait for one, what is decided of each, and what is recorded of it. Pure.
 
 One that asks for more is judged at once and, when there is too little, again whenever some may have come: pods were
-added, changed, removed or ended, another was made smaller, and every three minutes in any case. What the ledger
-counts is the allocation, so two decisions never allocate the same capacity.
-The order of those that wait is found when one is added and not again before a pass (kep-1287 6). One that still does
-not fit never holds up those behind it.
-How long they wait for capacity is observed by the priority of their pods.
+added, changed, removed or ended, another was made smaller, and every three minutes in any case. What the ledger counts
+is the allocation, so two decisions never allocate the same capacity. The order of those that wait is found when one is
+added and not again before a pass (kep-1287 6). One that still does not fit never holds up those behind it. How long
+they wait for capacity is observed by the priority of their pods.
 Source: kep-1287-in-place-resize 4 to 6, 11, 12; kep-5836 11; KEP-1287 "Priority of Resize Requests"; upstream
 `pkg/kubelet/allocation`. Deviates: upstream's names of waiting times are known from a digest of its change only; its
 comparison lets any resize that asks for no more win against any other,

@@ -116,10 +116,7 @@ class _Spec(Part, frozen=True):
 
 
 def read_stages(files: Iterable[tuple[str, str]]) -> tuple[Stage, ...]:
-    """Return the stages of (file name, text) in order; those without a selector are for nothing and left out.
-
-    Raises: StageError naming file, stage and path.
-    """
+    """Return the stages of (file name, text) in order, but those without a selector. Raises: StageError."""
     found: list[Stage] = []
     sources: dict[str, str] = {}
     for file, text in files:

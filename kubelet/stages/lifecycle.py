@@ -100,10 +100,7 @@ def _first(query: Query | None, document: Document) -> Any:
 
 
 def _seconds(query: Query | None, otherwise_s: float | None, document: Document, wall_s: float) -> float | None:
-    """Return what the expression says: a moment as the time left until it, or a duration; else `otherwise_s`.
-
-    An empty text is None: no delay.
-    """
+    """Return what it says: the time left until a moment, or a duration, None for ""; else `otherwise_s`."""
     given = _first(query, document)
     if not isinstance(given, str):
         return otherwise_s

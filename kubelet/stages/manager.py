@@ -30,10 +30,7 @@ class StagedPod(msgspec.Struct):
 
 
 class StageManager:
-    """The staged pods of a node.
-
-    `read` gives a pod's newest whole document. `context` is what templates may ask, but for the pod's address.
-    """
+    """The staged pods of a node. `read` gives a pod's newest document, `context` what templates ask but its address."""
 
     def __init__(
         self,

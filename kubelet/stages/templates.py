@@ -83,11 +83,7 @@ class Template:
 
 
 class _Left(Exception):
-    """A `break` or `continue` on its way to its `range`."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
-        self.kind = kind
+    """A `break` or `continue`, its argument, on its way to its `range`."""
 
 
 class _Run:
@@ -500,7 +496,7 @@ def _range(pipeline: _Pipeline, body: Body, otherwise: Body) -> Node:
             try:
                 run.nodes(body, value)
             except _Left as left:
-                if left.kind == "break":
+                if left.args == ("break",):
                     break
             finally:
                 del run.variables[mark:]

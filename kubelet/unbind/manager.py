@@ -16,7 +16,7 @@ from kubelet.unbind import unbinding
 from kubelet.unbind.unbinding import FallBack, Next, Step, UnbindAnswer, Unbinding, Wait
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, find_condition
-from services.api.unbind import REQUESTED
+from services.api.unbind import REQUESTED, request_id
 
 UNTIL_RUNNING = "pod_unbinds_until_running"
 UNANSWERED_MAX = 1_000
@@ -199,8 +199,8 @@ class UnbindManager:
     def _step(self, key: WorkerKey, state: Unbinding, step: Step, now: float) -> UnbindOutcome | None:
         match step:
             case Next.CALL:
-                request_id = unbinding.request_id(key, self._node)
-                data = {"reason": state.reason, "try": state.tries, "request_id": request_id}
+                named = request_id(key.uid, key.generation, self._node)
+                data = {"reason": state.reason, "try": state.tries, "request_id": named}
                 self._out.log("kubelet.unbind_call", state.pod, key, data)
                 self._out.effects.append(CallUnbind(key, state.pod, state.reason, state.message))
             case Wait(until_s=until_s):

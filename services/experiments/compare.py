@@ -52,10 +52,6 @@ def parse_arms(texts: tuple[str, ...]) -> tuple[Arm, ...]:
     return arms
 
 
-RunOne = Callable[[Arm, int], RunResult]
-"""Runs one arm with one seed."""
-
-
 @dataclass(frozen=True)
 class PodDifference:
     """One pod role whose fate differs between the first arm and another, for one seed. None: no such pod."""
@@ -125,8 +121,10 @@ def fate(pod: PodHistory, *, exact: bool) -> str:
     return text
 
 
-def compare(scenario: str, mode: str, arms: tuple[Arm, ...], seeds: range, run_one: RunOne) -> Comparison:
-    """Run arm by arm, seed by seed, and collect the differences from the first arm."""
+def compare(
+    scenario: str, mode: str, arms: tuple[Arm, ...], seeds: range, run_one: Callable[[Arm, int], RunResult]
+) -> Comparison:
+    """Run arm by arm, seed by seed (`run_one`), and collect the differences from the first arm."""
     made = Comparison(scenario, mode)
     for arm in arms:
         made.arms.append((arm, [run_one(arm, seed) for seed in seeds]))

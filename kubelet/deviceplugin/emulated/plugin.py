@@ -94,10 +94,6 @@ class EmulatedPlugin:
         """What it wants to be asked."""
         return Options(pre_start=self.definition.pre_start, prefers=bool(self.definition.preferred))
 
-    def listed(self) -> tuple[Device, ...]:
-        """Return all its devices."""
-        return tuple(self.devices.values())
-
     def act(self, command: Command) -> None:
         """Do that. Raises: ValueError naming the act or the device that there is not."""
         act, devices = command.act, command.devices
