@@ -513,7 +513,7 @@ class Kubelet:
 
     def _preempt_for_resize(self, victim: WorkerKey, resource: str, now: float) -> None:
         """End a pod so that the resize of a critical one fits, unless the Node's owners forbid that (KEP-5836)."""
-        if not self.resize_policy.forbids:
+        if not self.resize_policy.owners:
             self._preempt(victim, resource, now)
 
     def _end_by_key(self, victim: WorkerKey, grace_s: float, now: float, cause: str, reason: str, message: str) -> None:

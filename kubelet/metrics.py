@@ -17,7 +17,7 @@ from kubelet.pod.context import RESIZE_IN_PROGRESS, RESIZE_PENDING
 from kubelet.pod.pod import Pod
 from kubelet.pod.start_times import SLI, START, WORKER
 from kubelet.pod.states import ContainerState
-from kubelet.resize.metrics import TOOK_MS, WAITED, priority_bucket
+from kubelet.resize.manager import TOOK_MS, WAITED, priority_bucket
 from kubelet.runtime.pleg import Pleg
 from kubelet.unbind.manager import UNTIL_RUNNING
 from services.telemetry.metrics import Histogram, Metric, Metrics, counter, gauge

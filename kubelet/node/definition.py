@@ -8,9 +8,9 @@ from typing import Any, Literal
 import msgspec
 
 from kubelet.admission.features import NodeFeatures, check_features
+from kubelet.deviceplugin.emulated.plugin import DevicePlugin, check_plugins
 from kubelet.dra.driver import DriverDefinition, parse_drivers
 from kubelet.eviction.signals import Eviction, capacities, thresholds
-from kubelet.managers.device_definition import DevicePlugin, check_plugins
 from kubelet.managers.node_machine import Definition, MachineDefinition
 from kubelet.managers.options import ALPHA_GATE, BETA_GATE, check_gates
 from kubelet.node.health import parse_node_faults

@@ -17,9 +17,8 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
 from kubelet.agent.node_files import path_of
 from kubelet.config import KubeletConfig
-from kubelet.deviceplugin.emulated.config import PluginConfig
+from kubelet.deviceplugin.emulated.serving import PluginConfig, command_plugin
 from kubelet.deviceplugin.emulated.serving import build as build_plugin
-from kubelet.deviceplugin.emulated.serving import command_plugin
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.boots import BOOT_FILE
 from kubelet.wiring import build as build_kubelet

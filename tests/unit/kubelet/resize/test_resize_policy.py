@@ -7,7 +7,7 @@ import pytest
 from kubelet.effects import Outbox
 from kubelet.managers.allocation import NO_ALLOCATION
 from kubelet.pod.context import Condition, PodContext, WallTimes
-from kubelet.resize.metrics import DeferredTimes, priority_bucket
+from kubelet.resize.manager import DeferredTimes, priority_bucket
 from kubelet.resize.policy import ResizePolicy, deferred_of
 from kubelet.switches import POLICY_FORMS, KubeletSwitches
 from kubelet.view import KubeletPod, WorkerKey
@@ -71,7 +71,7 @@ def test_a_deferred_pod_shows_the_policy_in_the_words_of_the_design(generation, 
     policy.take(seen, 9.0)
 
     assert [found[:2] for found in shown(policy, worker())] == ([said] if said else [])
-    assert policy.forbids is bool(said)
+    assert bool(policy.owners) is bool(said)
 
 
 def test_the_condition_names_node_and_owners_and_counts_from_the_later_of_wait_and_policy():
