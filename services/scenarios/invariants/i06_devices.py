@@ -1,6 +1,7 @@
 """I6: a device belongs to one claim."""
 
 from services.scenarios.invariants.check import NO_CLAIMS, Check, Context, Report
+from services.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
 
@@ -12,6 +13,7 @@ class DevicesAreGrantedOnce(Check):
 
     id = "I6"
     events = ("store.commit", "sched.attempt")
+    kinds = ("ResourceClaim",)
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -26,10 +28,9 @@ class DevicesAreGrantedOnce(Check):
             self._schedulers[line.comp] = None
             if len(self._schedulers) > 1 and not self._is_guarded:
                 self.why_not = "several schedulers may grant one device; that is counted, not failed"
-            return
-        commit = self.view.commit
-        if commit is None or commit.kind != "ResourceClaim":
-            return
+        super().take(line, report)
+
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
         if self.why_not == NO_CLAIMS:
             self.why_not = ""
         uid = commit.content.uid

@@ -5,6 +5,7 @@ mistake in one shows as a difference between the two. It judges a call by who as
 pod in question is bound, as an auditor who replays the commit log can.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -158,12 +159,7 @@ _VERBS: Mapping[str, tuple[str, ...]] = {
     "ordinary": ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"),
 }
 _SPECIAL: Mapping[str, str] = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
-_CONTROLLERS = (
-    "replicaset", "deployment", "node-lifecycle", "taint-eviction", "podgc", "disruption", "namespace", "gc",
-    "podgroup-protection", "descheduler", "statefulset", "job", "ttl-after-finished", "daemonset",
-    "persistentvolume-binder", "volume-protection", "ephemeral-volume", "resourceclaim",
-    "resourcequota",
-)  # fmt: skip
+_CONTROLLERS = frozenset(re.findall(r"^C:([a-z-]+) ", _TABLE, re.MULTILINE))
 
 
 @cache

@@ -13,7 +13,6 @@ import msgspec
 import yaml
 
 import services.scenarios.script.fault_verbs as fault_verbs
-import services.scenarios.script.machine_verbs as machine_verbs
 import services.scenarios.script.workload as workload
 from kubelet.deviceplugin.emulated.plugin import check_act
 from kubelet.deviceplugin.emulated.serving import PluginAway
@@ -258,7 +257,6 @@ VERBS: dict[str, Verb] = {
     **dict.fromkeys(workload.MAKERS, create),
     **named(apply, delete, scale, patch, resize, cordon, uncordon, label, taint, wait),
     **fault_verbs.VERBS,
-    **machine_verbs.VERBS,
     **named(device_plugin, remember, settle, gone),
     "as": as_identity,
 }
@@ -279,4 +277,3 @@ def check(step: Step) -> None:
     elif step.verb == "wait" and len(step.args) != 1:
         raise ValueError("wait wants a duration")
     fault_verbs.check(step)
-    machine_verbs.check(step)
