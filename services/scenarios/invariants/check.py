@@ -17,10 +17,8 @@ Report = Callable[[Line, str], None]
 
 
 class Calm:
-    """Since when nothing is being broken; rules with a grace count their time from there.
-
-    A link that lost messages is whole again once whoever sent the last of them has noticed.
-    """
+    """Since when nothing is being broken; rules with a grace count their time from there. A link that lost messages is
+    whole again once whoever sent the last of them has noticed."""
 
     def __init__(self) -> None:
         self._faults: dict[str, bool] = {}

@@ -6,10 +6,8 @@ from services.telemetry.eventlog import Line
 
 
 class DevicesAreGrantedOnce(Check):
-    """I6: no device occurs in the allocations of two claims.
-
-    With several schedulers nothing upstream prevents that, so it is only counted, unless the API server guards.
-    """
+    """I6: no device occurs in the allocations of two claims. With several schedulers nothing upstream prevents that, so
+    it is only counted, unless the API server guards."""
 
     id = "I6"
     events = ("store.commit", "sched.attempt")

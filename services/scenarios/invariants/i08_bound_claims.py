@@ -7,10 +7,8 @@ from services.telemetry.eventlog import Line
 
 
 class ClaimsComeBeforeTheBind(Check):
-    """I8: at a bind every claim of the pod has its devices, can be used on the node and is reserved for the pod.
-
-    And nowhere are more than 256 consumers listed.
-    """
+    """I8: at a bind every claim of the pod has its devices, can be used on the node and is reserved for the pod. And
+    nowhere are more than 256 consumers listed."""
 
     id = "I8"
     events = ("store.commit",)

@@ -6,10 +6,8 @@ from services.telemetry.eventlog import Line
 
 
 class NoRunningPodLosesDevices(Check):
-    """I9: a commit that clears an allocation leaves no consumer, and no pod that was one still runs.
-
-    A pod that was removed by force does not count: no component can wait for the end of what is not there any more.
-    """
+    """I9: a commit that clears an allocation leaves no consumer, and no pod that was one still runs. A pod that was
+    removed by force does not count: no component can wait for the end of what is not there any more."""
 
     id = "I9"
     why_not = NO_CLAIMS

@@ -8,10 +8,8 @@ from services.telemetry.eventlog import Line
 
 
 class Nominations(Graced):
-    """I17: no bound or terminal pod is nominated; a nomination names an existing node and ends with a failed cycle.
-
-    The second part has 10 s without faults to become true.
-    """
+    """I17: no bound or terminal pod is nominated; a nomination names an existing node and ends with a failed cycle. The
+    second part has 10 s without faults to become true."""
 
     id = "I17"
     grace_s = 10.0

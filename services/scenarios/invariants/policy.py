@@ -183,10 +183,8 @@ def settings_that_matter() -> tuple[tuple[str, str], ...]:
 
 
 def is_allowed(call: Call, settings: frozenset[tuple[str, str]] = frozenset()) -> bool:
-    """Whether guarantees section 8 allows the call, as far as it can be judged without its body.
-
-    `settings`: those of `settings_that_matter` that hold.
-    """
+    """Whether guarantees section 8 allows the call, as far as it can be judged without its body. `settings`: those of
+    `settings_that_matter` that hold."""
     if call.user.startswith("system:node:"):
         return NODE_RULES in call.groups and _node_may(call, call.user.removeprefix("system:node:"))
     verb = call.verb if call.verb != "create" else _SPECIAL.get(call.subresource, "create")

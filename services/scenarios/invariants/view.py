@@ -216,9 +216,7 @@ class Table:
 
 class View:
     """Everything stored, by kind. `rv`: the newest version; `commit`: the change last taken, None if it was known.
-
-    `kinds` by wire name, `resources` the other way.
-    """
+    `kinds` by wire name, `resources` the other way."""
 
     def __init__(self) -> None:
         self.rv = 0

@@ -41,7 +41,6 @@ _Work = Callable[[str], Coroutine[None, None, None]]
 
 
 def _components(context: ScenarioContext, step: Step) -> list[str]:
-    """Return what the step's only argument names."""
     word = substitute(context, one(step, "a component"))
     kind, _, names = word.partition("/")
     if kind == "node":
@@ -97,10 +96,8 @@ async def reboot(context: ScenarioContext, step: Step) -> None:
 
 
 async def corrupt(context: ScenarioContext, step: Step) -> None:
-    """`corrupt kubelet/NODE how=missing|truncated|foreign [what=checkpoint|runtime]`: it dies, and loses this.
-
-    The checkpoint is what the kubelet decided about its pods; the runtime's record is what runs.
-    """
+    """`corrupt kubelet/NODE how=missing|truncated|foreign [what=checkpoint|runtime]`: it dies, and loses this. The
+    checkpoint is what the kubelet decided about its pods; the runtime's record is what runs."""
     how, what = step.options["how"], step.options.get("what", "checkpoint")
     await _all(context, step, lambda name: context.mesh.corrupt(name, how, what))
 
@@ -175,9 +172,7 @@ async def ended(context: ScenarioContext, step: Step) -> None:
 
 async def static_pod(context: ScenarioContext, step: Step) -> None:
     """`static-pod NODE FILE [as=NAME]`: put a manifest, a file beside the scenario, on the node; later ones replace it.
-
-    `static-pod NODE NAME gone`: take it away.
-    """
+    `static-pod NODE NAME gone`: take it away."""
     node, file, *rest = step.args
     data = None
     if not rest:
