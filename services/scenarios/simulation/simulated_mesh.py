@@ -214,7 +214,6 @@ class SimMesh:
             await asyncio.sleep(READY_POLL_S)
 
     async def _keep(self, process: _Process) -> None:
-        """Start the component, and start it again whenever it ended."""
         backoff = RESTART_BACKOFF_MIN_S
         while True:
             await asyncio.sleep(self._random.uniform(START_MIN_S, START_MAX_S))
