@@ -13,11 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks.algorithm import Progress, where_the_time_goes
+from benchmarks.algorithm import Progress, TooSlow, where_the_time_goes
 from benchmarks.mesh import PodState
 from benchmarks.result import SchedulerBench, milliseconds
 from benchmarks.running_mesh import LIMIT_S, LOAD, Meter, follow_pods, many, quiet_arguments, running_mesh
-from benchmarks.scheduler_cores import TooSlow
 from benchmarks.workloads import documents
 from benchmarks.workloads.documents import NewObject
 from benchmarks.workloads.ops import (
