@@ -14,12 +14,11 @@ from statistics import median
 import click
 
 from benchmarks import scheduler_figures
-from benchmarks.fan_out import bench_fan_out
+from benchmarks.apiserver import bench_fan_out, bench_start
 from benchmarks.kubelet_host import HOST, bench_kubelet_host
 from benchmarks.mesh import BenchResult, bench_mesh
 from benchmarks.report import LARGE, SMALL, Figures, growth, write
 from benchmarks.running_mesh import LOAD
-from benchmarks.start_up import bench_start
 from services.api.switches import Value
 from services.scenarios.run import load_scenario, simulate
 

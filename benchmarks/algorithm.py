@@ -5,6 +5,7 @@ and confirmed at once, victims leave at once. What is measured is what schedulin
 """
 
 import copy
+import dataclasses
 import gc
 import heapq
 import itertools
@@ -20,19 +21,9 @@ from msgspec.structs import replace
 from benchmarks.clocks import Clocks, clocking
 from benchmarks.result import Breakdown, SchedulerBench, breakdown_of, milliseconds
 from benchmarks.running_mesh import rss_mib
-from benchmarks.workloads import documents
+from benchmarks.workloads import documents, ops
 from benchmarks.workloads.documents import NewObject
-from benchmarks.workloads.ops import (
-    Churn,
-    CreateNamespaces,
-    CreateNodes,
-    CreateObject,
-    CreatePods,
-    DeferResizes,
-    DeletePods,
-    Size,
-    Workload,
-)
+from benchmarks.workloads.ops import Size, Workload
 from scheduler.cache.cache import Cache
 from scheduler.cache.nominator import Nominator
 from scheduler.configuration.plugins import default_profile
@@ -251,14 +242,14 @@ class Play:
     def __init__(self, workload: Workload, size: Size, switches: Switches, progress: Progress) -> None:
         self._workload, self._size, self._progress = workload, size, progress
         # Pods that come at a rate wait for work that is going on; other programs on the machine must not count as work.
-        is_paced = any(isinstance(op, CreatePods) and op.per_s for op in workload.ops)
+        is_paced = any(isinstance(op, ops.CreatePods) and op.per_s for op in workload.ops)
         self.algorithm = Algorithm(switches, time.process_time if is_paced else time.perf_counter)
         self._pods_by_namespace: dict[str, list[Pod]] = {}
 
     def prepare(self) -> int:
         """Do every step before the measured one; return its number."""
         for step, op in enumerate(self._workload.ops):
-            if isinstance(op, CreatePods) and op.is_measured:
+            if isinstance(op, ops.CreatePods) and op.is_measured:
                 return step
             self._do(step, op)
         raise AssertionError(f"{self._workload.name} measures nothing")
@@ -266,7 +257,7 @@ class Play:
     def measure(self, step: int) -> tuple[float, float]:
         """Do the measured step; return its seconds and its CPU seconds."""
         op = self._workload.ops[step]
-        assert isinstance(op, CreatePods)
+        assert isinstance(op, ops.CreatePods)
         algorithm = self.algorithm
         pods = [algorithm.decode(pod) for pod in documents.pods_of(op, step, self._size, is_stored=True)]
         self._volumes(op, pods)
@@ -285,19 +276,19 @@ class Play:
     def _do(self, step: int, op: Any) -> None:
         algorithm, size = self.algorithm, self._size
         match op:
-            case CreateNodes():
+            case ops.CreateNodes():
                 for node in documents.nodes_of(op, size):
                     algorithm.add_node(node)
                 for document in documents.csi_nodes_of(op, size):
                     algorithm.add_other("csinodes", document)
-            case CreateNamespaces():
+            case ops.CreateNamespaces():
                 for number in range(size.count(op.count)):
                     meta = {"name": f"{op.prefix}-{number}", "labels": dict(op.labels)}
                     algorithm.add_other("namespaces", {"metadata": meta})
-            case CreateObject():
+            case ops.CreateObject():
                 meta = {**op.document["metadata"], "namespace": op.namespace}
                 algorithm.add_other(op.plural, {**op.document, "metadata": meta})
-            case CreatePods():
+            case ops.CreatePods():
                 pods = [algorithm.decode(pod) for pod in documents.pods_of(op, step, size, is_stored=True)]
                 self._pods_by_namespace.setdefault(op.namespace, []).extend(pods)
                 self._volumes(op, pods)
@@ -305,13 +296,13 @@ class Play:
                     algorithm.add_pod(pod)
                 if not op.may_wait:
                     self._wait(pods, "preparing")
-            case DeferResizes():
+            case ops.DeferResizes():
                 for made, _ in documents.deferred_of(op, step, size, is_stored=True):
                     algorithm.add_pod(algorithm.decode(made))
                 algorithm.rest()
-            case Churn():
+            case ops.Churn():
                 algorithm.at(algorithm.now(), self._churn(op))
-            case DeletePods():
+            case ops.DeletePods():
                 leaving = iter(list(self._pods_by_namespace[op.of]))
 
                 def leave() -> float | None:
@@ -323,12 +314,12 @@ class Play:
 
                 algorithm.at(algorithm.now(), leave)
 
-    def _volumes(self, op: CreatePods, pods: list[Pod]) -> None:
+    def _volumes(self, op: ops.CreatePods, pods: list[Pod]) -> None:
         for pod in pods if op.volume else ():
             for plural, document in documents.volumes_of(op.volume, pod.metadata.namespace, pod.metadata.name):
                 self.algorithm.add_other(plural, document)
 
-    def _churn(self, op: Churn) -> Callable[[], float | None]:
+    def _churn(self, op: ops.Churn) -> Callable[[], float | None]:
         numbers, last = itertools.count(), list[Callable[[], None]]()
 
         def create() -> float | None:
@@ -392,14 +383,8 @@ def bench_algorithm(
     play = Play(workload, size, switches, progress)
     step = play.prepare()
     took_s, cpu_s = play.measure(step)
-    latencies = play.algorithm.latencies_s
-    rss = rss_mib(os.getpid())
-    unschedulable, evicted = play.algorithm.unschedulable_total, play.algorithm.evicted_total
-    resize_attempts = play.algorithm.resize_attempts_total
-    del play
-    gc.unfreeze()
-    where = where_the_time_goes(workload, size, switches, progress)
-    return SchedulerBench(
+    algorithm = play.algorithm
+    result = SchedulerBench(
         workload=workload.name,
         form="algorithm",
         nodes=size.nodes,
@@ -408,16 +393,16 @@ def bench_algorithm(
         switches=assignments,
         pods_per_s=round(size.pods / took_s, 1),
         cpu_us_per_pod=round(1e6 * cpu_s / size.pods, 1),
-        p50_ms=milliseconds(latencies, 0.5),
-        p99_ms=milliseconds(latencies, 0.99),
-        rss_mib={"algorithm": round(rss, 1)},
-        unschedulable_attempts=unschedulable,
-        evicted=evicted,
-        resize_attempts=resize_attempts,
-        by_plugin=where.by_plugin,
-        by_extension_point=where.by_extension_point,
-        by_part=where.by_part,
+        p50_ms=milliseconds(algorithm.latencies_s, 0.5),
+        p99_ms=milliseconds(algorithm.latencies_s, 0.99),
+        rss_mib={"algorithm": round(rss_mib(os.getpid()), 1)},
+        unschedulable_attempts=algorithm.unschedulable_total,
+        evicted=algorithm.evicted_total,
+        resize_attempts=algorithm.resize_attempts_total,
     )
+    del play, algorithm
+    gc.unfreeze()
+    return dataclasses.replace(result, **where_the_time_goes(workload, size, switches, progress))
 
 
 def where_the_time_goes(workload: Workload, size: Size, switches: Switches, progress: Progress) -> Breakdown:
