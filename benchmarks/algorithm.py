@@ -375,10 +375,7 @@ def bench_algorithm(
     assignments: tuple[str, ...] = (),
     progress: Progress = lambda what, done, total: None,
 ) -> SchedulerBench:
-    """Play the workload and return its figures; a second, shorter play says where the time goes.
-
-    Raises: TooSlow.
-    """
+    """Play the workload and return its figures; a second, shorter play says where the time goes. Raises: TooSlow."""
     switches = Switches.parse(assignments)
     play = Play(workload, size, switches, progress)
     step = play.prepare()
@@ -408,9 +405,9 @@ def bench_algorithm(
 def where_the_time_goes(workload: Workload, size: Size, switches: Switches, progress: Progress) -> Breakdown:
     """Return where the time goes, from a play in which plugins are clocked."""
     algorithm = Algorithm(switches)
-    pattern = algorithm.core
+    core = algorithm.core
     plugins = [type(each.plugin) for each in default_profile(algorithm.handle)]
-    parts = [(type(pattern.queue), "queue"), (type(pattern.cache), "cache"), (type(pattern.handlers), "handlers")]
+    parts = [(type(core.queue), "queue"), (type(core.cache), "cache"), (type(core.handlers), "handlers")]
     clocks = Clocks()
     shorter = Size(size.nodes, size.init_pods, min(size.pods, CLOCKED_PODS_MAX))
     with clocking(clocks, plugins, parts):

@@ -26,9 +26,8 @@ class SchedulerBench(Result):
 
     `p50_ms`, `p99_ms`: form `algorithm`, from pop to assume, or, of pods that come one after the other, from when they
     were due, in CPU time, as if a core were theirs alone; form `mesh`, from created to bound. `resize_attempts`: cycles
-    of deferred resizes, known to `algorithm`.
-    `cpu_us_per_pod`: all processes but the load's. `by_plugin` and `by_extension_point` count a plugin's own
-    time, without that of plugins it asks; `by_part` is the rest.
+    of deferred resizes, known to `algorithm`. `cpu_us_per_pod`: all processes but the load's. `by_plugin` and
+    `by_extension_point` count a plugin's own time, without that of plugins it asks; `by_part` is the rest.
     """
 
     workload: str

@@ -21,9 +21,10 @@ from benchmarks.workloads import documents, ops
 from benchmarks.workloads.documents import NewObject
 from benchmarks.workloads.ops import Size, Workload
 from services.api.errors import AlreadyExists, NotFound
-from services.api.meta import Document
+from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.api.wire import Api, Request, WatchEvent
+from services.client.client import request_of
 
 SETTLE_S: Final = 1.0
 """Between the preparations and the measurement, so that what lags behind is not measured."""
@@ -156,15 +157,8 @@ class Load:
         (await self.api.call(request)).unwrap()
 
     async def _patch_status(self, plural: str, namespace: str, name: str, patch: Document, patch_type: str) -> None:
-        request = Request(
-            verb="patch",
-            resource=plural,
-            namespace=namespace,
-            name=name,
-            subresource="status",
-            patch_type=patch_type,
-            body=msgspec.json.encode(patch),
-        )
+        key, body = Key(namespace, name), msgspec.json.encode(patch)
+        request = request_of("patch", plural, key, body, subresource="status", patch_type=patch_type)
         (await self.api.call(request)).unwrap()
 
     async def _namespace(self, name: str, labels: dict[str, str]) -> None:
