@@ -200,7 +200,7 @@ class DiskJournal(Journal):
         if not self._log:
             self._log, self._log_bytes = f"log-{entries[0].rv:020d}", 0
         data = frame(msgspec.msgpack.encode(entries))
-        await self._disk.append(self._log, data)
+        await self._disk.append_all({self._log: data})
         self._bytes += len(data)
         self._log_bytes += len(data)
         self._rv = entries[-1].rv
