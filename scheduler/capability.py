@@ -2,20 +2,16 @@
 
 from typing import Final
 
-from services.api.meta import Document, Key
+from services.api.meta import Document
 from services.api.times import format_micro_time
 
 RESOURCE: Final = "leases.coordination.k8s.io"
 NAMESPACE: Final = "kube-system"
+"""Where the lease is, called as the pods' `spec.schedulerName`."""
 ANNOTATION: Final = "emulation/unbind"
 VERSION: Final = "v1"
 DURATION_S: Final = 15
 RENEW_S: Final = 5.0
-
-
-def lease_key(scheduler_name: str) -> Key:
-    """Return where the lease of the pods' `spec.schedulerName` is."""
-    return Key(NAMESPACE, scheduler_name)
 
 
 def new_lease(scheduler_name: str, holder: str, wall_s: float) -> Document:

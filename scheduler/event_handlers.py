@@ -334,10 +334,7 @@ class EventHandlers:
 
 
 class HeldChanges:
-    """Passes changes on at once, or in their order when the waiting cycle is over.
-
-    Changes wait while a cycle does: what it decides must hold for the nodes that it looked at (decision 0011).
-    """
+    """Keeps changes while a cycle waits: what it decides must hold for the nodes that it looked at (decision 0011)."""
 
     def __init__(self) -> None:
         self._held: list[tuple[Callable[[Any], None], Any]] | None = None

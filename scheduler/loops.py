@@ -36,8 +36,8 @@ from scheduler.framework.status import Code, Status
 from scheduler.framework.world import world_event
 from scheduler.leadership import Leadership, MissingNodes
 from scheduler.pod_groups.cycle import GroupCycle
-from scheduler.pod_groups.entity import GroupInfo
 from scheduler.pod_groups.group_loop import GroupLoop
+from scheduler.pod_groups.queue import GroupInfo
 from scheduler.preemption.evictions import Evictions
 from scheduler.queue.preenqueue_status import rules_of
 from scheduler.queue.scheduling_queue import QueuedPod
@@ -51,7 +51,7 @@ from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
-from services.api.meta import View
+from services.api.meta import Key, View
 from services.api.seams import Seams
 from services.reconcile.controller import Change
 from services.runtime.config import StartError
@@ -498,7 +498,7 @@ class Scheduler:
 
     async def _advertise(self, name: str) -> None:
         """Keep the lease that says we can take unbound pods back (kubelet-unbinding 4.6)."""
-        key, holder = capability.lease_key(name), self._seams.component
+        key, holder = Key(capability.NAMESPACE, name), self._seams.component
         while True:
             wall = self._seams.clock.wall()
             try:

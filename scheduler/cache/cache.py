@@ -113,7 +113,7 @@ class Cache:
         if info is None:
             info = self.nodes[name] = NodeInfo(name)
         old, info.node = info.node, node
-        if old is not None and not _placement_changed(old, node):
+        if old is not None and _placement_of(old) == _placement_of(node):
             return  # a heartbeat: remembered answers stay good
         info.touch()
         info.allocatable = _parse(node.status.allocatable)
@@ -239,13 +239,8 @@ class Cache:
             del self.nodes[node_name]
 
 
-def _placement_changed(old: Node, new: Node) -> bool:
-    return (
-        old.status.allocatable != new.status.allocatable
-        or old.metadata.labels != new.metadata.labels
-        or old.spec != new.spec
-        or old.status.images != new.status.images
-    )
+def _placement_of(node: Node) -> tuple[Any, ...]:
+    return node.status.allocatable, node.metadata.labels, node.spec, node.status.images
 
 
 def _parse(quantities: dict[str, str]) -> dict[str, int]:

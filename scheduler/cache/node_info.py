@@ -82,10 +82,7 @@ def _signature(pod: Pod) -> Hashable:
 
 
 def requests_of(pod: Pod) -> PodRequests:
-    """Return the pod's requests, shared between pods of the same template.
-
-    A pod on a node counts with all it may hold while it is resized (KEP-1287).
-    """
+    """Return the pod's requests, shared by its template; on a node it counts with all a resize may hold (KEP-1287)."""
     if pod.status.container_statuses and pod.spec.node_name:
         with contextlib.suppress(ValueError):  # a malformed quantity shows below, in the spec
             pod = as_in_use(pod)

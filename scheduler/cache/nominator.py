@@ -11,10 +11,7 @@ LOG_MAX: Final = 65536
 
 
 class Nominator:
-    """Nominated pods by node. A pod is nominated to at most one node.
-
-    `generation_of(node)` is another number after each change of the nominations to that node.
-    """
+    """Nominated pods by node. A pod is nominated to at most one node."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, PodInfo]] = {}

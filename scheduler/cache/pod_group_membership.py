@@ -20,10 +20,7 @@ def group_of(pod: Pod) -> Key | None:
 
 
 class PodGroups:
-    """Members by group: pods that have not ended, wherever they are (waiting, assumed or bound).
-
-    `is_on`: whether groups mean anything here; without the gate pods are scheduled one by one.
-    """
+    """Members by group: pods that have not ended, waiting, assumed or bound. `is_on`: whether groups mean anything."""
 
     def __init__(self, *, is_on: bool = False) -> None:
         self.is_on = is_on

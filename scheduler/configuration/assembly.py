@@ -123,21 +123,16 @@ def _order(
 
 
 def _repeated(plugins: Iterable[PluginRef], path: str) -> list[str]:
-    seen: set[str] = set()
-    problems: list[str] = []
-    for plugin in plugins:
-        if plugin.name in seen:
-            problems.append(duplicate(f"{path}.enabled", plugin.name))
-        seen.add(plugin.name)
-    return problems
+    names = [plugin.name for plugin in plugins]
+    return [duplicate(f"{path}.enabled", name) for index, name in enumerate(names) if name in names[:index]]
 
 
 def _misplaced(own: PluginSet, point: str, path: str, serves: Callable[[str, str], bool]) -> list[str]:
-    problems = _repeated(own.enabled, path)
-    for index, plugin in enumerate(own.enabled):
-        if not serves(plugin.name, point):
-            problems.append(invalid(f"{path}.enabled[{index}]", plugin.name, f"plugin does not extend {point}"))
-    return problems
+    return _repeated(own.enabled, path) + [
+        invalid(f"{path}.enabled[{index}]", plugin.name, f"plugin does not extend {point}")
+        for index, plugin in enumerate(own.enabled)
+        if not serves(plugin.name, point)
+    ]
 
 
 FIT: Final = "NodeResourcesFit"
@@ -146,10 +141,7 @@ _TYPE_META: Final = ("apiVersion", "kind")
 
 @dataclass(frozen=True)
 class MadeProfile:
-    """A profile's plugins, and who of them runs where.
-
-    `percentage` None: the configuration's. `points` None: every plugin wherever it serves.
-    """
+    """A profile's plugins. `percentage` None: the configuration's. `points` None: each plugin wherever it serves."""
 
     name: str
     percentage: int | None
@@ -182,7 +174,13 @@ def make_profiles(
         found += maker.problems
         if each is not None:
             made.append(each)
-    found += _sorted_alike(made)
+    sorts = [", ".join((each.points or {}).get("queueSort", ())) for each in made]
+    found += [
+        f'profiles[{index}]: different queue sort plugins for profile "{made[index].name}": '
+        f'"{sort}", first: "{sorts[0]}"'
+        for index, sort in enumerate(sorts)
+        if sort != sorts[0]
+    ]
     if found:
         raise ConfigurationError(found)
     return made
@@ -277,13 +275,3 @@ def _ignoring(profile: Profile, resources: Sequence[str]) -> Profile:
     others = tuple(given for given in profile.plugin_config if given is not own)
     extended = msgspec.structs.replace(own, args={**own.args, "ignoredResources": both})
     return msgspec.structs.replace(profile, plugin_config=(*others, extended))
-
-
-def _sorted_alike(profiles: Sequence[MadeProfile]) -> list[str]:
-    sorts = [", ".join((profile.points or {}).get("queueSort", ())) for profile in profiles]
-    return [
-        f'profiles[{index}]: different queue sort plugins for profile "{profiles[index].name}": '
-        f'"{sort}", first: "{sorts[0]}"'
-        for index, sort in enumerate(sorts)
-        if sort != sorts[0]
-    ]

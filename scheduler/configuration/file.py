@@ -97,10 +97,7 @@ class Configured:
         return tuple(sorted(self.configuration.extenders, key=lambda extender: extender.ignorable))
 
     def document(self, lineups: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return the configuration in force, for `/configz`: with defaults and switches.
-
-        `lineups`: the plugins of each profile by extension point, in the order of the profiles.
-        """
+        """Return what is in force, for `/configz`, with defaults and switches; `lineups`: each profile's plugins."""
         found: dict[str, Any] = as_json(self.configuration)
         for given, lineup in zip(found["profiles"], lineups, strict=True):
             given["percentageOfNodesToScore"] = self.percentage(given["percentageOfNodesToScore"])

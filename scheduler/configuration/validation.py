@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from scheduler.configuration.document import Extender, KubeSchedulerConfiguration, LeaderElection, Profile
+from scheduler.configuration.document import Extender, KubeSchedulerConfiguration, Profile
 from services.api.times import Duration
 
 
@@ -85,10 +85,6 @@ def _default_preemption(path: str, args: Mapping[str, Any]) -> Iterator[str]:
     if percentage == absolute == 0:
         yield invalid(f"{path}.{percentage_name}", 0, f"cannot be zero at the same time as {absolute_name}")
         yield invalid(f"{path}.{absolute_name}", 0, f"cannot be zero at the same time as {percentage_name}")
-
-
-def _inter_pod_affinity(path: str, args: Mapping[str, Any]) -> Iterator[str]:
-    yield from _in_range(f"{path}.hardPodAffinityWeight", _number(args, "hardPodAffinityWeight", 1), 100)
 
 
 def _node_affinity(path: str, args: Mapping[str, Any]) -> Iterator[str]:
@@ -247,7 +243,9 @@ def _label_name(path: str, name: str) -> Iterator[str]:
 _RULES: Final[dict[str, Rules]] = {
     "DefaultPreemption": _default_preemption,
     "DynamicResources": _dynamic_resources,
-    "InterPodAffinity": _inter_pod_affinity,
+    "InterPodAffinity": lambda path, args: _in_range(
+        f"{path}.hardPodAffinityWeight", _number(args, "hardPodAffinityWeight", 1), 100
+    ),
     "NodeAffinity": _node_affinity,
     "NodeResourcesBalancedAllocation": _balanced_allocation,
     "NodeResourcesFit": _node_resources_fit,
@@ -267,21 +265,17 @@ _SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:
 def problems(configuration: KubeSchedulerConfiguration) -> list[str]:
     """Return everything wrong with a completed configuration; empty when it is valid."""
     return [
-        *_of_client(configuration),
-        *_of_leader_election(configuration.leader_election),
+        *_of_connections(configuration),
         *_of_numbers(configuration),
         *_of_profiles(configuration),
         *_of_extenders(configuration.extenders),
     ]
 
 
-def _of_client(configuration: KubeSchedulerConfiguration) -> Iterator[str]:
-    burst = configuration.client_connection.burst
+def _of_connections(configuration: KubeSchedulerConfiguration) -> Iterator[str]:
+    burst, given = configuration.client_connection.burst, configuration.leader_election
     if burst < 0:
         yield invalid("clientConnection.burst", burst, "must be non-negative")
-
-
-def _of_leader_election(given: LeaderElection) -> Iterator[str]:
     if given.leader_elect is False:
         return
     at = "leaderElection"

@@ -1,7 +1,6 @@
 """The binding cycle: wait for permission, prepare, send the Binding, and find out what became of it.
 
-Many run at once, each on its own way; none is ever given up by a timer (K2). What the answer to a bind means, and what
-a live read says about a bind whose answer was lost, is decided by functions.
+Many run at once, each on its own way; none is ever given up by a timer (K2).
 Source: scheduler-queue-and-cycles 4; guarantees K1, K2, C6.
 """
 
@@ -54,12 +53,6 @@ class BindResult(msgspec.Struct, frozen=True):
     resolved_how: str = "reply"
     message: str = ""
     rv: int | None = None
-
-
-def refused(error: ApiError) -> BindResult:
-    """Return what a definite refusal means."""
-    outcome = Outcome.CONFLICT if error.code == 409 else Outcome.ERROR
-    return BindResult(outcome, message=f'running Bind plugin "DefaultBinder": {error.message}')
 
 
 def read_back(pod: PodInfo, node_name: str, live: Document | None) -> BindResult:
@@ -181,7 +174,8 @@ class Binder:
                 )
                 result = BindResult(Outcome.OK, rv=await self.clients.dispatcher.bind(binding))
         except ApiError as error:
-            result = refused(error)
+            outcome = Outcome.CONFLICT if error.code == 409 else Outcome.ERROR
+            result = BindResult(outcome, message=f'running Bind plugin "DefaultBinder": {error.message}')
         except UnknownOutcome as error:
             unknown = {"outcome": Outcome.UNKNOWN.value, "unbind_count": info.unbind_count, "message": str(error)}
             self.recorder.line("sched.bind_result", info, call.node_name, span, unknown)

@@ -16,10 +16,7 @@ from services.client.recorder import Recorder
 
 @dataclass(frozen=True)
 class Clients:
-    """What reaches the API server.
-
-    `others`: informers of the kinds that plugins ask about. `elector`: when replicas are to agree who works.
-    """
+    """`others`: informers of the kinds that plugins ask about. `elector`: when replicas are to agree who works."""
 
     client: Client
     pods: Informer[Pod]

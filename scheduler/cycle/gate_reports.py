@@ -34,20 +34,13 @@ class GateReports:
         logged = (status.plugin, status.message)
         if logged != queued.gate_logged:
             queued.gate_logged = logged
-            self._log(queued, status)
+            data = {} if status.is_success else {"plugin": status.plugin, "message": status.message}
+            if data and (shown := self._reporter.message_of(queued.info, status)) != status.message:
+                data["shown"] = shown
+            self.recorder.gate("sched.gated" if data else "sched.ungated", queued.info, data)
         report = self._reporter.observe(queued, status)
         if report is not None:
             self.dispatcher.later(report.call, delay_s=report.delay_s)
-
-    def _log(self, queued: QueuedPod, status: Status) -> None:
-        if status.is_success:
-            self.recorder.gate("sched.ungated", queued.info, {})
-            return
-        data = {"plugin": status.plugin, "message": status.message}
-        shown = self._reporter.message_of(queued.info, status)
-        if shown != status.message:
-            data["shown"] = shown
-        self.recorder.gate("sched.gated", queued.info, data)
 
     def _user_message(self, info: PodInfo, status: Status) -> str | None:
         plugin = self.profiles.runner_of(info).plugins_by_name.get(status.plugin)

@@ -52,10 +52,7 @@ class WaitingPods:
         return found is not None and _refuse(found.decision, plugin, message)
 
     def turn_back(self, uid: str, plugin: str) -> asyncio.Future[None] | None:
-        """Preempt the pod where it waits or prepares; the answer is done when its capacity is free again.
-
-        None: too late, its binding goes its way.
-        """
+        """Preempt the pod where it waits or prepares; done when its capacity is free again. None: too late."""
         found = self._permits.get(uid)
         decision = found.decision if found is not None else self._pre_binds.get(uid)
         if decision is None or not _refuse(decision, plugin, PREEMPTED):

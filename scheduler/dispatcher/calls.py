@@ -95,10 +95,7 @@ ConditionChange = SetCondition | ClearCondition
 
 
 class PodCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One desired call about one pod, as a value: every method returns a new call.
-
-    `causes`: traceparents of the decisions that asked for it, the newest first.
-    """
+    """One desired call about one pod, as a value. `causes`: traceparents of who asked for it, the newest first."""
 
     key: Key
     uid: str

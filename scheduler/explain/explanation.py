@@ -93,8 +93,7 @@ class Explainer:
         core = self.core
         filters = Filters(core.profiles.of(queued.info).runner, core.cache, core.queue.nominator, self.now())
         # A pod of its own: what a changed spec makes the runner remember must not stick to the queued one.
-        changes = would_fit_if(filters, PodInfo(queued.info.pod))
-        answer: list[dict[str, Any]] = msgspec.to_builtins(changes)
+        answer: list[dict[str, Any]] = msgspec.to_builtins(would_fit_if(filters, PodInfo(queued.info.pod)))
         return answer
 
     def queue(self) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from scheduler.cycle.profiles import Profiles
 from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, SetCondition
 from scheduler.entry import Handle
 from scheduler.framework.status import Code, Status, failed, unschedulable
-from scheduler.pod_groups.entity import GroupInfo
 from scheduler.pod_groups.placement import Placed, Placement, Placer, Rejected
 from scheduler.pod_groups.preemption import GroupPreemption, GroupPreemptor
+from scheduler.pod_groups.queue import GroupInfo
 from scheduler.queue.queued_pod import QueuedPod
 from scheduler.switches import GangSwitches
 from services.api.kinds.podgroup import INITIALLY_SCHEDULED, PodGroup

@@ -23,9 +23,8 @@ from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, SetCondit
 from scheduler.entry import Handle
 from scheduler.metrics import PDB_VIOLATIONS
 from scheduler.pod_groups.cycle import GroupCycle, GroupResult, Outcome
-from scheduler.pod_groups.entity import GroupInfo
-from scheduler.pod_groups.placement import Placed, Rejected
-from scheduler.pod_groups.queue import GroupedQueue
+from scheduler.pod_groups.placement import Rejected
+from scheduler.pod_groups.queue import GroupedQueue, GroupInfo
 from scheduler.preemption.eligibility import BY_SCHEDULER
 from scheduler.preemption.evictions import Evictions
 from scheduler.preemption.progress import Eviction
@@ -146,7 +145,9 @@ class GroupLoop:
         if error:
             error = f"pod group preemption: {error}"
         for placed in result.placed:
-            await self._go_on(placed, now, took_s, span, group)
+            assert placed.assumption is not None, f"{placed.member.key} is to be bound but not assumed"
+            attempt = self.attempts.begin(placed.member, now, parent=span.traceparent, took_s=took_s)
+            await self.bind(attempt, placed.assumption, placed.result, group)
         for rejected in result.rejected:
             await self._put_back(rejected, result, error, now, took_s, span)
         queue.attempted(entity, now, rejectors=result.rejectors, pending=result.pending, has_placed=bool(result.placed))
@@ -163,12 +164,6 @@ class GroupLoop:
                 queue.bound(member)
             elif member.uid in self.core.cache.pods:
                 queue.bound(member)
-
-    async def _go_on(self, placed: Placed, now: float, took_s: float, span: Span, tasks: asyncio.TaskGroup) -> None:
-        member, assumption = placed.member, placed.assumption
-        assert assumption is not None, f"{member.key} is to be bound but not assumed"
-        attempt = self.attempts.begin(member, now, parent=span.traceparent, took_s=took_s)
-        await self.bind(attempt, assumption, placed.result, tasks)
 
     async def _put_back(
         self, rejected: Rejected, result: GroupResult, error: str, now: float, took_s: float, span: Span

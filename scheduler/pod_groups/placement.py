@@ -95,10 +95,7 @@ class Placer:
         self.scheduled = sum(uid in handle.cache.pods for uid in handle.groups.uids(group.metadata.key))
 
     def place(self, *, with_preemption: bool = False) -> Placement:
-        """Place as many members as can be, in order, and leave them assumed.
-
-        `with_preemption`: each member may preempt for itself (1.36).
-        """
+        """Place who can be, in order, and leave them assumed; `with_preemption`: each may preempt for itself (1.36)."""
         found, members = Placement(status=failed("no member to place")), self.members
         for i, member in enumerate(members):
             status = self._place_one(found, member, with_preemption=with_preemption)

@@ -29,10 +29,7 @@ _PLUGIN: Final = "DefaultPreemption"
 
 @dataclass(frozen=True, slots=True)
 class GroupPreemption:
-    """`status` success: `placed` members are to be nominated and `eviction` made, if there are victims.
-
-    `violations` counts pods that a budget would have kept.
-    """
+    """`status` success: nominate `placed` and make `eviction`, if any. `violations`: pods that a budget would keep."""
 
     status: Status
     placed: tuple[Placed, ...] = ()

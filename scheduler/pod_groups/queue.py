@@ -26,21 +26,49 @@ from scheduler.framework.events import (
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.framework.world import World
 from scheduler.metrics import PENDING_PODS, QUEUES
-from scheduler.pod_groups.entity import GroupInfo, entity_key
 from scheduler.queue.hints import Strategy
 from scheduler.queue.scheduling_queue import PARKED, Pool, QueuedPod, SchedulingQueue
-from services.api.kinds.pod import Pod
+from services.api.kinds.pod import Pod, PodSpec
 from services.api.kinds.podgroup import PodGroup
-from services.api.meta import Key
+from services.api.meta import Key, ObjectMeta
 from services.telemetry.metrics import Metrics, gauge
+
+_MARK: Final = "podgroup/"
+"""No pod's name contains a slash, so an entity's key is no pod's."""
+
+
+def entity_key(group: Key) -> Key:
+    """Return the key under which the group is queued."""
+    return Key(group.namespace, _MARK + group.name)
+
+
+class GroupInfo(PodInfo):
+    """Stands for the group where the queue expects a pod. `members`: the waiting ones, by uid.
+
+    Its priority is the group's, as soon as the group is known: it rules the order of the queue, whatever the
+    members say of themselves. Its scheduler is the first member's.
+    """
+
+    __slots__ = ("group", "members")
+
+    def __init__(self, group: Key, first: QueuedPod) -> None:
+        spec = PodSpec(scheduler_name=first.info.spec.scheduler_name)
+        uid = f"{_MARK}{group}"
+        super().__init__(Pod(metadata=ObjectMeta(name=group.name, namespace=group.namespace, uid=uid), spec=spec))
+        self.group = group
+        self.key = entity_key(group)
+        self.priority = first.info.priority
+        self.members: dict[str, QueuedPod] = {first.uid: first}
+
+    def in_order(self) -> list[QueuedPod]:
+        """Return the members in the order in which they are placed: priority, then first attempt, then name."""
+        members = self.members.values()
+        return sorted(members, key=lambda m: (-m.info.priority, m.initial_attempt or m.timestamp, m.key.name))
 
 
 @dataclass(kw_only=True)
 class GroupedQueue(SchedulingQueue):
-    """Takes what the queue takes, and how groups queue.
-
-    Without `has_hints` a rejected group comes back when its back-off ends, and not before.
-    """
+    """A queue of groups, too. Without `has_hints` a rejected group comes back when its back-off ends, not before."""
 
     groups: PodGroups
     world: World
@@ -61,7 +89,9 @@ class GroupedQueue(SchedulingQueue):
     def _pre_enqueue_all(self, info: PodInfo, first: str) -> Status:
         if not isinstance(info, GroupInfo):
             return self._ask_gates(info, first)
-        info.follow(self.world.get(PodGroup, info.group))
+        group = self.world.get(PodGroup, info.group)
+        if group is not None:
+            info.priority = group.spec.priority
         for member in info.members.values():
             status = self._ask_gates(member.info, first)
             if not status.is_success:

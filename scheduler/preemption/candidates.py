@@ -42,7 +42,6 @@ SEARCHED: Final = "DefaultPreemption/search"
 class Budget:
     """One PodDisruptionBudget; `allowed` may be negative. `disrupted`: pods whose eviction it has counted already."""
 
-    namespace: str
     selector: Selector
     allowed: int
     disrupted: Mapping[str, str]
@@ -59,9 +58,16 @@ class Budgets:
         self._matches_empty = matches_empty
         self._by_namespace: dict[str, list[Budget]] = {}
         for budget in budgets:
-            found = _budget(budget, matches_empty=matches_empty)
-            if found is not None:
-                self._by_namespace.setdefault(found.namespace, []).append(found)
+            if budget.spec.selector is None:
+                continue
+            try:
+                selector = from_label_selector(budget.spec.selector)
+            except ValueError:
+                continue  # the API server refuses such selectors; one that came through matches nothing
+            if selector.terms or matches_empty:
+                status, namespace = budget.status, budget.metadata.namespace
+                found = Budget(selector, status.disruptions_allowed, status.disrupted_pods)
+                self._by_namespace.setdefault(namespace, []).append(found)
 
     def __bool__(self) -> bool:
         return bool(self._by_namespace)
@@ -97,19 +103,6 @@ class Budgets:
             remaining = left[id(budget)] = left.get(id(budget), budget.allowed) - 1
             is_violating |= remaining < 0
         return is_violating
-
-
-def _budget(found: PodDisruptionBudget, *, matches_empty: bool) -> Budget | None:
-    if found.spec.selector is None:
-        return None
-    try:
-        selector = from_label_selector(found.spec.selector)
-    except ValueError:
-        return None  # the API server refuses such selectors; one that came through matches nothing
-    if not selector.terms and not matches_empty:
-        return None
-    status = found.status
-    return Budget(found.metadata.namespace, selector, status.disruptions_allowed, status.disrupted_pods)
 
 
 @dataclass(frozen=True)

@@ -93,10 +93,7 @@ class Evictions:
         group: asyncio.TaskGroup,
         before: Callable[[Eviction, Span, asyncio.TaskGroup], None] | None = None,
     ) -> str:
-        """Begin the evictions, or perform them where the loop waits for them; return what went wrong, or "".
-
-        `before` is called with each of them first.
-        """
+        """Begin the evictions, each after `before`, or perform those the loop waits for; return what went wrong."""
         for eviction in evictions:
             if before is not None:
                 before(eviction, span, group)
@@ -138,21 +135,17 @@ class Evictions:
         self._seconds[result].observe(took_s)
         if eviction.preemptor.is_bound and self.has_resize_labels:
             self._of_resizes[result].observe(took_s)
-        if has_failed and self._switches.reverts_nomination:
-            await self._revert(eviction, span)
+        nominator = self.queue.nominator
+        for pod in eviction.preemptor.pods if has_failed and self._switches.reverts_nomination else ():
+            if nominator.node_of(pod.uid) in eviction.nodes:
+                nominator.remove(pod.uid)
+                await self.clients.dispatcher.say(clear_nomination(pod.pod, span.traceparent))
         # Whether the preemptor may have missed the event that should have woken it.
         is_blind = self._switches.activates == "on-error-or-in-memory" and fate is _Fate.IN_MEMORY
         if has_failed or is_blind or self._switches.activates == "always":
             self.queue.activate([pod.key for pod in eviction.preemptor.pods], clock.now())
         self.wake.set()
         span.end("evictions failed" if has_failed else "")
-
-    async def _revert(self, eviction: Eviction, span: Span) -> None:
-        nominator = self.queue.nominator
-        for pod in eviction.preemptor.pods:
-            if nominator.node_of(pod.uid) in eviction.nodes:
-                nominator.remove(pod.uid)
-                await self.clients.dispatcher.say(clear_nomination(pod.pod, span.traceparent))
 
     async def perform(self, eviction: Eviction, parent: str) -> str:
         """Evict while the caller waits; return "" or what went wrong."""

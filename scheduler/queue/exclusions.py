@@ -102,10 +102,7 @@ class Exclusions:
         return self._pods.reasons(uid) if self._pods.nodes else _NONE
 
     def of_kind(self, pod: Pod) -> dict[str, str]:
-        """Return node name to reason, of the exclusions that others of the pod's kind brought upon it.
-
-        The pod is remembered: it is woken when one of the nodes opens again.
-        """
+        """Return node name to reason, as others of the pod's kind met with it; when a node opens, the pod is woken."""
         kind = kind_of(pod) if self.kinds else None
         if self.kinds is None or kind is None or kind not in self.kinds.nodes:
             return _NONE

@@ -11,7 +11,7 @@ from typing import Final
 
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Handle
-from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.framework.status import Code, Status
 from scheduler.preemption import eligibility
 from scheduler.preemption.candidates import NO_VICTIMS, Budgets, NodeWhatIf, Victims, WhatIf, select_victims
 from scheduler.preemption.progress import Eviction, Preemptor
@@ -31,25 +31,27 @@ DEGRADED: Final = "not eligible while the pod's group has fewer members than it 
 MALFORMED: Final = "pod has malformed resource quantities"
 
 
+@dataclass(frozen=True)
 class CapacityAndFilters:
     """The node for those who count its capacity and for filters: a `WhatIf` of two."""
 
-    def __init__(self, capacity: NodeCapacity, filters: WhatIf) -> None:
-        self._both: tuple[WhatIf, WhatIf] = (capacity, filters)
+    capacity: NodeCapacity
+    filters: WhatIf
 
     def remove(self, unit: Unit) -> None:
         """Remove the unit from the dry run."""
-        for each in self._both:
-            each.remove(unit)
+        self.capacity.remove(unit)
+        self.filters.remove(unit)
 
     def add(self, unit: Unit) -> None:
         """Put a removed unit back."""
-        for each in self._both:
-            each.add(unit)
+        self.capacity.add(unit)
+        self.filters.add(unit)
 
     def fits(self) -> Status:
         """Return the first rejection, that for lack of capacity first, or success."""
-        return next((status for each in self._both if not (status := each.fits()).is_success), SUCCESS)
+        status = self.capacity.fits()
+        return self.filters.fits() if status.is_success else status
 
 
 @dataclass
@@ -223,16 +225,11 @@ class ResizeCycle:
         return running < group.spec.min_count
 
     def _potential(self, pod: PodInfo, node: NodeInfo, priority: int) -> list[Unit]:
-        """Return who may be evicted: of lower priority, and not together with the pod itself."""
-        others = (other for other in node.pods.values() if other.uid != pod.uid and not self._is_kin(pod, other))
+        """Return who may be evicted: of lower priority, not with the pod itself, nor of the group that it acts for."""
+        group_of = self.handle.groups.group_of
+        group = group_of(pod) if self.rules.acts_for_group else None
+        others = (o for o in node.pods.values() if o.uid != pod.uid and (group is None or group_of(o) != group))
         return [unit for unit in self._units.below(priority, others) if all(p.uid != pod.uid for p in unit.pods)]
-
-    def _is_kin(self, pod: PodInfo, other: PodInfo) -> bool:
-        """Whether the other is of the group that the pod acts for."""
-        if not self.rules.acts_for_group:
-            return False
-        group = self.handle.groups.group_of(pod)
-        return group is not None and self.handle.groups.group_of(other) == group
 
 
 def _hopeless(reason: str, plugin: str = NAME) -> Status:

@@ -35,7 +35,6 @@ ADDED_BETA: Final = ClusterEvent(ASSIGNED_POD, Action.ADD, "AssignedPodResize")
 _IN_PROGRESS: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (IN_PROGRESS,), PREEMPTION)
 
 PreEnqueue = Callable[[PodInfo, str], Status]
-IsOurs = Callable[[PodInfo], bool]
 
 
 RESIZABLE: Final = ("cpu", "memory")
@@ -78,7 +77,7 @@ class DeferredPods:
     queue: SchedulingQueue
     cycle: ResizeCycle
     rules: ResizeRules
-    is_ours: IsOurs
+    is_ours: Callable[[PodInfo], bool]
     watch: Watch | None = None
 
     def __post_init__(self) -> None:
@@ -130,17 +129,15 @@ class DeferredPods:
         self, node: str, before: PodInfo | None, after: PodInfo | None, now: float, traceparent: str = ""
     ) -> None:
         """Take in a change of a pod on a node."""
-        if after is not None and (before is None or node not in self.by_node) and self._is_no_news(after):
+        if (
+            after is not None
+            and (before is None or node not in self.by_node)
+            and not (self.rules.wakes_on_any_event or is_deferred(after.pod))
+        ):
+            # New pods are what a scheduler is for: beside thousands of deferred ones they pay for no more than this.
             return
         self.follow_own(node, before, after, now, traceparent)
         self.follow_others(node, before, after, now)
-
-    def _is_no_news(self, pod: PodInfo) -> bool:
-        """Whether a pod that is new on a node, or stays on one where no pod waits, wakes no pod and waits for nothing.
-
-        New pods are what a scheduler is for: beside thousands of deferred ones they pay for no more than this.
-        """
-        return not self.rules.wakes_on_any_event and not is_deferred(pod.pod)
 
     def follow_own(
         self, node: str, before: PodInfo | None, after: PodInfo | None, now: float, traceparent: str = ""
@@ -232,10 +229,7 @@ class DeferredPods:
             self._due.move_to_end(uid)
 
     def _own_request(self, known: Deferred, before: Amounts, desired_amounts: Amounts, now: float) -> bool:
-        """Look again at a queued pod that requests something else, if that may change the answer; say whether.
-
-        It may if it is less of anything, or any change of one that was parked.
-        """
+        """Look again at a queued pod that requests less of anything, or something else and was parked; say whether."""
         is_less = any(desired_amounts.get(name, 0) < before.get(name, 0) for name in RESIZABLE)
         if known.waits_for is Waits.CAPACITY and not is_less and self.rules.generation != "G2":
             return False
@@ -260,17 +254,14 @@ class DeferredPods:
                 self._grew(node, after, now)
                 return
         if self.rules.counts_allocated and before is not None and allocated(before) != allocated(after):
-            # It counts as before, but who was found to fit beside what it had may not fit beside what it was given.
-            self._look_again(node, after, now)
+            # It counts as before, but who was found to fit beside what it had may not fit beside what it was given,
+            # whether it was parked or left the queue.
+            self._wake_all(node, POD_GREW, now, (Waits.KUBELET,), own)
+            for uid, known in list(self.by_node.get(node, {}).items()):
+                if uid != own and known.waits_for is Waits.NOTHING and self.queue.get(known.key) is None:
+                    self._enqueue(uid, now)
         elif self.rules.wakes_on_any_event:
             self._wake_all(node, POD_CHANGED, now, (Waits.CAPACITY, Waits.KUBELET), own)
-
-    def _look_again(self, node: str, pod: PodInfo, now: float) -> None:
-        """Wake those who were found to fit, whether they were parked or left the queue."""
-        self._wake_all(node, POD_GREW, now, (Waits.KUBELET,), pod.uid)
-        for uid, known in list(self.by_node.get(node, {}).items()):
-            if uid != pod.uid and known.waits_for is Waits.NOTHING and self.queue.get(known.key) is None:
-                self._enqueue(uid, now)
 
     def _grew(self, node: str, pod: PodInfo, now: float) -> None:
         """Another pod asks for more, or got it: the capacity for those that were found to fit may be gone."""
@@ -334,10 +325,7 @@ class DeferredPods:
 def gated(
     preempting: RunningPreemptions, out_of_tree: Mapping[str, OutOfTreePlugins], others: PreEnqueue
 ) -> PreEnqueue:
-    """Return what decides who may be tried: for a pod with a node whether its victims are being evicted.
-
-    Plugins that are not kube-scheduler's own may gate it, too.
-    """
+    """Return what gates pods: `others` new ones; one with a node its evictions under way, and out-of-tree plugins."""
 
     def pre_enqueue(pod: PodInfo, first: str) -> Status:
         if not pod.spec.node_name:

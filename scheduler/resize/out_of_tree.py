@@ -50,10 +50,7 @@ class OutOfTreePlugins:
 
 @dataclass
 class ResizeAttempt:
-    """One attempt for one pod on its node, and what out-of-tree plugins have to say in it.
-
-    `need`: what the pod asks for; `rivals`: pods nominated to the node that matter as much.
-    """
+    """One attempt for one pod on its node. `need`: what it asks for; `rivals`: nominated there, mattering as much."""
 
     plugins: OutOfTreePlugins
     pod: PodInfo
@@ -87,10 +84,7 @@ class ResizeAttempt:
         return self.runner.filter_beside(self.state, self.pod, self.node, self.rivals) if self.has_filters else SUCCESS
 
     def post_filter(self, name: str, rejection: Status) -> PostFilterResult | None:
-        """Ask an out-of-tree PostFilter plugin; None when it is not its turn.
-
-        `rejection`: what was rejected, and by which plugin.
-        """
+        """Ask an out-of-tree PostFilter plugin about what was rejected, and by whom; None when it is not its turn."""
         plugin: Any = self.plugins.out_of_tree_post_filters.get(name)
         if plugin is None:
             return None

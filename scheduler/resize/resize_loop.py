@@ -84,7 +84,7 @@ class ResizeLoop:
         took_s = attempt.took_s
         self._seconds.observe(took_s)
         if outcome is not None and outcome.has_tried:
-            self._evaluations["success" if outcome.eviction is not None else "failure"].observe(took_s)
+            self._evaluations["success" if outcome.evictions else "failure"].observe(took_s)
         if self.resizes.rules.has_own_labels:
             return
         self.attempts.count(attempt, "unschedulable")
@@ -130,7 +130,7 @@ class ResizeLoop:
         change = _condition_change(outcome, error, rules.conditions)
         if rules.double_preemption == "nnn" and not (outcome.is_guarded or error):
             # As for a new pod: its node while victims leave, else none.
-            nomination = outcome.node if outcome.eviction is not None else ""
+            nomination = outcome.node if outcome.evictions else ""
         if change is not None or nomination is not None:
             changes = () if change is None else (change,)
             patch = status_patch(outcome.pod.pod, *changes, nomination=nomination, traceparent=span.traceparent)
@@ -159,7 +159,7 @@ def _condition_change(outcome: ResizeOutcome, error: str, mode: str) -> Conditio
     """
     if mode not in ("resize_unschedulable_g0", "resize_unschedulable_g1"):
         return None
-    if outcome.fits or (outcome.eviction is not None and not error):
+    if outcome.fits or (outcome.evictions and not error):
         return ClearCondition(CONDITION_REASON, CONDITION) if mode == "resize_unschedulable_g1" else None
     if not outcome.has_tried or outcome.is_guarded:
         return None
@@ -169,10 +169,7 @@ def _condition_change(outcome: ResizeOutcome, error: str, mode: str) -> Conditio
 
 
 def apart(samples: Mapping[str, float], pending: Mapping[str, int]) -> dict[str, float]:
-    """Return the samples with deferred pods taken out of the gauges and every operation named (kep-5836 12).
-
-    Until the beta the queue's gauges count deferred pods like any others.
-    """
+    """Return the beta's samples: without deferred pods in the gauges, and with every operation named (kep-5836 12)."""
     found: dict[str, float] = {}
     for name, value in samples.items():
         if name.startswith(f'scheduler_unschedulable_pods{{plugin="{NAME}"'):

@@ -11,8 +11,8 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.cache.pod_group_membership import PodGroups
 from scheduler.framework.status import Code, Status
 from scheduler.pod_groups.cycle import WAITING, GroupCycle, GroupResult, Outcome
-from scheduler.pod_groups.entity import GroupInfo
 from scheduler.pod_groups.placement import Placement, Rejected
+from scheduler.pod_groups.queue import GroupInfo
 from scheduler.preemption.eligibility import GROUP_IN_PROGRESS, GUARDED
 from scheduler.preemption.units import Units
 from scheduler.queue.queued_pod import Pool, QueuedPod

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.cycle.result import ScheduleResult
-from scheduler.pod_groups.entity import GroupInfo
+from scheduler.pod_groups.queue import GroupInfo
 from tests.unit.scheduler.pod_groups.test_pod_groups import Scene, a, group, member
 
 
