@@ -20,9 +20,8 @@ _LONG_NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (NUMBER_LENGTH_MAX + 1))
 def decode(body: bytes) -> Any:
     """Return the JSON value.
 
-    Raises: RequestEntityTooLarge above 3 MiB; BadRequest for anything that is not strict JSON: wrong UTF-8,
-    lone surrogates, NaN, duplicate keys, depth above 64, numbers longer than 64 characters or integers
-    beyond 64 bits.
+    Raises: RequestEntityTooLarge above 3 MiB; BadRequest for anything that is not strict JSON: wrong UTF-8, lone
+    surrogates, NaN, duplicate keys, depth above 64, numbers longer than 64 characters or integers beyond 64 bits.
     """
     if len(body) > BODY_BYTES_MAX:
         raise RequestEntityTooLarge(f"the body has {len(body)} bytes, at most {BODY_BYTES_MAX} are accepted")

@@ -8,6 +8,7 @@ from services.api.resources import resources
 from services.api.wire import Request
 
 MODIFIED_TEXT = "the object has been modified; please apply your changes to the latest version and try again"
+RECREATED_TEXT = "The object might have been deleted and then recreated"
 
 
 def find_resource(name: str) -> Resource:
@@ -73,16 +74,5 @@ def unprocessable(detail: str) -> Invalid:
 
 def type_name(value: Any) -> str:
     """Return what JSON calls the value, with its article."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case dict():
-            return "an object"
-        case list():
-            return "a list"
-        case str():
-            return "a string"
-        case _:
-            return "a number"
+    names = {type(None): "null", bool: "a boolean", dict: "an object", list: "a list", str: "a string"}
+    return names.get(type(value), "a number")

@@ -11,7 +11,7 @@ import msgspec
 
 from apiserver_fake.errors import find_resource
 from apiserver_fake.storage.journal import Recovered
-from apiserver_fake.storage.records import ADDED, DELETED, Cause, Change, Entry
+from apiserver_fake.storage.records import ADDED, DELETED, Cause, Change
 from apiserver_fake.storage.store import Store
 from apiserver_fake.storage.watch_hub import Watcher
 from apiserver_fake.storage.writer import BATCH_CHANGES
@@ -145,19 +145,16 @@ class EventLines:
         self._events.write("store.recovered", rv=store.rv, data=data)
         # At most the last batch can have become durable without its lines having been written.
         for entry in recovered.entries[-BATCH_CHANGES:]:
-            self._replayed(entry)
-
-    def _replayed(self, entry: Entry) -> None:
-        data = {
-            "type": entry.type,
-            "group_end": entry.group_end,
-            "content_sha256": hashlib.sha256(entry.body).hexdigest(),
-            "prev_rv": entry.previous_rv,
-            "replayed": True,
-            **facts_of(entry.resource, entry.body, is_new=entry.type == ADDED),
-        }
-        kind = find_resource(entry.resource).kind
-        self._events.write("store.commit", obj=(kind, entry.namespace, entry.name, entry.uid), rv=entry.rv, data=data)
+            data = {
+                "type": entry.type,
+                "group_end": entry.group_end,
+                "content_sha256": hashlib.sha256(entry.body).hexdigest(),
+                "prev_rv": entry.previous_rv,
+                "replayed": True,
+                **facts_of(entry.resource, entry.body, is_new=entry.type == ADDED),
+            }
+            obj = (find_resource(entry.resource).kind, entry.namespace, entry.name, entry.uid)
+            self._events.write("store.commit", obj=obj, rv=entry.rv, data=data)
 
     def request(self, identity: Identity, request: Request, span: Span) -> None:
         """Write that a call that may change something has arrived."""

@@ -182,7 +182,8 @@ class ApiServer:
 
         An awaitable future is the writer's: await it shielded, or leave it (P1). Refusals are Responses.
         """
-        span = self._span(request)
+        verb = SPAN_VERBS.get(request.subresource) or request.verb.capitalize()
+        span = self._seams.tracer.start(f"mesh.v1.ApiServer/{verb}", parent=request.traceparent)
         is_write = request.verb in MUTATING
         if request.subresource:
             try:
@@ -244,7 +245,11 @@ class ApiServer:
         registry, _ = self._parts()
         if request.resource == STATE_HASH:
             registry.authorize(identity, request)
-            return self._state_hash()
+            if not self.store.hashing:
+                raise NotFound("this server keeps no state hash (state_hash is off)")
+            # Source: guarantees 2.3.
+            found = {"resourceVersion": str(self.store.rv), "stateHash": f"{self.store.state_hash:064x}"}
+            return Response(code=200, rv=self.store.rv, body=msgspec.json.encode(found))
         find_resource(request.resource)
         registry.authorize(identity, request)
         if request.verb == "get":
@@ -252,13 +257,6 @@ class ApiServer:
         if request.verb == "list":
             return registry.reads.list(request)
         raise BadRequest(f"{request.verb!r} is not a verb of this server")
-
-    def _state_hash(self) -> Response:
-        """Return `{"resourceVersion", "stateHash"}` (guarantees 2.3)."""
-        if not self.store.hashing:
-            raise NotFound("this server keeps no state hash (state_hash is off)")
-        found = {"resourceVersion": str(self.store.rv), "stateHash": f"{self.store.state_hash:064x}"}
-        return Response(code=200, rv=self.store.rv, body=msgspec.json.encode(found))
 
     async def _read_later(self, identity: Identity, request: Request, rv: int, span: Span) -> Response:
         try:
@@ -304,10 +302,6 @@ class ApiServer:
             response = refusal(error)
         self._finish(identity, request, span, response)
         return response
-
-    def _span(self, request: Request) -> Span:
-        verb = SPAN_VERBS.get(request.subresource) or request.verb.capitalize()
-        return self._seams.tracer.start(f"mesh.v1.ApiServer/{verb}", parent=request.traceparent)
 
     def _finish(self, identity: Identity, request: Request, span: Span, response: Response) -> None:
         """Count, log and close one call; before its answer leaves."""

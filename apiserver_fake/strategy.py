@@ -1,15 +1,14 @@
 """What a kind and a subresource may add to the registry's one write path.
 
-The registry decodes, patches and commits; what differs between kinds comes from here as values: a
-`Strategy` a kind and a `Subresource` a verb: `STRATEGIES` in a file of `registry/strategies/`, by API group,
-`SUBRESOURCES` in one of `registry/subresources/`. Nothing else has to be registered.
-Everything here is plain functions of documents and a `WriteContext`. Most kinds need no more than a table of field
-rules (`declared`). Source: upstream's declarative validation (KEP-5073) and the strategies in `pkg/registry`.
+The registry decodes, patches and commits; what differs between kinds comes from here as values: a `Strategy` a kind and
+a `Subresource` a verb: `STRATEGIES` in a file of `registry/strategies/`, by API group, `SUBRESOURCES` in one of
+`registry/subresources/`. Nothing else has to be registered. Everything here is plain functions of documents and a
+`WriteContext`. Most kinds need no more than a table of field rules (`declared`). Source: upstream's declarative
+validation (KEP-5073) and the strategies in `pkg/registry`.
 
-The order on a write: `authorization.authorize`; decode; `patch.apply_patch`; `schemas.check_fields`
-(strictness) and `schemas.conform` (types, after which rules may trust them); `prepare_*`;
-`authorization.admit`; `validate`; `check_bounds`; `quota_admission.charges`; commit. `validate` includes the
-rules of metadata.
+The order on a write: `authorization.authorize`; decode; `patch.apply_patch`; `schemas.check_fields` (strictness) and
+`schemas.conform` (types, after which rules may trust them); `prepare_*`; `authorization.admit`; `validate`;
+`check_bounds`; `quota_admission.charges`; commit. `validate` includes the rules of metadata.
 """
 
 from __future__ import annotations
@@ -81,10 +80,9 @@ class WriteContext(msgspec.Struct, frozen=True):
     """What a rule may look at while one write is being committed.
 
     `now_s` is monotonic, for durations; `wall_s` is epoch seconds, for timestamps people read. `register` has all
-    switches, for rules that other components share. `lookup(resource, namespace, name)` and
-    `list(resource, namespace)` show staged and committed state; what they return must not be changed. `labels` is a
-    lookup of an object's labels alone, without its document having to be decoded. `warnings` collects `Warning:`
-    header texts.
+    switches, for rules that other components share. `lookup(resource, namespace, name)` and `list(resource, namespace)`
+    show staged and committed state; what they return must not be changed. `labels` is a lookup of an object's labels
+    alone, without its document having to be decoded. `warnings` collects `Warning:` header texts.
     """
 
     identity: Identity
@@ -145,9 +143,8 @@ def delete_options(request: Request) -> DeleteOptions:
 def delete_now_or_mark(old: Document, ctx: WriteContext, options: DeleteOptions, grace_s: int = 0) -> Document | None:
     """Return what remains of `old`: None when it goes at once, else a new document marked as being deleted.
 
-    The deletion time is set once and only ever shortened; finalizers hold the object; a deletion in
-    progress is returned unchanged (`is old`). Foreground and orphan deletion add their finalizer.
-    Source: guarantees S19, S20.
+    The deletion time is set once and only ever shortened; finalizers hold the object; a deletion in progress is
+    returned unchanged (`is old`). Foreground and orphan deletion add their finalizer. Source: guarantees S19, S20.
     """
     meta = old["metadata"]
     finalizers = list(meta.get("finalizers") or ())
@@ -164,12 +161,9 @@ def delete_now_or_mark(old: Document, ctx: WriteContext, options: DeleteOptions,
         changed["finalizers"] = finalizers
     else:
         changed.pop("finalizers", None)
-    if not marked:
-        changed["deletionTimestamp"] = format_time(ctx.wall_s + grace_s)
-        changed["deletionGracePeriodSeconds"] = grace_s
-        if meta.get("generation"):
-            changed["generation"] = meta["generation"] + 1
-    elif grace_s < (meta.get("deletionGracePeriodSeconds") or 0):
+    if not marked and meta.get("generation"):
+        changed["generation"] = meta["generation"] + 1
+    if not marked or grace_s < (meta.get("deletionGracePeriodSeconds") or 0):
         changed["deletionTimestamp"] = format_time(ctx.wall_s + grace_s)
         changed["deletionGracePeriodSeconds"] = grace_s
     return old if changed == meta else {**old, "metadata": changed}
@@ -266,10 +260,11 @@ class Subresource:
 
 @cache
 def _strategies() -> dict[str, Strategy]:
-    table: dict[str, Strategy] = {}
-    for module in _modules("apiserver_fake.registry.strategies"):
-        table.update(module.STRATEGIES)  # type: ignore[attr-defined]
-    return table
+    return {
+        name: each
+        for module in _modules("apiserver_fake.registry.strategies")
+        for name, each in module.STRATEGIES.items()  # type: ignore[attr-defined]
+    }
 
 
 @cache

@@ -5,42 +5,235 @@ and confirmed at once, victims leave at once. What is measured is what schedulin
 """
 
 import copy
+import dataclasses
 import gc
+import heapq
 import itertools
 import os
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from benchmarks.clocks import Clocks, clocking
 from benchmarks.result import Breakdown, SchedulerBench, breakdown_of, milliseconds
 from benchmarks.running_mesh import rss_mib
-from benchmarks.scheduler_cores import Algorithm
-from benchmarks.workloads import documents
+from benchmarks.workloads import documents, ops
 from benchmarks.workloads.documents import NewObject
-from benchmarks.workloads.ops import (
-    Churn,
-    CreateNamespaces,
-    CreateNodes,
-    CreateObject,
-    CreatePods,
-    DeferResizes,
-    DeletePods,
-    Size,
-    Workload,
-)
+from benchmarks.workloads.ops import Size, Workload
+from scheduler.cache.cache import Cache
+from scheduler.cache.nominator import Nominator
 from scheduler.configuration.plugins import default_profile
+from scheduler.cycle.result import ScheduleResult, Unschedulable
+from scheduler.entry import Handle
+from scheduler.framework.world import WORLD_KINDS, FixedWorld, world_event
+from scheduler.queue.exclusions import Exclusions
+from scheduler.queue.scheduling_queue import QueuedPod
+from scheduler.wiring import core_of
+from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
-from services.api.meta import Document
+from services.api.meta import Document, View
+from services.api.resources import resource_of_view
 from services.api.switches import Switches
 
+LIMIT_S: Final = 300.0
+STUCK_S: Final = 900.0
+"""Of time skipped without a pod getting a node: by then every rejected pod had its periodic second look."""
+SEED: Final = 1
 CLOCKED_PODS_MAX: Final = 1_000
 """Pods of the second, shorter play in which every plugin is clocked; clocking costs about as much again."""
 PROGRESS_EVERY: Final = 256
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many are done, and of how many."""
+
+
+class TooSlow(TimeoutError):
+    """A step did not end within the limit."""
+
+
+class Algorithm:
+    """The core of one scheduler and the world it is shown.
+
+    `now` is time as measured by `clock`, plus what was skipped because nothing was to be done before.
+    """
+
+    def __init__(self, switches: Switches, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self.world = FixedWorld()
+        self.handle = Handle(
+            switches=switches,
+            cache=Cache(),
+            nominator=Nominator(),
+            world=self.world,
+            exclusions=Exclusions(),
+            random=random.Random(SEED),
+            wall=time.time,
+        )
+        self.core = core_of(self.handle)
+        self.bound: dict[str, Pod] = {}
+        self.unschedulable_total = 0
+        self.evicted_total = 0
+        self.resize_attempts_total = 0
+        self.latencies_s: list[float] = []
+        self._due_s: dict[str, float] = {}
+        self._skipped_s = self._skipped_at_bind_s = 0.0
+        self._agenda: list[tuple[float, int, Callable[[], float | None]]] = []
+        self._tickets = itertools.count()
+        self._views = {resource_of_view(view).plural: view for view in WORLD_KINDS}
+        self._decode_pod = msgspec.json.Decoder(Pod).decode
+        self._decode_node = msgspec.json.Decoder(Node).decode
+
+    def now(self) -> float:
+        """Return the core's time in seconds."""
+        return self._clock() + self._skipped_s
+
+    def add_node(self, node: NewObject) -> Node:
+        """Show a new node."""
+        view = self._decode_node(node.body)
+        self.core.handlers.on_node(None, view, self.now())
+        return view
+
+    def delete_node(self, node: Node) -> None:
+        """Show that a node is gone."""
+        self.core.handlers.on_node(node, None, self.now())
+
+    def decode(self, pod: NewObject) -> Pod:
+        """Return the pod as the scheduler's informer does."""
+        return self._decode_pod(pod.body)
+
+    def add_pod(self, pod: Pod) -> None:
+        """Show a new pod."""
+        self.core.handlers.on_pod(None, pod, self.now())
+
+    def expect(self, pods: Sequence[Pod], per_s: float) -> None:
+        """Show pods from now on, so many a second; each one's latency counts from when it was due."""
+        began, coming = self.now(), iter(enumerate(pods))
+
+        def come() -> float | None:
+            number, pod = next(coming)
+            due = self._due_s[pod.metadata.uid] = began + number / per_s
+            self.add_pod(pod)
+            return None if number + 1 == len(pods) else max(due + 1 / per_s - self.now(), 0.0)
+
+        self.at(began, come)
+
+    def delete_pod(self, pod: Pod) -> None:
+        """Show that a pod is gone."""
+        self.core.handlers.on_pod(self.bound.pop(pod.metadata.uid, pod), None, self.now())
+
+    def add_other(self, plural: str, document: Document) -> View | None:
+        """Show an object of another kind; None when the scheduler does not follow it."""
+        view = self._views.get(plural)
+        if view is None:
+            return None
+        made = msgspec.convert(document, view)
+        self.world.put(made)
+        self.core.queue.move_all(world_event(view, None, made), None, made, self.now())
+        return made
+
+    def delete_other(self, made: View) -> None:
+        """Show that such an object is gone."""
+        self.world.delete(made)
+        self.core.queue.move_all(world_event(type(made), made, None), made, None, self.now())
+
+    def at(self, when: float, do: Callable[[], float | None]) -> None:
+        """Do something at that time, and again after as many seconds as it returns."""
+        heapq.heappush(self._agenda, (when, next(self._tickets), do))
+
+    def rest(self) -> None:
+        """Make every attempt that can be made now."""
+        queue = self.core.queue
+        while (queued := queue.pop(self.now())) is not None:
+            self._attempt(queued, self.now())
+
+    def run_until(self, is_done: Callable[[], bool], what: Callable[[], str]) -> None:
+        """Schedule pods until that is so. Raises: TooSlow."""
+        limit = time.perf_counter() + LIMIT_S
+        agenda, queue = self._agenda, self.core.queue
+        resizes = self.core.resizes
+        while not is_done():
+            now = self.now()
+            while agenda and agenda[0][0] <= now:
+                when, _, do = heapq.heappop(agenda)
+                after_s = do()
+                if after_s is not None:
+                    self.at(when + after_s, do)
+            queue.flush(now)
+            if resizes is not None:
+                resizes.flush(now)
+            queued = queue.pop(now)
+            if queued is not None:
+                self._attempt(queued, now)
+                continue
+            deadline = queue.next_deadline(now)
+            clock = resizes.next_deadline() if resizes is not None else None
+            due = [when for when in (deadline, clock, agenda[0][0] if agenda else None) if when is not None]
+            if not due or self._skipped_s - self._skipped_at_bind_s > STUCK_S:
+                raise TooSlow(f"{what()}, and nothing will change that")
+            if time.perf_counter() > limit:
+                raise TooSlow(f"{what()} after {LIMIT_S:g} s")
+            self._skipped_s += max(min(due) - now, 0.0)
+
+    def _attempt(self, queued: QueuedPod, now: float) -> None:
+        """Run one scheduling cycle, and the binding cycle as if the API server answered at once."""
+        core, info = self.core, queued.info
+        if info.spec.node_name:
+            self._resize(queued, now)
+            return
+        began = time.perf_counter()
+        profile = core.profiles.of(info)
+        result = profile.cycle.schedule(info, now)
+        if not isinstance(result, ScheduleResult):
+            self.unschedulable_total += 1
+            self._fail(queued, result, now)
+            return
+        node, runner = result.node_name, profile.runner
+        core.cache.assume(info, node, result.state)
+        core.queue.nominator.remove(info.uid)
+        for status in (runner.reserve(result.state, info, node), runner.permit(result.state, info, node)[0]):
+            if not status.is_success:
+                raise AssertionError(f"{info.key}: {status.message or 'Permit waits'}; no workload expects that")
+        due_s = self._due_s.pop(info.uid, None)
+        self.latencies_s.append(time.perf_counter() - began if due_s is None else self.now() - due_s)
+        self._skipped_at_bind_s = self._skipped_s
+        runner.bind(result.state, info, node)
+        pod = info.pod
+        bound = self.bound[info.uid] = replace(pod, spec=replace(pod.spec, node_name=node))
+        core.queue.done(info.uid)
+        core.handlers.on_pod(pod, bound, now)
+        core.queue.bound(queued)
+
+    def _resize(self, queued: QueuedPod, now: float) -> None:
+        """Make one attempt to make room for a deferred resize; victims leave at once."""
+        resizes = self.core.resizes
+        assert resizes is not None, f"{queued.key} has a node and is queued, although no plugin follows resizes"
+        outcome = resizes.cycle.decide(queued.info)
+        self.resize_attempts_total += 1
+        resizes.settle(queued, outcome, now)
+        for victim in outcome.eviction.pending if outcome is not None and outcome.eviction is not None else ():
+            self.evicted_total += 1
+            self.delete_pod(victim.pod)
+
+    def _fail(self, queued: QueuedPod, result: Any, now: float) -> None:
+        core = self.core
+        if not isinstance(result, Unschedulable):
+            raise AssertionError(f"{queued.key}: {result.message}; no workload expects that")
+        diagnosis, post = result.diagnosis, result.post_filter
+        core.queue.add_unschedulable(queued, now, rejectors=diagnosis.rejectors, pending=diagnosis.pending)
+        if post is None:
+            return
+        if post.nominated_node is not None:
+            core.queue.nominator.set(queued.info, post.nominated_node)
+        for eviction in post.actions:
+            for node in eviction.nodes:
+                for lesser in core.queue.nominator.of_lower_priority(node, eviction.preemptor.priority):
+                    core.queue.nominator.remove(lesser.uid)
+            for victim in eviction.pending:
+                self.evicted_total += 1
+                self.delete_pod(victim.pod)
 
 
 class Play:
@@ -49,14 +242,14 @@ class Play:
     def __init__(self, workload: Workload, size: Size, switches: Switches, progress: Progress) -> None:
         self._workload, self._size, self._progress = workload, size, progress
         # Pods that come at a rate wait for work that is going on; other programs on the machine must not count as work.
-        is_paced = any(isinstance(op, CreatePods) and op.per_s for op in workload.ops)
+        is_paced = any(isinstance(op, ops.CreatePods) and op.per_s for op in workload.ops)
         self.algorithm = Algorithm(switches, time.process_time if is_paced else time.perf_counter)
         self._pods_by_namespace: dict[str, list[Pod]] = {}
 
     def prepare(self) -> int:
         """Do every step before the measured one; return its number."""
         for step, op in enumerate(self._workload.ops):
-            if isinstance(op, CreatePods) and op.is_measured:
+            if isinstance(op, ops.CreatePods) and op.is_measured:
                 return step
             self._do(step, op)
         raise AssertionError(f"{self._workload.name} measures nothing")
@@ -64,7 +257,7 @@ class Play:
     def measure(self, step: int) -> tuple[float, float]:
         """Do the measured step; return its seconds and its CPU seconds."""
         op = self._workload.ops[step]
-        assert isinstance(op, CreatePods)
+        assert isinstance(op, ops.CreatePods)
         algorithm = self.algorithm
         pods = [algorithm.decode(pod) for pod in documents.pods_of(op, step, self._size, is_stored=True)]
         self._volumes(op, pods)
@@ -83,19 +276,19 @@ class Play:
     def _do(self, step: int, op: Any) -> None:
         algorithm, size = self.algorithm, self._size
         match op:
-            case CreateNodes():
+            case ops.CreateNodes():
                 for node in documents.nodes_of(op, size):
                     algorithm.add_node(node)
                 for document in documents.csi_nodes_of(op, size):
                     algorithm.add_other("csinodes", document)
-            case CreateNamespaces():
+            case ops.CreateNamespaces():
                 for number in range(size.count(op.count)):
                     meta = {"name": f"{op.prefix}-{number}", "labels": dict(op.labels)}
                     algorithm.add_other("namespaces", {"metadata": meta})
-            case CreateObject():
+            case ops.CreateObject():
                 meta = {**op.document["metadata"], "namespace": op.namespace}
                 algorithm.add_other(op.plural, {**op.document, "metadata": meta})
-            case CreatePods():
+            case ops.CreatePods():
                 pods = [algorithm.decode(pod) for pod in documents.pods_of(op, step, size, is_stored=True)]
                 self._pods_by_namespace.setdefault(op.namespace, []).extend(pods)
                 self._volumes(op, pods)
@@ -103,13 +296,13 @@ class Play:
                     algorithm.add_pod(pod)
                 if not op.may_wait:
                     self._wait(pods, "preparing")
-            case DeferResizes():
+            case ops.DeferResizes():
                 for made, _ in documents.deferred_of(op, step, size, is_stored=True):
                     algorithm.add_pod(algorithm.decode(made))
                 algorithm.rest()
-            case Churn():
+            case ops.Churn():
                 algorithm.at(algorithm.now(), self._churn(op))
-            case DeletePods():
+            case ops.DeletePods():
                 leaving = iter(list(self._pods_by_namespace[op.of]))
 
                 def leave() -> float | None:
@@ -121,12 +314,12 @@ class Play:
 
                 algorithm.at(algorithm.now(), leave)
 
-    def _volumes(self, op: CreatePods, pods: list[Pod]) -> None:
+    def _volumes(self, op: ops.CreatePods, pods: list[Pod]) -> None:
         for pod in pods if op.volume else ():
             for plural, document in documents.volumes_of(op.volume, pod.metadata.namespace, pod.metadata.name):
                 self.algorithm.add_other(plural, document)
 
-    def _churn(self, op: Churn) -> Callable[[], float | None]:
+    def _churn(self, op: ops.Churn) -> Callable[[], float | None]:
         numbers, last = itertools.count(), list[Callable[[], None]]()
 
         def create() -> float | None:
@@ -182,22 +375,13 @@ def bench_algorithm(
     assignments: tuple[str, ...] = (),
     progress: Progress = lambda what, done, total: None,
 ) -> SchedulerBench:
-    """Play the workload and return its figures; a second, shorter play says where the time goes.
-
-    Raises: TooSlow.
-    """
+    """Play the workload and return its figures; a second, shorter play says where the time goes. Raises: TooSlow."""
     switches = Switches.parse(assignments)
     play = Play(workload, size, switches, progress)
     step = play.prepare()
     took_s, cpu_s = play.measure(step)
-    latencies = play.algorithm.latencies_s
-    rss = rss_mib(os.getpid())
-    unschedulable, evicted = play.algorithm.unschedulable_total, play.algorithm.evicted_total
-    resize_attempts = play.algorithm.resize_attempts_total
-    del play
-    gc.unfreeze()
-    where = where_the_time_goes(workload, size, switches, progress)
-    return SchedulerBench(
+    algorithm = play.algorithm
+    result = SchedulerBench(
         workload=workload.name,
         form="algorithm",
         nodes=size.nodes,
@@ -206,24 +390,24 @@ def bench_algorithm(
         switches=assignments,
         pods_per_s=round(size.pods / took_s, 1),
         cpu_us_per_pod=round(1e6 * cpu_s / size.pods, 1),
-        p50_ms=milliseconds(latencies, 0.5),
-        p99_ms=milliseconds(latencies, 0.99),
-        rss_mib={"algorithm": round(rss, 1)},
-        unschedulable_attempts=unschedulable,
-        evicted=evicted,
-        resize_attempts=resize_attempts,
-        by_plugin=where.by_plugin,
-        by_extension_point=where.by_extension_point,
-        by_part=where.by_part,
+        p50_ms=milliseconds(algorithm.latencies_s, 0.5),
+        p99_ms=milliseconds(algorithm.latencies_s, 0.99),
+        rss_mib={"algorithm": round(rss_mib(os.getpid()), 1)},
+        unschedulable_attempts=algorithm.unschedulable_total,
+        evicted=algorithm.evicted_total,
+        resize_attempts=algorithm.resize_attempts_total,
     )
+    del play, algorithm
+    gc.unfreeze()
+    return dataclasses.replace(result, **where_the_time_goes(workload, size, switches, progress))
 
 
 def where_the_time_goes(workload: Workload, size: Size, switches: Switches, progress: Progress) -> Breakdown:
     """Return where the time goes, from a play in which plugins are clocked."""
     algorithm = Algorithm(switches)
-    pattern = algorithm.core
+    core = algorithm.core
     plugins = [type(each.plugin) for each in default_profile(algorithm.handle)]
-    parts = [(type(pattern.queue), "queue"), (type(pattern.cache), "cache"), (type(pattern.handlers), "handlers")]
+    parts = [(type(core.queue), "queue"), (type(core.cache), "cache"), (type(core.handlers), "handlers")]
     clocks = Clocks()
     shorter = Size(size.nodes, size.init_pods, min(size.pods, CLOCKED_PODS_MAX))
     with clocking(clocks, plugins, parts):

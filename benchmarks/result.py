@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import msgspec
 
@@ -26,9 +26,8 @@ class SchedulerBench(Result):
 
     `p50_ms`, `p99_ms`: form `algorithm`, from pop to assume, or, of pods that come one after the other, from when they
     were due, in CPU time, as if a core were theirs alone; form `mesh`, from created to bound. `resize_attempts`: cycles
-    of deferred resizes, known to `algorithm`.
-    `cpu_us_per_pod`: all processes but the load's. `by_plugin` and `by_extension_point` count a plugin's own
-    time, without that of plugins it asks; `by_part` is the rest.
+    of deferred resizes, known to `algorithm`. `cpu_us_per_pod`: all processes but the load's. `by_plugin` and
+    `by_extension_point` count a plugin's own time, without that of plugins it asks; `by_part` is the rest.
     """
 
     workload: str
@@ -51,9 +50,8 @@ class SchedulerBench(Result):
     cpu_us_per_pod_by_process: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Breakdown:
-    """Microseconds a pod; the largest first."""
+class Breakdown(TypedDict):
+    """Where the time goes, as `SchedulerBench` has it: microseconds a pod; the largest first."""
 
     by_plugin: dict[str, float]
     by_extension_point: dict[str, float]
@@ -71,12 +69,12 @@ def breakdown_of(spent_s: Mapping[tuple[str, str], float], took_s: float, pods: 
             points[point] = points.get(point, 0.0) + seconds
         else:
             parts[owner] = parts.get(owner, 0.0) + seconds
-    return Breakdown(_per_pod(plugins, pods), _per_pod(points, pods), _per_pod(parts, pods))
 
+    def per_pod(seconds: dict[str, float]) -> dict[str, float]:
+        ranked = sorted(seconds.items(), key=lambda item: -item[1])
+        return {name: round(1e6 * spent / pods, 2) for name, spent in ranked}
 
-def _per_pod(seconds: Mapping[str, float], pods: int) -> dict[str, float]:
-    ranked = sorted(seconds.items(), key=lambda item: -item[1])
-    return {name: round(1e6 * spent / pods, 2) for name, spent in ranked}
+    return Breakdown(by_plugin=per_pod(plugins), by_extension_point=per_pod(points), by_part=per_pod(parts))
 
 
 def milliseconds(seconds: Sequence[float], q: float) -> float:

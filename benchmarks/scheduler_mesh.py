@@ -8,33 +8,23 @@ import asyncio
 import itertools
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
 
-from benchmarks.algorithm import Progress, where_the_time_goes
+from benchmarks.algorithm import Progress, TooSlow, where_the_time_goes
 from benchmarks.mesh import PodState
 from benchmarks.result import SchedulerBench, milliseconds
 from benchmarks.running_mesh import LIMIT_S, LOAD, Meter, follow_pods, many, quiet_arguments, running_mesh
-from benchmarks.scheduler_cores import TooSlow
-from benchmarks.workloads import documents
+from benchmarks.workloads import documents, ops
 from benchmarks.workloads.documents import NewObject
-from benchmarks.workloads.ops import (
-    Churn,
-    CreateNamespaces,
-    CreateNodes,
-    CreateObject,
-    CreatePods,
-    DeferResizes,
-    DeletePods,
-    Size,
-    Workload,
-)
+from benchmarks.workloads.ops import Size, Workload
 from services.api.errors import AlreadyExists, NotFound
-from services.api.meta import Document
+from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.api.wire import Api, Request, WatchEvent
+from services.client.client import request_of
 
 SETTLE_S: Final = 1.0
 """Between the preparations and the measurement, so that what lags behind is not measured."""
@@ -66,24 +56,24 @@ class Load:
     async def do(self, step: int, op: Any) -> None:
         """Do one step; return when its pods have nodes."""
         match op:
-            case CreateNodes():
+            case ops.CreateNodes():
                 await self._create_all("nodes", documents.nodes_of(op, self.size))
                 drivers = [(each["metadata"]["name"], each) for each in documents.csi_nodes_of(op, self.size)]
                 bodies = (NewObject("", name, msgspec.json.encode(each)) for name, each in drivers)
                 await self._create_all("csinodes.storage.k8s.io", bodies)
-            case CreateNamespaces():
+            case ops.CreateNamespaces():
                 for number in range(self.size.count(op.count)):
                     await self._namespace(f"{op.prefix}-{number}", dict(op.labels))
-            case CreateObject():
+            case ops.CreateObject():
                 await self._namespace(op.namespace, {})
                 await self._create(op.plural, NewObject(op.namespace, "", msgspec.json.encode(op.document)))
-            case CreatePods():
+            case ops.CreatePods():
                 await self._pods(step, op)
-            case DeferResizes():
+            case ops.DeferResizes():
                 await self._deferred(step, op)
-            case Churn():
+            case ops.Churn():
                 self.meanwhile.append(self.group.create_task(self._churn(op)))
-            case DeletePods():
+            case ops.DeletePods():
                 self.meanwhile.append(self.group.create_task(self._delete(op)))
 
     async def prepare_priorities(self, workload: Workload) -> None:
@@ -94,7 +84,7 @@ class Load:
             document = {**head, "value": value}
             await self._create("priorityclasses.scheduling.k8s.io", NewObject("", name, msgspec.json.encode(document)))
 
-    async def _pods(self, step: int, op: CreatePods) -> None:
+    async def _pods(self, step: int, op: ops.CreatePods) -> None:
         pods = list(documents.pods_of(op, step, self.size))
         for namespace in dict.fromkeys(pod.namespace for pod in pods):
             await self._namespace(namespace, {})
@@ -129,7 +119,7 @@ class Load:
             raise TooSlow(f"{done} of {len(pods)} pods have a node after {LIMIT_S:g} s") from None
         self.progress(what, done, len(pods))
 
-    async def _volumes(self, op: CreatePods, pods: list[NewObject]) -> None:
+    async def _volumes(self, op: ops.CreatePods, pods: list[NewObject]) -> None:
         made = [pair for pod in pods for pair in documents.volumes_of(op.volume, pod.namespace, pod.name)]
 
         async def create(pair: tuple[str, Document]) -> None:
@@ -141,7 +131,7 @@ class Load:
 
         await many(made, create)
 
-    async def _deferred(self, step: int, op: DeferResizes) -> None:
+    async def _deferred(self, step: int, op: ops.DeferResizes) -> None:
         await self._namespace(op.namespace, {})
 
         async def create(pair: tuple[NewObject, Document]) -> None:
@@ -167,15 +157,8 @@ class Load:
         (await self.api.call(request)).unwrap()
 
     async def _patch_status(self, plural: str, namespace: str, name: str, patch: Document, patch_type: str) -> None:
-        request = Request(
-            verb="patch",
-            resource=plural,
-            namespace=namespace,
-            name=name,
-            subresource="status",
-            patch_type=patch_type,
-            body=msgspec.json.encode(patch),
-        )
+        key, body = Key(namespace, name), msgspec.json.encode(patch)
+        request = request_of("patch", plural, key, body, subresource="status", patch_type=patch_type)
         (await self.api.call(request)).unwrap()
 
     async def _namespace(self, name: str, labels: dict[str, str]) -> None:
@@ -185,7 +168,7 @@ class Load:
         except AlreadyExists:
             return
 
-    async def _churn(self, op: Churn) -> None:
+    async def _churn(self, op: ops.Churn) -> None:
         last: list[Request] = []
         for number in itertools.count():
             for request in last if op.recreate else ():
@@ -199,7 +182,7 @@ class Load:
                 last.append(Request(verb="delete", resource=plural, namespace=namespace, name=name))
             await asyncio.sleep(op.interval_s)
 
-    async def _delete(self, op: DeletePods) -> None:
+    async def _delete(self, op: ops.DeletePods) -> None:
         began = time.perf_counter()
         for number, (namespace, name) in enumerate(list(self._pods_by_namespace[op.of])):
             await asyncio.sleep(max(0.0, began + number / op.per_s - time.perf_counter()))
@@ -220,7 +203,7 @@ async def _play(assignments: tuple[str, ...], workload: Workload, size: Size, pr
             await load.prepare_priorities(workload)
             meter: Meter | None = None
             for step, op in enumerate(workload.ops):
-                if isinstance(op, CreatePods) and op.is_measured:
+                if isinstance(op, ops.CreatePods) and op.is_measured:
                     meter = mesh.meter(with_load=True)
                     measured = [pod.name for pod in documents.pods_of(op, step, size)]
                 await load.do(step, op)
@@ -264,7 +247,4 @@ def bench_scheduler_mesh(
         result = asyncio.run(_play(assignments, workload, size, progress))
     except ExceptionGroup as group:
         raise group.exceptions[0] from None
-    where = where_the_time_goes(workload, size, Switches.parse(assignments), progress)
-    result.by_plugin, result.by_extension_point = where.by_plugin, where.by_extension_point
-    result.by_part = where.by_part
-    return result
+    return replace(result, **where_the_time_goes(workload, size, Switches.parse(assignments), progress))

@@ -249,14 +249,11 @@ class PrepareDevices(ManagerEffect, frozen=True):
 
 
 class PrepareClaims(ManagerEffect, frozen=True):
-    """Read the pod's claims, then call `claims_listed`, or `claims_failed`."""
+    """Read the pod's claims, then call `claims_listed`, or `claims_prepared` with a problem."""
 
 
 class CallDrivers(ManagerEffect, frozen=True):
-    """The record of the pod's claims is durable: prepare them, then call `claims_prepared` or `claims_failed`.
-
-    `is_broken`: a start fault has this try fail.
-    """
+    """The record of the claims is durable: prepare them, then call `claims_prepared`; `is_broken`: this try fails."""
 
     is_broken: bool
 

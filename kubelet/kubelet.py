@@ -8,6 +8,7 @@ Source: kubelet 3 to 7; kubelet-unbinding 6; kep-1287 6; guarantees N1 to N8.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -52,7 +53,6 @@ from kubelet.stages.manager import StageManager
 from kubelet.static_pods.manager import StaticPodManager
 from kubelet.static_pods.manifests import is_mirror
 from kubelet.status.manager import WRITE_STATUSES, StatusManager
-from kubelet.status.resize_policy import form_of
 from kubelet.status.versions import StatusVersions
 from kubelet.switches import KubeletSwitches
 from kubelet.view import KubeletPod, WorkerKey, is_static, worker_key
@@ -97,12 +97,8 @@ class Kubelet:
         )
         self.start_times = StartTimes(self.out, times)
         self.table = PodTable(self.name, versions, self.start_times, self.out)
-        self.pressure = NodePressure(
-            parse_curves(definition.usage, NODE_RESOURCES),
-            definition.resource_capacities,
-            definition.eviction,
-            self.out,
-        )
+        own_use = parse_curves(definition.usage, NODE_RESOURCES)
+        self.pressure = NodePressure(own_use, definition.resource_capacities, definition.eviction, self.out)
         self.admission = AdmissionHandler(
             definition.name,
             self.pods,
@@ -121,7 +117,7 @@ class Kubelet:
             out=self.out,
             times=times,
         )
-        self.resize_policy = ResizePolicy(form_of(switches), definition.name, times)
+        self.resize_policy = ResizePolicy(switches.policy_form, self.name, times)
         self.resizes = ResizeManager(
             self.ledger,
             NodeRules(
@@ -144,34 +140,20 @@ class Kubelet:
             self.pressure,
             self.out,
             set_admission=self._set_admission,
-            end_pod=lambda key, grace_s, now: self._end_by_key(
-                key, now, "shutdown", shutdown.REASON, shutdown.MESSAGE, grace_s
-            ),
+            end_pod=partial(self._end_by_key, cause="shutdown", reason=shutdown.REASON, message=shutdown.MESSAGE),
         )
         self.static_pods = StaticPodManager(
-            definition.name,
-            self.table,
-            self.statuses,
-            self.out,
-            add=self._add_static,
-            remove=self._remove_static,
-            is_over=self.is_over,
+            self.name, self.table, self.statuses, self.out, add=self._add_static, remove=self._remove_static
         )
-        self.claims = ClaimManager(
-            self.table,
-            self.pods,
-            [Driver(each, definition.name, guards=switches.guards_devices) for each in definition.drivers],
-            self.out,
-        )
+        drivers = [
+            Driver(each, self.name, guards=switches.double_allocation_guard == "driver") for each in definition.drivers
+        ]
+        self.claims = ClaimManager(self.table, self.pods, drivers, self.out)
         self.plugins: DevicePlugins | None = None
-        if definition.takes_plugins:
+        if definition.device_socket or definition.device_plugins:
+            shows_health = switches.shows_device_health
             self.plugins = DevicePlugins(
-                self.managers,
-                self.ledger,
-                self.table,
-                self.statuses,
-                self.out,
-                shows_health=switches.shows_device_health,
+                self.managers, self.ledger, self.table, self.statuses, self.out, shows_health=shows_health
             )
             self.admission.devices = self.plugins.admission
         self.stages: StageManager | None = None
@@ -210,21 +192,18 @@ class Kubelet:
 
     def settle(self, now: float) -> None:
         """Admit what was added: what already runs here first, then the oldest. Then judge the resizes."""
-        if self._adds:
-            self._settle_adds(now)
-            self.resizes.trigger = self.resizes.trigger or "pods_added"
-        if self.resizes.trigger:
-            self.resizes.retry(self.resizes.trigger, now)
-
-    def _settle_adds(self, now: float) -> None:
-        adds, self._adds = self._adds, {}
 
         def by_age(added: tuple[KubeletPod, str]) -> tuple[bool, str, str, str]:
             meta = added[0].metadata
             return worker_key(added[0]) not in self.records, meta.creation_timestamp, meta.namespace, meta.name
 
-        for pod, traceparent in sorted(adds.values(), key=by_age):
-            self._added(pod, traceparent, now)
+        if self._adds:
+            adds, self._adds = self._adds, {}
+            for pod, traceparent in sorted(adds.values(), key=by_age):
+                self._added(pod, traceparent, now)
+            self.resizes.trigger = self.resizes.trigger or "pods_added"
+        if self.resizes.trigger:
+            self.resizes.retry(self.resizes.trigger, now)
 
     def sources_ready(self, now: float) -> None:
         """The first complete list is here: end what runs of pods that do not exist any more."""
@@ -424,11 +403,8 @@ class Kubelet:
         staging.begin(key, pod, now)
 
     def _log_admit(self, pod: KubeletPod, key: WorkerKey, requests: Amounts, *, adopted: bool) -> None:
-        data: dict[str, Any] = {
-            "requests": requests,
-            "ledger": dict(self.ledger.used),
-            "allocatable": dict(self.ledger.allocatable),
-        }
+        used, allocatable = dict(self.ledger.used), dict(self.ledger.allocatable)
+        data: dict[str, Any] = {"requests": requests, "ledger": used, "allocatable": allocatable}
         if adopted:
             data["adopted"] = True
         self.out.log("kubelet.admit", pod, key, data | self.ledger.entries[key].allocation.fields())
@@ -533,14 +509,14 @@ class Kubelet:
         message = "Preempted in order to admit critical pod"
         self.out.event(held.pod, "Preempting", message, "Warning")
         grace_s = float(held.pod.spec.termination_grace_period_seconds)
-        self._end_by_key(victim, now, "preempted", "Preempting", message, grace_s)
+        self._end_by_key(victim, grace_s, now, "preempted", "Preempting", message)
 
     def _preempt_for_resize(self, victim: WorkerKey, resource: str, now: float) -> None:
         """End a pod so that the resize of a critical one fits, unless the Node's owners forbid that (KEP-5836)."""
-        if not self.resize_policy.forbids:
+        if not self.resize_policy.owners:
             self._preempt(victim, resource, now)
 
-    def _end_by_key(self, victim: WorkerKey, now: float, cause: str, reason: str, message: str, grace_s: float) -> None:
+    def _end_by_key(self, victim: WorkerKey, grace_s: float, now: float, cause: str, reason: str, message: str) -> None:
         """End a pod, or one that stages move: nothing of that has to be stopped first."""
         if (machine := self.table.pods.get(victim)) is not None:
             self._end(machine, now, cause, reason, message, grace_s)
@@ -683,11 +659,6 @@ class Kubelet:
         if policy.take(node, now):
             for key in deferred_of(self.table.pods.values()):
                 self.statuses.status_changed(key, now)
-
-    @property
-    def running_pods(self) -> int:
-        """Pods of which something runs."""
-        return self.table.running + (self.stages.running if self.stages is not None else 0)
 
 
 def _matters(known: KubeletPod, new: KubeletPod) -> bool:

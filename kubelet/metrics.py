@@ -8,26 +8,28 @@ Source: kubelet 10; kep-1287-in-place-resize 12; kep-5836 11; kubelet-unbinding 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from kubelet.dra.manager import CALL, OPERATION
 from kubelet.kubelet import Kubelet
-from kubelet.managers.cpu_manager import CpuManager
 from kubelet.managers.resource_managers import ALIGNED, FAILED
 from kubelet.pod.context import RESIZE_IN_PROGRESS, RESIZE_PENDING
 from kubelet.pod.pod import Pod
 from kubelet.pod.start_times import SLI, START, WORKER
 from kubelet.pod.states import ContainerState
-from kubelet.resize.metrics import TOOK_MS, WAITED, priority_bucket
+from kubelet.resize.manager import TOOK_MS, WAITED, priority_bucket
+from kubelet.runtime.pleg import Pleg
 from kubelet.unbind.manager import UNTIL_RUNNING
 from services.telemetry.metrics import Histogram, Metric, Metrics, counter, gauge
 
 Labels = tuple[str, ...]
+P = TypeVar("P")
 _STATES = {ContainerState.RUNNING: "running", ContainerState.EXITED: "exited"}
 PENDING = "kubelet_pod_pending_resizes"
 _TOPOLOGY = "kubelet_topology_manager_admission"
 _SYNC = "kubelet_pod_status_sync_duration_seconds"
 _RELIST, _INTERVAL = "kubelet_pleg_relist_duration_seconds", "kubelet_pleg_relist_interval_seconds"
+_EVENTED = "kubelet_evented_pleg_connection"
 _WAITING_RESIZES = "Resizes that wait for capacity, or that this node can never satisfy."
 
 
@@ -102,6 +104,10 @@ def _histogram(name: str, text: str, *labels: str) -> tuple[Metric[HostState], .
     return gauge(f"{name}_bucket", text, buckets, *labels, "le"), *_durations(name, text, *labels)
 
 
+def _running(kubelet: Kubelet) -> int:
+    return kubelet.table.running + (kubelet.stages.running if kubelet.stages is not None else 0)
+
+
 def _containers(host: HostState) -> Mapping[str, int]:
     counts = Counter(_STATES.get(container.state, "waiting") for pod in host.pods() for container in pod.containers)
     return {state: counts[state] for state in ("running", "waiting", "exited")}
@@ -128,24 +134,25 @@ def _claims_in_use(host: HostState) -> Mapping[str, int]:
     return Counter(driver for claim in held for driver in ("<any>", *claim.devices))
 
 
-def _of_streams(read: Callable[[Kubelet], int]) -> Callable[[HostState], Mapping[Labels, float]]:
-    """Read what is shown only where a runtime reports by itself."""
+def _of_pleg(read: Callable[[Pleg, float], float]) -> Callable[[HostState], float]:
+    return lambda host: sum(read(kubelet.runtime.pleg, host.now) for kubelet in host.kubelets)
+
+
+def _of_those_with(
+    part: Callable[[Kubelet], P | None], read: Callable[[P], int]
+) -> Callable[[HostState], Mapping[Labels, float]]:
+    """Read what is shown only where a node has that part."""
 
     def shown(host: HostState) -> Mapping[Labels, float]:
-        is_evented = any(kubelet.runtime.pleg.connections for kubelet in host.kubelets)
-        return {(): sum(read(kubelet) for kubelet in host.kubelets)} if is_evented else {}
+        parts = [found for kubelet in host.kubelets if (found := part(kubelet)) is not None]
+        return {(): sum(map(read, parts))} if parts else {}
 
     return shown
 
 
-def _of_static_cpus(read: Callable[[CpuManager], int]) -> Callable[[HostState], Mapping[Labels, float]]:
-    """Read what is shown only where a node has the static CPU policy."""
-
-    def shown(host: HostState) -> Mapping[Labels, float]:
-        managers = [kubelet.managers.cpus for kubelet in host.kubelets if kubelet.managers.cpus is not None]
-        return {(): sum(read(cpus) for cpus in managers)} if managers else {}
-
-    return shown
+def _stream(kubelet: Kubelet) -> Pleg | None:
+    """Return the PLEG of a runtime that reports, or has reported, by itself."""
+    return kubelet.runtime.pleg if kubelet.runtime.pleg.connections else None
 
 
 METRICS: Final = Metrics(
@@ -153,7 +160,7 @@ METRICS: Final = Metrics(
     gauge("kubelet_nodes_ready", "Nodes that are registered and know their pods.", lambda h: h.nodes_ready),
     gauge("kubelet_timers", "Timers of all nodes.", lambda h: h.timers),
     # pods
-    gauge("kubelet_running_pods", "Pods of which something runs.", _sum(lambda k: k.running_pods)),
+    gauge("kubelet_running_pods", "Pods of which something runs.", _sum(_running)),
     gauge("kubelet_running_containers", "Containers by their state.", _containers, "container_state"),
     _counter("kubelet_admission_rejections_total", "Pods that were rejected.", "reason"),
     _counter("kubelet_preemptions", "Pods ended so that a critical one fits.", "preemption_signal"),
@@ -165,33 +172,21 @@ METRICS: Final = Metrics(
     gauge(
         f"{_RELIST}_sum",
         "How long the runtime was asked for all containers.",
-        lambda h: sum(k.runtime.pleg.relist_s * k.runtime.pleg.relists(h.now) for k in h.kubelets),
+        _of_pleg(lambda pleg, now: pleg.relist_s * pleg.relists(now)),
     ),
-    gauge(
-        f"{_RELIST}_count",
-        "How often the runtime was asked for all containers.",
-        lambda h: sum(k.runtime.pleg.relists(h.now) for k in h.kubelets),
-    ),
-    gauge(
-        f"{_INTERVAL}_sum",
-        "From one relist to the next.",
-        lambda h: sum(k.runtime.pleg.spanned_s(h.now) for k in h.kubelets),
-    ),
+    gauge(f"{_RELIST}_count", "How often the runtime was asked for all containers.", _of_pleg(Pleg.relists)),
+    gauge(f"{_INTERVAL}_sum", "From one relist to the next.", _of_pleg(Pleg.spanned_s)),
     gauge(
         f"{_INTERVAL}_count",
         "Relists that followed another.",
-        lambda h: sum(max(0, k.runtime.pleg.relists(h.now) - 1) for k in h.kubelets),
+        _of_pleg(lambda pleg, now: max(0, pleg.relists(now) - 1)),
     ),
     gauge(
-        "kubelet_evented_pleg_connection_success_count",
+        f"{_EVENTED}_success_count",
         "Streams of events that the runtime opened.",
-        _of_streams(lambda k: k.runtime.pleg.connections),
+        _of_those_with(_stream, lambda pleg: pleg.connections),
     ),
-    gauge(
-        "kubelet_evented_pleg_connection_error_count",
-        "Streams of events that failed.",
-        _of_streams(lambda k: k.runtime.pleg.errors),
-    ),
+    gauge(f"{_EVENTED}_error_count", "Streams of events that failed.", _of_those_with(_stream, lambda p: p.errors)),
     # what is written
     gauge(
         "kubelet_status_waiting",
@@ -258,11 +253,11 @@ METRICS: Final = Metrics(
     gauge(
         "kubelet_cpu_manager_shared_pool_size_millicores",
         "CPUs that no container has to itself.",
-        _of_static_cpus(lambda cpus: 1000 * len(cpus.shared)),
+        _of_those_with(lambda k: k.managers.cpus, lambda cpus: 1000 * len(cpus.shared)),
     ),
     gauge(
         "kubelet_cpu_manager_exclusive_cpu_allocation_count",
         "CPUs that containers have to themselves.",
-        _of_static_cpus(lambda cpus: len(cpus.usable) - len(cpus.free)),
+        _of_those_with(lambda k: k.managers.cpus, lambda cpus: len(cpus.usable) - len(cpus.free)),
     ),
 )

@@ -1,9 +1,26 @@
 """The switches that a kubelet reads, as one typed view."""
 
 from dataclasses import dataclass
+from typing import Final
+
+import msgspec
 
 from services.api.switches import switch
 
+
+class PolicyForm(msgspec.Struct, frozen=True):
+    """How a design of KEP-5836 shows the node's policy on pods: the condition's type and reason, and whether the Node
+    says it in annotations."""
+
+    type: str
+    reason: str
+    is_annotated: bool
+
+
+POLICY_FORMS: Final = {
+    "G1": PolicyForm("ResizePreemptionDisabled", "NodePolicyEnforced", True),
+    "G2": PolicyForm("PodResizePreemptionDisabled", "PreemptionDisabledByNodePolicy", False),
+}
 _BY_NODES = ("subresource", "binding_delete")
 
 
@@ -65,9 +82,9 @@ class KubeletSwitches:
         return self.status_batching == "immediate"
 
     @property
-    def guards_devices(self) -> bool:
-        """Whether drivers refuse a device that another claim has."""
-        return self.double_allocation_guard == "driver"
+    def policy_form(self) -> PolicyForm | None:
+        """How kubelets show on pods what the Node says of preemption for resizes; None where they do not."""
+        return POLICY_FORMS.get(self.resize_generation) if self.has_resize_preemption else None
 
     @property
     def evicts_for_resizes(self) -> bool:

@@ -9,7 +9,7 @@ from kubelet.agent.agent import Agent
 from kubelet.agent.host import Host
 from kubelet.agent.log_server import ContainerLogs
 from kubelet.config import KubeletConfig
-from kubelet.deviceplugin.report import pod_resources
+from kubelet.deviceplugin.plugins import pod_resources
 from kubelet.metrics import METRICS, HostState
 from kubelet.node.definition import settled
 from kubelet.pod.logs import Run

@@ -8,7 +8,7 @@ Source: scheduler-queue-and-cycles 2.4; kubelet-unbinding 7.1.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -144,7 +144,7 @@ class EventHandlers:
         node = info.spec.node_name
         if state is not None and state.node_name != node:
             if not self.unbinding:
-                return [_crash(info, state.node_name, node)]
+                return [Crash(CORRUPTED.format(pod=info.key, old=state.node_name, new=node))]
             # Unbound and bound again between two events (or bound by another scheduler than we thought).
             self._leave_node(state, now)
             state = None
@@ -211,7 +211,7 @@ class EventHandlers:
                 queued.info.pod = info.pod
             return []
         if not self.unbinding:
-            return [_crash(info, state.node_name, "")]
+            return [Crash(CORRUPTED.format(pod=info.key, old=state.node_name, new=""))]
         node = state.node_name
         info.attempts = max(info.attempts, state.pod.attempts)
         self._leave_node(state, now)
@@ -333,11 +333,36 @@ class EventHandlers:
                 self.queue.move(queued.key, EXCLUSION_EXPIRED, now)
 
 
+class HeldChanges:
+    """Passes changes on at once, or in their order when the waiting cycle is over.
+
+    Changes wait while a cycle does: what it decides must hold for the nodes that it looked at (decision 0011).
+    """
+
+    def __init__(self) -> None:
+        self._held: list[tuple[Callable[[Any], None], Any]] | None = None
+
+    def handle(self, handler: Callable[[Any], None], change: Any) -> None:
+        """Hand the change to the handler, now or on `release`."""
+        if self._held is None:
+            handler(change)
+        else:
+            self._held.append((handler, change))
+
+    def hold(self) -> None:
+        """Keep changes from now on."""
+        if self._held is None:
+            self._held = []
+
+    def release(self) -> None:
+        """Pass on what was kept; afterwards changes are handled at once again."""
+        while self._held:
+            handler, change = self._held.pop(0)
+            handler(change)
+        self._held = None
+
+
 CURES: Final = Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_SESSION
-
-
-def _crash(info: PodInfo, old: str, new: str) -> Crash:
-    return Crash(CORRUPTED.format(pod=info.key, old=old, new=new))
 
 
 def _as_bound(pod: Pod, node: str) -> Pod:
@@ -345,9 +370,12 @@ def _as_bound(pod: Pod, node: str) -> Pod:
 
 
 def _pod_changes(resource: str, old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
+    has_shrunk = old.requests is not new.requests and any(
+        new.requests.amounts.get(name, 0) < need for name, need in old.requests.wanted
+    )
     changes = [
         (old.metadata.labels != new.metadata.labels, Action.UPDATE_POD_LABEL, "LabelUpdate"),
-        (old.requests is not new.requests and _shrank(old, new), Action.UPDATE_POD_SCALE_DOWN, "ScaleDown"),
+        (has_shrunk, Action.UPDATE_POD_SCALE_DOWN, "ScaleDown"),
     ]
     if resource == UNSCHEDULED_POD:
         was, now = old.spec, new.spec
@@ -360,10 +388,6 @@ def _pod_changes(resource: str, old: PodInfo, new: PodInfo) -> list[ClusterEvent
         ]
     found = [ClusterEvent(resource, action, resource + name) for has_changed, action, name in changes if has_changed]
     return found or [ClusterEvent(resource, Action.UPDATE_OTHER, f"{resource}Update")]
-
-
-def _shrank(old: PodInfo, new: PodInfo) -> bool:
-    return any(new.requests.amounts.get(name, 0) < need for name, need in old.requests.wanted)
 
 
 def _node_changes(old: Node, new: Node) -> list[ClusterEvent]:

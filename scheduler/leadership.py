@@ -6,31 +6,32 @@ A standby follows every change and writes nothing: its queue and cache are those
 
 import asyncio
 from collections.abc import Container, Iterable
+from dataclasses import dataclass
 
 from services.client.client import Client
 from services.client.leases import Elector
 from services.client.recorder import Recorder
 
 
+@dataclass
 class Leadership:
     """The place of one replica among the others. Without an elector it is the only one and always leads."""
 
-    def __init__(self, elector: Elector | None, client: Client, recorder: Recorder) -> None:
-        self._elector = elector
-        self._client = client
-        self._recorder = recorder
-        self.is_leading = False
+    elector: Elector | None
+    client: Client
+    recorder: Recorder
+    is_leading: bool = False
 
     async def begin(self, group: asyncio.TaskGroup) -> None:
         """Return once this replica leads; its writes carry the epoch from then on (C11).
 
         In the group, a loss of the lease raises LeadershipLost.
         """
-        elector = self._elector
+        elector = self.elector
         if elector is not None:
-            self._client.lead(await elector.acquire(), elector.deposed)
+            self.client.lead(await elector.acquire(), elector.deposed)
             group.create_task(elector.hold())
-            self._recorder.event(
+            self.recorder.event(
                 kind="Lease",
                 api_version="coordination.k8s.io/v1",
                 key=elector.lease,
@@ -42,17 +43,17 @@ class Leadership:
 
     def metrics(self) -> dict[str, float]:
         """Return whether this replica leads; nothing when there is no election."""
-        return self._elector.metrics() if self._elector is not None else {}
+        return self.elector.metrics() if self.elector is not None else {}
 
 
+@dataclass
 class MissingNodes:
     """Nodes that pods are nominated to and that do not exist (K4).
 
     A node is missing when two looks in a row did not find it: a nomination may be seen before the node is.
     """
 
-    def __init__(self) -> None:
-        self._suspected: frozenset[str] = frozenset()
+    _suspected: frozenset[str] = frozenset()
 
     def look(self, nominated: Iterable[str], known: Container[str]) -> list[str]:
         """Return the nodes that are missing, in the order given."""

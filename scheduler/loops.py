@@ -22,13 +22,12 @@ from scheduler.cycle.clients import Clients
 from scheduler.cycle.core import Core
 from scheduler.cycle.failure_handler import FAILED, FailureHandler
 from scheduler.cycle.gate_reports import GateReports
-from scheduler.cycle.held_changes import HeldChanges
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, clear_nomination
 from scheduler.dra.claim_writer import ClaimReleaser, release_unbound
 from scheduler.entry import Handle
-from scheduler.event_handlers import ClearNomination, Crash, Effect, EventHandlers, ResizeEnded, Unbound
+from scheduler.event_handlers import ClearNomination, Crash, Effect, EventHandlers, HeldChanges, ResizeEnded, Unbound
 from scheduler.explain.explanation import Explainer
 from scheduler.explain.record_writer import RecordWriter
 from scheduler.extenders.extended_cycle import Extenders
@@ -45,7 +44,6 @@ from scheduler.queue.scheduling_queue import QueuedPod
 from scheduler.recorder import SchedulerRecorder
 from scheduler.resize.deferral import waits
 from scheduler.resize.deferred_pods import DeferredPods
-from scheduler.resize.metrics import apart
 from scheduler.resize.resize_loop import ResizeLoop
 from scheduler.switches import SchedulerSwitches
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
@@ -151,16 +149,16 @@ class Scheduler:
             handle,
             core.group_cycle,
         )
-        self._resizes = ResizeLoop(self._attempts, clients, self._recorder, self._evictions, resizes)
+        self._resizes: ResizeLoop | None = None
+        if resizes is not None:
+            self._resizes = ResizeLoop(self._attempts, clients, self._recorder, self._evictions, resizes)
         self._claims = handle.claims
         self._releaser = ClaimReleaser(handle.claims, clients.client)
-        self._releases_claims = self._switches.claim_release == "scheduler"
         self._record_writer = RecordWriter(core, clients.client) if self._switches.record == "annotations" else None
         records = self._record_writer.records if self._record_writer is not None else None
         self.explainer = Explainer(core, clients.pods.lister.get, seams.clock.now, records)
         self._crash = ""
         self._ready = False
-        self._group: asyncio.TaskGroup | None = None
         handle_change = self._held_changes.handle
         clients.nodes.on_change(partial(handle_change, self._on_node))
         clients.pods.on_change(partial(handle_change, self._on_pod))
@@ -184,14 +182,10 @@ class Scheduler:
         found.update(core.profiles.metrics())
         if core.group_cycle is not None:
             found.update(self._groups.metrics())
-        found.update(self._resizes.metrics())
         found.update(clients.dispatcher.metrics())
         if self._extenders is not None:
             found.update(self._extenders.metrics())
-        resizes = core.resizes
-        if resizes is not None and resizes.rules.has_own_labels:
-            found = apart(found, resizes.pending())
-        return found
+        return found if self._resizes is None else self._resizes.beside(found)
 
     def configz(self) -> dict[str, Any]:
         """Return the configuration in force, under upstream's name."""
@@ -215,7 +209,6 @@ class Scheduler:
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            self._group = group
             group.create_task(self._clients.nodes.run())
             # Nodes first: then hardly any pod names a node that is not known yet.
             await self._clients.nodes.wait_until_synced()
@@ -229,20 +222,16 @@ class Scheduler:
                 for name in self._core.profiles.names:
                     group.create_task(self._advertise(name))
             self._ready = True
-            await self._lead(group)
+            await self._leadership.begin(group)
+            group.create_task(self._clients.recorder.run())
+            group.create_task(self._clients.dispatcher.run())
+            group.create_task(self._releaser.run())
+            if self._record_writer is not None:
+                group.create_task(self._record_writer.run())
+            group.create_task(self._clear_nominations())
+            if self._resizes is not None:
+                self._resizes.begin()
             await self._schedule_loop(group)
-
-    async def _lead(self, group: asyncio.TaskGroup) -> None:
-        """Return when this replica leads, with everything begun that writes."""
-        clients = self._clients
-        await self._leadership.begin(group)
-        group.create_task(clients.recorder.run())
-        group.create_task(clients.dispatcher.run())
-        group.create_task(self._releaser.run())
-        if self._record_writer is not None:
-            group.create_task(self._record_writer.run())
-        group.create_task(self._clear_nominations())
-        self._resizes.begin()
 
     async def _clear_nominations(self) -> None:
         """Clear nominations to nodes that do not exist, again and again until that is written."""
@@ -308,7 +297,7 @@ class Scheduler:
                     continue  # the leader saw the same and acts on it
                 case Unbound():
                     self._clients.dispatcher.drop(effect.pod.uid)
-                    if self._releases_claims and effect.pod.spec.resource_claims:
+                    if self._switches.claim_release == "scheduler" and effect.pod.spec.resource_claims:
                         release_unbound(effect.pod.pod, self._claims, self._clients.others[ResourceClaim].lister.get)
                     self._core.metrics.unbound(effect.pod.uid, effect.node_name, effect.reason, now)
                     self._recorder.event(
@@ -326,7 +315,7 @@ class Scheduler:
                         attempt=effect.attempt,
                         requeue_after_s=round(effect.delay_s, 3),
                     )
-                case ResizeEnded():
+                case ResizeEnded() if self._resizes is not None:
                     self._resizes.ended(effect.pod, traceparent)
                 case ClearNomination():
                     self._clients.dispatcher.later(clear_nomination(effect.pod.pod, traceparent))
@@ -384,6 +373,7 @@ class Scheduler:
             self._recorder.event(info, FAILED, f"skip schedule deleting pod: {info.key}", is_warning=True)
             return
         if info.spec.node_name:
+            assert self._resizes is not None, f"{info.key} has a node and is queued, although no resize is followed"
             await self._resizes.schedule(queued, now, group)
             return
         if info.uid in core.cache.pods:

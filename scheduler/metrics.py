@@ -73,10 +73,6 @@ class SchedulerMetrics:
         self.algorithm_seconds.observe(algorithm_s)
         self.attempt_seconds[profile, result].observe(algorithm_s)
 
-    def permit_waited(self, result: str, waited_s: float) -> None:
-        """Note a pod that waited for permission, and what it got."""
-        self.permit_wait_seconds[result,].observe(waited_s)
-
     def plugin(self, plugin: str, point: str, status: str, took_s: float) -> None:
         """Note how long a plugin took at a point."""
         self.timed[PLUGINS][point, plugin, status].observe(took_s)
@@ -139,19 +135,16 @@ class Reading(NamedTuple):
     exclusions: Exclusions
 
 
+QUEUES: Final[Mapping[str, tuple[Pool, ...]]] = {
+    "active": (Pool.ACTIVE,),
+    "backoff": (Pool.BACKOFF, Pool.ERROR_BACKOFF),
+    "unschedulable": (Pool.UNSCHEDULABLE,),
+    "gated": (Pool.GATED,),
+}
+
+
 def _pending(read: Reading) -> dict[str, float]:
-    pools = read.queue.pools
-    return {
-        "active": pools[Pool.ACTIVE],
-        "backoff": pools[Pool.BACKOFF] + pools[Pool.ERROR_BACKOFF],
-        "unschedulable": pools[Pool.UNSCHEDULABLE],
-        "gated": pools[Pool.GATED],
-    }
-
-
-def _cached(read: Reading) -> dict[str, float]:
-    cache = read.cache
-    return {"nodes": cache.columns.count, "pods": len(cache.pods), "assumed_pods": cache.assumed_count}
+    return {queue: sum(read.queue.pools[pool] for pool in pools) for queue, pools in QUEUES.items()}
 
 
 PENDING_PODS: Final = ("scheduler_pending_pods", "Pods that wait, by the queue they wait in.")
@@ -171,7 +164,9 @@ METRICS: Final[Metrics[Reading]] = Metrics(
           "plugin", "profile"),
     gauge("scheduler_inflight_events", "Events kept for pods in flight.",
           lambda read: read.queue.in_flight_event_count),
-    gauge("scheduler_cache_size", "What the cache holds.", _cached, "type"),
+    gauge("scheduler_cache_size", "What the cache holds.",
+          lambda read: {"nodes": read.cache.columns.count, "pods": len(read.cache.pods),
+                        "assumed_pods": read.cache.assumed_count}, "type"),
     gauge(*GOROUTINES, lambda read: {"binding": read.own.binding}, "operation"),
     gauge("scheduler_node_exclusions", "Nodes that pods are kept away from.", lambda read: len(read.exclusions)),
     histogram("scheduler_scheduling_attempt_duration_seconds", "Time of an attempt.",

@@ -1,5 +1,6 @@
 """What the scheduler records: Events for people, and lines of the event log for the auditor."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from scheduler.cache.node_info import PodInfo
@@ -8,12 +9,12 @@ from services.client.recorder import Recorder
 from services.reconcile.actions import Related
 
 
+@dataclass
 class SchedulerRecorder:
     """The recorder and the event log, in the words of a scheduler."""
 
-    def __init__(self, recorder: Recorder, events: EventLog) -> None:
-        self._recorder = recorder
-        self._events = events
+    recorder: Recorder
+    events: EventLog
 
     def event(
         self,
@@ -27,7 +28,7 @@ class SchedulerRecorder:
         traceparent: str = "",
     ) -> None:
         """Send an Event about the pod, some time soon; `related`: the pod for whose sake it happened."""
-        self._recorder.event(
+        self.recorder.event(
             kind="Pod",
             api_version="v1",
             key=info.key,
@@ -45,7 +46,7 @@ class SchedulerRecorder:
     def gate(self, ev: str, info: PodInfo, data: dict[str, Any]) -> None:
         """Write to the event log what PreEnqueue said of the pod."""
         obj = ("Pod", info.key.namespace, info.key.name, info.uid)
-        self._events.write(ev, obj=obj, rv_seen=info.metadata.rv, data=data)
+        self.events.write(ev, obj=obj, rv_seen=info.metadata.rv, data=data)
 
     def line(
         self,
@@ -58,7 +59,7 @@ class SchedulerRecorder:
         rv_seen: int | None = None,
     ) -> None:
         """Write a line about the pod to the event log (guarantees 1.2); `rv_seen` is the pod's, if nothing else is."""
-        self._events.write(
+        self.events.write(
             ev,
             obj=("Pod", info.key.namespace, info.key.name, info.uid),
             rv_seen=info.metadata.rv if rv_seen is None else rv_seen,

@@ -1,8 +1,7 @@
 """The bounds that LimitRanges of a namespace set to single pods and claims: what is given by default, what is refused.
 
-A resize is held to them as a creation is; but what it leaves as it was is not asked about again, because the
-bound may be younger than the pod. Source: kep-1287-in-place-resize 3.2; upstream
-`plugin/pkg/admission/limitranger` (v1.37).
+A resize is held to them as a creation is; but what it leaves as it was is not asked about again, because the bound may
+be younger than the pod. Source: kep-1287-in-place-resize 3.2; upstream `plugin/pkg/admission/limitranger` (v1.37).
 """
 
 from __future__ import annotations
@@ -28,9 +27,6 @@ ANNOTATION = "kubernetes.io/limit-ranger"
 def ranges_of(ctx: WriteContext, namespace: str) -> list[LimitRange]:
     """Return the namespace's limit ranges, by name."""
     return [msgspec.convert(document, LimitRange) for document in ctx.list(LIMIT_RANGES, namespace)]
-
-
-# --- what is given ---
 
 
 def with_default_limits(spec: Document, ranges: list[LimitRange]) -> tuple[Document, str]:
@@ -66,9 +62,6 @@ def _given(
             resources[part] = {**has, **{name: defaults[name] for name in missing}}
             notes.append(f"{', '.join(missing)} {what} for {word} {container.get('name', '')}")
     return {**container, "resources": resources}
-
-
-# --- what is refused ---
 
 
 class Size(NamedTuple):

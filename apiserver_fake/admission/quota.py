@@ -53,15 +53,10 @@ def charges(resource: Resource, old: Document | None, new: Document, ctx: WriteC
 def _require(quota: ResourceQuota, names: list[str], view: View, resource: Resource, new: Document) -> None:
     name = quota.metadata.name
     if isinstance(view, Pod) and (unsaid := quotas.unsaid(view, names)):
-        raise forbidden(
-            resource.name, new["metadata"].get("name") or "", f"failed quota: {name}: must specify {unsaid}"
-        )
+        raise _forbidden(resource, new, f"failed quota: {name}: must specify {unsaid}")
     if any(each not in quota.status.used for each in names):
-        raise forbidden(
-            resource.name,
-            new["metadata"].get("name") or "",
-            f"status unknown for quota: {name}, resources: {','.join(sorted(names))}",
-        )
+        why = f"status unknown for quota: {name}, resources: {','.join(sorted(names))}"
+        raise _forbidden(resource, new, why)
 
 
 def _more(resource: Resource, before: View | None, view: View, names: list[str], wall_s: float) -> Amounts:

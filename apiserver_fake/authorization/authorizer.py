@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from apiserver_fake.authorization.field_masks import check_mask
-from apiserver_fake.authorization.node import Listing, admit_node, authorize_node
+from apiserver_fake.authorization.node import Listing, admit_node, may_node, not_yours
 from apiserver_fake.errors import forbidden
 from apiserver_fake.strategy import Lookup, WriteContext, delete_options
 from services.api.errors import Forbidden
@@ -46,7 +46,8 @@ def authorize(identity: Identity, request: Request, lookup: Lookup, listing: Lis
     Raises: Forbidden, for nodes with one constant text.
     """
     if identity.node:
-        authorize_node(identity.node, request, lookup, listing)
+        if not may_node(identity.node, request, lookup, listing):
+            raise not_yours()
     elif rule_for(identity, request, lookup) is None:
         raise _forbidden(identity, request)
 
@@ -133,15 +134,11 @@ def _forbidden(identity: Identity, request: Request) -> Forbidden:
     )
 
 
-# --- inside the commit ------------------------------------------------------------------------------------------------
-
-
 def admit(identity: Identity, request: Request, old: Document | None, new: Document | None, ctx: WriteContext) -> None:
     """Return when this identity may make exactly this change.
 
-    `old` None: a create; `new` None: a delete. Raises: Forbidden naming the first path that the
-    caller's mask does not contain; for nodes the constant text. Conflict `StaleBinding` for a status
-    of an earlier binding.
+    `old` None: a create; `new` None: a delete. Raises: Forbidden naming the first path that the caller's mask does not
+    contain; for nodes the constant text. Conflict `StaleBinding` for a status of an earlier binding.
     """
     if identity.node:
         admit_node(identity.node, request, old, new, ctx)
@@ -154,18 +151,13 @@ def admit(identity: Identity, request: Request, old: Document | None, new: Docum
     elif old is None:
         if rule.where == "lease" and not _is_own_lease(identity, new["metadata"].get("name") or ""):
             raise _forbidden(identity, request)
-        if request.resource == "pods" and (new.get("spec") or {}).get("nodeName"):
-            _check_preset_node(rule, identity, new)
+        is_bound = request.resource == "pods" and (new.get("spec") or {}).get("nodeName")
+        if is_bound and not rule.may_choose_node:
+            # S22: a pod born bound bypasses the scheduler.
+            why = f'spec.nodeName: User "{identity.user}" may not choose the node of a pod'
+            raise forbidden("pods", new["metadata"].get("name") or "", why)
     elif rule.may_change:
         check_mask(identity, request, rule, old, new)
-
-
-def _check_preset_node(rule: Rule, identity: Identity, pod: Document) -> None:
-    # S22: a pod born bound bypasses the scheduler.
-    if rule.may_choose_node:
-        return
-    why = f'spec.nodeName: User "{identity.user}" may not choose the node of a pod'
-    raise forbidden("pods", pod["metadata"].get("name") or "", why)
 
 
 def _check_preconditions(rule: Rule, identity: Identity, request: Request, ctx: WriteContext) -> None:

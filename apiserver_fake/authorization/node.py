@@ -1,8 +1,7 @@
 """What a node may do: it depends on which pods are bound to it.
 
-Whatever it may not do gets one constant answer, so that it cannot learn what exists. Ownership is asked
-before the body is read and once more inside the commit, because a bind or unbind may have come between
-(X-NR17).
+Whatever it may not do gets one constant answer, so that it cannot learn what exists. Ownership is asked before the body
+is read and once more inside the commit, because a bind or unbind may have come between (X-NR17).
 """
 
 from collections.abc import Callable, Iterable
@@ -44,13 +43,8 @@ def is_bound_to(pod: Document | None, node: str) -> bool:
     return pod is not None and (pod.get("spec") or {}).get("nodeName") == node
 
 
-def authorize_node(node: str, request: Request, lookup: Lookup, listing: Listing) -> None:
-    """Return when the node may try that, whatever the body says. Raises: Forbidden with one constant text."""
-    if not _may_node(node, request, lookup, listing):
-        raise not_yours()
-
-
-def _may_node(node: str, request: Request, lookup: Lookup, listing: Listing) -> bool:
+def may_node(node: str, request: Request, lookup: Lookup, listing: Listing) -> bool:
+    """Whether the node may try that, whatever the body says."""
     verb, sub, name = request.verb, request.subresource, request.name
     is_own = (verb in ("get", "update", "patch") and name == node) or (verb == "create" and name in ("", node))
     match request.resource:
@@ -257,7 +251,10 @@ def _admit_node_pods(
     if not is_bound_to(old, node):
         return False
     if new is None:
-        return _may_delete(request, old)
+        # X-NR8: a running pod is not cut short by its node; it is first asked to end.
+        meta = old["metadata"]
+        is_ending = bool(meta.get("deletionTimestamp")) or MIRROR_ANNOTATION in (meta.get("annotations") or {})
+        return is_ending or delete_options(request).grace_period_s != 0
     if request.subresource == "status":
         return admit_status(node, old, new)
     return request.subresource == "eviction"
@@ -285,14 +282,6 @@ def _extended_claims(spec: Document) -> bool:
         for kind in ("initContainers", "containers", "ephemeralContainers")
         for container in spec.get(kind) or ()
     )
-
-
-def _may_delete(request: Request, pod: Document) -> bool:
-    # X-NR8: a running pod is not cut short by its node; it is first asked to end.
-    if delete_options(request).grace_period_s != 0:
-        return True
-    meta = pod["metadata"]
-    return bool(meta.get("deletionTimestamp")) or MIRROR_ANNOTATION in (meta.get("annotations") or {})
 
 
 _NOT_OF_NODES = (

@@ -5,7 +5,7 @@ object for each of them and copying it into its batch cost more than committing 
 repeats a field by writing it again, so an event's bytes fit into any batch, and batches into any frame.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -71,14 +71,8 @@ def response_bytes(number: int, response: Response, body: bytes, *, more: bool =
     if more:
         parts.append(b"\x30\x01")
     else:
-        parts += _texts(b"\x2a", response.warnings)
+        for text in response.warnings:
+            encoded = text.encode()
+            parts += (b"\x2a", varint(len(encoded)), encoded)
     message = b"".join(parts)
     return b"".join((b"\x0a", varint(len(message)), message))
-
-
-def _texts(tag: bytes, texts: Sequence[str]) -> list[bytes]:
-    found: list[bytes] = []
-    for text in texts:
-        encoded = text.encode()
-        found += (tag, varint(len(encoded)), encoded)
-    return found

@@ -60,12 +60,9 @@ def _as(wire: type[Wire], message: Any) -> Wire:
 def responses_of(number: int, response: Response) -> list[bytes]:
     """Return the answer as encoded messages of at most 1 MiB of body each."""
     body = response.body
-    if len(body) <= FRAME_BYTES:
-        return [response_bytes(number, response, body)]
-    starts = range(0, len(body), FRAME_BYTES)
     return [
         response_bytes(number, response, body[start : start + FRAME_BYTES], more=start + FRAME_BYTES < len(body))
-        for start in starts
+        for start in range(0, max(1, len(body)), FRAME_BYTES)
     ]
 
 

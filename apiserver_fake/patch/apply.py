@@ -1,12 +1,10 @@
 """Server-side apply: merge what a manager wants into an object, and remember which fields are its.
 
-Ownership is kept in `metadata.managedFields` in upstream's `FieldsV1` form, for managers that apply. Lists
-merge as their schema says (`x-kubernetes-list-type`, `-list-map-keys`); a kind without schema merges objects
-member by member and takes lists whole. `perform` reads the object, plans, and writes it back on the version that was
-read.
+Ownership is kept in `metadata.managedFields` in upstream's `FieldsV1` form, for managers that apply. Lists merge as
+their schema says (`x-kubernetes-list-type`, `-list-map-keys`); a kind without schema merges objects member by member
+and takes lists whole. `perform` reads the object, plans, and writes it back on the version that was read.
 
-Deviates: writes that are not applies do not become owners, so only appliers conflict with one another.
-Source: KEP-555.
+Deviates: writes that are not applies do not become owners, so only appliers conflict with one another. Source: KEP-555.
 """
 
 from collections.abc import Iterator
@@ -223,13 +221,9 @@ def plan(
 
     others: list[Document] = []
     previous: Document = {}
+    mine = (manager, "Apply", subresource)
     for found in (live.get("metadata") or {}).get("managedFields") or ():
-        is_mine = (found.get("manager"), found.get("operation"), found.get("subresource", "")) == (
-            manager,
-            "Apply",
-            subresource,
-        )
-        if is_mine:
+        if (found.get("manager"), found.get("operation"), found.get("subresource", "")) == mine:
             previous = found
         else:
             others.append(found)

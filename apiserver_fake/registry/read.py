@@ -88,10 +88,7 @@ class Reads:
         self._store, self._clock, self._cursors = store, clock, cursors
 
     def get(self, request: Request) -> Response:
-        """Return the object, or the read form of a subresource.
-
-        Raises: NotFound, NotYet.
-        """
+        """Return the object, or the read form of a subresource. Raises: NotFound, NotYet."""
         resource = find_resource(request.resource)
         check_scope(resource, request)
         self._reach(parse_rv(request.resource_version))

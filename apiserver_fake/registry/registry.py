@@ -44,10 +44,7 @@ class Registry:
         self.reads = Reads(store, clock=clock, cursors=cursors)
 
     def authorize(self, identity: Identity, request: Request) -> None:
-        """Refuse what this identity may not do; looks at names, identity and stored objects only.
-
-        Raises: Forbidden.
-        """
+        """Refuse what this identity may not do; looks at names, identity and stored objects only. Raises: Forbidden."""
         authorize(identity, request, self._lookup, self._listing(identity))
 
     def authorize_watch(self, identity: Identity, request: WatchRequest) -> None:

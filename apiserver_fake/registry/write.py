@@ -15,7 +15,7 @@ import msgspec
 
 from apiserver_fake.admission.quota import CHARGED_ON_UPDATE, charges
 from apiserver_fake.authorization.authorizer import admit
-from apiserver_fake.errors import MODIFIED_TEXT, conflict, details_of, find_resource, not_found
+from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, details_of, find_resource, not_found
 from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.schema.schemas import check_fields, conform
@@ -163,11 +163,8 @@ class Write:
     def __init__(
         self, contexts: WriteContexts, resource: Resource, identity: Identity, request: Request, traceparent: str
     ) -> None:
-        self.contexts = contexts
-        self.resource = resource
-        self.identity = identity
-        self.request = request
-        self.traceparent = traceparent
+        self.contexts, self.resource, self.identity = contexts, resource, identity
+        self.request, self.traceparent = request, traceparent
         self.strategy: Strategy = strategy_for(resource.name)
 
     # -- create
@@ -245,9 +242,10 @@ class Write:
         return typed
 
     def _check_name(self, name: str) -> None:
-        wanted = self.request.name
-        if name != wanted:
-            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
+        if name != self.request.name:
+            raise BadRequest(
+                f"the name of the object ({name}) does not match the name on the URL ({self.request.name})"
+            )
 
     def _place(self, meta: Document) -> None:
         request, resource = self.request, self.resource
@@ -319,12 +317,10 @@ class Write:
     def _check_preconditions(self, stored: Record, uid: str, version: str) -> None:
         name = stored.name
         if uid and uid != stored.uid:
-            raise conflict(
-                self.resource,
-                name,
-                f"the UID in the precondition ({uid}) does not match the UID in record ({stored.uid}). "
-                "The object might have been deleted and then recreated",
+            why = (
+                f"the UID in the precondition ({uid}) does not match the UID in record ({stored.uid}). {RECREATED_TEXT}"
             )
+            raise conflict(self.resource, name, why)
         if version and parse_rv(version) != stored.rv and version != "0":
             raise conflict(self.resource, name, MODIFIED_TEXT)
 

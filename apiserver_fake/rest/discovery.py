@@ -68,12 +68,10 @@ def groups() -> dict[str, tuple[str, ...]]:
     def rank(group: str) -> tuple[int, str]:
         return (_GROUP_ORDER.index(group) if group in _GROUP_ORDER else len(_GROUP_ORDER), group)
 
-    return {group: tuple(sorted(found[group], key=_version_rank)) for group in sorted(found, key=rank)}
+    def version_rank(name: str) -> tuple[bool, bool, str]:
+        return ("alpha" in name, "beta" in name, name)  # stable versions first, then beta, then alpha
 
-
-def _version_rank(name: str) -> tuple[int, str]:
-    # Stable versions are preferred to beta, and beta to alpha.
-    return (2 if "alpha" in name else 1 if "beta" in name else 0, name)
+    return {group: tuple(sorted(found[group], key=version_rank)) for group in sorted(found, key=rank)}
 
 
 def is_served(group: str, version_name: str) -> bool:
@@ -110,31 +108,17 @@ def resource_list(group: str, version_name: str) -> Document:
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": entries}
 
 
-def api_versions(address: str = "") -> Document:
-    """Return the plain body of `/api`."""
-    addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
-    return {"kind": "APIVersions", "versions": list(groups().get("", ())), "serverAddressByClientCIDRs": addresses}
-
-
 def _group(name: str) -> Document:
     versions = [{"groupVersion": f"{name}/{v}", "version": v} for v in groups()[name]]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
-def group_list() -> Document:
-    """Return the plain body of `/apis`."""
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(name) for name in groups() if name]}
-
-
-def group(name: str) -> Document:
-    """Return the body of `/apis/GROUP`."""
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name)}
+def kind_of(group: str, version_name: str, kind: str) -> Document:
+    """Return a group, version and kind as discovery and OpenAPI write them."""
+    return {"group": group, "version": version_name, "kind": kind}
 
 
 def _aggregated_resource(r: Resource) -> Document:
-    def kind_of(group_name: str, version_name: str, kind: str) -> Document:
-        return {"group": group_name, "version": version_name, "kind": kind}
-
     entry: Document = {
         "resource": r.plural,
         "responseKind": kind_of("", "", r.kind),
@@ -211,13 +195,16 @@ def document_at(path: str, form_version: str = "") -> Answer | None:
         case ["apis"] if form_version:
             return answer(aggregated(is_core=False, form_version=form_version))
         case ["api"]:
-            return answer(api_versions())
+            addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]
+            versions = list(groups().get("", ()))
+            return answer({"kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": addresses})
         case ["apis"]:
-            return answer(group_list())
+            named = [_group(name) for name in groups() if name]
+            return answer({"kind": "APIGroupList", "apiVersion": "v1", "groups": named})
         case ["api", version_name] if is_served("", version_name):
             return answer(resource_list("", version_name))
         case ["apis", name] if name and name in groups():
-            return answer(group(name))
+            return answer({"kind": "APIGroup", "apiVersion": "v1", **_group(name)})
         case ["apis", name, version_name] if name and is_served(name, version_name):
             return answer(resource_list(name, version_name))
         case _:

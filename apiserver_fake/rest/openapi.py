@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from apiserver_fake.rest import discovery
+from apiserver_fake.rest.media_types import PATCH_TYPES
 from apiserver_fake.rest.paths import subresource_form
 from apiserver_fake.schema.schemas import component_of, components
 from apiserver_fake.strategy import strategy_for
@@ -44,10 +45,6 @@ def _closure(roots: list[str]) -> dict[str, Document]:
     return {name: schemas[name] for name in sorted(seen) if name in schemas}
 
 
-def _kind_of(group: str, version: str, kind: str) -> Document:
-    return {"group": group, "version": version, "kind": kind}
-
-
 def _operation(action: str, r: Resource, component: str, kind: Document | None = None) -> Document:
     parameters = [
         {"name": name, "in": "query", "description": text, "schema": {"type": form, "uniqueItems": True}}
@@ -59,18 +56,13 @@ def _operation(action: str, r: Resource, component: str, kind: Document | None =
         "operationId": f"{action}{'Namespaced' if r.namespaced else ''}{r.kind}",
         "responses": {"200": {"description": "OK", "content": content}},
         "x-kubernetes-action": action,
-        "x-kubernetes-group-version-kind": kind or _kind_of(r.group, r.version, r.kind),
+        "x-kubernetes-group-version-kind": kind or discovery.kind_of(r.group, r.version, r.kind),
     }
     if action in ("post", "put", "patch"):
         operation["parameters"] = parameters
         types = list(content)
         if action == "patch":
-            types = [
-                "application/apply-patch+yaml",
-                "application/json-patch+json",
-                "application/merge-patch+json",
-                "application/strategic-merge-patch+json",
-            ]
+            types = sorted(PATCH_TYPES)
         operation["requestBody"] = {"content": dict.fromkeys(types, content["application/json"])}
     return operation
 
@@ -118,7 +110,7 @@ def document(group: str, version: str) -> Document:
             invented[name] = {"type": "object", "description": said, "x-kubernetes-preserve-unknown-fields": True}
         if name not in roots:
             roots.append(name)
-            kinds[name] = [_kind_of(kind_group, kind_version, kind)]
+            kinds[name] = [discovery.kind_of(kind_group, kind_version, kind)]
         return name
 
     for r in served:
@@ -142,7 +134,9 @@ def document(group: str, version: str) -> Document:
             own = (form.group, form.version, form.kind) if form.kind else (r.group, r.version, r.kind)
             of_sub = component(*own)
             methods = {"create": "post", "get": "get", "patch": "patch", "update": "put"}
-            entry: Document = {methods[v]: _operation(methods[v], r, of_sub, _kind_of(*own)) for v in form.verbs}
+            entry: Document = {
+                methods[v]: _operation(methods[v], r, of_sub, discovery.kind_of(*own)) for v in form.verbs
+            }
             entry["parameters"] = _path_parameters(r, named=True)
             paths[f"{base}/{{name}}/{name}"] = entry
     # The closure shares the loaded schemas; a root is copied before its kinds are written into it.

@@ -1,8 +1,7 @@
 """From an HTTP method, path and query to the mesh's own `Request` or `WatchRequest`.
 
-This is the path grammar of the Kubernetes API: core and named groups, namespaced or not, sub-resources,
-the old `/watch/` prefix. Nothing here touches a socket; a refusal is an `ApiError` that says what the
-real server says.
+This is the path grammar of the Kubernetes API: core and named groups, namespaced or not, sub-resources, the old
+`/watch/` prefix. Nothing here touches a socket; a refusal is an `ApiError` that says what the real server says.
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,10 @@
 """Kinds that are asked and never stored: who am I, may I, what may I.
 
-kubectl sends its questions as protobuf; those that need no answer from the body are answered whatever the
-body is.
+kubectl sends its questions as protobuf; those that need no answer from the body are answered whatever the body is.
 """
 
 from collections.abc import Callable
 
-from apiserver_fake.rest.discovery import REVIEWS
 from services.api.errors import ApiError, BadRequest
 from services.api.identity import Identity
 from services.api.meta import Document, Resource
@@ -15,11 +13,6 @@ from services.api.wire import Request
 
 Authorize = Callable[[Identity, Request], None]
 """Raises Forbidden for what the identity may not do."""
-
-
-def review_at(group: str, version: str, rest: list[str]) -> Resource | None:
-    """Return the review served at these path segments."""
-    return next((r for r in REVIEWS if [r.group, r.version, r.plural] == [group, version, *rest]), None)
 
 
 def answer(review: Resource, body: Document, identity: Identity, authorize: Authorize) -> Document:

@@ -1,9 +1,8 @@
 """The server that kubectl and client-go know: HTTP/1.1 and JSON over the same registry as the mesh's own server.
 
-A request becomes one `Request` (rest_paths), goes through the caller's `Api` and comes back as the very bytes
-that were stored; only Tables, metadata-only answers and YAML are made here. Health, version, discovery and
-OpenAPI are answered without touching the store. This file is the shell; what it decides with is in the
-plain functions of its neighbours.
+A request becomes one `Request` (rest_paths), goes through the caller's `Api` and comes back as the very bytes that were
+stored; only Tables, metadata-only answers and YAML are made here. Health, version, discovery and OpenAPI are answered
+without touching the store. This file is the shell; what it decides with is in the plain functions of its neighbours.
 """
 
 import asyncio
@@ -83,11 +82,8 @@ class RestHandler:
         settings: RestSettings,
         host: str,
     ) -> None:
-        self._server = server
-        self._clock = clock
-        self._tracer = tracer
-        self._session = session
-        self._settings = settings
+        self._server, self._clock, self._tracer = server, clock, tracer
+        self._session, self._settings = session, settings
         self.active: dict[object, None] = {}
         """The connections that have sent a request; `_SilenceSweep` forgets those that are gone."""
         self._allowed_hosts = frozenset((*LOOPBACK_NAMES, host.lower(), *(h.lower() for h in settings.allowed_hosts)))
@@ -108,8 +104,6 @@ class RestHandler:
             log.error("rest.request_failed", method=request.method, path=request.path, exc_info=error)
             return refusal_answer(ApiError(f"internal error: {type(error).__name__}"))
 
-    # --- who, and from where
-
     def _check_web(self, request: web.BaseRequest) -> None:
         local = request.transport.get_extra_info("sockname") if request.transport is not None else None
         host = request.headers.get("Host", "")
@@ -124,8 +118,6 @@ class RestHandler:
             if header in request.headers:
                 raise ApiError("impersonation is not served", reason="BadRequest", code=400)
         return self._server.authenticate(bearer_of(request.headers.get("Authorization", "")))
-
-    # --- where to
 
     async def _dispatch(self, request: web.BaseRequest, identity: Identity) -> web.StreamResponse:
         parts = paths.split(request.rel_url.raw_path)
@@ -209,14 +201,12 @@ class RestHandler:
         assert found is not None, "the aggregated form exists where the plain one does"
         return cached_answer(request, found, content_type=form.content_type if form.convert else "application/json")
 
-    # --- resources
-
     async def _resource(
         self, request: web.BaseRequest, identity: Identity, group: str, version: str, rest: list[str]
     ) -> web.StreamResponse:
-        review = reviews.review_at(group, version, rest)
-        if review is not None:
-            return await self._review(request, identity, review)
+        for review in discovery.REVIEWS:
+            if [review.group, review.version, review.plural] == [group, version, *rest]:
+                return await self._review(request, identity, review)
         parameters = Parameters(request.rel_url.query)
         api = self._server.api_for(identity)
         namespace, name, streamed = pod_streams.asked(group, version, rest)

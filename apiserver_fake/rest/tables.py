@@ -60,12 +60,8 @@ def partial_metadata(document: Document, version: str = "v1") -> Document:
 
 def partial_metadata_list(body: Document, version: str = "v1") -> Document:
     """Return a list of metadata only."""
-    return {
-        "kind": "PartialObjectMetadataList",
-        "apiVersion": f"meta.k8s.io/{version}",
-        "metadata": body.get("metadata", {}),
-        "items": [partial_metadata(item, version) for item in body.get("items") or ()],
-    }
+    items = [partial_metadata(item, version) for item in body.get("items") or ()]
+    return {**partial_metadata(body, version), "kind": "PartialObjectMetadataList", "items": items}
 
 
 def check_include(include: str) -> str:

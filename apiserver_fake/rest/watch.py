@@ -30,10 +30,7 @@ class EventEncoder:
     """Turns events into lines in the form the client accepted; the first Table alone carries the columns."""
 
     def __init__(self, route: Route, form: Form, include: str, wall: Callable[[], float]) -> None:
-        self._route = route
-        self._form = form
-        self._include = include
-        self._wall = wall
+        self._route, self._form, self._include, self._wall = route, form, include, wall
         self._has_sent_columns = False
 
     def encode(self, event: WatchEvent) -> bytes:
@@ -79,7 +76,21 @@ async def stream(
         if isinstance(refusal, ApiError | UnknownOutcome):
             raise refusal
         await response.prepare(request)
-        await _send_all(request, response, first, batches, encoder, send_blocked_max_s)
+        try:
+            batch = await first
+            while True:
+                async with asyncio.timeout(send_blocked_max_s):
+                    await response.write(b"".join([encoder.encode(event) for event in batch]))
+                batch = await anext(batches)
+        except StopAsyncIteration:
+            await response.write_eof()
+        except ApiError as error:
+            await response.write(line("ERROR", msgspec.json.encode(error.status())))
+            await response.write_eof()
+        except (TimeoutError, UnknownOutcome, ConnectionError):
+            # Too slow, or the end is not a clean one: the client must see a broken stream and resume (W14, C3).
+            if request.transport is not None:
+                request.transport.abort()
     finally:
         if not first.done():
             first.cancel()
@@ -89,28 +100,3 @@ async def stream(
         if closing is not None:
             await closing()
     return response
-
-
-async def _send_all(
-    request: web.BaseRequest,
-    response: web.StreamResponse,
-    first: asyncio.Future[list[WatchEvent]],
-    batches: AsyncIterator[list[WatchEvent]],
-    encoder: EventEncoder,
-    send_blocked_max_s: float,
-) -> None:
-    try:
-        batch = await first
-        while True:
-            async with asyncio.timeout(send_blocked_max_s):
-                await response.write(b"".join([encoder.encode(event) for event in batch]))
-            batch = await anext(batches)
-    except StopAsyncIteration:
-        await response.write_eof()
-    except ApiError as error:
-        await response.write(line("ERROR", msgspec.json.encode(error.status())))
-        await response.write_eof()
-    except (TimeoutError, UnknownOutcome, ConnectionError):
-        # Too slow, or the end is not a clean one: the client must see a broken stream and resume (W14, C3).
-        if request.transport is not None:
-            request.transport.abort()

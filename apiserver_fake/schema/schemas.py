@@ -1,9 +1,8 @@
 """What upstream's types say about the fields of our kinds: their names, and how lists of them merge.
 
-One data file, `schemas.json`, holds OpenAPI v3 schemas. Keys with slashes are kinds
-(`<group>/<version>/<Kind>`, the core group being empty) and point to a component; the other keys are
-components as `/openapi/v3` serves them. Strict field validation, strategic merge patches and
-`kubectl explain` all read this one table.
+One data file, `schemas.json`, holds OpenAPI v3 schemas. Keys with slashes are kinds (`<group>/<version>/<Kind>`, the
+core group being empty) and point to a component; the other keys are components as `/openapi/v3` serves them. Strict
+field validation, strategic merge patches and `kubectl explain` all read this one table.
 """
 
 from __future__ import annotations

@@ -87,8 +87,6 @@ class Journal:
         """Release everything."""
 
 
-# -- over a Disk
-
 _MAGIC = b"KLJ1"
 _HEAD = len(_MAGIC) + 4 + 8
 
@@ -152,13 +150,9 @@ class DiskJournal(Journal):
     is_durable = True
 
     def __init__(self, disk: Disk, *, snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES) -> None:
-        self._disk = disk
-        self._limit = snapshot_after_bytes
+        self._disk, self._limit = disk, snapshot_after_bytes
         self._log = ""
-        self._log_bytes = 0
-        self._bytes = 0
-        self._snapshot_bytes = 0
-        self._rv = 0
+        self._log_bytes = self._bytes = self._snapshot_bytes = self._rv = 0
         self._window: deque[Entry] = deque()
 
     async def open(self, new_secret: bytes) -> Recovered:
@@ -206,7 +200,7 @@ class DiskJournal(Journal):
         if not self._log:
             self._log, self._log_bytes = f"log-{entries[0].rv:020d}", 0
         data = frame(msgspec.msgpack.encode(entries))
-        await self._disk.append(self._log, data)
+        await self._disk.append_all({self._log: data})
         self._bytes += len(data)
         self._log_bytes += len(data)
         self._rv = entries[-1].rv
@@ -237,8 +231,6 @@ class DiskJournal(Journal):
         for name in logs:
             await self._disk.remove(name)
 
-
-# -- SQLite
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -355,8 +347,7 @@ class SqliteJournal(Journal):
 
     @staticmethod
     def _give_up(database: sqlite3.Connection, error: sqlite3.Error) -> None:
-        is_full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
-        if is_full:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
             if database.in_transaction:
                 database.execute("ROLLBACK")
             raise OSError(errno.ENOSPC, f"the store is full: {error}") from error

@@ -97,11 +97,8 @@ class Store:
     def __init__(
         self, *, hashing: bool = False, window_s: float = WINDOW_S, window_changes: int = WINDOW_CHANGES
     ) -> None:
-        self.rv = self.window_start = 0
+        self.rv = self.window_start = self.window_bytes = self.count = self.state_hash = 0
         self.hashing = hashing
-        self.state_hash = 0
-        self.window_bytes = 0
-        self.count = 0
         self._window_s, self._window_changes = window_s, window_changes
         self._tables: dict[str, _Table] = {}
         self._window: deque[tuple[int, float, str, int]] = deque()
@@ -155,7 +152,11 @@ class Store:
         Raises: Expired when `at` is below the window. `after` starts behind that key; `limit` and `bytes_max`
         of 0 mean no limit.
         """
-        undone = self._undone(resource, at) if at is not None and at != self.rv else {}
+        # What the keys that changed above `at` held then.
+        undone: dict[Key, Record | None] = {}
+        if at is not None and at != self.rv:
+            for change in self.changes_after(resource, at):
+                undone.setdefault(change.record.key, change.previous)
         table = self._tables.get(resource)
         if table is None:
             return Page([])
@@ -173,13 +174,6 @@ class Store:
             records.append(record)
             size += len(record.body)
         return Page(records)
-
-    def _undone(self, resource: str, at: int) -> dict[Key, Record | None]:
-        """What the keys that changed above `at` held at `at`."""
-        before: dict[Key, Record | None] = {}
-        for change in self.changes_after(resource, at):
-            before.setdefault(change.record.key, change.previous)
-        return before
 
     def _candidates(
         self, table: _Table, selection: Selection, after: Key | None, undone: dict[Key, Record | None]
@@ -316,8 +310,7 @@ class Staged:
         self.rv = store.rv
         self.cause: Cause | None = None
         self.changes: list[Change] = []
-        self.bytes = 0
-        self._news = 0
+        self.bytes = self._news = 0
         self._news_in: dict[tuple[str, str], int] = {}
         self._overlay: dict[str, dict[Key, Record | None]] = {}
 

@@ -46,9 +46,7 @@ Taken = Callable[["Watcher", list[WatchEvent]], None]
 def transition_type(change: Change, selection: Selection) -> str:
     """Return what the change is to a watch with that selection: ADDED, MODIFIED, DELETED or "" (W7)."""
     was = change.previous is not None and selection.matches(change.previous)
-    if change.type == DELETED:
-        return DELETED if was else ""
-    if selection.matches(change.record):
+    if change.type != DELETED and selection.matches(change.record):
         return MODIFIED if was else ADDED
     return DELETED if was else ""
 
@@ -84,9 +82,8 @@ def error_event(error: ApiError, resource: Resource) -> WatchEvent:
 class Watcher:
     """One watch: what was found at its start, then a bounded queue of live events.
 
-    Invariant: what `take` has returned is a contiguous prefix of the matching changes above the start.
-    `end_reason` is empty while the watch lives; what is still queued may be taken after its end, except
-    when it was cut for slowness.
+    Invariant: what `take` has returned is a contiguous prefix of the matching changes above the start. `end_reason` is
+    empty while the watch lives; what is still queued may be taken after its end, except when it was cut for slowness.
     """
 
     __slots__ = (
@@ -97,15 +94,10 @@ class Watcher:
     def __init__(
         self, hub: Hub, number: int, identity: Identity, resource: Resource, request: WatchRequest, selection: Selection
     ) -> None:
-        self._hub = hub
-        self.number = number
-        self.identity = identity
-        self.resource = resource
-        self.request = request
-        self.selection = selection
+        self._hub, self.number, self.identity = hub, number, identity
+        self.resource, self.request, self.selection = resource, request, selection
         self.bookmarks = request.allow_bookmarks
-        self.start_rv = 0
-        self.last_rv = 0
+        self.start_rv = self.last_rv = 0
         self.end_reason = ""
         self.ends_at_s = 0.0
         self.notify: Notify | None = None
@@ -223,8 +215,7 @@ class _Index:
 class Hub:
     """All watches of the server.
 
-    Between reading the store and entering the index there is no await, so no change is lost or seen twice
-    (W12, P2).
+    Between reading the store and entering the index there is no await, so no change is lost or seen twice (W12, P2).
     """
 
     def __init__(
@@ -239,22 +230,19 @@ class Hub:
         queue_bytes: int = QUEUE_BYTES,
     ) -> None:
         self._store, self._clock, self._random = store, clock, random
-        self._ended = ended
-        self.taken = taken
+        self._ended, self.taken = ended, taken
         self.queue_events, self.queue_bytes = queue_events, queue_bytes
         self._indexes: dict[str, _Index] = {}
         self._watchers: dict[int, Watcher] = {}
         self._per_identity: dict[str, int] = {}
         self._timers: list[tuple[float, int, str, int]] = []
-        self._timer_number = 0
         self._is_sooner = asyncio.Event()
         """A timer was set before which none was due."""
         self._future: list[tuple[int, asyncio.Future[None]]] = []
         self._waiting: dict[int, Watcher] = {}
-        self._number = 0
+        self._number = self._timer_number = 0
         self._bookmarks: dict[str, WatchEvent] = {}
-        self.events_sent = 0
-        self.closed_slow = 0
+        self.events_sent = self.closed_slow = 0
 
     def __len__(self) -> int:
         return len(self._watchers)
@@ -354,10 +342,15 @@ class Hub:
             index = self._indexes.get(change.record.resource)
             if index is not None:
                 self._deliver(change, index)
-        if self._waiting:
-            self._begin_waiting()
-        if self._future:
-            self._answer_future()
+        rv = self._store.rv
+        for watcher in list(self._waiting.values()):
+            if watcher.start_rv <= rv:
+                del self._waiting[watcher.number]
+                self._begin(watcher, watcher.start_rv)
+        # Each takes itself out of the list when it wakes.
+        for wanted, future in self._future:
+            if wanted <= rv and not future.done():
+                future.set_result(None)
 
     def _deliver(self, change: Change, index: _Index) -> None:
         record, previous = change.record, change.previous
@@ -388,19 +381,6 @@ class Hub:
             event = made[kind] = event_of(kind, change.record, change.traceparent)
         self.events_sent += 1
         watcher.offer(event)
-
-    def _begin_waiting(self) -> None:
-        for watcher in list(self._waiting.values()):
-            if watcher.start_rv <= self._store.rv:
-                del self._waiting[watcher.number]
-                self._begin(watcher, watcher.start_rv)
-
-    def _answer_future(self) -> None:
-        due = [future for rv, future in self._future if rv <= self._store.rv]
-        self._future = [(rv, future) for rv, future in self._future if rv > self._store.rv]
-        for future in due:
-            if not future.done():
-                future.set_result(None)
 
     async def wait_until_visible(self, rv: int) -> None:
         """Wait until the store has reached `rv`. Raises: Timeout `ResourceVersionTooLarge` after 3 s (S12)."""

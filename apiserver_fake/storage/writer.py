@@ -116,10 +116,8 @@ class Writer:
         self._pending: dict[Operation, None] = {}
         self._has_work = asyncio.Event()
         self.answers = AnswerTable()
-        self.is_read_only = False
-        self.is_open = False
-        self.batches = 0
-        self.failures = 0
+        self.is_read_only = self.is_open = False
+        self.batches = self.failures = 0
 
     @property
     def queued(self) -> int:
@@ -198,12 +196,8 @@ class Writer:
             known = batch.answers.get(key) or self.answers.find(key, now_s)
             if known is not None:
                 if known.fingerprint != operation.fingerprint:
-                    return refusal(
-                        Conflict(
-                            f'request id "{operation.request_id}" was used for another request',
-                            reason="RequestIDReused",
-                        )
-                    )
+                    text = f'request id "{operation.request_id}" was used for another request'
+                    return refusal(Conflict(text, reason="RequestIDReused"))
                 return known.response
         if now_s > operation.deadline_s:
             return refusal(Timeout("the deadline passed before the write was begun; nothing was written"))

@@ -156,13 +156,8 @@ def quantity(path: str, resource: str, text: str) -> list[Cause]:
         value = amount(resource, text)
         thousandths = milli(text)
     except ValueError:
-        return [
-            invalid(
-                path,
-                text,
-                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
-            )
-        ]
+        detail = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        return [invalid(path, text, detail)]
     if value < 0 or thousandths < 0:
         return [invalid(path, text, "must be greater than or equal to 0")]
     is_divisible = resource in ("cpu", "memory", "ephemeral-storage") or resource.startswith("hugepages-")
@@ -215,17 +210,14 @@ def _owners(owners: list[Document]) -> list[Cause]:
     for index, owner in enumerate(owners[:OWNERS_MAX]):
         here = f"metadata.ownerReferences[{index}]"
         for field in ("apiVersion", "kind", "name", "uid"):
-            if not owner.get(field):
-                causes.append(
-                    required(f"{here}.{field}", "must not be empty")
-                    if field != "apiVersion"
-                    else invalid(f"{here}.apiVersion", "", "version must not be empty")
-                )
+            if not owner.get(field) and field == "apiVersion":
+                causes.append(invalid(f"{here}.apiVersion", "", "version must not be empty"))
+            elif not owner.get(field):
+                causes.append(required(f"{here}.{field}", "must not be empty"))
         controllers += owner.get("controller") is True
     if controllers > 1:
-        causes.append(
-            invalid("metadata.ownerReferences", controllers, "Only one reference can have Controller set to true")
-        )
+        text = "Only one reference can have Controller set to true"
+        causes.append(invalid("metadata.ownerReferences", controllers, text))
     return causes
 
 
@@ -242,9 +234,8 @@ def label_selector(path: str, selector: Document) -> list[Cause]:
                 causes.append(required(f"{here}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
         elif operator in ("Exists", "DoesNotExist"):
             if values:
-                causes.append(
-                    forbidden(f"{here}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-                )
+                text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                causes.append(forbidden(f"{here}.values", text))
         else:
             causes.append(invalid(f"{here}.operator", operator, "not a valid selector operator"))
         causes += qualified_name(f"{here}.key", term.get("key", ""))

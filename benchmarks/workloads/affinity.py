@@ -21,8 +21,10 @@ def _in_two_namespaces(template: Document, zones: tuple[str, ...] = ()) -> tuple
     )
 
 
-def _over_a_team(prefix: str, labels: Document, affinity: Document, zones: tuple[str, ...] = ()) -> tuple[Op, ...]:
-    template = templates.pod(prefix, labels=labels, affinity=affinity)
+def _over_a_team(
+    prefix: str, labels: Document, how: templates.Affinity, kind: str, key: str, zones: tuple[str, ...] = ()
+) -> tuple[Op, ...]:
+    template = templates.beside(prefix, labels, how, kind, key, templates.OF_THE_TEAM)
     return (
         CreateNodes(zones=zones),
         CreateNamespaces("init-ns", "namespaces", TEAM),
@@ -30,10 +32,6 @@ def _over_a_team(prefix: str, labels: Document, affinity: Document, zones: tuple
         CreatePods(template, "init_pods", namespace="init-ns", is_dealt=True),
         CreatePods(template, namespace="measure-ns-0", is_measured=True),
     )
-
-
-def _of_the_team(labels: Document, key: str) -> Document:
-    return templates.affinity_term(labels, key, team=templates.DEVOPS)
 
 
 WORKLOADS: Final = (
@@ -79,42 +77,25 @@ WORKLOADS: Final = (
     Workload(
         "SchedulingRequiredPodAffinityWithNSSelector",
         "pods that must be in the zone of a team's pods, in whichever of its namespaces",
-        _over_a_team(
-            "affinity-pod",
-            templates.BLUE,
-            templates.required("podAffinity", _of_the_team(templates.BLUE, templates.ZONE)),
-            ONE_ZONE,
-        ),
+        _over_a_team("affinity-pod", templates.BLUE, templates.required, "podAffinity", templates.ZONE, ONE_ZONE),
         (Size(500, 40, 100), Size(5_000, 5_000, 2_000)),
     ),
     Workload(
         "SchedulingRequiredPodAntiAffinityWithNSSelector",
         "pods that must be on a node without any of a team's pods",
-        _over_a_team(
-            "anti-affinity-pod",
-            templates.GREEN,
-            templates.required("podAntiAffinity", _of_the_team(templates.GREEN, templates.HOSTNAME)),
-        ),
+        _over_a_team("anti-affinity-pod", templates.GREEN, templates.required, "podAntiAffinity", templates.HOSTNAME),
         (Size(500, 40, 100), Size(6_000, 4_000, 2_000)),
     ),
     Workload(
         "SchedulingPreferredAffinityWithNSSelector",
         "pods that would like to be on the node of a team's pods",
-        _over_a_team(
-            "preferred-affinity-pod",
-            templates.RED,
-            templates.preferred("podAffinity", _of_the_team(templates.RED, templates.HOSTNAME)),
-        ),
+        _over_a_team("preferred-affinity-pod", templates.RED, templates.preferred, "podAffinity", templates.HOSTNAME),
         (Size(500, 40, 100), Size(5_000, 5_000, 5_000)),
     ),
     Workload(
         "SchedulingPreferredAntiAffinityWithNSSelector",
         "pods that would rather not be on the node of a team's pods",
-        _over_a_team(
-            "anti-affinity-pod",
-            templates.GREEN,
-            templates.preferred("podAntiAffinity", _of_the_team(templates.GREEN, templates.HOSTNAME)),
-        ),
+        _over_a_team("anti-affinity-pod", templates.GREEN, templates.preferred, "podAntiAffinity", templates.HOSTNAME),
         (Size(500, 40, 100), Size(5_000, 4_000, 2_000)),
     ),
     Workload(

@@ -12,6 +12,7 @@ IN_ZONES: Final = templates.node_affinity(
 ON_THE_NODE: Final = templates.node_affinity(
     "matchFields", {"key": "metadata.name", "operator": "In", "values": [NODE_NAME]}
 )
+APP: Final = {"app": "scheduler-perf"}
 SERVICE: Final = {
     "apiVersion": "v1",
     "kind": "Service",
@@ -95,10 +96,10 @@ WORKLOADS: Final = (
             CreatePods(
                 templates.pod(
                     "pod",
-                    labels={"app": "scheduler-perf"},
+                    labels=APP,
                     is_light=True,
                     affinity=templates.required(
-                        "podAffinity", templates.affinity_term({"app": "scheduler-perf"}, templates.HOSTNAME)
+                        "podAffinity", {"labelSelector": {"matchLabels": APP}, "topologyKey": templates.HOSTNAME}
                     ),
                     schedulingGates=[{"name": "scheduling-gate-1"}],
                 ),
@@ -106,9 +107,7 @@ WORKLOADS: Final = (
                 namespace="one",
                 may_wait=True,
             ),
-            CreatePods(
-                templates.pod("pod", labels={"app": "scheduler-perf"}, is_light=True), namespace="one", is_measured=True
-            ),
+            CreatePods(templates.pod("pod", labels=APP, is_light=True), namespace="one", is_measured=True),
         ),
         (Size(1, 10_000, 20_000),),
     ),

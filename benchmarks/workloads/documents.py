@@ -28,13 +28,6 @@ class NewObject:
     body: bytes
 
 
-def namespace_of(op: CreatePods, step: int, number: int, size: Size) -> str:
-    """Return where the step's pod of that number goes."""
-    if op.is_dealt:
-        return f"{op.namespace}-{number % size.namespaces}"
-    return op.namespace or f"namespace-{step}"
-
-
 def nodes_of(op: CreateNodes, size: Size) -> Iterator[NewObject]:
     """Yield the step's nodes."""
     template = copy.deepcopy(op.template)
@@ -76,7 +69,9 @@ def pods_of(op: CreatePods, step: int, size: Size, *, is_stored: bool = False) -
     body = msgspec.json.encode(stored(template) if is_stored else as_sent(template))
     prefix = op.template["metadata"]["generateName"]
     for number in range(size.count(op.count)):
-        name, namespace = f"{prefix}{step}-{number:06d}", namespace_of(op, step, number, size)
+        name, namespace = f"{prefix}{step}-{number:06d}", op.namespace or f"namespace-{step}"
+        if op.is_dealt:
+            namespace = f"{op.namespace}-{number % size.namespaces}"
         filled = body.replace(b"@name@", name.encode()).replace(b"@namespace@", namespace.encode())
         if is_stored:
             filled = filled.replace(b"@uid@", f"{namespace}-{name}".encode())
@@ -151,39 +146,28 @@ def volumes_of(volume: Volume, namespace: str, name: str) -> Iterator[tuple[str,
     """Yield a volume and its claim, bound to each other, as `(resource, document)`."""
     amount = {"storage": "1Gi"}
     claim = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": namespace, "name": name}
-    source = (
-        {"awsElasticBlockStore": {"volumeID": name}}
-        if volume == "in-tree"
-        else {"csi": {"driver": EBS, "volumeHandle": name}}
-    )
-    modes = ["ReadOnlyMany"]
+    is_csi = volume == "csi"
+    source = {"csi": {"driver": EBS, "volumeHandle": name}} if is_csi else {"awsElasticBlockStore": {"volumeID": name}}
+    holds = {"accessModes": ["ReadOnlyMany"], "capacity": amount}
     yield (
         "persistentvolumes",
         {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
             "metadata": {"name": f"pv-{name}", "annotations": {"pv.kubernetes.io/bound-by-controller": "true"}},
-            "spec": {
-                "accessModes": modes,
-                "capacity": amount,
-                "persistentVolumeReclaimPolicy": "Retain",
-                "claimRef": claim,
-                **source,
-            },
+            "spec": {**holds, "persistentVolumeReclaimPolicy": "Retain", "claimRef": claim, **source},
             "status": {"phase": "Bound"},
         },
     )
+    annotations = {"pv.kubernetes.io/bind-completed": "true"}
+    wants = {"accessModes": holds["accessModes"], "resources": {"requests": amount}}
     yield (
         "persistentvolumeclaims",
         {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
-            "metadata": {
-                "name": name,
-                "namespace": namespace,
-                "annotations": {"pv.kubernetes.io/bind-completed": "true"},
-            },
-            "spec": {"accessModes": modes, "resources": {"requests": amount}, "volumeName": f"pv-{name}"},
-            "status": {"phase": "Bound", "accessModes": modes, "capacity": amount},
+            "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
+            "spec": {**wants, "volumeName": f"pv-{name}"},
+            "status": {"phase": "Bound", **holds},
         },
     )

@@ -1,5 +1,6 @@
 """The node and pod documents of the workloads, as a user would send them."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from services.api.meta import Document
@@ -7,9 +8,10 @@ from services.api.meta import Document
 PAUSE: Final = "registry.k8s.io/pause:3.10.1"
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
-TWO_NAMESPACES: Final = ("sched-1", "sched-0")
 BLUE, GREEN, RED, YELLOW = ({"color": color} for color in ("blue", "green", "red", "yellow"))
 DEVOPS: Final = {"team": "devops"}
+IN_TWO_NAMESPACES: Final[Document] = {"namespaces": ["sched-1", "sched-0"]}
+OF_THE_TEAM: Final[Document] = {"namespaceSelector": {"matchLabels": DEVOPS}}
 
 
 def node(**resources: str) -> Document:
@@ -47,12 +49,8 @@ def pod(
     }
 
 
-def affinity_term(
-    labels: Document, key: str, *, namespaces: tuple[str, ...] = (), team: Document | None = None
-) -> Document:
-    """Return a PodAffinityTerm over pods with these labels, in named namespaces or in those of a team."""
-    where = {"namespaceSelector": {"matchLabels": team}} if team is not None else {"namespaces": list(namespaces)}
-    return {"labelSelector": {"matchLabels": labels}, "topologyKey": key, **(where if team or namespaces else {})}
+Affinity = Callable[[str, Document], Document]
+"""`required` or `preferred`: from podAffinity or podAntiAffinity and a PodAffinityTerm."""
 
 
 def required(kind: str, term: Document) -> Document:
@@ -63,6 +61,12 @@ def required(kind: str, term: Document) -> Document:
 def preferred(kind: str, term: Document) -> Document:
     """Return an affinity of weight 1."""
     return {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}}
+
+
+def beside(prefix: str, labels: Document, how: Affinity, kind: str, key: str, where: Document) -> Document:
+    """Return a pod with an affinity to pods with its own labels; `where`: in which namespaces, as the term says it."""
+    term = {"labelSelector": {"matchLabels": labels}, "topologyKey": key, **where}
+    return pod(prefix, labels=labels, affinity=how(kind, term))
 
 
 def cpu_only(prefix: str) -> Document:
@@ -102,21 +106,9 @@ LOW: Final = pod("low", requests={"cpu": "900m"}, terminationGracePeriodSeconds=
 HIGH: Final = pod("high", requests={"cpu": "3000m"}, priority=10)
 HIGH_LARGE: Final = pod("pod-h", requests={"cpu": "9"}, priority=10)
 """Asks for more CPU than any node has."""
-ANTI_AFFINITY: Final = pod(
-    "anti-affinity-pod",
-    labels=GREEN,
-    affinity=required("podAntiAffinity", affinity_term(GREEN, HOSTNAME, namespaces=TWO_NAMESPACES)),
-)
-AFFINITY: Final = pod(
-    "affinity-pod", labels=BLUE, affinity=required("podAffinity", affinity_term(BLUE, ZONE, namespaces=TWO_NAMESPACES))
-)
-PREFERRED_AFFINITY: Final = pod(
-    "preferred-affinity-pod",
-    labels=RED,
-    affinity=preferred("podAffinity", affinity_term(RED, HOSTNAME, namespaces=TWO_NAMESPACES)),
-)
-PREFERRED_ANTI_AFFINITY: Final = pod(
-    "preferred-anti-affinity-pod",
-    labels=YELLOW,
-    affinity=preferred("podAntiAffinity", affinity_term(YELLOW, HOSTNAME, namespaces=TWO_NAMESPACES)),
+ANTI_AFFINITY: Final = beside("anti-affinity-pod", GREEN, required, "podAntiAffinity", HOSTNAME, IN_TWO_NAMESPACES)
+AFFINITY: Final = beside("affinity-pod", BLUE, required, "podAffinity", ZONE, IN_TWO_NAMESPACES)
+PREFERRED_AFFINITY: Final = beside("preferred-affinity-pod", RED, preferred, "podAffinity", HOSTNAME, IN_TWO_NAMESPACES)
+PREFERRED_ANTI_AFFINITY: Final = beside(
+    "preferred-anti-affinity-pod", YELLOW, preferred, "podAntiAffinity", HOSTNAME, IN_TWO_NAMESPACES
 )

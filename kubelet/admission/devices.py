@@ -107,7 +107,8 @@ class DeviceAdmission:
         if waiting.is_gone:
             return None, None
         if isinstance(waiting.call, Preference):
-            self._devices.preferences[waiting.call] = _preferred(answer)
+            failed = f"device plugin GetPreferredAllocation rpc failed with err: {_why(answer)}"
+            self._devices.preferences[waiting.call] = answer if isinstance(answer, tuple) else failed
             return waiting.key, None
         assert waiting.admitted is not None
         if not isinstance(answer, Given):
@@ -120,12 +121,6 @@ class DeviceAdmission:
             return None
         allocation = msgspec.structs.replace(waiting.admitted.allocation, devices=(*done, *shares[len(done) :]))
         return waiting.key, Admitted(waiting.admitted.requests, allocation)
-
-
-def _preferred(answer: Answer) -> tuple[str, ...] | str:
-    if isinstance(answer, tuple):
-        return answer
-    return f"device plugin GetPreferredAllocation rpc failed with err: {_why(answer)}"
 
 
 def _why(answer: Answer) -> str:

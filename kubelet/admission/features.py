@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from kubelet.managers.allocation import Rejection
-from kubelet.view import AppArmorProfile, KubeletPod
+from kubelet.view import KubeletPod
 
 GATES: Final = ("AppArmor", "PodLevelResources", "SupplementalGroupsPolicy")
 """What a node definition may switch off for its node alone (`featureGates`)."""
@@ -45,9 +45,6 @@ class NodeFeatures(msgspec.Struct, frozen=True):
     gates: Mapping[str, bool] = {}
     declared: tuple[str, ...] = ()
 
-    def _is_on(self, gate: str) -> bool:
-        return self.gates.get(gate, True)
-
     @property
     def status(self) -> dict[str, bool]:
         """What the Node's status says of a runtime that lacks something."""
@@ -57,7 +54,7 @@ class NodeFeatures(msgspec.Struct, frozen=True):
         """Return what no eviction would help against."""
         context = pod.spec.security_context
         is_strict = context is not None and context.supplemental_groups_policy == "Strict"
-        if is_strict and self._is_on("SupplementalGroupsPolicy") and not self.groups_policy:
+        if is_strict and self.gates.get("SupplementalGroupsPolicy", True) and not self.groups_policy:
             text = "SupplementalGroupsPolicy=Strict is not supported in this node"
             return Rejection("SupplementalGroupsPolicyNotSupported", text)
         return None
@@ -65,14 +62,13 @@ class NodeFeatures(msgspec.Struct, frozen=True):
     def refuses_last(self, pod: KubeletPod) -> Rejection | None:
         """Return why a pod that fits may not run here."""
         if _wants_app_armor(pod):
-            if not self._is_on("AppArmor"):
+            if not self.gates.get("AppArmor", True):
                 return Rejection("AppArmor", "Cannot enforce AppArmor: AppArmor disabled by feature-gate")
             if not self.app_armor:
                 return Rejection("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
-        if not self._is_on("PodLevelResources") and pod.spec.resources is not None:
-            size = pod.spec.resources
-            if size.requests or size.limits:
-                return Rejection("PodLevelResourcesNotSupported", "PodLevelResources feature gate is disabled")
+        size = pod.spec.resources
+        if size is not None and (size.requests or size.limits) and not self.gates.get("PodLevelResources", True):
+            return Rejection("PodLevelResourcesNotSupported", "PodLevelResources feature gate is disabled")
         missing = [name for name in _needs(pod) if name not in self.declared]
         if missing:
             text = f"Pod requires node features that are not available: {', '.join(missing)}"
@@ -84,11 +80,9 @@ ALL_FEATURES: Final = NodeFeatures()
 
 
 def _wants_app_armor(pod: KubeletPod) -> bool:
-    context = pod.spec.security_context
-    profiles: list[AppArmorProfile | None] = [None if context is None else context.app_armor_profile]
-    for container in (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers):
-        own = container.security_context
-        profiles.append(None if own is None else own.app_armor_profile)
+    containers = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
+    contexts = [pod.spec.security_context, *(container.security_context for container in containers)]
+    profiles = [context.app_armor_profile for context in contexts if context is not None]
     return any(profile is not None and profile.type not in ("", "Unconfined") for profile in profiles)
 
 

@@ -97,8 +97,6 @@ class AdmissionHandler:
         if self.devices is not None:
             self.devices.forget(key)
 
-    # --- a decision (kubelet 5) ---
-
     def outcome(self, pod: KubeletPod) -> Admitted | PreemptionNeeded | Rejection:
         """Return what the node says to this pod now."""
         evicting = self._table.leaving() if is_critical(pod) else frozenset()
@@ -233,8 +231,6 @@ class AdmissionHandler:
             if key in self.parked:
                 self.decide(self.parked.pop(key).pod, key, now)
 
-    # --- a rejection ---
-
     def _rejected(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, now: float) -> None:
         self.parked.pop(key, None)
         is_again = key in self.deferring.waiting
@@ -290,8 +286,6 @@ class AdmissionHandler:
         }
         self._statuses.set_final(key, pod, status, now)
 
-    # --- what the API shows of a pod that is not decided ---
-
     def pod_updated(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
         """Take a newer view of a pod that is not being deleted."""
         if key in self.parked:
@@ -310,8 +304,6 @@ class AdmissionHandler:
         self._statuses.versions.permit(key)
         self._out.end_span(key, "deleted")
         self._statuses.set_final(key, pod, {"phase": "Failed"}, now)
-
-    # --- unbinding (kubelet-unbinding 6.2) ---
 
     def unbind_answered(self, key: WorkerKey, answer: UnbindAnswer, now: float) -> None:
         """Take the answer to an unbind."""
@@ -340,25 +332,26 @@ class AdmissionHandler:
             self._statuses.versions.suppress(key)
             return
         state = outcome.state
+        pod = self._pods.get(key.uid, state.pod)
         match outcome.step:
             case Next.CONFIRM:
                 self._out.end_span(key, "Terminating")
-                self._statuses.set_final(key, self._pods.get(key.uid, state.pod), {"phase": "Failed"}, now)
+                self._statuses.set_final(key, pod, {"phase": "Failed"}, now)
             case Next.RESUME:
                 # A guard against bugs: nothing was started here, so decide again from the beginning.
                 self._out.counts.add("kubelet_pod_unbind_already_started_total")
                 self._out.end_span(key, "AlreadyStarted")
-                self.decide(self._pods.get(key.uid, state.pod), key, now)
+                self.decide(pod, key, now)
             case Next.ABSENT if state.reason in unbinding.OPT_IN_REASONS:
                 # Today's kubelet goes on trying to start it.
-                self.decide(self._pods.get(key.uid, state.pod), key, now)
+                self.decide(pod, key, now)
             case Next.ABSENT:
                 self._fail(state.pod, key, Rejection(state.reason, state.message), now)
             case FallBack(code=code):
-                self._fall_back(key, state, code, now)
+                self._fall_back(pod, key, state, code, now)
 
-    def _fall_back(self, key: WorkerKey, state: Unbinding, code: str, now: float) -> None:
-        pod = self._pods.get(key.uid, state.pod)
+    def _fall_back(self, pod: KubeletPod, key: WorkerKey, state: Unbinding, code: str, now: float) -> None:
+        """Fail, or stay Pending, say so, and try admission again every minute and whenever something leaves."""
         if code == "LimitReached":
             self._out.event(pod, "UnbindLimitReached", f"The pod was unbound too often: {state.reason}", "Warning")
         else:
@@ -367,13 +360,9 @@ class AdmissionHandler:
             self._fail(pod, key, Rejection(state.reason, f"{state.message} (unbind: {code})"), now)
             return
         self._out.end_span(key, code)
-        self._hold(pod, key, Rejection(state.reason, state.message), code, now)
-
-    def _hold(self, pod: KubeletPod, key: WorkerKey, rejection: Rejection, code: str, now: float) -> None:
-        """Stay Pending, say so, and try admission again every minute and whenever something leaves."""
-        self.parked[key] = Parked(pod, "hold", rejection)
-        self._out.event(pod, "UnbindBlocked", f"{rejection.reason}; the pod cannot be unbound: {code}", "Warning")
+        self.parked[key] = Parked(pod, "hold", Rejection(state.reason, state.message))
+        self._out.event(pod, "UnbindBlocked", f"{state.reason}; the pod cannot be unbound: {code}", "Warning")
         self._out.effects.append(SetTimer(now + HOLD_PERIOD_S, "hold", key))
-        message = f"{rejection.reason}: {rejection.message}"
+        message = f"{state.reason}: {state.message}"
         self._blocked[key] = unbinding.pending_status(pod, "UnbindBlocked", code, message, self._times.text(now))
         self._statuses.status_changed(key, now)

@@ -1,8 +1,7 @@
 """Does this pod fit what this node really has? The ledger and the handlers, in their order. Pure.
 
-The ledger (N1) counts what was admitted and is not torn down yet, at its allocated size; the API's view
-is never asked. The first handler that refuses wins. Source: kubelet 5.1, 5.2; upstream
-`pkg/kubelet/lifecycle/predicate.go`.
+The ledger (N1) counts what was admitted and is not torn down yet, at its allocated size; the API's view is never asked.
+The first handler that refuses wins. Source: kubelet 5.1, 5.2; upstream `pkg/kubelet/lifecycle/predicate.go`.
 """
 
 from collections import Counter
@@ -132,10 +131,7 @@ def admit(
     *,
     evicting: frozenset[WorkerKey] = frozenset(),
 ) -> Outcome:
-    """Decide whether the pod may run; when it may, its allocation is taken but the ledger is the caller's.
-
-    `evicting`: pods that are leaving already for a critical one.
-    """
+    """Decide whether the pod may run, and take its allocation; the ledger is the caller's. `evicting`: who leaves."""
     requests = ledger.needs(pod)
     allocation = managers.admit(pod)
     if isinstance(allocation, Rejection):
@@ -222,8 +218,12 @@ def _victims(
     for key in ledger.entries:
         if key in evicting:
             used.subtract(ledger.entries[key].requests)
+    # Critical pods leave only for more important ones, static ones for none (upstream `Preemptable`).
     candidates = [
-        (key, entry) for key, entry in ledger.entries.items() if key not in evicting and _yields(entry.pod, pod)
+        (key, entry)
+        for key, entry in ledger.entries.items()
+        if key not in evicting
+        and (not is_critical(entry.pod) or (not is_static(entry.pod) and entry.pod.spec.priority < pod.spec.priority))
     ]
     candidates.sort(key=lambda c: (_QOS_RANK[qos_class(c[1].pod)], c[1].pod.spec.priority, c[0].uid))
     chosen: list[WorkerKey] = []
@@ -233,10 +233,3 @@ def _victims(
         used.subtract(entry.requests)
         chosen.append(key)
     return None if lacking() else tuple(chosen)
-
-
-def _yields(pod: KubeletPod, critical: KubeletPod) -> bool:
-    """Whether a pod has to leave for a critical one (upstream `Preemptable`)."""
-    if not is_critical(pod):
-        return True
-    return not is_static(pod) and pod.spec.priority < critical.spec.priority

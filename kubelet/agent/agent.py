@@ -12,7 +12,6 @@ import msgspec
 import structlog
 
 from kubelet.admission.predicates import NodeFacts
-from kubelet.agent.claim_calls import ClaimCalls
 from kubelet.agent.device_sockets import DeviceSockets
 from kubelet.agent.heartbeats import SPREAD_ABOVE_NODES, Heartbeats
 from kubelet.agent.host import Host
@@ -97,8 +96,7 @@ class Agent(NodeShell):
         self.pods: Informer[KubeletPod] | None = None
         self._postponed: list[Callable[[float], None]] = []
         self._unrecorded: list[RecordEvent] = []
-        self.calls = PodCalls(self, kubelet.statuses, kubelet.admission, kubelet.static_pods)
-        self.claims = ClaimCalls(self, kubelet.claims)
+        self.calls = PodCalls(self, kubelet.statuses, kubelet.admission, kubelet.static_pods, kubelet.claims)
         self.heartbeats = Heartbeats(self)
         self.stages = StagePlayer(self, kubelet.out) if host.stages else None
         self.topology = TopologyReporting(self, kubelet.managers, kubelet.ledger) if is_wanted(self) else None
@@ -383,7 +381,7 @@ class Agent(NodeShell):
 
     def _performers(self) -> dict[type, Callable[[Any], None]]:
         """Return what performs each kind of effect. A call of the API server, or of a plugin, is a task of its own."""
-        host, traces, calls, claims = self.host, self.traces, self.calls, self.claims
+        host, traces, calls = self.host, self.traces, self.calls
 
         def task(make: Callable[[Any], Coroutine[Any, Any, None]]) -> Callable[[Any], None]:
             return lambda effect: self.spawn(make(effect))
@@ -403,8 +401,8 @@ class Agent(NodeShell):
             DeleteMirror: task(calls.delete_mirror),
             ReadPod: task(self._read_pod),
             ReadNode: task(self._read_node),
-            ReadClaims: task(claims.read),
-            PublishSlices: task(claims.publish),
+            ReadClaims: task(calls.read_claims),
+            PublishSlices: task(calls.publish_slices),
             DevicesChanged: self._devices_changed,
             ReportNode: self._report_node,
             RecordNodeEvent: lambda e: self.record(e.reason, e.message, e.type),
@@ -424,7 +422,8 @@ class Agent(NodeShell):
 
     def _devices_changed(self, effect: DevicesChanged) -> None:
         assert self.devices is not None
-        if (shown := self.devices.capacity()) != self.report.devices:
+        assert self.kubelet.plugins is not None
+        if (shown := dict(self.kubelet.plugins.capacity())) != self.report.devices:
             self.report.devices = shown
             self.heartbeats.report_soon()
         self.devices.save(effect.registered)
@@ -486,7 +485,6 @@ class Agent(NodeShell):
 
 
 def _facts(node: Node) -> NodeFacts:
-    """Return what admission asks of a Node."""
     labels = node.metadata.labels
     return NodeFacts(node.metadata.name, labels, node.spec.taints, labels.get("kubernetes.io/os", "linux"))
 

@@ -18,7 +18,6 @@ from kubelet.managers.device_calls import (
     Call,
     CallPlugin,
     Failed,
-    Options,
     Preference,
     PreStart,
     Registration,
@@ -88,14 +87,11 @@ class DeviceSockets:
         except RpcError as error:
             await connection.close()
             return f"failed to get device plugin options: {error}"
-        self._follow(asked.resource, options, connection)
-        return ""
-
-    def _follow(self, resource: str, options: Options, connection: LocalConnection) -> None:
-        number = self._plugins.connected(resource, options, self._node.now())
+        number = self._plugins.connected(asked.resource, options, self._node.now())
         self._connections[number] = connection
         self._node.drain()
-        self._node.spawn(self._listen(resource, number, connection))
+        self._node.spawn(self._listen(asked.resource, number, connection))
+        return ""
 
     async def _listen(self, resource: str, number: int, connection: LocalConnection) -> None:
         why = "the plugin ended its list"
@@ -139,10 +135,6 @@ class DeviceSockets:
         if not self._plugins.answered(wanted.number, answer, now):
             self._admission.devices_answered(wanted.number, answer, now)
         self._node.drain()
-
-    def capacity(self) -> dict[str, tuple[int, int]]:
-        """Return capacity and allocatable of the plugins' resources, as the Node shows them."""
-        return dict(self._plugins.capacity())
 
     def save(self, registered: tuple[str, ...]) -> None:
         """Remember which resources have plugins, if that is news."""

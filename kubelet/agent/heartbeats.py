@@ -5,6 +5,7 @@ Source: kubelet 2.
 
 import asyncio
 import math
+from functools import partial
 
 import msgspec
 import structlog
@@ -31,15 +32,13 @@ class Heartbeats:
 
     def __init__(self, node: NodeShell) -> None:
         self._host, self._node = node.host, node
+        self._about = partial(Request, resource=LEASES, namespace=LEASE_NAMESPACE, name=node.name)
         self._is_reporting = self._reports_again = self._is_renewing = False
         self._has_begun = self._is_doubted = self._is_looking = False
         self.lease_renewals = 0
 
     def begin(self, now: float, *, is_new: bool) -> None:
-        """Renew at once, a node that is new makes its Lease; report at the latest when the period is over.
-
-        A second call changes nothing.
-        """
+        """Renew at once (a new node makes its Lease), and report within the period. A second call changes nothing."""
         if self._has_begun:
             return
         self._has_begun = True
@@ -100,24 +99,12 @@ class Heartbeats:
         host = self._host
         body = encode({"spec": {"renewTime": format_micro_time(host.clock.wall())}})
         deadline_s = host.switches.lease_duration_s / 4
-        return await self._node.call(
-            Request(
-                verb="patch",
-                resource=LEASES,
-                namespace=LEASE_NAMESPACE,
-                name=self._node.name,
-                patch_type="merge",
-                body=body,
-                deadline_s=deadline_s,
-            )
-        )
+        return await self._node.call(self._about(verb="patch", patch_type="merge", body=body, deadline_s=deadline_s))
 
     async def _create_lease(self) -> Response | None:
         host, node = self._host, self._node
         lease = lease_document(node.name, node.node_uid, host.switches.lease_duration_s, host.clock.wall())
-        return await node.call(
-            Request(verb="create", resource=LEASES, namespace=LEASE_NAMESPACE, name=self._node.name, body=encode(lease))
-        )
+        return await node.call(self._about(verb="create", body=encode(lease)))
 
     def _look_soon(self) -> None:
         """See what is said of a node whose Lease cannot be renewed, and say otherwise where that can be done.

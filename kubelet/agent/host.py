@@ -11,6 +11,7 @@ from kubelet.agent.manager_state import is_readable, restored
 from kubelet.agent.node_files import NodeFiles
 from kubelet.agent.power import Power, Tenant
 from kubelet.config import KubeletConfig
+from kubelet.effects import NODE_KEY
 from kubelet.managers.allocation import Allocation
 from kubelet.node.definition import NodeDefinition
 from kubelet.pod.context import Policy, WallTimes
@@ -26,7 +27,6 @@ from services.api.unbind import UnbindSwitches
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 
 TICK_S = 5.0
-NO_KEY = WorkerKey("", 0)
 
 log = structlog.get_logger()
 
@@ -138,7 +138,7 @@ class Host:
         for agent in self.agents:
             agent.disk_changed(has_error=self.journal.has_error)
 
-    def set_timer(self, at_s: float, agent: Tenant, what: str, key: WorkerKey = NO_KEY) -> None:
+    def set_timer(self, at_s: float, agent: Tenant, what: str, key: WorkerKey = NODE_KEY) -> None:
         """Call `agent.fire(what, key)` at that time."""
         if self.timers.set(at_s, (agent, what, key)):
             self._arm()

@@ -75,14 +75,15 @@ class Journal:
         return known
 
     def _warn(self, file: str, reading: Reading[PodRecord] | Reading[Checkpoint]) -> None:
-        self.useless_lines += reading.useless
+        lines_elsewhere = sum(reading.elsewhere.values())
+        self.useless_lines += reading.torn + lines_elsewhere
         if reading.torn:
             log.warning("record.torn", file=file, lines=reading.torn, reason="they cannot be read and are left out")
         if reading.elsewhere:
             log.error(
                 "record.refused",
                 file=file,
-                lines=sum(reading.elsewhere.values()),
+                lines=lines_elsewhere,
                 nodes=sorted(reading.elsewhere),
                 reason=f"it tells of nodes that do not live here; there are {len(self._nodes)}, "
                 f"such as {min(self._nodes, default='none')}",

@@ -1,24 +1,30 @@
-"""The calls one node makes about its pods: write a status, unbind, read, delete, show one that is static.
+"""The calls one node makes about its pods: write a status, unbind, read, delete, show one that is static; and about
+their devices: read the claims of a pod, publish and withdraw slices of the node's drivers.
 
 Each is a task of its own. What an answer means is the machine's affair; here it is only carried there.
-Source: kubelet 3.1, 4; kubelet-unbinding 4.2, 6.2.
+Source: kubelet 3.1, 4; kubelet-unbinding 4.2, 6.2; dra-core 7 (prepare reads live, slices are wiped at start-up and
+when a driver is gone).
 """
 
 import asyncio
+from contextlib import suppress
 
 import msgspec
 import structlog
 
 from kubelet.admission.handler import AdmissionHandler
 from kubelet.agent.node import NodeShell
-from kubelet.effects import CallUnbind, CreateMirror, DeleteMirror, DeletePod
+from kubelet.dra.manager import ClaimManager
+from kubelet.effects import CallUnbind, CreateMirror, DeleteMirror, DeletePod, PublishSlices, ReadClaims
 from kubelet.static_pods.manager import StaticPodManager
 from kubelet.status.manager import StatusManager
 from kubelet.status.versions import Write
 from kubelet.timers import CALL_DEADLINE_S
 from kubelet.unbind.unbinding import UnbindAnswer, unbind_body
 from kubelet.view import KubeletPod
-from services.api.errors import ApiError, UnknownOutcome
+from services.api.errors import ApiError, NotFound, UnknownOutcome
+from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
+from services.api.kinds.resourceslice import SLICES
 from services.api.meta import Key
 from services.api.unbind import UnbindSwitches
 from services.api.wire import Request, Response, encode
@@ -26,16 +32,24 @@ from services.client.client import delete_request
 
 log = structlog.get_logger()
 
-_POD = msgspec.json.Decoder(KubeletPod)
+SLICES_RETRY_S = 5.0
+_POD, _CLAIM = msgspec.json.Decoder(KubeletPod), msgspec.json.Decoder(ResourceClaim)
 
 
 class PodCalls:
-    """The calls of one node. Invariant: serial status writing is one task at most (kubelet 4)."""
+    """The calls of one node. Invariants: serial status writing is one task at most (kubelet 4); slices are published
+    by one task at a time, so that what was asked for last is what stays."""
 
     def __init__(
-        self, node: NodeShell, statuses: StatusManager, admission: AdmissionHandler, static_pods: StaticPodManager
+        self,
+        node: NodeShell,
+        statuses: StatusManager,
+        admission: AdmissionHandler,
+        static_pods: StaticPodManager,
+        claims: ClaimManager,
     ) -> None:
         self._node, self._statuses, self._admission, self._static_pods = node, statuses, admission, static_pods
+        self._claims, self._publishing = claims, asyncio.Lock()
         self._is_writing = False
         self._spelling = node.host.seams.switches.of(UnbindSwitches).spelling
         self._qps = node.host.config.status_qps
@@ -72,7 +86,6 @@ class PodCalls:
         return max(0.0, -self._tokens / self._qps)
 
     async def _write_status(self, write: Write) -> None:
-        """Patch a pod's status, for this uid alone."""
         pod = self._statuses.shown(write.key)
         if pod is None:
             return
@@ -175,6 +188,43 @@ class PodCalls:
     def _mirror_answered(self, name: Key, code: int) -> None:
         self._static_pods.answered(name, code, self._node.now())
         self._node.drain()
+
+    async def read_claims(self, wanted: ReadClaims) -> None:
+        """Read the claims live, and hand them, or what went wrong, to the machine."""
+        found: list[ResourceClaim] = []
+        problem = ""
+        for name in wanted.names:
+            key = Key(wanted.pod.metadata.namespace, name)
+            try:
+                found.append(_CLAIM.decode(await self._node.client.get_raw(CLAIMS, key)))
+            except (ApiError, UnknownOutcome, msgspec.DecodeError) as error:
+                problem = f"fetch ResourceClaim {name}: {error}"
+                break
+        self._claims.claims_read(wanted.key, wanted.pod, problem or found, self._node.now())
+        self._node.drain()
+
+    async def publish_slices(self, wanted: PublishSlices) -> None:
+        """Withdraw and publish until the API server has it."""
+        async with self._publishing:
+            while True:
+                try:
+                    await self._publish(wanted)
+                    return
+                except (ApiError, UnknownOutcome) as error:
+                    log.warning("slices.unpublished", node=self._node.name, reason=str(error))
+                    await asyncio.sleep(SLICES_RETRY_S)
+
+    async def _publish(self, wanted: PublishSlices) -> None:
+        client, node = self._node.client, self._node
+        items, _ = await client.list(SLICES, field_selector=f"spec.nodeName={node.name}")
+        for item in items:
+            driver, meta = item["spec"]["driver"], item["metadata"]
+            if wanted.wipe is None or driver in wanted.wipe or driver in wanted.publish:
+                with suppress(NotFound):
+                    await client.delete(SLICES, Key("", meta["name"]), uid=meta["uid"])
+        for name in wanted.publish:
+            for document in self._claims.drivers[name].slices(node.node_uid):
+                await client.create(SLICES, document)
 
 
 def _outcome(response: Response | None) -> tuple[int, str]:

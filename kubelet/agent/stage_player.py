@@ -14,9 +14,8 @@ import structlog
 
 from kubelet.agent.node import NodeShell
 from kubelet.effects import Operation, Outbox, PlayStage, StageDelete, StageEvent, StagePatch
-from kubelet.stages.lifecycle import Draws, Life
+from kubelet.stages.lifecycle import Draws, Life, operations
 from kubelet.stages.manager import FAILED, StageManager
-from kubelet.stages.operations import operations
 from kubelet.stages.template_functions import Context
 from kubelet.stages.templates import TemplateError
 from kubelet.timers import CALL_DEADLINE_S

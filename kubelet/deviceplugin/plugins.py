@@ -6,12 +6,15 @@ status of containers).
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from kubelet.admission.devices import DeviceAdmission
 from kubelet.admission.predicates import Ledger
-from kubelet.effects import Outbox, PrepareDevices, SetTimer
+from kubelet.effects import NODE_KEY, Outbox, PrepareDevices, SetTimer
 from kubelet.managers.allocation import Rejection, devices_unexpected
 from kubelet.managers.device_calls import (
-    SUPPORTED_VERSIONS,
+    NOTHING_GIVEN,
+    VERSION,
     Answer,
     Device,
     DevicesChanged,
@@ -22,16 +25,16 @@ from kubelet.managers.device_calls import (
     Share,
     is_extended,
 )
+from kubelet.managers.device_manager import DeviceManager
 from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.pod.pod import Pod
 from kubelet.pod.states import PodState
 from kubelet.pod.table import PodTable
 from kubelet.status.manager import StatusManager
-from kubelet.view import WorkerKey
+from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document
 
 TIMER = "devices"
-_NODE = WorkerKey("", 0)
 
 
 class DevicePlugins:
@@ -63,12 +66,9 @@ class DevicePlugins:
     def refused(self, asked: Registration) -> str:
         """Return why a registration is refused, in Kubernetes' words; "" when it is not."""
         self._out.counts.add("kubelet_device_plugin_registration_total", asked.resource)
-        if asked.version not in SUPPORTED_VERSIONS:
-            supported = " ".join(f'"{version}"' for version in SUPPORTED_VERSIONS)
-            return (
-                f'requested API version "{asked.version}" is not supported by kubelet. '
-                f"Supported version is [{supported}]"
-            )
+        if asked.version != VERSION:
+            said = f'requested API version "{asked.version}" is not supported by kubelet.'
+            return f'{said} Supported version is ["{VERSION}"]'
         return "" if is_extended(asked.resource) else f'the ResourceName "{asked.resource}" is invalid'
 
     def connected(self, resource: str, options: Options, now: float) -> int:
@@ -100,7 +100,7 @@ class DevicePlugins:
         self.update_ledger()
         self._out.effects.append(DevicesChanged(self._devices.registered()))
         if (at_s := self._devices.next_expiry_s) is not None:
-            self._out.effects.append(SetTimer(at_s, TIMER, _NODE))
+            self._out.effects.append(SetTimer(at_s, TIMER, NODE_KEY))
 
     def update_ledger(self) -> None:
         """Let pods have what there is, and what they have already."""
@@ -117,7 +117,14 @@ class DevicePlugins:
         worker.pre_start = frozenset(
             share.container for share in worker.allocation.devices if self._devices.wants_pre_start(share.resource)
         )
-        return self._show_health(worker)
+        if not self._shows_health:
+            return False
+        health: dict[str, list[Document]] = {}
+        for share in worker.allocation.devices:
+            health.setdefault(share.container, []).append(self._health_of(share))
+        changed = health != worker.device_health
+        worker.device_health = health
+        return changed
 
     def show_health(self, now: float) -> bool:
         """Show in the status of every pod how its devices are now; return whether any changed by it."""
@@ -140,16 +147,6 @@ class DevicePlugins:
                 if problem:
                     return devices_unexpected(problem)
         return None
-
-    def _show_health(self, worker: Pod) -> bool:
-        if not self._shows_health:
-            return False
-        health: dict[str, list[Document]] = {}
-        for share in worker.allocation.devices:
-            health.setdefault(share.container, []).append(self._health_of(share))
-        changed = health != worker.device_health
-        worker.device_health = health
-        return changed
 
     def _health_of(self, share: Share) -> Document:
         return {
@@ -187,3 +184,44 @@ class DevicePlugins:
         if (worker := self._table.pods.get(key)) is not None:
             self._table.perform(worker, worker.devices_prepared(container, problem, now), now)
         return True
+
+
+def pod_resources(devices: DeviceManager, pods: Iterable[tuple[KubeletPod, tuple[Share, ...]]]) -> Document:
+    """Return the pods that have devices, by container, and all devices that can be given away.
+
+    In the shape of the kubelet's pod resources API (v1); what plugins gave with the devices stands beside them, which
+    upstream's API does not have. Source: upstream `staging/src/k8s.io/kubelet/pkg/apis/podresources/v1`
+    (`ListPodResources`, `GetAllocatableResources`).
+    """
+    listed: list[Document] = []
+    for pod, shares in pods:
+        if not shares:
+            continue
+        containers: dict[str, list[Document]] = {}
+        for share in shares:
+            containers.setdefault(share.container, []).append(_device(devices, share))
+        meta = pod.metadata
+        named = [{"name": name, "devices": held} for name, held in containers.items()]
+        listed.append({"name": meta.name, "namespace": meta.namespace, "containers": named})
+    return {
+        "pod_resources": sorted(listed, key=lambda each: (each["namespace"], each["name"])),
+        "allocatable_resources": {
+            "devices": [
+                {"resource_name": resource, "device_ids": [device.id], **_near(device.numa)}
+                for resource, device in devices.healthy()
+            ]
+        },
+    }
+
+
+def _device(devices: DeviceManager, share: Share) -> Document:
+    numas = sorted({numa for device in share.ids for numa in devices.numa_of(share.resource, device)})
+    made: Document = {"resource_name": share.resource, "device_ids": list(share.ids), **_near(numas)}
+    if share.given != NOTHING_GIVEN:
+        made["given"] = msgspec.to_builtins(share.given)
+    return made
+
+
+def _near(numas: Iterable[int]) -> Document:
+    nodes = [{"ID": numa} for numa in numas]
+    return {"topology": {"nodes": nodes}} if nodes else {}

@@ -4,7 +4,7 @@ Unknown fields are passed over; a health other than Healthy is unhealthy, as Kub
 Source: kubelet 5.5; upstream `staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -78,7 +78,7 @@ def decode_options(data: bytes) -> Options:
     return _options_of(_read(api.DevicePluginOptions, data))
 
 
-def encode_devices(devices: Sequence[Device]) -> bytes:
+def encode_devices(devices: Iterable[Device]) -> bytes:
     """Return a ListAndWatchResponse."""
     message = api.ListAndWatchResponse()
     for device in devices:
@@ -95,9 +95,6 @@ def decode_devices(data: bytes) -> tuple[Device, ...]:
         Device(each.ID, each.health == HEALTHY, tuple(int(node.ID) for node in each.topology.nodes))
         for each in message.devices
     )
-
-
-# --- the kubelet's calls ---
 
 
 def encode_call(call: Call) -> tuple[str, bytes]:
@@ -136,9 +133,6 @@ def decode_given(data: bytes) -> Given | None:
         nodes=tuple(DeviceNode(d.container_path, d.host_path, d.permissions) for d in first.devices),
         cdi=tuple(c.name for c in first.cdi_devices),
     )
-
-
-# --- the plugin's answers ---
 
 
 def decode_preferences(data: bytes) -> list[tuple[tuple[str, ...], tuple[str, ...], int]]:

@@ -41,10 +41,7 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 def parse_drivers(text: str) -> list[dict[str, Any]]:
-    """Return the definitions that `gpu.example.com:4:prepare=2+nic.example.com:1:dead=60-100` stands for.
-
-    Raises: ValueError.
-    """
+    """Return what `gpu.example.com:4:prepare=2+nic.example.com:1:dead=60-100` defines. Raises: ValueError."""
     found = []
     for each in text.split("+"):
         name, *rest = each.split(":")

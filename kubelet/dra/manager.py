@@ -54,9 +54,7 @@ class Cached(msgspec.Struct):
 
 class Job(msgspec.Struct):
     """What is to be done for one pod: drivers still to be called, in order, each with those of the claims it has.
-
-    `is_broken`: the first call fails, by a start fault.
-    """
+    `is_broken`: the first call fails, by a start fault."""
 
     key: WorkerKey
     what: str
@@ -99,21 +97,19 @@ class ClaimManager:
         table.on(CallDrivers, lambda pod, effect, now: self.call(pod.key, pod.claims, now, is_broken=effect.is_broken))
         table.on(UnprepareClaims, lambda pod, effect, now: self.unprepare(pod.key, now))
 
-    # --- prepare ---
-
     def _prepare(self, machine: Pod, effect: PrepareClaims, now: float) -> None:
         """Ask for a pod's claims; the answer comes to `claims_read`."""
         key, pod = machine.key, machine.pod
         names = claim_names(pod)
         self._begun_s.setdefault((key, "prepare"), now)
-        if isinstance(names, str):
-            self._timed(key, "prepare", names, now)
-            self._table.perform(machine, machine.claims_failed(names, now), now)
-        elif not names:
-            self._timed(key, "prepare", "", now)
-            self._table.perform(machine, machine.claims_prepared(now), now)
+        if isinstance(names, str) or not names:
+            self._prepared(machine, names if isinstance(names, str) else "", now)
         else:
             self._out.effects.append(ReadClaims(key, pod, tuple(names)))
+
+    def _prepared(self, machine: Pod, problem: str, now: float) -> None:
+        self._timed(machine.key, "prepare", problem, now)
+        self._table.perform(machine, machine.claims_prepared(problem, now), now)
 
     def _timed(self, key: WorkerKey, what: str, error: str, now: float) -> None:
         took_s = now - self._begun_s.pop((key, what), now)
@@ -127,8 +123,7 @@ class ClaimManager:
             return
         problem = claims if isinstance(claims, str) else self._judge(pod, claims, now)
         if isinstance(claims, str) or problem:
-            self._timed(key, "prepare", problem, now)
-            self._table.perform(machine, machine.claims_failed(problem, now), now)
+            self._prepared(machine, problem, now)
             return
         held = tuple(_held(claim) for claim in claims)
         for claim in held:
@@ -164,8 +159,6 @@ class ClaimManager:
         self._waiting.append(Job(key, "prepare", claims, is_broken))
         self._pump(now)
 
-    # --- unprepare ---
-
     def unprepare(self, key: WorkerKey, now: float) -> None:
         """Nothing of the pod runs any more: unprepare what only it used."""
         self._begun_s.setdefault((key, "unprepare"), now)
@@ -182,8 +175,6 @@ class ClaimManager:
             for name in claim.devices:
                 if name in self.drivers:
                     self.drivers[name].recover(claim)
-
-    # --- one thing at a time ---
 
     def _pump(self, now: float) -> None:
         """Begin every job whose claims no other job is busy with."""
@@ -202,7 +193,6 @@ class ClaimManager:
         self._next(job, now)
 
     def _concerned(self, job: Job) -> list[HeldClaim]:
-        """Return the claims for which drivers are to be called."""
         if job.what == "prepare":
             return [claim for claim in job.claims if not self.cached[claim.uid].is_prepared]
         # The pod must be among those who use the claim, and the last of them (dra-core 7).
@@ -267,7 +257,7 @@ class ClaimManager:
                 for claim in job.claims:
                     self.cached[claim.uid].is_prepared = True
             if pod is not None:
-                self._table.perform(pod, pod.claims_failed(error, now) if error else pod.claims_prepared(now), now)
+                self._table.perform(pod, pod.claims_prepared(error, now), now)
         elif error:
             # A pod whose driver is away hangs in termination until it returns.
             self._out.effects.append(SetTimer(now + UNPREPARE_RETRY_S, "unprepare", job.key))
@@ -283,8 +273,6 @@ class ClaimManager:
             else:
                 self._table.erase(job.key)
         self._pump(now)
-
-    # --- time ---
 
     def begin(self, now: float) -> None:
         """The node is registered: forget slices of before, have the drivers publish theirs, and keep watch."""

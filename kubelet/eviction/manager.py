@@ -60,10 +60,7 @@ class Victim(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What a look at the node brought: the resource it tries to get back ("" none), and whom it evicts.
-
-    `is_of_images`: unused images free some of it.
-    """
+    """What a look brought: what to get back ("" nothing; `is_of_images`: unused images free some), and who leaves."""
 
     reclaims: str = ""
     victim: Victim | None = None

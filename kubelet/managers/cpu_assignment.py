@@ -8,7 +8,7 @@ Source: kubelet 5.4; KEP-375, KEP-2902 (distribute over NUMA nodes), KEP-4176 (o
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -57,12 +57,8 @@ class _Packing:
             self._take_by_cache()
         if not how.over_cores:
             self._take_whole(self._cores(), machine.cores)
-        parts = (
-            [machine.sockets[s] for s in self._sockets()]
-            if how.over_cores
-            else [machine.cores[c] for c in self._cores()]
-        )
-        self._take([cpu for cpus in parts for cpu in sorted(cpus & self._free)][: self._wanted])
+        ids, parts = (self._sockets(), machine.sockets) if how.over_cores else (self._cores(), machine.cores)
+        self._take([cpu for part in ids for cpu in sorted(parts[part] & self._free)][: self._wanted])
         return frozenset(self._taken)
 
     def _take(self, cpus: Iterable[int]) -> None:
@@ -84,19 +80,13 @@ class _Packing:
                 self._take_whole(self._caches(), machine.caches)
             if not self._wanted:
                 return
-            self._take_part(cache)
-
-    def _take_part(self, cache: int) -> None:
-        threads = self._machine.threads
-        free = self._machine.caches[cache] & self._free
-        cores = sorted({self._machine.cpus[cpu].core for cpu in free})[: _ceil(self._wanted, threads)]
-        cpus = sorted(cpu for cpu in free if self._machine.cpus[cpu].core in cores)
-        if self._wanted % 2 and threads > 1 and len(cpus) > self._wanted:
-            cpus.pop()
-        if len(cpus) == self._wanted:
-            self._take(cpus)
-
-    # --- the order in which parts of the machine are asked ---
+            free = machine.caches[cache] & self._free
+            cores = sorted({machine.cpus[cpu].core for cpu in free})[: _ceil(self._wanted, machine.threads)]
+            cpus = sorted(cpu for cpu in free if machine.cpus[cpu].core in cores)
+            if self._wanted % 2 and machine.threads > 1 and len(cpus) > self._wanted:
+                cpus.pop()
+            if len(cpus) == self._wanted:
+                self._take(cpus)
 
     def _sorted(self, groups: Mapping[int, frozenset[int]], within: frozenset[int] | set[int]) -> list[int]:
         """Return the groups with free CPUs inside `within`: few free ones first, then the lowest id."""
@@ -120,15 +110,8 @@ class _Packing:
 
     def _cores(self) -> list[int]:
         machine = self._machine
-        above = (
-            [machine.numas[n] for n in self.numas()]
-            if self._sockets_first
-            else [machine.sockets[s] for s in self._sockets()]
-        )
-        return [core for cpus in above for core in self._sorted(machine.cores, cpus)]
-
-
-# --- evenly over NUMA nodes (KEP-2902) ---
+        order, above = (self.numas(), machine.numas) if self._sockets_first else (self._sockets(), machine.sockets)
+        return [core for group in order for core in self._sorted(machine.cores, above[group])]
 
 
 def _spread(machine: CpuTopology, free: frozenset[int], wanted: int, how: Taking) -> frozenset[int] | None:
@@ -163,8 +146,7 @@ def _best_shares(
         if sum(free_cpus[n] // group for n in combo) * group < wanted or any(free_cpus[n] < share for n in combo):
             continue
         after = {n: free_cpus[n] - (share if n in combo else 0) for n in numas}
-        rest = wanted - share * count
-        found = _balanced_rest(combo, after, rest, group)
+        found = _balanced_rest(combo, after, wanted - share * count, group)
         if found is not None and (best is None or found[0] < best[0]):
             best = found[0], [(n, share) for n in combo if share] + found[1]
             if best[0] == 0:
@@ -184,18 +166,15 @@ def _balanced_rest(
         for subset in itertools.combinations(able, count):
             if sum(after[n] for n in subset) < rest:
                 continue
-            parts = _deal(subset, after, rest, group)
-            left = dict(after)
-            for numa, cpus in parts:
-                left[numa] -= cpus
+            parts, left = _deal(subset, after, rest, group)
             uneven = _unevenness(left.values())
             if best is None or uneven < best[0]:
                 best = uneven, parts
     return best
 
 
-def _deal(subset: Sequence[int], after: Mapping[int, int], rest: int, group: int) -> _Shares:
-    """Hand out groups of CPUs in turn until nothing is left."""
+def _deal(subset: Sequence[int], after: Mapping[int, int], rest: int, group: int) -> tuple[_Shares, dict[int, int]]:
+    """Hand out groups of CPUs in turn until nothing is left; return them, and what each NUMA node has then."""
     left = dict(after)
     parts: _Shares = []
     while rest > 0:
@@ -207,14 +186,13 @@ def _deal(subset: Sequence[int], after: Mapping[int, int], rest: int, group: int
                 parts.append((numa, group))
         if rest == before:
             break
-    return parts
+    return parts, left
 
 
-def _unevenness(counts: Iterable[int]) -> float:
+def _unevenness(counts: Collection[int]) -> float:
     # Thousandths, as upstream: a difference smaller than that decides nothing.
-    values = [float(count) for count in counts]
-    mean = round(statistics.fmean(values), 3)
-    return round(math.sqrt(sum((v - mean) ** 2 for v in values) / len(values)), 3)
+    mean = round(statistics.fmean(counts), 3)
+    return round(math.sqrt(sum((count - mean) ** 2 for count in counts) / len(counts)), 3)
 
 
 def _ceil(whole: int, part: int) -> int:

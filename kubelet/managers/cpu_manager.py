@@ -13,10 +13,7 @@ from kubelet.managers.topology import Hint, bits, counted_hints, smallest_count
 
 
 class CpuManager:
-    """The CPUs of one node and who has them.
-
-    Invariant: `free` and all allocations are disjoint, and none contains a reserved CPU.
-    """
+    """The CPUs of one node. Invariant: `free` and all allocations are disjoint, and none contains a reserved CPU."""
 
     def __init__(
         self, machine: CpuTopology, *, options: CpuOptions = NO_CPU_OPTIONS, reserved: int | Sequence[int] = 0
@@ -75,14 +72,10 @@ class CpuManager:
         found = counted_hints(requested, self._count(self.free | reusable), total, needed)
         if not self._options.align_by_socket:
             return found
-        smallest = smallest_count(requested, total)
-        return [Hint(h.mask, h.is_preferred or self._is_socket_aligned(h.mask, smallest)) for h in found]
-
-    def _is_socket_aligned(self, mask: int | None, smallest: int) -> bool:
-        """Whether the NUMA nodes are on no more sockets than `smallest` of them would be."""
         machine = self.machine
         per_socket = len(machine.numas) // len(machine.sockets)
-        return len(machine.sockets_of(bits(mask or 0))) == -(-smallest // per_socket)
+        fewest = -(-smallest_count(requested, total) // per_socket)
+        return [Hint(h.mask, h.is_preferred or len(machine.sockets_of(bits(h.mask or 0))) == fewest) for h in found]
 
     def misaligned(self, requested: int) -> str:
         """Return why the request cannot have whole cores, with full-pcpus-only; "" when it can, or need not.

@@ -61,29 +61,22 @@ def build_topology(
     """
     cores: list[tuple[int, int, int]] = []  # (cache, numa, socket) of each core
     cache = -1
-    socket_count = sockets or len(cpus_by_numa)
+    numas = len(cpus_by_numa)
+    socket_count = sockets or numas
     for numa, count in enumerate(cpus_by_numa):
         on_numa = count // threads
         for place in range(on_numa):
             if place % (cores_per_cache or on_numa) == 0:
                 cache += 1
-            cores.append((cache, numa, _socket(numa, place, on_numa, len(cpus_by_numa), socket_count)))
+            # Fewer sockets than NUMA nodes: the first part says which; more: the second one, where on the node.
+            socket = numa * socket_count // numas + place * (socket_count // numas) // on_numa
+            cores.append((cache, numa, socket))
     found: dict[int, Cpu] = {}
     for core, (cache_id, numa, socket) in enumerate(cores):
         for thread in range(threads):
             cpu = core * threads + thread if adjacent else thread * len(cores) + core
             found[cpu] = Cpu(core, cache_id, numa, socket)
     return CpuTopology(found)
-
-
-def _socket(numa: int, place: int, on_numa: int, numas: int, sockets: int) -> int:
-    if sockets <= numas:
-        return numa * sockets // numas
-    per_numa = sockets // numas
-    return numa * per_numa + place * per_numa // on_numa
-
-
-# --- lists of CPUs as Linux writes them ---
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:

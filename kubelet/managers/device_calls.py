@@ -9,7 +9,6 @@ import re
 import msgspec
 
 VERSION = "v1beta1"
-SUPPORTED_VERSIONS = (VERSION,)
 KUBELET_SOCKET = "kubelet.sock"
 
 _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

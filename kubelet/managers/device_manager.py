@@ -9,6 +9,7 @@ A plugin that prefers some devices has to be asked first: `asked` then says what
 to be used. Source: kubelet 2.1, 5.5; upstream `pkg/kubelet/cm/devicemanager`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kubelet.managers.device_calls import Device, Options, Preference, Share
@@ -108,11 +109,11 @@ class DeviceManager:
 
     def counts_by_numa(self) -> dict[str, tuple[list[int], list[int]]]:
         """Return (healthy, free) by NUMA node of every resource whose devices have a topology."""
-        found: dict[str, tuple[list[int], list[int]]] = {}
-        for name, held in self._resources.items():
-            if held.has_topology:
-                found[name] = (self._count(held, held.healthy), self._count(held, held.free()))
-        return found
+        return {
+            name: (self._count(held, held.healthy), self._count(held, held.free()))
+            for name, held in self._resources.items()
+            if held.has_topology
+        }
 
     def _count(self, held: _Resource, devices: Sequence[str]) -> list[int]:
         return [sum(numa in held.numa_of(device) for device in devices) for numa in range(self._numa_count)]
@@ -298,14 +299,9 @@ class DeviceManager:
         if mask is None or not held.has_topology:
             return [], free
         near = set(bits(mask))
-        size: dict[int, int] = {}
-        for device in free:
-            for numa in held.numa_of(device):
-                size[numa] = size.get(numa, 0) + 1
+        size = Counter(numa for device in free for numa in held.numa_of(device))
         order = sorted(size, key=lambda numa: (numa not in near, size[numa], numa))
-        ranked: dict[str, None] = {}
-        for numa in order:
-            ranked.update(dict.fromkeys(device for device in free if numa in held.numa_of(device)))
+        ranked = dict.fromkeys(device for numa in order for device in free if numa in held.numa_of(device))
         aligned = [device for device in ranked if not near.isdisjoint(held.numa_of(device))]
         far = [device for device in ranked if near.isdisjoint(held.numa_of(device))]
         return aligned, [*far, *(device for device in free if device not in ranked)]

@@ -44,6 +44,10 @@ class MemoryManager:
 
     def hints(self, requested: Amounts, reusable: Reusable) -> dict[str, list[Hint]]:
         """Return the same NUMA hints for every kind that is asked for; nothing at all when no set has enough."""
+        found = self._hints(requested, reusable)
+        return dict.fromkeys(requested, found) if found else {}
+
+    def _hints(self, requested: Amounts, reusable: Reusable) -> list[Hint]:
         smallest = len(self.free)
         found: list[int] = []
         for mask in masks(len(self.free)):
@@ -55,10 +59,7 @@ class MemoryManager:
                 _sum(self.free, ids, kind) + reusable.get(mask, kind) >= size for kind, size in requested.items()
             ):
                 found.append(mask)
-        if not found:
-            return {}
-        hints = [Hint(mask, mask.bit_count() == smallest) for mask in found]
-        return dict.fromkeys(requested, hints)
+        return [Hint(mask, mask.bit_count() == smallest) for mask in found]
 
     def _may_serve(self, ids: Sequence[int]) -> bool:
         """Whether a container may have memory from these together: no container has some of them otherwise."""
@@ -83,7 +84,7 @@ class MemoryManager:
     def _chosen(self, requested: Amounts, hint: Hint, reusable: Reusable) -> Hint | str:
         best = hint
         if hint.mask is None:
-            offered = _offered(self.hints(requested, reusable))
+            offered = self._hints(requested, reusable)
             if not offered:
                 return (
                     "[memorymanager] failed to get the default NUMA affinity, "
@@ -97,7 +98,7 @@ class MemoryManager:
         if all(_sum(self.free, bits(mask), kind) >= size for kind, size in requested.items()):
             return best
         # The merge of all providers' hints may have left less than this container needs: widen it to a hint of ours.
-        around = [h for h in _offered(self.hints(requested, reusable)) if h.mask is not None and h.mask & mask == mask]
+        around = [h for h in self._hints(requested, reusable) if h.mask is not None and h.mask & mask == mask]
         if not around:
             return "[memorymanager] failed to find NUMA nodes to extend the current topology hint"
         wider = _best(around)
@@ -154,11 +155,6 @@ def reused(inits: Sequence[Block], blocks: Sequence[Block]) -> tuple[Block, ...]
 
 def _sum(tables: Sequence[Amounts], ids: Iterable[int], kind: str) -> int:
     return sum(tables[i].get(kind, 0) for i in ids)
-
-
-def _offered(hints: Mapping[str, list[Hint]]) -> list[Hint]:
-    """Return the hints; they are the same for every kind."""
-    return next(iter(hints.values()), [])
 
 
 def _best(hints: Sequence[Hint]) -> Hint:

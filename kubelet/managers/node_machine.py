@@ -1,9 +1,9 @@
 """What a node's definition says of its machine, and of the managers that share it out: CPUs, NUMA nodes, memory.
 
-Source: kubelet 5.3, 5.4; upstream `KubeletConfiguration` (`staging/src/k8s.io/kubelet/config/v1beta1`), its
-resources.
+Source: kubelet 5.3, 5.4; upstream `KubeletConfiguration` (`staging/src/k8s.io/kubelet/config/v1beta1`), its resources.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -69,11 +69,10 @@ class MachineDefinition(Definition, frozen=True):
 
     `cpu_policy` "" means static when there is a topology policy, else none. `distances[i][j]` are NUMA distances as
     ACPI gives them; empty means 10 to itself and 20 to every other. `full_pcpus_only` and `prefer_closest_numa` are
-    short for the options of these names.
-    `sockets`, `cores_per_cache` (that share an uncore cache) 0: a NUMA node is a socket, and has one cache. `cpu_ids`:
-    split numbers the second threads of all cores after the first ones, as x86 does; adjacent numbers core by core.
-    The system keeps `reserved_cpus` CPUs, or exactly `reserved_system_cpus` (`0-1,8`), and `reserved_memory`.
-    `hugepages` are shared evenly by the NUMA nodes.
+    short for the options of these names. `sockets`, `cores_per_cache` (that share an uncore cache) 0: a NUMA node is a
+    socket, and has one cache. `cpu_ids`: split numbers the second threads of all cores after the first ones, as x86
+    does; adjacent numbers core by core. The system keeps `reserved_cpus` CPUs, or exactly `reserved_system_cpus`
+    (`0-1,8`), and `reserved_memory`. `hugepages` are shared evenly by the NUMA nodes.
     """
 
     cpu: str = ""
@@ -149,10 +148,9 @@ class MachineDefinition(Definition, frozen=True):
 
     def capacity(self) -> dict[str, str]:
         """Return all resources as quantities."""
-        extended = dict(self.extended)
+        extended = Counter(self.extended)
         for numa in self.numa:
-            for resource, count in numa.devices.items():
-                extended[resource] = extended.get(resource, 0) + count
+            extended.update(numa.devices)
         pages = {} if self._has_plain_memory else self.memory_by_numa().kinds()
         return {
             "cpu": self.cpu_text,

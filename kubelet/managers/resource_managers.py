@@ -4,7 +4,7 @@ The managers serve one container after the other, init containers first; each ge
 the merged hint: its own (scope container), or one for the whole pod (scope pod). Source: kubelet 5.3 to 5.5.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from kubelet.managers.allocation import NO_ALLOCATION, Allocation, Block, Rejection, devices_unexpected, unexpected
@@ -162,7 +162,9 @@ class ResourceManagers:
         if self._node.topology_policy != "none" and self._node.topology_scope == "pod":
             hint = self._merged(self._known(pod_need(pod), is_exclusive), served)
             refused = TOPOLOGY_ERROR if hint is None else None
-        for container, leaves in _in_order(pod):
+        # Each in turn, and whether it leaves what it had to the next ones.
+        inits = ((container, container.restart_policy != "Always") for container in pod.spec.init_containers)
+        for container, leaves in (*inits, *((container, False) for container in pod.spec.containers)):
             if refused is not None:
                 break
             need = self._known(container_need(container), is_exclusive)
@@ -197,16 +199,14 @@ class ResourceManagers:
             if isinstance(ids, str):
                 return devices_unexpected(ids)
             served.got_devices(Share(container.name, resource, ids), leaves=leaves)
-        if need.cpus:
-            assert self.cpus is not None
+        if self.cpus is not None and need.cpus:
             problem = self.cpus.misaligned(need.cpus)
             cpus = problem or self.cpus.allocate(need.cpus, hint.mask, served.reusable_cpus)
             self.counters.pinned("cpu", is_done=not isinstance(cpus, str))
             if isinstance(cpus, str):
                 return Rejection("SMTAlignmentError", problem) if problem else unexpected(cpus)
             served.got_cpus(container.name, cpus, leaves=leaves)
-        if need.memory:
-            assert self.memory is not None
+        if self.memory is not None and need.memory:
             blocks = self.memory.allocate(need.memory, hint, served.reusable_memory)
             self.counters.pinned("memory", is_done=not isinstance(blocks, str))
             if isinstance(blocks, str):
@@ -223,17 +223,9 @@ class ResourceManagers:
         providers: list[ProviderHints] = [
             {resource: self.devices.hints(resource, n, left.get(resource, ())) for resource, n in need.devices.items()}
         ]
-        if need.cpus:
-            assert self.cpus is not None
+        if self.cpus is not None and need.cpus:
             providers.append({"cpu": self.cpus.hints(need.cpus, served.reusable_cpus)})
-        if need.memory:
-            assert self.memory is not None
+        if self.memory is not None and need.memory:
             providers.append(self.memory.hints(need.memory, served.reusable_memory))
         hint, is_admitted = merge(providers, self._numa_count, policy=policy, distances=self._distances)
         return hint if is_admitted else None
-
-
-def _in_order(pod: Pod) -> Sequence[tuple[Container, bool]]:
-    """Return the containers as they are served, and whether each leaves what it had to the next ones."""
-    inits = [(container, container.restart_policy != "Always") for container in pod.spec.init_containers]
-    return [*inits, *((container, False) for container in pod.spec.containers)]

@@ -4,8 +4,7 @@ A hint says "these NUMA nodes could serve me", preferred or not; merging takes o
 in every combination and keeps the best AND of their masks. A mask is an int with one bit a NUMA node.
 A combination is preferred only if all its hints are, and name the same NUMA nodes. Where none is, the best one has as
 many NUMA nodes as the provider that needs most of them, or else fewer, as near to that as may be.
-Source: KEP-693, KEP-3545 (prefer-closest-numa-nodes); kubelet 5.3; upstream
-`pkg/kubelet/cm/topologymanager/policy.go`.
+Source: KEP-693, KEP-3545 (prefer-closest-numa-nodes); kubelet 5.3; upstream `pkg/kubelet/cm/topologymanager/policy.go`.
 """
 
 from collections.abc import Collection, Mapping, Sequence

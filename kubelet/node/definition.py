@@ -8,9 +8,9 @@ from typing import Any, Literal
 import msgspec
 
 from kubelet.admission.features import NodeFeatures, check_features
+from kubelet.deviceplugin.emulated.plugin import DevicePlugin, check_plugins
 from kubelet.dra.driver import DriverDefinition, parse_drivers
 from kubelet.eviction.signals import Eviction, capacities, thresholds
-from kubelet.managers.device_definition import DevicePlugin, check_plugins
 from kubelet.managers.node_machine import Definition, MachineDefinition
 from kubelet.managers.options import ALPHA_GATE, BETA_GATE, check_gates
 from kubelet.node.health import parse_node_faults
@@ -121,10 +121,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         return definition
 
     def allocatable(self) -> dict[str, str]:
-        """Return the capacity less what the definition withholds from pods.
-
-        That is what is reserved for the system, and hard eviction thresholds that are said.
-        """
+        """Return the capacity less what is reserved for the system and hard eviction thresholds that are said."""
         found = super().allocatable()
         if not self._reserves_cpus:
             found["cpu"] = self.capacity()["cpu"]
@@ -150,8 +147,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         for reserved in (self.kube_reserved, self.system_reserved):
             for name, text in reserved.items():
                 taken[name] = taken.get(name, 0) + amount(name, text)
-        sizes = self.resource_capacities
-        for each in thresholds(self.eviction.hard or {}, {}, {}, sizes):
+        for each in thresholds(self.eviction.hard or {}, {}, {}, self.resource_capacities):
             if (kept := _EVICTED.get(each.signal.name)) is not None:
                 taken[kept] = taken.get(kept, 0) + each.least
         return taken
@@ -229,8 +225,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
             except ManifestError as error:
                 raise ValueError(f"staticPods[{index}]: {error}") from None
         chosen = self.eviction
-        sizes = self.resource_capacities
-        thresholds(chosen.hard_thresholds, chosen.soft, chosen.soft_grace_period, sizes)
+        thresholds(chosen.hard_thresholds, chosen.soft, chosen.soft_grace_period, self.resource_capacities)
         if self.max_container_restart_period and not 1 <= self.max_container_restart_period <= 300:
             raise ValueError(f"maxContainerRestartPeriod: {self.max_container_restart_period} s, want 1 to 300")
 
@@ -249,11 +244,6 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         """What pods that need more than resources find here."""
         return NodeFeatures(self.app_armor, self.supplemental_groups_policy, self.feature_gates, self.declared_features)
 
-    @property
-    def takes_plugins(self) -> bool:
-        """Whether device plugins may register here."""
-        return self.device_socket or bool(self.device_plugins)
-
 
 def _numa(text: str) -> list[dict[str, int]]:
     nodes, sign, cpus = text.partition("x")
@@ -263,10 +253,8 @@ def _numa(text: str) -> list[dict[str, int]]:
 
 
 def settled(node: NodeDefinition, switches: Switches) -> NodeDefinition:
-    """Return the definition with what the switches say instead; an empty switch says nothing.
-
-    Raises: ValueError naming the node when that cannot be, or when a CPU option's feature gate is off.
-    """
+    """Return the definition with what the switches say instead; an empty switch says nothing. Raises: ValueError
+    naming the node when that cannot be, or when a CPU option's feature gate is off."""
     said: dict[str, Any] = {field: text for name, field in _POLICIES.items() if (text := switches.choice(name))}
     said |= {field: parse_options(text) for name, field in _OPTIONS.items() if (text := switches.choice(name))}
     if "cpu_options" in said:
@@ -285,8 +273,5 @@ def settled(node: NodeDefinition, switches: Switches) -> NodeDefinition:
 
 def parse_options(text: str) -> dict[str, str]:
     """Return `A+B:VALUE` as {A: true, B: VALUE}; `none` is no option at all."""
-    found: dict[str, str] = {}
-    for part in text.split("+") if text != "none" else ():
-        name, _, value = part.partition(":")
-        found[name] = value or "true"
-    return found
+    parts = [part.partition(":") for part in text.split("+")] if text != "none" else []
+    return {name: value or "true" for name, _, value in parts}

@@ -76,7 +76,12 @@ class ImageCollector:
     def collect(self, now: float, images: Mapping[str, int], in_use: Collection[str], other_use: int) -> Collected:
         """Look, and return what must go. `images`: sizes in bytes; `other_use`: what else is on that disk, in bytes."""
         self.look(now, images, in_use)
-        gone = [(name, AGE) for name in self._too_old(now, in_use)]
+        assert self._began_s is not None
+        gone: list[tuple[str, str]] = []
+        max_age_s = self._policy.max_age_s
+        if max_age_s and now - self._began_s > max_age_s:  # none is too old before the node has run for as long itself
+            unused = (name for name in self._in_order() if name not in in_use)
+            gone = [(name, AGE) for name in unused if now - self._known[name].last_used_s > max_age_s]
         left = {name: size for name, size in images.items() if (name, AGE) not in gone}
         capacity, policy = self._capacity, self._policy
         available = max(0, capacity - other_use - sum(images.values()))
@@ -105,14 +110,6 @@ class ImageCollector:
     def _forget(self, gone: list[tuple[str, str]]) -> None:
         for name, _ in gone:
             del self._known[name]
-
-    def _too_old(self, now: float, in_use: Collection[str]) -> list[str]:
-        """Return the images that were unused for too long; none before the node has run for as long itself."""
-        max_age_s, began_s = self._policy.max_age_s, self._began_s
-        assert began_s is not None
-        if not max_age_s or now - began_s <= max_age_s:
-            return []
-        return [n for n in self._in_order() if n not in in_use and now - self._known[n].last_used_s > max_age_s]
 
     def _unused(
         self, now: float, images: Mapping[str, int], in_use: Collection[str], wanted: float

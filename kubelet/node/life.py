@@ -97,10 +97,6 @@ class NodeLife:
         self._health = NodeHealth(faults.ailments, now, self._runtime.pleg.threshold_s)
         self._look(now)
         self._runtime.faults = StartFaults(faults.all_starts, now)
-        self._pods_changed(now)
-
-    def _pods_changed(self, now: float) -> None:
-        """Have the pods know what goes wrong when they start, and when the node notices what containers do."""
         for pod in list(self._table.pods.values()):
             if self._runtime.pleg.mode == GENERIC and pod.state not in (PodState.STOPPED, PodState.TERMINATED):
                 self._table.perform(pod, pod.pleg_changed(now), now)

@@ -5,6 +5,7 @@ that is not over in its time is left behind. Nothing new comes in meanwhile. Sou
 upstream `pkg/kubelet/nodeshutdown` (groups, reasons, messages).
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -27,18 +28,12 @@ class Period(NamedTuple):
 
 def plain_periods(total_s: float, critical_s: float) -> tuple[Period, ...]:
     """Return the two groups of `shutdownGracePeriod` and `shutdownGracePeriodCriticalPods`; none: not in good order."""
-    if total_s <= 0:
-        return ()
-    return Period(0, total_s - critical_s), Period(CRITICAL_PRIORITY, critical_s)
+    return (Period(0, total_s - critical_s), Period(CRITICAL_PRIORITY, critical_s)) if total_s > 0 else ()
 
 
 def group_of(priority: int, periods: Sequence[Period]) -> int:
     """Return the place of the period for a priority; lower ones than the lowest belong to the lowest."""
-    place = 0
-    for index, period in enumerate(periods):
-        if period.priority <= priority:
-            place = index
-    return place
+    return max(0, bisect_right([period.priority for period in periods], priority) - 1)
 
 
 class Step(NamedTuple):

@@ -11,7 +11,6 @@ from services.api.meta import Document
 from services.api.release import KUBERNETES
 from services.api.times import format_micro_time, format_time
 
-RUNTIME_VERSION = "keplab://0.1.0"
 LEASE_NAMESPACE = "kube-node-lease"
 STATUS_PERIOD_S = 10.0
 """What has changed of a node is written together once in this time (kubelet 1)."""
@@ -138,7 +137,7 @@ class NodeReport:
                 "bootID": self.boot_id,
                 "kernelVersion": "emulated",
                 "osImage": "keplab",
-                "containerRuntimeVersion": RUNTIME_VERSION,
+                "containerRuntimeVersion": "keplab://0.1.0",
                 "kubeletVersion": KUBERNETES,
                 "kubeProxyVersion": "",
                 "operatingSystem": "linux",

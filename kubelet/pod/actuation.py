@@ -98,10 +98,8 @@ def _is_smaller(old: ResourceRequirements | None, new: ResourceRequirements | No
 
 
 def must_restart(container: Container, actual: PodResources, allocated: PodResources) -> bool:
-    """Whether a resource that changes asks for a restart; one such is enough.
-
-    A container without a limit of its own feels a change of its pod's (KEP-5419).
-    """
+    """Whether a resource that changes asks for a restart. A container without a limit of its own feels a change of
+    its pod's (KEP-5419)."""
     name = container.name
     for policy in container.resize_policy:
         resource = policy.resource_name
@@ -136,10 +134,8 @@ def failing_calls(pod: KubeletPod) -> int:
 
 
 def memory_error(actual: PodResources, allocated: PodResources, used: Mapping[str, int]) -> str:
-    """Return why memory limits cannot be lowered now: more is in use. "" when they can be.
-
-    `used`: bytes, by containers that run and are not to be restarted.
-    """
+    """Return why memory limits cannot be lowered now, "" when they can be: more is in use, as `used` has it in bytes by
+    containers that run and are not to be restarted."""
     problems: list[str] = []
     old, new = _pod_limit(actual), _pod_limit(allocated)
     if new is not None and (old is None or new < old) and sum(used.values()) > new:

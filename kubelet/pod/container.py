@@ -54,7 +54,7 @@ _PRESENT = Pull()
 class Container:
     """One container of one pod over all its restarts.
 
-    `state` is changed by named methods only, along `CONTAINER_TRANSITIONS`; each state says there what it waits for.
+    `state` is changed by `become` only, along `CONTAINER_TRANSITIONS`; each state says there what it waits for.
     `due_s` is when the next thing happens by itself; None: nothing will.
     """
 
@@ -108,37 +108,26 @@ class Container:
         own = [fault for fault in self.script.start_faults if fault.stage in CONTAINER_STAGES]
         self.faults = StartFaults(own) if own else None
 
-    def _become(self, state: ContainerState, due_s: float | None = None) -> None:
+    def become(self, state: ContainerState, due_s: float | None = None) -> None:
+        """Change the state, until something is due. Raises: IllegalTransition."""
         if state not in CONTAINER_TRANSITIONS[self.state]:
             raise IllegalTransition(f"container {self.name}: {self.state.name} -> {state.name}")
         self.state, self.due_s = state, due_s
 
     def look_for_image(self, due_s: float) -> None:
         """Begin a start: the image is looked for at `due_s`."""
-        self._become(_C.IMAGE, due_s)
+        self.become(_C.IMAGE, due_s)
         if self.ended is None:
             self.waiting_reason = ""
-
-    def pull_until(self, due_s: float) -> None:
-        """Fetch the image."""
-        self._become(_C.PULLING, due_s)
 
     def wait_for_sync(self, due_s: float, reason: str, message: str) -> None:
         """Try again when the pod is synced next, and say why meanwhile."""
         self.waiting_reason, self.waiting_message = reason, message
-        self._become(_C.STUCK, due_s)
-
-    def await_devices(self) -> None:
-        """Wait for the plugins that prepare its devices."""
-        self._become(_C.DEVICES)
-
-    def create_at(self, due_s: float) -> None:
-        """Have the runtime create it."""
-        self._become(_C.CREATE, due_s)
+        self.become(_C.STUCK, due_s)
 
     def created(self, t: float) -> None:
         """The runtime has it; it counts as started once its record is durable."""
-        self._become(_C.RECORDING)
+        self.become(_C.RECORDING)
         self.created_total += 1
         self.started_s = t
         self.stop_at_s = None
@@ -148,7 +137,7 @@ class Container:
 
     def run(self, started_s: float) -> None:
         """Be running since `started_s`."""
-        self._become(_C.RUNNING)
+        self.become(_C.RUNNING)
         self.started_s, self.oom_at_s = started_s, None
         self.waiting_reason = self.waiting_message = self.unhealthy = ""
         self.seen_s = self.hook_at_s = None
@@ -158,31 +147,23 @@ class Container:
 
     def end(self, at_s: float, code: int, reason: str, text: Callable[[float], str]) -> None:
         """Be ended."""
-        self._become(_C.EXITED)
+        self.become(_C.EXITED)
         self.is_ready = False
         self.former_end_s = self.finished_s if self.created_total > 1 else None
         self.finished_s, self.exit_code = at_s, code
         self.seen_s = self.hook_at_s = None
         self.ended = Ended(code, reason or ("Completed" if code == 0 else "Error"), text(self.started_s), text(at_s))
 
-    def back_off_until(self, due_s: float) -> None:
-        """Wait until it is started again."""
-        self._become(_C.BACKOFF, due_s)
-
-    def run_again(self) -> None:
-        """Wait for its turn once more, though it ended: its pod starts anew."""
-        self._become(_C.WAITING)
-
     def give_up(self) -> None:
         """The pod is being ended: start no more. One that never ran keeps the reason why, for the status."""
         self.due_s = None
         if self.ended is not None and (self.is_starting or self.state in (_C.WAITING, _C.BACKOFF)):
-            self._become(_C.EXITED)
+            self.become(_C.EXITED)
 
     def turn_back(self) -> None:
         """All that was to run has run: be what it was before the start that was under way."""
         if self.state == _C.BACKOFF or self.is_starting:
-            self._become(_C.WAITING if self.ended is None else _C.EXITED)
+            self.become(_C.WAITING if self.ended is None else _C.EXITED)
 
     @property
     def is_starting(self) -> bool:

@@ -73,10 +73,8 @@ class NodeRuntime:
 
 
 class Termination(msgspec.Struct):
-    """Why and until when a pod is being stopped. `reason` and `message` go into the final status.
-
-    `is_disruption`: publish DisruptionTarget together with the terminal phase.
-    """
+    """Why and until when a pod is being stopped. `reason` and `message` go into the final status; `is_disruption`:
+    publish DisruptionTarget with it."""
 
     cause: str
     kill_at_s: float
@@ -206,7 +204,6 @@ class PodContext:
 
 
 def _record_of(container: Container) -> ContainerRecord:
-    """Return what of a container is worth keeping."""
     runs = container.state in (ContainerState.RUNNING, ContainerState.RECORDING)
     is_lost = container.exit_code == LOST_EXIT and not runs
     made = ContainerRecord(container.name, container.started_s, container.restarts)

@@ -42,7 +42,7 @@ def step(pod: PodContext, container: Container, t: float) -> bool:
     pull.took_s, pull.waited_s = end_s - begin_s, end_s - t
     if end_s - pull.first_s >= script.pull_fails_s:
         pod.node.images.expect(image, end_s)
-    container.pull_until(end_s)
+    container.become(ContainerState.PULLING, end_s)
     return False
 
 
@@ -84,16 +84,16 @@ def _found(pod: PodContext, container: Container, t: float) -> None:
     if container.ended is None:
         container.waiting_reason = container.waiting_message = ""
     if container.name in pod.pre_start:
-        container.await_devices()
+        container.become(ContainerState.DEVICES)
         pod.effects.append(PrepareDevices(container.name))
     else:
-        container.create_at(t + pod.draw("create", container))
+        container.become(ContainerState.CREATE, t + pod.draw("create", container))
 
 
 def devices_prepared(pod: PodContext, container: Container, problem: str, now: float) -> None:
     """Plugins have prepared the container's devices, or could not: then it is tried again at the next sync."""
     if not problem:
-        container.create_at(now + pod.draw("create", container))
+        container.become(ContainerState.CREATE, now + pod.draw("create", container))
         return
     pod.event("Failed", f"Error: {problem}", "Warning")
     container.wait_for_sync(now + SYNC_S, "CreateContainerConfigError", problem)

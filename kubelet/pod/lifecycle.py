@@ -19,8 +19,6 @@ from kubelet.timers import EARLY_S
 from services.api.kinds.pod import ContainerStatus
 from services.api.quantity import amount
 
-# --- hooks, and being noticed ---
-
 
 def begin(pod: PodContext, container: Container, now: float) -> None:
     """The container runs: its postStart hook begins, if it has one."""
@@ -58,7 +56,7 @@ def step_hooks(pod: PodContext, container: Container, t: float) -> bool:
 def _end_hook(pod: PodContext, container: Container, t: float) -> bool:
     hook, own = container.script.poststart, container.exit_at()
     assert hook is not None
-    is_cut = not hook.is_sleep and own is not None and own[0] <= t
+    is_cut = hook.kind != "Sleep" and own is not None and own[0] <= t
     if not hook.fails and not is_cut:
         _notice(pod, container, t)
         return True
@@ -74,9 +72,6 @@ def pleg_changed(pod: PodContext, container: Container, now: float) -> None:
     if container.is_hidden and not container.is_hooked and container.stop_at_s is None:
         _notice(pod, container, now)
     container.turn(now)
-
-
-# --- probes ---
 
 
 def step_probes(pod: PodContext, container: Container, t: float) -> bool:
@@ -113,9 +108,6 @@ def resume_probes(pod: PodContext, container: Container, status: ContainerStatus
         share=pod_seed(0, pod.node.name, f"{pod.key.uid}/{container.name}") / 2**64,
     )
     container.turn(now)
-
-
-# --- memory ---
 
 
 def step_memory(pod: PodContext, now: float) -> None:

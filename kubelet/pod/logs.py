@@ -15,6 +15,7 @@ from services.api.times import format_micro_time, parse_time
 
 HEARTBEAT_LINE_S = 10.0
 HEARTBEAT_LINES_MAX = 1000
+_WAITS_FOR = {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image"}
 
 
 class LogLine(NamedTuple):
@@ -55,15 +56,8 @@ class Asked(NamedTuple):
                 since_s = max(since_s, parse_time(text))
             except ValueError as error:
                 return f"sinceTime: {error}"
-        flags = {name: query.get(name) == "true" for name in ("previous", "follow", "timestamps")}
-        return cls(
-            flags["previous"],
-            flags["follow"],
-            flags["timestamps"],
-            numbers.get("tailLines"),
-            since_s,
-            numbers.get("limitBytes"),
-        )
+        previous, follow, stamps = (query.get(name) == "true" for name in ("previous", "follow", "timestamps"))
+        return cls(previous, follow, stamps, numbers.get("tailLines"), since_s, numbers.get("limitBytes"))
 
     def cut(self, lines: list[LogLine]) -> bytes:
         """Return of these lines what was asked for."""
@@ -102,7 +96,7 @@ def run_of(
         times = container.started_s + wall_offset_s, now + wall_offset_s
         return Run(container.restarts, _lines(name, container.restarts, *times, None), is_over=False)
     if container.ended is None:
-        return _waits_for(pod, name, reason)
+        return f'container "{name}" in pod "{pod}" is waiting to start: {_WAITS_FOR.get(reason, reason)}'
     times = container.started_s + wall_offset_s, container.finished_s + wall_offset_s
     return Run(container.restarts, _lines(name, container.restarts, *times, container.exit_code), is_over=True)
 
@@ -116,14 +110,3 @@ def _lines(name: str, restart: int, started_s: float, until_s: float, exit_code:
     if exit_code is not None:
         lines.append(LogLine(until_s, beats + 1, f"exit {exit_code}"))
     return lines
-
-
-def _waits_for(pod: str, container: str, reason: str) -> str:
-    match reason:
-        case "ErrImagePull":
-            said = "image can't be pulled"
-        case "ImagePullBackOff":
-            said = "trying and failing to pull image"
-        case _:
-            said = reason
-    return f'container "{container}" in pod "{pod}" is waiting to start: {said}'

@@ -16,12 +16,11 @@ from kubelet.pod import images, lifecycle, restarts, status
 from kubelet.pod.container import EPHEMERAL, INIT, MAIN, SIDECAR, Container, Ended
 from kubelet.pod.context import Condition, NodeRuntime, PodContext, Termination
 from kubelet.pod.resize import Resize
-from kubelet.pod.startup import Startup
+from kubelet.pod.startup import ClaimState, Startup
 from kubelet.pod.states import ContainerState, PodState
 from kubelet.runtime.behavior import script_of
 from kubelet.runtime.probers import probes_of
 from kubelet.runtime.records import LOST_EXIT, HeldClaim, PodRecord
-from kubelet.runtime.resources import overlaid
 from kubelet.runtime.script import StartFaults
 from kubelet.status.versions import TAKEN_BACK
 from kubelet.timers import EARLY_S
@@ -75,11 +74,6 @@ class Pod(PodContext):
         self.containers.append(Container(spec.name, kind, spec.image, script, probes, policy, rules, self.node.pleg))
 
     @property
-    def as_allocated(self) -> KubeletPod:
-        """The pod as it would be had it always asked for what it was given."""
-        return overlaid(self.pod, self.allocated)
-
-    @property
     def may_be_unbound(self) -> bool:
         """Whether nothing of the pod ever ran here, or is about to."""
         return self.termination is None and not any(c.has_run or c.state == _C.RECORDING for c in self.containers)
@@ -102,16 +96,12 @@ class Pod(PodContext):
         self._catch_up(now)
         return self._flush(now)
 
-    def hold(self) -> None:
-        """Wait until a predecessor has ended (kubelet 3.1: same name, other uid)."""
-        self.become(_P.HELD)
-
     def unhold(self, now: float) -> list[Effect]:
         """The predecessor has ended: start now, unless something ended the wait before."""
         if self.state != _P.HELD:
             return []
         self.become(_P.STARTING)
-        self.startup.restart_worker(now)
+        self.startup.due_s = now + self.latency.of("worker")
         return self.advance(now)
 
     def saved(self, seq: int, now: float) -> list[Effect]:
@@ -170,19 +160,14 @@ class Pod(PodContext):
         self.startup.claims_listed(claims)
         return self.advance(now)
 
-    def claims_prepared(self, now: float) -> list[Effect]:
-        """The devices of the pod's claims are ready."""
-        self.startup.claims_prepared(now)
-        return self.advance(now)
-
-    def claims_failed(self, message: str, now: float) -> list[Effect]:
-        """The devices of the pod's claims are not ready, and why."""
-        self.startup.claims_failed(message, now)
+    def claims_prepared(self, problem: str, now: float) -> list[Effect]:
+        """The devices of the pod's claims are ready, or are not, and why."""
+        self.startup.claims_prepared(problem, now)
         return self.advance(now)
 
     def claims_unprepared(self, now: float) -> list[Effect]:
         """No claim is held for the pod any more: it may end, once that is on disk."""
-        self.startup.claims_released()
+        self.claims, self.startup.claims = (), ClaimState.RELEASED
         if self.state == _P.STOPPED and self.ever_started:
             self.save()
         elif self.state == _P.STOPPED:
@@ -248,7 +233,7 @@ class Pod(PodContext):
             self._complete(now)
             return
         for container in again:
-            container.run_again()
+            container.become(_C.WAITING)
 
     def _reported(self) -> dict[str, ContainerStatus]:
         shown = self.pod.status
@@ -322,12 +307,12 @@ class Pod(PodContext):
             self._complete(now)
             return self.advance(now)
         for container in again:
-            container.run_again()
+            container.become(_C.WAITING)
         self._cursor = 0
         if not is_running:
             for container in self.containers:
                 if container.kind == INIT and container.state == _C.EXITED:
-                    container.run_again()
+                    container.become(_C.WAITING)
             self.startup.make_sandbox_again(now)
         else:
             self._next_container(now)
@@ -359,7 +344,6 @@ class Pod(PodContext):
             self._step(due)
 
     def _step(self, t: float) -> None:
-        """Have the part whose time has come do its work."""
         limit = self.pod.spec.active_deadline_seconds
         if limit is not None and self.termination is None and self.started_s + limit <= t + EARLY_S:
             self.event("DeadlineExceeded", TOO_LONG)
@@ -400,9 +384,8 @@ class Pod(PodContext):
                 container.due_s = None
 
     def _flush(self, now: float) -> list[Effect]:
-        """Return what is to be done. A status is only worth a write where the machine has come to wait for
-        time to pass: what follows at once is written with what it leads to.
-        """
+        # A status is only worth a write where the machine has come to wait for time to pass: what follows at once is
+        # written with what it leads to.
         lifecycle.step_memory(self, now)
         found, self.effects = self.effects, []
         if self.state == _P.STOPPED:
@@ -540,7 +523,6 @@ class Pod(PodContext):
         self._stop_next(t)
 
     def _end(self, termination: Termination, now: float) -> None:
-        """Stop everything, for this reason."""
         self._leave(termination)
         self.startup.due_s = None
         for container in self.containers:

@@ -152,7 +152,6 @@ class Resize:
         self._next_call(t)
 
     def _fail(self, error: str, now: float) -> None:
-        """Keep the error, and try again at the next sync."""
         context = self._pod
         if context.set_resize_condition(now, RESIZE_IN_PROGRESS, "Error", error, self._generation):
             text = actuation.size_text(context.pod, context.allocated, self._generation, error)
@@ -161,7 +160,6 @@ class Resize:
         self.state, self.due_s, self._calls = ResizeState.FAILED, now + SYNC_S, []
 
     def _complete(self, now: float) -> None:
-        """All that runs has its new size, durably."""
         context = self._pod
         took_s = now - self._started_s
         self._end()

@@ -5,6 +5,7 @@ Source: kubelet 3.3; upstream `pkg/kubelet/kuberuntime/kuberuntime_manager.go` (
 
 from kubelet.pod.container import Container
 from kubelet.pod.context import CRASHLOOP_S, SYNC_S, PodContext
+from kubelet.pod.states import ContainerState
 from kubelet.timers import EARLY_S
 
 CRASHLOOP_RESET_S = 600.0
@@ -45,11 +46,11 @@ def back_off(pod: PodContext, container: Container, ended_s: float, t: float) ->
         if not container.hook_error:
             return False
         # There is no back-off, but a postStart hook that failed has failed the sync: wait for the next one.
-        container.back_off_until(t + SYNC_S)
+        container.become(ContainerState.BACKOFF, t + SYNC_S)
         _show_hook_error(container)
         return True
     until_s = max(since_s + container.backoff_s, t)
-    container.back_off_until(until_s)
+    container.become(ContainerState.BACKOFF, until_s)
     _show_crash_loop(pod, container)
     text = f"Back-off restarting failed container {container.name} in pod {_full_name(pod)}"
     pod.event("BackOff", text, "Warning")

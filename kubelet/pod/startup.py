@@ -196,8 +196,6 @@ class Startup:
                 return self._make_sandbox(t)
         return False
 
-    # --- volumes ---
-
     def _mount(self, t: float) -> None:
         """Begin a try, which waits for all volumes; claims that another pod of the node uses are attached already."""
         pod, faults = self._pod, self.faults
@@ -229,8 +227,6 @@ class Startup:
     def _volume_names(self) -> list[str]:
         return [volume.name for volume in self._pod.pod.spec.volumes] or ["kube-api-access"]
 
-    # --- claims ---
-
     def claims_listed(self, claims: tuple[HeldClaim, ...]) -> None:
         """These are the claims."""
         if self.claims == ClaimState.READING:
@@ -244,19 +240,18 @@ class Startup:
             self.claims = ClaimState.CALLING
             self._pod.effects.append(CallDrivers(self.faults.fails_until(PREPARE, now) is not None))
 
-    def claims_prepared(self, now: float) -> None:
-        """The devices of the pod's claims are ready."""
-        if self.stage == Stage.CLAIMS and self._pod.termination is None:
+    def claims_prepared(self, problem: str, now: float) -> None:
+        """The devices of the pod's claims are ready. A problem never fails the pod: it is tried again later."""
+        if self.stage != Stage.CLAIMS or self._pod.termination is not None:
+            return
+        if problem:
+            self.claims = ClaimState.FAILED
+            text = f"Failed to prepare dynamic resources: prepare dynamic resources: {problem}"
+            self.due_s = self.faults.failed(CLAIMS_FAILED, text, now)
+        else:
             self.claims = ClaimState.PREPARED
             self._pod.reach("claims")
             self.stage, self.due_s = Stage.MOUNT, now
-
-    def claims_failed(self, message: str, now: float) -> None:
-        """The devices of the pod's claims are not ready. That never fails the pod: it is tried again later."""
-        if self.stage == Stage.CLAIMS and self._pod.termination is None:
-            self.claims = ClaimState.FAILED
-            text = f"Failed to prepare dynamic resources: prepare dynamic resources: {message}"
-            self.due_s = self.faults.failed(CLAIMS_FAILED, text, now)
 
     def release_claims(self) -> bool:
         """Have the claims unprepared, once; return whether the end of the pod has to wait for that."""
@@ -266,12 +261,6 @@ class Startup:
             self.claims = ClaimState.RELEASING
             self._pod.effects.append(UnprepareClaims())
         return True
-
-    def claims_released(self) -> None:
-        """No claim is held any more."""
-        self._pod.claims, self.claims = (), ClaimState.RELEASED
-
-    # --- the sandbox ---
 
     def _make_sandbox(self, t: float) -> bool:
         if self.faults.fails_until(SANDBOX, t) is None:
@@ -295,8 +284,6 @@ class Startup:
         self._pod.has_ip = False
         self.stage, self.due_s = Stage.SANDBOX, now + self._pod.latency.of("sandbox")
 
-    # --- what changes meanwhile ---
-
     def recover(self, claims: tuple[HeldClaim, ...], *, is_finished: bool) -> None:
         """An earlier kubelet started the pod: its volumes, claims and sandbox are there."""
         if not is_finished:
@@ -305,10 +292,6 @@ class Startup:
         if claims:
             self.claims = ClaimState.PREPARED
         self._finish()
-
-    def restart_worker(self, now: float) -> None:
-        """The pod was held back until now."""
-        self.due_s = now + self._pod.latency.of("worker")
 
     def faults_changed(self, faults: StartFaults, now: float) -> None:
         """Other things go wrong on the node now: a pod that waits for volumes looks again."""

@@ -1,7 +1,7 @@
 """The states of a pod and of its containers on a node, and the transitions between them. Pure.
 
-This is the one place where transitions are written down: `Pod` and `Container` change their state by named methods,
-each of which asks the table, so a transition that is missing here raises where it is tried.
+This is the one place where transitions are written down: `Pod` and `Container` change their state by `become`,
+which asks the table, so a transition that is missing here raises where it is tried.
 """
 
 from enum import IntEnum

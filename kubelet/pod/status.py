@@ -11,7 +11,6 @@ from kubelet.pod.context import RESIZE_IN_PROGRESS, RESIZE_PENDING, Condition, P
 from kubelet.pod.states import ContainerState, PodState
 from services.api.meta import Document
 
-STATUS_UNKNOWN = "ContainerStatusUnknown"
 _CONDITIONS = (
     "PodReadyToStartContainers",
     "Initialized",
@@ -149,8 +148,8 @@ def _render_container(pod: PodContext, container: Container) -> Document:
     if "waiting" in state and pod.state == PodState.TERMINATED and container.kind == MAIN and is_initialized(pod):
         # TerminatePod: what was never seen to end is reported as unknown (kubelet 3.4).
         text = "The container could not be located when the pod was terminated"
-        unknown = {"exitCode": 137, "reason": STATUS_UNKNOWN, "message": text, "startedAt": None, "finishedAt": None}
-        state = {"terminated": unknown}
+        unknown = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": text}
+        state = {"terminated": {**unknown, "startedAt": None, "finishedAt": None}}
     last = container.ended if container.state in _BETWEEN_RUNS else container.last
     made: Document = {
         "name": container.name,

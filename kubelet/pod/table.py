@@ -28,7 +28,9 @@ class PodTable:
         self.gone: dict[WorkerKey, None] = {}
         self.start_times = start_times
         self._node, self._statuses, self._out = node, statuses, out
-        self._handlers: dict[type, Callable[[Pod, Any, float], None]] = {SpanStage: self._reach}
+        self._handlers: dict[type, Callable[[Pod, Any, float], None]] = {
+            SpanStage: lambda pod, reached, now: out.span_stage(reached.key, reached.stage, reached.reason)
+        }
         self._held: dict[WorkerKey, WorkerKey] = {}
         self._recorded: dict[WorkerKey, None] = {}
         """Pods of which something is on disk."""
@@ -57,7 +59,7 @@ class PodTable:
             )
         self.add(pod)
         if predecessor is not None:
-            pod.hold()
+            pod.become(PodState.HELD)
             self._held[pod.key] = predecessor
         else:
             self.perform(pod, pod.begin(now), now)
@@ -83,9 +85,6 @@ class PodTable:
         if due is not None and self._timers.get(key, float("inf")) > due:
             self._timers[key] = due
             self._out.effects.append(SetTimer(due, "worker", key))
-
-    def _reach(self, pod: Pod, effect: SpanStage, now: float) -> None:
-        self._out.span_stage(effect.key, effect.stage, effect.reason)
 
     def due(self, key: WorkerKey, now: float) -> None:
         """A pod's timer fired."""

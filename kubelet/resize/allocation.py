@@ -87,13 +87,12 @@ def judge(
                 f"Node didn't have enough capacity: {name}, requested: {requests[name]}, capacity: {capacity}",
                 "insufficient_node_allocatable",
             )
-    refused = predicates(desired, requests, others, node, evicting, may_evict=rules.evicts)
-    match refused:
+    match predicates(desired, requests, others, node, evicting, may_evict=rules.evicts):
         case None:
             return Fits(requests)
         case PreemptionNeeded(victims=victims, resource=resource):
             return Deferred(out_of(resource, requests, others).message, victims, resource)
-        case _:
+        case refused:
             return Deferred(refused.message)
 
 

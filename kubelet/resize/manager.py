@@ -1,19 +1,20 @@
 """The resizes of one node: which pods wait for one, what is decided of each, and what is recorded of it. Pure.
 
 One that asks for more is judged at once and, when there is too little, again whenever some may have come: pods were
-added, changed, removed or ended, another was made smaller, and every three minutes in any case. What the ledger
-counts is the allocation, so two decisions never allocate the same capacity.
-The order of those that wait is found when one is added and not again before a pass (kep-1287 6). One that still does
-not fit never holds up those behind it.
-Source: kep-1287-in-place-resize 4 to 6, 11, 12; KEP-1287 "Priority of Resize Requests"; upstream
-`pkg/kubelet/allocation`. Deviates: upstream's comparison lets any resize that asks for no more win against any other,
+added, changed, removed or ended, another was made smaller, and every three minutes in any case. What the ledger counts
+is the allocation, so two decisions never allocate the same capacity. The order of those that wait is found when one is
+added and not again before a pass (kep-1287 6). One that still does not fit never holds up those behind it. How long
+they wait for capacity is observed by the priority of their pods.
+Source: kep-1287-in-place-resize 4 to 6, 11, 12; kep-5836 11; KEP-1287 "Priority of Resize Requests"; upstream
+`pkg/kubelet/allocation`. Deviates: upstream's names of waiting times are known from a digest of its change only; its
+comparison lets any resize that asks for no more win against any other,
 even another of its kind; here those are ordered among themselves by the other rules, so that there is an order at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kubelet.admission.predicates import Ledger, NodeFacts
 from kubelet.effects import NODE_KEY, Outbox, ResizeAttempted, SetTimer
@@ -23,7 +24,6 @@ from kubelet.pod.pod import Pod
 from kubelet.pod.states import PodState
 from kubelet.pod.table import PodTable
 from kubelet.resize.allocation import Deferred, Fits, Infeasible, Judgement, NodeRules, grows, judge, shrinks
-from kubelet.resize.metrics import BOUNDS_MS, TOOK_MS, DeferredTimes
 from kubelet.resize.policy import DEFERRED
 from kubelet.runtime.resources import is_same, resources_of
 from kubelet.view import KubeletPod, WorkerKey, is_critical
@@ -32,6 +32,16 @@ from services.api.podresources import Amounts, amounts, qos_class
 RETRY_S = 180.0
 UNREADY_RETRY_S = 30.0
 """As long as the pod sources are not ready (kep-1287 6)."""
+
+BOUNDS: Final = (5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180, 300, 600, 1200, 1800, 3600)
+PRIORITIES: Final = (
+    (2_000_000_000, "system-critical"), (100_000, "high"), (1, "medium"), (0, "normal"), (-999, "low"),
+)  # fmt: skip
+WAITED: Final = "kubelet_pod_deferred_resize_duration_seconds"
+TOOK_MS: Final = "kubelet_pod_resize_duration_milliseconds"
+"""Attempts to carry a resize out (kep-1287-in-place-resize 12). The KEP calls it kubelet_pod_resize_duration_seconds;
+the name served by kubelets since v1.34 counts milliseconds and says whether the attempt succeeded."""
+BOUNDS_MS: Final = (10, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000)
 
 _QOS_RANK = {"Guaranteed": 0, "Burstable": 1, "BestEffort": 2}
 _NEVER_JUDGED = "~"  # after every RFC 3339 time
@@ -52,33 +62,44 @@ class Rank(NamedTuple):
         return cls(grows, -priority, _QOS_RANK[qos], since or _NEVER_JUDGED)
 
 
-class ResizeQueue:
-    """Who waits. Invariant: every key is in it at most once."""
-
-    def __init__(self) -> None:
-        self._keys: list[WorkerKey] = []
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def __contains__(self, key: WorkerKey) -> bool:
-        return key in self._keys
+class ResizeQueue(list[WorkerKey]):
+    """Who waits, the first to be tried first. Invariant: every key is in it at most once."""
 
     def push(self, key: WorkerKey, rank: Callable[[WorkerKey], Rank]) -> None:
         """Add one and sort all; one that waits already keeps its place."""
-        if key in self._keys:
-            return
-        self._keys.append(key)
-        self._keys.sort(key=rank)
+        if key not in self:
+            self.append(key)
+            self.sort(key=rank)
 
     def discard(self, key: WorkerKey) -> None:
         """Wait no longer for this one."""
-        if key in self._keys:
-            self._keys.remove(key)
+        if key in self:
+            self.remove(key)
 
-    def in_order(self) -> tuple[WorkerKey, ...]:
-        """Return all, the first to be tried first."""
-        return tuple(self._keys)
+
+def priority_bucket(priority: int) -> str:
+    """Return the class of a priority: the first whose least priority it reaches."""
+    return next((name for least, name in PRIORITIES if priority >= least), "very-low")
+
+
+class DeferredTimes:
+    """Since when each resize is deferred. A request that replaces a deferred one goes on waiting."""
+
+    def __init__(self, out: Outbox) -> None:
+        self._out = out
+        self._since: dict[WorkerKey, tuple[float, str]] = {}
+
+    def began(self, key: WorkerKey, priority: int, now: float) -> None:
+        """The resize is deferred, newly or still."""
+        if key not in self._since:
+            self._since[key] = (now, priority_bucket(priority))
+
+    def ended(self, key: WorkerKey, resolution: str, now: float) -> None:
+        """It is not deferred any more: accepted, reverted or terminated."""
+        if not self._since or (found := self._since.pop(key, None)) is None:
+            return
+        since_s, bucket = found
+        self._out.observe(WAITED, now - since_s, bucket, resolution, bounds=BOUNDS)
 
 
 class ResizeManager:
@@ -138,14 +159,14 @@ class ResizeManager:
         self._is_passing = True
         while self.trigger and self.has_sources:
             trigger, self.trigger = self.trigger, ""
-            for key in self.queue.in_order():
+            for key in tuple(self.queue):
                 worker = self._table.pods.get(key)
                 if worker is None or not self.is_live(worker):
                     self.forget(key, now)
                     continue
                 self._judge(worker, trigger, now)
         self._is_passing = False
-        if not len(self.queue):
+        if not self.queue:
             self.retry_at_s = float("inf")
             return
         self.retry_at_s = now + (RETRY_S if self.has_sources else UNREADY_RETRY_S)

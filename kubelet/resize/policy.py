@@ -11,7 +11,7 @@ from typing import Final
 
 from kubelet.pod.context import RESIZE_PENDING, Condition, PodContext, WallTimes
 from kubelet.pod.status import condition_document
-from kubelet.status.resize_policy import Form
+from kubelet.switches import PolicyForm
 from kubelet.view import WorkerKey
 from services.api.kinds.node import Node
 from services.api.meta import Document
@@ -23,38 +23,28 @@ ANNOTATION: Final = "disable-pod-resize-preemption"
 DEFERRED: Final = "Deferred"
 
 
-def owners_of(node: Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return who does not want preemption for resizes here, by the Node's policy, and by its annotations."""
-    policy = node.spec.pod_preemption_policy
-    annotations = node.metadata.annotations
-    return (
-        policy.disable_resize_preemption if policy is not None else (),
-        tuple(name for name, text in annotations.items() if name.partition("/")[2] == ANNOTATION and text == "true"),
-    )
-
-
 class ResizePolicy:
     """One node's policy as it was read last. `is_looking`: a timer has the Node read again and again."""
 
-    def __init__(self, form: Form | None, node: str, times: WallTimes) -> None:
+    def __init__(self, form: PolicyForm | None, node: str, times: WallTimes) -> None:
         self.form = form
         self.owners: tuple[str, ...] = ()
+        """Who does not want preemption for resizes here: if anyone, this kubelet must not evict for one."""
         self.is_looking = False
         self._node = node
         self._times = times
         self._since = ""
 
-    @property
-    def forbids(self) -> bool:
-        """Whether this kubelet must not evict for a resize."""
-        return bool(self.owners)
-
     def take(self, node: Node, now: float) -> bool:
         """Take the Node as it was read; return whether pods show another policy now."""
         if self.form is None:
             return False
-        field, annotations = owners_of(node)
-        before, self.owners = self.owners, annotations if self.form.is_annotated else field
+        before, policy = self.owners, node.spec.pod_preemption_policy
+        if self.form.is_annotated:
+            found = (name for name, text in node.metadata.annotations.items() if text == "true")
+            self.owners = tuple(name for name in found if name.partition("/")[2] == ANNOTATION)
+        else:
+            self.owners = policy.disable_resize_preemption if policy is not None else ()
         if not before:
             self._since = self._times.text(now)
         return before != self.owners

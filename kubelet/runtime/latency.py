@@ -82,11 +82,6 @@ class Distribution:
             raise ValueError(f"{text!r}: alpha must be above 0")
         return cls(kind, parameters)
 
-    @property
-    def is_zero(self) -> bool:
-        """Whether every draw is 0."""
-        return self.kind == "constant" and self.parameters[0] == 0.0
-
     def draw(self, bits: int) -> float:
         """Return seconds, never negative, from 64 random bits."""
         p = self.parameters
@@ -120,10 +115,7 @@ class LatencyModel:
 
     @classmethod
     def parse(cls, texts: Iterable[str], seed: int) -> LatencyModel:
-        """Return the model of `STAGE=DISTRIBUTION` texts over the defaults; stage `all` sets every one.
-
-        Raises: ValueError naming the text.
-        """
+        """Return the model of `STAGE=DISTRIBUTION` over the defaults, `all`: every stage. Raises: ValueError."""
         stages = {stage: Distribution.parse(text) for stage, text in DEFAULTS.items()}
         for text in texts:
             stage, sign, rest = text.partition("=")

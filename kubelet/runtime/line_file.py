@@ -30,7 +30,7 @@ class LineFile:
     """One file's name, length, and the lines in it that still count."""
 
     def __init__(self, disk: Disk, name: str) -> None:
-        self._disk, self._name = disk, name
+        self._disk, self._name, self._snapshot = disk, name, f"{name}.snapshot"
         self._number = 0
         self._bytes = 0
         self.live: dict[Where, bytes] = {}
@@ -39,10 +39,6 @@ class LineFile:
     def log(self) -> str:
         """Where the next line goes."""
         return f"{self._name}-{self._number}.log"
-
-    @property
-    def _snapshot(self) -> str:
-        return f"{self._name}.snapshot"
 
     @property
     def is_long(self) -> bool:

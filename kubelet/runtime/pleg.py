@@ -43,17 +43,16 @@ class Pleg:
         return THRESHOLDS_S[self.mode]
 
     def notices_s(self, t: float) -> float:
-        """Return when something that happened at `t` is noticed; infinity: never, as things are."""
-        return t if self.mode == EVENTED else self._relist_s(t)
+        """Return when something that happened at `t` is noticed; infinity: never, as things are.
 
-    def _relist_s(self, t: float) -> float:
-        """Return the end of the first relist that begins at `t` or later; one that is stuck ends with that."""
+        Without events that is the end of the first relist that begins at `t` or later; a stuck one ends with that.
+        """
+        if self.mode == EVENTED:
+            return t
         first = max(0, math.ceil((t - self._anchor_s) / self.interval_s - 1e-9))
         begins_s = self._anchor_s + first * self.interval_s
         from_s, until_s = self._stuck
-        if from_s <= begins_s < until_s:
-            return until_s
-        return begins_s + self.relist_s
+        return until_s if from_s <= begins_s < until_s else begins_s + self.relist_s
 
     def relists(self, now: float) -> int:
         """Return how many relists have ended by now, forced ones included."""
@@ -81,7 +80,13 @@ class Pleg:
         """No relist ends for so long; 0: the one that was stuck ends now, and the next begins a period later."""
         if for_s <= 0 and now >= self._stuck[1]:
             return
-        self._begin_anew(now, was_stuck=for_s <= 0 and self._stuck[0] <= now < self._stuck[1])
+        was_stuck = for_s <= 0 and self._stuck[0] <= now < self._stuck[1]
+        self._counted, due_s = self.relists(now), self._anchor_s
+        if was_stuck:
+            due_s = now
+        elif now > due_s:
+            due_s += math.ceil((now - due_s) / self.interval_s - 1e-9) * self.interval_s
+        self._anchor_s = due_s
         self._stuck = (now, now + for_s) if for_s > 0 else (math.inf, math.inf)
 
     def fail_stream(self, now: float, tries: int) -> None:
@@ -97,15 +102,6 @@ class Pleg:
             return
         self._counted, self._anchor_s = self.relists(now), now
         self.mode = GENERIC
-
-    def _begin_anew(self, now: float, *, was_stuck: bool) -> None:
-        """Count what has been, and go on from the next relist that is due."""
-        self._counted, due_s = self.relists(now), self._anchor_s
-        if was_stuck:
-            due_s = now
-        elif now > due_s:
-            due_s += math.ceil((now - due_s) / self.interval_s - 1e-9) * self.interval_s
-        self._anchor_s = due_s
 
 
 AT_ONCE: Final = Pleg()

@@ -97,10 +97,7 @@ class Prober:
 
 
 class ContainerProbes:
-    """All probes of one container.
-
-    Invariant: while the startup probe has not succeeded, no other is asked.
-    """
+    """All probes of one container. Invariant: while the startup probe has not succeeded, no other is asked."""
 
     __slots__ = ("_all", "_container", "_liveness", "_readiness", "_script", "_started_s", "_startup")
 

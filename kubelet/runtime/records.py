@@ -131,11 +131,6 @@ class Reading(msgspec.Struct, Generic[R], frozen=True):
     torn: int
     elsewhere: dict[str, int]
 
-    @property
-    def useless(self) -> int:
-        """How many lines say nothing to us."""
-        return self.torn + sum(self.elsewhere.values())
-
 
 def _newest(lines: Iterable[bytes], nodes: frozenset[str], decode: Callable[[bytes], R]) -> Reading[R]:
     """Return what is newest of every pod of these nodes; other lines are left out and counted (FM-K5)."""

@@ -33,17 +33,11 @@ class PodResources(msgspec.Struct, frozen=True, omit_defaults=True):
 NO_RESOURCES = PodResources()
 
 
-def is_resizable(container: Container, *, is_init: bool) -> bool:
-    """Whether a container's resources may change while it exists: main containers and sidecars."""
-    return not is_init or container.restart_policy == "Always"
-
-
 def resources_of(pod: KubeletPod) -> PodResources:
-    """Return what the pod asks for now, container by container."""
+    """Return what the pod asks for now for each container that is resizable: main containers and sidecars."""
     spec = pod.spec
-    found = {c.name: c.resources for c in spec.init_containers if is_resizable(c, is_init=True)}
-    for container in spec.containers:
-        found[container.name] = container.resources
+    found = {c.name: c.resources for c in spec.init_containers if c.restart_policy == "Always"}
+    found |= {c.name: c.resources for c in spec.containers}
     return PodResources(found, spec.resources)
 
 
@@ -54,16 +48,8 @@ def overlaid(pod: KubeletPod, resources: PodResources) -> KubeletPod:
     def sized(containers: tuple[Container, ...]) -> tuple[Container, ...]:
         return tuple(replace(c, resources=resources.containers.get(c.name, c.resources)) for c in containers)
 
-    spec = pod.spec
-    return replace(
-        pod,
-        spec=replace(
-            spec,
-            containers=sized(spec.containers),
-            init_containers=sized(spec.init_containers),
-            resources=resources.level,
-        ),
-    )
+    mains, inits = sized(pod.spec.containers), sized(pod.spec.init_containers)
+    return replace(pod, spec=replace(pod.spec, containers=mains, init_containers=inits, resources=resources.level))
 
 
 def is_same(one: PodResources, other: PodResources) -> bool:

@@ -160,11 +160,6 @@ class Hook(msgspec.Struct, frozen=True):
     what: str = "[]"
     error: str = "command exited with 1: "
 
-    @property
-    def is_sleep(self) -> bool:
-        """Whether it only waits."""
-        return self.kind == "Sleep"
-
     def failure(self, container: str, pod: Pod) -> str:
         """Return what is said when it failed (upstream `lifecycle/handlers.go`)."""
         if not self.kind:

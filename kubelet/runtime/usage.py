@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import msgspec
 
-from kubelet.runtime.script import ScriptError, duration_s
+from kubelet.runtime.script import duration_s
 from kubelet.view import KubeletPod
 from services.api.quantity import amount
 
@@ -68,34 +68,23 @@ def parse_curves(text: str, resources: tuple[str, ...] = RESOURCES) -> Curves:
     """Return the curves `text` describes. Raises: ValueError naming the clause."""
     curves: Curves = {}
     for clause in filter(None, (part.strip() for part in text.split(";"))):
-        match clause.split():
-            case [resource, quantity]:
-                point = Point(0.0, _value(resource, quantity, clause))
-            case [resource, quantity, ("at" | "by") as how, age]:
-                point = Point(_age(age, clause), _value(resource, quantity, clause), how == "by")
-            case _:
-                raise ValueError(f"usage {clause!r}: want RESOURCE QUANTITY [at AGE | by AGE]")
-        before = curves.get(resource, ())
-        if resource not in resources:
-            raise ValueError(f"usage {clause!r}: want one of {', '.join(resources)}")
-        if before and point.age_s <= before[-1].age_s:
-            raise ValueError(f"usage {clause!r}: want an age above that of the clause before")
+        try:
+            match clause.split():
+                case [resource, quantity]:
+                    point = Point(0.0, amount(resource, quantity))
+                case [resource, quantity, ("at" | "by") as how, age]:
+                    point = Point(duration_s(age), amount(resource, quantity), how == "by")
+                case _:
+                    raise ValueError("want RESOURCE QUANTITY [at AGE | by AGE]")
+            before = curves.get(resource, ())
+            if resource not in resources:
+                raise ValueError(f"want one of {', '.join(resources)}")
+            if before and point.age_s <= before[-1].age_s:
+                raise ValueError("want an age above that of the clause before")
+        except ValueError as error:
+            raise ValueError(f"usage {clause!r}: {error}") from None
         curves[resource] = (*before, point)
     return curves
-
-
-def _value(resource: str, quantity: str, clause: str) -> int:
-    try:
-        return amount(resource, quantity)
-    except ValueError as error:
-        raise ValueError(f"usage {clause!r}: {error}") from None
-
-
-def _age(text: str, clause: str) -> float:
-    try:
-        return duration_s(text)
-    except ScriptError as error:
-        raise ValueError(f"usage {clause!r}: {error}") from None
 
 
 def describes_usage(pod: KubeletPod) -> bool:

@@ -116,10 +116,7 @@ class _Spec(Part, frozen=True):
 
 
 def read_stages(files: Iterable[tuple[str, str]]) -> tuple[Stage, ...]:
-    """Return the stages of (file name, text) in order; those without a selector are for nothing and left out.
-
-    Raises: StageError naming file, stage and path.
-    """
+    """Return the stages of (file name, text) in order, but those without a selector. Raises: StageError."""
     found: list[Stage] = []
     sources: dict[str, str] = {}
     for file, text in files:
@@ -170,17 +167,12 @@ def _read(document: Any, file: str, number: int) -> tuple[str, Stage | None]:
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$")
         where = where.rstrip("`") + ("" if message.startswith(".") else ": ")
-        raise StageError(f"{file}: stage {name}: spec{where}{_with_choices(message, where)}") from None
+        if message.startswith("Invalid enum value"):
+            choices = get_args(EventType if where.endswith(".event.type: ") else PatchType)
+            message += f", want one of {', '.join(choices)}"
+        raise StageError(f"{file}: stage {name}: spec{where}{message}") from None
     except _PathError as error:
         raise StageError(f"{file}: stage {name}: {error}") from None
-
-
-def _with_choices(message: str, where: str) -> str:
-    """Return a decoder's complaint, with what may stand there where only certain words may."""
-    if not message.startswith("Invalid enum value"):
-        return message
-    choices = get_args(EventType if where.endswith(".event.type: ") else PatchType)
-    return f"{message}, want one of {', '.join(choices)}"
 
 
 class _PathError(ValueError):

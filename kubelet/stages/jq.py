@@ -222,8 +222,6 @@ class _Parser:
         compare = _COMPARISONS[sign]
         return lambda v: (compare(_sorts(a), _sorts(b)) for b in right(v) for a in left(v))
 
-    # --- terms ---
-
     def _postfix(self) -> Filter:
         made = self._term()
         while True:

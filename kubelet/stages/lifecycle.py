@@ -1,10 +1,11 @@
-"""One object's life by stages: which of those that match is next, when, and what follows once it was played. Pure.
+"""One object's life by stages: which of those that match is next, when, what it does, and what follows. Pure.
 
 A change of the object chooses anew and begins the delay anew, as in KWOK; while a stage is being played, changes wait,
 and only the newest counts. Luck is a draw of the seed, the object's name and how many stages it had, so that one object
 more does not change the luck of the others, a change by another client does not change one's own, and a mesh of
 processes has the luck of its simulation.
-Source: kubernetes-sigs/kwok, `pkg/utils/lifecycle` (`Lifecycle.Match`, `Stage.Delay`).
+A patch's template sees the object the stage was chosen for, with `metadata`, `spec` and `status` always there.
+Source: kubernetes-sigs/kwok, `pkg/utils/lifecycle` (`Lifecycle.Match`, `Stage.Delay`, `lifecycle.Next`).
 """
 
 import hashlib
@@ -14,11 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kubelet.effects import Operation, StageDelete, StageEvent, StagePatch
 from kubelet.stages.jq import Query
-from kubelet.stages.stage import Stage
+from kubelet.stages.stage import Finalizers, Patch, Stage
+from kubelet.stages.template_functions import Context
+from kubelet.stages.templates import TemplateError
 from services.api.meta import Document
 from services.api.times import Duration, parse_time
 
+FINALIZERS = "/metadata/finalizers"
 RETRY_MIN_S, RETRY_MAX_S = 1.0, 32.0
 EARLY_S = 1e-6
 """A stage this close is due."""
@@ -95,10 +100,7 @@ def _first(query: Query | None, document: Document) -> Any:
 
 
 def _seconds(query: Query | None, otherwise_s: float | None, document: Document, wall_s: float) -> float | None:
-    """Return what the expression says: a moment as the time left until it, or a duration; else `otherwise_s`.
-
-    An empty text is None: no delay.
-    """
+    """Return what it says: the time left until a moment, or a duration, None for ""; else `otherwise_s`."""
     given = _first(query, document)
     if not isinstance(given, str):
         return otherwise_s
@@ -109,6 +111,60 @@ def _seconds(query: Query | None, otherwise_s: float | None, document: Document,
     with suppress(ValueError):
         return Duration.parse(given)
     return otherwise_s
+
+
+def operations(stage: Stage, document: Document, context: Context) -> list[Operation]:
+    """Return what the stage does to this object. Raises: TemplateError naming the stage."""
+    given = {"metadata": {}, "spec": {}, "status": {}, **document}
+    finalizers: list[str] = list(given["metadata"].get("finalizers") or ())
+    found: list[Operation] = []
+    is_deleted = False
+    try:
+        for step in stage.steps:
+            if step.event is not None:
+                message = step.event.message.fill(given, context)
+                found.append(StageEvent(step.event.type, step.event.reason, message))
+            if is_deleted:
+                continue
+            if step.finalizers is not None and (changes := finalizer_changes(finalizers, step.finalizers)):
+                found.append(StagePatch("json", "", changes))
+                finalizers = step.finalizers.after(finalizers)
+            if step.delete:
+                is_deleted = True
+                found.append(StageDelete())
+            elif step.patch is not None:
+                found.append(_patched(step.patch, given, context))
+    except TemplateError as error:
+        raise TemplateError(f"stage {stage.name}: {error}") from None
+    return found
+
+
+def finalizer_changes(held: list[str], wanted: Finalizers) -> list[Document]:
+    """Return the JSON patch that changes these finalizers so; empty when nothing changes."""
+    after = wanted.after(held)
+    if held == after:
+        return []
+    if not after:
+        return [{"op": "remove", "path": FINALIZERS}]
+    # The test keeps a finalizer that another client set meanwhile.
+    guard = [{"op": "test", "path": FINALIZERS, "value": held}] if held else []
+    return [*guard, {"op": "replace" if held else "add", "path": FINALIZERS, "value": after}]
+
+
+def _patched(patch: Patch, given: Document, context: Context) -> StagePatch:
+    body = patch.template.fill_yaml(given, context)
+    kind = patch.type or "strategic"
+    if kind == "json":
+        if not isinstance(body, list) or not all(isinstance(each, dict) for each in body):
+            raise TemplateError("a json patch is a list of operations")
+        if patch.root:
+            body = [each | {"path": f"/{patch.root}{each.get('path', '')}"} for each in body]
+    else:
+        if not isinstance(body, dict) and (patch.root == "" or body is not None):
+            raise TemplateError(f"a {kind} patch is an object")
+        if patch.root:
+            body = {patch.root: body or {}}
+    return StagePatch(kind, patch.subresource, body)
 
 
 class Turn(NamedTuple):

@@ -10,8 +10,7 @@ import msgspec
 
 from kubelet.effects import Operation, Outbox, PlayStage, SetTimer, StagePatch
 from kubelet.pod.context import WallTimes
-from kubelet.stages.lifecycle import Draws, Life
-from kubelet.stages.operations import operations
+from kubelet.stages.lifecycle import Draws, Life, operations
 from kubelet.stages.stage import Stage
 from kubelet.stages.template_functions import Context
 from kubelet.stages.templates import TemplateError
@@ -31,10 +30,7 @@ class StagedPod(msgspec.Struct):
 
 
 class StageManager:
-    """The staged pods of a node.
-
-    `read` gives a pod's newest whole document. `context` is what templates may ask, but for the pod's address.
-    """
+    """The staged pods of a node. `read` gives a pod's newest document, `context` what templates ask but its address."""
 
     def __init__(
         self,

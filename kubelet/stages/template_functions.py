@@ -1,7 +1,8 @@
 """The functions templates may call: Go's own, those of KWOK, and the part of Sprig that Stages use. Pure.
 
 Each takes JSON values and returns one, or raises ValueError. `and` and `or` are not here: a template evaluates no more
-of their arguments than it needs. `Context` has the functions whose answers depend on the object and the node.
+of their arguments than it needs. Go calls true what Python does: not false, zero, nil or empty. `Context` has the
+functions whose answers depend on the object and the node.
 Source: kubernetes-sigs/kwok, `pkg/utils/gotpl/funcs.go`; Go's text/template.
 """
 
@@ -58,12 +59,7 @@ class Context(msgspec.Struct, frozen=True):
         }
 
     def _pod_ip(self, _node: Any, host_network: Any, *_pod: Any) -> str:
-        return self.node_ip if is_true(host_network) else self.pod_ip
-
-
-def is_true(value: Any) -> bool:
-    """Whether Go calls it true: not false, zero, nil or empty."""
-    return bool(value)
+        return self.node_ip if host_network else self.pod_ip
 
 
 def shown(value: Any) -> str:
@@ -196,7 +192,7 @@ FUNCTIONS: dict[str, Function] = {
     "le": lambda a, b: not _less(b, a),
     "gt": lambda a, b: _less(b, a),
     "ge": lambda a, b: not _less(a, b),
-    "not": lambda a: not is_true(a),
+    "not": lambda a: not a,
     "index": _index,
     "len": _len,
     "print": _print,
@@ -209,12 +205,12 @@ FUNCTIONS: dict[str, Function] = {
     "add": lambda *v: sum(_int(each) for each in v),
     "add1": lambda v: _int(v) + 1,
     "atoi": _int,
-    "coalesce": lambda *v: next((each for each in v if is_true(each)), None),
+    "coalesce": lambda *v: next((each for each in v if each), None),
     "contains": lambda part, text: part in text,
-    "default": lambda otherwise, given=None: given if is_true(given) else otherwise,
+    "default": lambda otherwise, given=None: given if given else otherwise,
     "dict": lambda *v: {shown(k): value for k, value in zip_longest(v[::2], v[1::2], fillvalue="")},
     "div": _quotient,
-    "empty": lambda v: not is_true(v),
+    "empty": lambda v: not v,
     "first": lambda v: v[0] if v else None,
     "get": lambda v, key: v.get(key, ""),
     "hasKey": lambda v, key: key in v,

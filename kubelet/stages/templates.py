@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kubelet.stages import yaml_text
-from kubelet.stages.template_functions import FUNCTIONS, NAMES, Context, Function, is_true, shown
+from kubelet.stages.template_functions import FUNCTIONS, NAMES, Context, Function, shown
 
 DEPTH_MAX = 100
 """Templates that include each other deeper than this are taken to have no end."""
@@ -83,11 +83,7 @@ class Template:
 
 
 class _Left(Exception):
-    """A `break` or `continue` on its way to its `range`."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
-        self.kind = kind
+    """A `break` or `continue`, its argument, on its way to its `range`."""
 
 
 class _Run:
@@ -270,17 +266,14 @@ class _Parser:
                     self._done()
                 return tuple(nodes), word
             if word == "define":
-                self._define()
+                name = self._name(word)
+                self._done()
+                self.defined[name] = self.body(("end",))[0]
             else:
                 nodes.append(self._statement(word))
         if "" not in until:
             raise self._error("unexpected end of the template: an {{end}} is missing")
         return tuple(nodes), ""
-
-    def _define(self) -> None:
-        name = self._name("define")
-        self._done()
-        self.defined[name] = self.body(("end",))[0]
 
     def _statement(self, word: str) -> Node:
         match word:
@@ -472,7 +465,7 @@ def _call(name: str, operands: Sequence[Value]) -> _Command:
             raise TemplateError(f"{name} wants arguments")
         for operand in operands:
             value = operand(run, dot)
-            if is_true(value) == (name == "or"):
+            if bool(value) == (name == "or"):
                 return value
         return piped[0] if piped else value
 
@@ -483,7 +476,7 @@ def _if(kind: str, pipeline: _Pipeline, body: Body, otherwise: Body) -> Node:
     def node(run: _Run, dot: Any) -> None:
         mark = len(run.variables)
         value = pipeline(run, dot)
-        if is_true(value):
+        if value:
             run.nodes(body, value if kind == "with" else dot)
         else:
             run.nodes(otherwise, dot)
@@ -503,7 +496,7 @@ def _range(pipeline: _Pipeline, body: Body, otherwise: Body) -> Node:
             try:
                 run.nodes(body, value)
             except _Left as left:
-                if left.kind == "break":
+                if left.args == ("break",):
                     break
             finally:
                 del run.variables[mark:]

@@ -39,10 +39,7 @@ def load(text: str) -> Any:
 
 
 def load_all(text: str) -> Iterator[Any]:
-    """Return the documents in order, empty ones as None.
-
-    Raises: ValueError saying where one is malformed or says a thing twice.
-    """
+    """Yield the documents, empty ones as None. Raises: ValueError: where one is malformed or says a thing twice."""
     try:
         yield from yaml.load_all(text, Loader=_OnceLoader)
     except yaml.YAMLError as error:

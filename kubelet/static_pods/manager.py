@@ -20,7 +20,7 @@ RETRY_S = 10.0
 
 class StaticPodManager:
     """Invariants: a name of `_waiting` is that of a static pod whose predecessor is being ended; of each name at most
-    one call about a mirror is in flight. `is_over`: whether nothing of a pod runs, or ever will.
+    one call about a mirror is in flight.
     """
 
     def __init__(
@@ -32,13 +32,12 @@ class StaticPodManager:
         *,
         add: Callable[[KubeletPod, float], None],
         remove: Callable[[KubeletPod, float], None],
-        is_over: Callable[[WorkerKey], bool],
     ) -> None:
         self.manifests = Manifests(node)
         self.node_uid = ""
         """Of the Node that owns the mirrors; "": it is not registered, and nothing is called."""
         self._node, self._table, self._statuses, self._out = node, table, statuses, out
-        self._add_pod, self._remove_pod, self._is_over = add, remove, is_over
+        self._add_pod, self._remove_pod = add, remove
         self._waiting: dict[Key, StaticPod] = {}
         self._undecided: dict[Key, None] = {}
         self._has_sources = False
@@ -162,7 +161,7 @@ class StaticPodManager:
         """Whether it stays. A phase never goes back: one that shows an end is wrong if the pod was started anew."""
         if not is_mirror_of(mirror, static.uid) or mirror.metadata.deletion_timestamp is not None:
             return False
-        return not mirror.is_terminal or self._is_over(WorkerKey(static.uid, 0))
+        return not mirror.is_terminal or self._statuses.is_over(WorkerKey(static.uid, 0))
 
     def answered(self, name: Key, code: int, now: float) -> None:
         """Take the answer to a call; `code` 0: none came. What is done the watch shows; what failed is tried again."""

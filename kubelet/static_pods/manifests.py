@@ -64,7 +64,8 @@ def read_manifest(file: str, data: bytes, node: str, seen_wall_s: float) -> Stat
     if not isinstance(meta, dict) or not isinstance(spec, dict):
         raise ManifestError("metadata and spec: want objects")
     _check(meta, spec, node)
-    uid = _uid_of(document, file, node)
+    content = f"host:{node}file:{file}".encode() + msgspec.json.encode(document, order="deterministic")
+    uid = hashlib.md5(content, usedforsecurity=False).hexdigest()
     seen = format_time(seen_wall_s)
     annotations = {
         **(meta.get("annotations") or {}),
@@ -164,12 +165,6 @@ def _tolerations(spec: Mapping[str, Any]) -> list[Document]:
     """Static pods are not evicted when their node has problems."""
     held = list(spec.get("tolerations") or ())
     return held if _TOLERATION in held else [*held, dict(_TOLERATION)]
-
-
-def _uid_of(document: Document, file: str, node: str) -> str:
-    content = msgspec.json.encode(document, order="deterministic")
-    text = f"host:{node}file:{file}".encode() + content
-    return hashlib.md5(text, usedforsecurity=False).hexdigest()
 
 
 def mirror_document(static: StaticPod, node: str, node_uid: str) -> Document:

@@ -38,7 +38,7 @@ class StatusManager:
         self.final_statuses: dict[WorkerKey, Document] = {}
         """Final statuses of pods that have no machine and never will."""
         self._pods, self._out = pods, out
-        self._render, self.shown, self._is_over, self._acknowledged = render, shown, is_over, acknowledged
+        self._render, self.shown, self.is_over, self._acknowledged = render, shown, is_over, acknowledged
         self._deleting: dict[WorkerKey, None] = {}
         self._recreated: dict[WorkerKey, None] = {}
 
@@ -126,7 +126,7 @@ class StatusManager:
             if key in self._recreated:  # the first delete was lost or refused: ask again
                 self._out.effects.append(DeletePod(key, pod, None))
             return
-        if self._is_over(key) and self.is_synced(key):
+        if self.is_over(key) and self.is_synced(key):
             self.delete(key, pod)
 
     def delete(self, key: WorkerKey, pod: KubeletPod) -> None:

@@ -8,11 +8,12 @@ and generation are checked inside the commit; after a refusal the pod is read.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from kubelet.status.resize_policy import TYPES
+from kubelet.switches import POLICY_FORMS
 from kubelet.timers import EARLY_S
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document
@@ -22,20 +23,19 @@ FULL_SYNC_S = 10.0
 LOST_RETRY_S = 0.2
 """First wait after a write without an answer; it doubles up to the full sync."""
 TERMINAL = ("Succeeded", "Failed")
-TAKEN_BACK = ("PodResizePending", "PodResizeInProgress", *TYPES, REQUESTED, BLOCKED)
+_POLICIES = tuple(form.type for form in POLICY_FORMS.values())
+TAKEN_BACK = ("PodResizePending", "PodResizeInProgress", *_POLICIES, REQUESTED, BLOCKED)
 """Conditions of ours that do not turn False but go (KEP-1287, unbinding); a merge must say so."""
 
 
+@dataclass(slots=True)
 class _Entry:
-    __slots__ = ("acked", "baseline", "retry_at_s", "since_s", "version", "written")
-
-    def __init__(self) -> None:
-        self.version = 0
-        self.written = 0
-        self.baseline: Document | None = None
-        self.acked: Document | None = None
-        self.since_s: float | None = None
-        self.retry_at_s = 0.0
+    version: int = 0
+    written: int = 0
+    baseline: Document | None = None
+    acked: Document | None = None
+    since_s: float | None = None
+    retry_at_s: float = 0.0
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -115,10 +115,7 @@ class StatusVersions:
         now += EARLY_S
         if now < self._lost_until_s:
             return None
-        for key in self._dirty:
-            if self._entries[key].retry_at_s <= now:
-                return key
-        return None
+        return next((key for key in self._dirty if self._entries[key].retry_at_s <= now), None)
 
     def take(self, key: WorkerKey, pod: KubeletPod, rendered: Document) -> Write | None:
         """Return what to send for this pod now; None when the API server has it all."""
@@ -243,7 +240,6 @@ def _difference(baseline: Document | None, status: Document, pod: KubeletPod) ->
 
 
 def _gone(before: Iterable[str], now: Iterable[Document]) -> list[Document]:
-    """Return the directives that take back what no longer stands."""
     held = [kind for kind in before if kind in TAKEN_BACK]
     if not held:
         return []

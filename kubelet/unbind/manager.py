@@ -16,7 +16,7 @@ from kubelet.unbind import unbinding
 from kubelet.unbind.unbinding import FallBack, Next, Step, UnbindAnswer, Unbinding, Wait
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, find_condition
-from services.api.unbind import REQUESTED
+from services.api.unbind import REQUESTED, request_id
 
 UNTIL_RUNNING = "pod_unbinds_until_running"
 UNANSWERED_MAX = 1_000
@@ -151,7 +151,11 @@ class UnbindManager:
         state = self.going.get(key)
         result = "ok" if code in (200, 201) else answer.reason or str(code)
         if state is None:
-            self._answered_late(self._unanswered.pop(key, None), code, result, now)
+            # The watch had shown it to be gone already, but it is counted.
+            if (late := self._unanswered.pop(key, None)) is not None:
+                self._out.counts.add("kubelet_pod_unbind_total", late.reason, result)
+                if code in (200, 201):
+                    self._took(late, now)
             return None
         self._out.log("kubelet.unbind_result", state.pod, key, {"result": result, "code": code})
         self._out.counts.add("kubelet_pod_unbind_total", state.reason, result)
@@ -182,14 +186,6 @@ class UnbindManager:
             following = next(iter(line))
             self._out.effects.append(SetTimer(self.going[following].retry_at_s, "unbind", following))
 
-    def _answered_late(self, state: Unbinding | None, code: int, result: str, now: float) -> None:
-        """Count an answer about a pod that the watch had shown to be gone already."""
-        if state is None:
-            return
-        self._out.counts.add("kubelet_pod_unbind_total", state.reason, result)
-        if code in (200, 201):
-            self._took(state, now)
-
     def _took(self, state: Unbinding, now: float) -> None:
         self._out.observe("kubelet_pod_unbind_duration_seconds", now - state.started_s)
 
@@ -203,8 +199,8 @@ class UnbindManager:
     def _step(self, key: WorkerKey, state: Unbinding, step: Step, now: float) -> UnbindOutcome | None:
         match step:
             case Next.CALL:
-                request_id = unbinding.request_id(key, self._node)
-                data = {"reason": state.reason, "try": state.tries, "request_id": request_id}
+                named = request_id(key.uid, key.generation, self._node)
+                data = {"reason": state.reason, "try": state.tries, "request_id": named}
                 self._out.log("kubelet.unbind_call", state.pod, key, data)
                 self._out.effects.append(CallUnbind(key, state.pod, state.reason, state.message))
             case Wait(until_s=until_s):

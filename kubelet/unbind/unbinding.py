@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from kubelet.view import KubeletPod, WorkerKey, is_daemon, is_static
-from services.api import unbind as agreed
 from services.api.meta import Document
+from services.api.unbind import request_id
 
 TRY_TIMEOUT_S = 10.0
 RETRY_BASE_S = 1.0
@@ -59,11 +59,6 @@ def may_unbind(pod: KubeletPod, reason: str, *, user_bound: str = "exempt", reas
     return pod.status.binding_generation > 0 or user_bound == "allow"
 
 
-def request_id(key: WorkerKey, node: str) -> str:
-    """Return the id that names this unbind and no other (X-UB5)."""
-    return agreed.request_id(key.uid, key.generation, node)
-
-
 def unbind_body(
     pod: KubeletPod, key: WorkerKey, node: str, session: str, reason: str, message: str, *, fence: str
 ) -> Document:
@@ -78,7 +73,7 @@ def unbind_body(
         "nodeName": node,
         "bindingGeneration": key.generation,
         "kubeletSession": session,
-        "requestID": request_id(key, node),
+        "requestID": request_id(key.uid, key.generation, node),
         "reason": reason,
         "message": message[:MESSAGE_MAX],
     }

@@ -24,11 +24,7 @@ from services.api.quantity import amount
 REGION = "topology.kubernetes.io/region"
 ZONE = "topology.kubernetes.io/zone"
 Zone = tuple[str, str]
-
-
-def zone_of(labels: Mapping[str, str]) -> Zone:
-    """Return `(region, zone)` of a node's labels; both empty when unlabelled."""
-    return labels.get(REGION, ""), labels.get(ZONE, "")
+"""`(region, zone)` of a node's labels; both empty when unlabelled."""
 
 
 class NodeTree:
@@ -45,7 +41,7 @@ class NodeTree:
 
     def set(self, name: str, labels: Mapping[str, str]) -> None:
         """Add the node, or move it to its new zone."""
-        zone = zone_of(labels)
+        zone = labels.get(REGION, ""), labels.get(ZONE, "")
         if self._zone_by_name.get(name) == zone:
             return
         self.remove(name)

@@ -112,8 +112,6 @@ class Columns:
         for resource in BASE_RESOURCES:
             self._add_resource(resource)
 
-    # -- rows --------------------------------------------------------------------------------------
-
     @property
     def count(self) -> int:
         """How many nodes there are."""
@@ -198,8 +196,6 @@ class Columns:
             self._count_port(row, port, sign)
         self._note(row)
 
-    # -- what vectorised plugins ask -----------------------------------------------------------------
-
     def full(self, value: bool) -> Mask:
         """Return a fresh mask."""
         return np.full(self.capacity, value)
@@ -250,8 +246,6 @@ class Columns:
                     mask = np.zeros(self.capacity, bool) if mask is None else mask
                     mask[row] = True
         return mask
-
-    # -- upkeep ----------------------------------------------------------------------------------------
 
     def _note(self, row: int) -> None:
         self.log.append(row)

@@ -30,8 +30,7 @@ from services.api.podresources import Amounts, as_in_use, pod_requests
 from services.api.selectors import Selector, Term, from_label_selector
 
 NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
-DEFAULT_CPU: Final = "100m"
-DEFAULT_MEMORY: Final = str(200 * 2**20)
+DEFAULTS: Final = {"cpu": "100m", "memory": str(200 * 2**20)}
 TEMPLATES_MAX: Final = 8192
 AMOUNT_MAX: Final = 2**53 - 1
 """Above this a column (float64) would not hold the integer exactly."""
@@ -147,17 +146,15 @@ def native_first(name: str) -> tuple[int, str]:
 
 def _with_defaults(pod: Pod) -> Pod:
     def filled(containers: tuple[Container, ...]) -> tuple[Container, ...]:
-        return tuple(replace(c, resources=_default(c.resources)) for c in containers)
+        return tuple(
+            replace(c, resources=replace(c.resources, requests=DEFAULTS | c.resources.limits | c.resources.requests))
+            for c in containers
+        )
 
     spec = pod.spec
     return replace(
         pod, spec=replace(spec, containers=filled(spec.containers), init_containers=filled(spec.init_containers))
     )
-
-
-def _default(resources: ResourceRequirements) -> ResourceRequirements:
-    asked = {**resources.limits, **resources.requests}
-    return replace(resources, requests={"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY, **asked})
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:

@@ -239,21 +239,18 @@ class PodIndex:
                 if question.matches(identity, labels):
                     tally.add(row, change)
         for kind, term in _kinds(pod):
-            self._count_term(kind, term, row, change)
-
-    def _count_term(self, kind: Kind, term: PodTerm, row: int, change: int) -> None:
-        if term.selector is None:
-            return  # Selects nothing, ever.
-        place, key = self._terms.place(term.selector), (kind, term)
-        known = self._terms.get(place, key)
-        if known is None:
-            known = TermTally(kind, term, Tally(self._columns))
-            self._terms.put(place, key, known)
-            self.term_count += 1
-        known.tally.add(row, change)
-        if not known.tally.total:
-            self._terms.take(place, key)
-            self.term_count -= 1
+            if term.selector is None:
+                continue  # Selects nothing, ever.
+            place, key = self._terms.place(term.selector), (kind, term)
+            known = self._terms.get(place, key)
+            if known is None:
+                known = TermTally(kind, term, Tally(self._columns))
+                self._terms.put(place, key, known)
+                self.term_count += 1
+            known.tally.add(row, change)
+            if not known.tally.total:
+                self._terms.take(place, key)
+                self.term_count -= 1
 
     def tally(self, question: Question) -> Tally:
         """Return how many pods match on each row, from now on kept up to date."""

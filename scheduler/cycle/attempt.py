@@ -92,7 +92,9 @@ class Attempts:
     decisions: Decisions
     metrics: SchedulerMetrics
 
-    def begin(self, queued: QueuedPod, now: float, name: str = "schedule pod", parent: str = "") -> Attempt:
+    def begin(
+        self, queued: QueuedPod, now: float, name: str = "schedule pod", parent: str = "", took_s: float = 0.0
+    ) -> Attempt:
         """Start the span, linked to what made the pod due; without a `parent` that is its parent, too."""
         cause, key = queued.traceparent, queued.key
         span = self.seams.tracer.start(
@@ -104,7 +106,7 @@ class Attempts:
             uid=queued.uid,
             attempt=queued.attempts,
         )
-        return Attempt(queued, now, span)
+        return Attempt(queued, now, span, took_s)
 
     def decided(self, attempt: Attempt) -> None:
         """Note how long the deciding took."""
@@ -112,8 +114,7 @@ class Attempts:
 
     def count(self, attempt: Attempt, outcome: str) -> None:
         """Count the attempt by its outcome."""
-        scheduler_name = attempt.queued.info.spec.scheduler_name
-        self.metrics.attempted(outcome, attempt.took_s, scheduler_name)
+        self.metrics.attempted(outcome, attempt.took_s, attempt.queued.info.spec.scheduler_name)
 
     def keep(self, attempt: Attempt, outcome: str, **decision: Any) -> None:
         """Keep the decision as the pod's last."""

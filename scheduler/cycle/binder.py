@@ -158,7 +158,7 @@ class Binder:
         if waits:
             began = self.seams.clock.now()
             status = await self.waiting.wait(info, waits)
-            self.core.metrics.permit_waited(status_of(status), self.seams.clock.now() - began)
+            self.core.metrics.permit_wait_seconds[status_of(status),].observe(self.seams.clock.now() - began)
             if not status.is_success:
                 return status
         if not has_work:

@@ -57,7 +57,7 @@ class Profiles:
         """Have one attempt in ten watched from now on."""
         for name, profile in self._by_name.items():
             runner = profile.runner.observed(PluginTimes(watch, name))
-            self._watched[name] = replace(profile, runner=runner, cycle=profile.cycle.with_runner(runner))
+            self._watched[name] = replace(profile, runner=runner, cycle=replace(profile.cycle, runner=runner))
 
     def attempt(self) -> None:
         """Begin a new attempt: until the next one the plain profiles are used, or their observed twins."""

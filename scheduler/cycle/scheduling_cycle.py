@@ -5,10 +5,8 @@ Serial and synchronous: nothing can change under it, so the live columns are the
 Source: scheduler-queue-and-cycles 4, 8.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import numpy as np
@@ -151,7 +149,8 @@ class Batching:
         if not self.runner.filter_beside(state, pod, node, rivals).is_success:
             self._flush("hint_not_feasible", HINT_NOT_USED)
             return None
-        self._take(batch, pod, row)
+        batch.totals[row] = -1.0
+        batch.chosen, batch.pod, batch.cycle, batch.cursor = row, pod, cycle, len(self.cache.columns.log)
         self._count(HINT_USED)
         return row, state
 
@@ -214,11 +213,6 @@ class Batching:
         self._sits_out = min(2 * self._sits_out, SIT_OUT_MAX) if is_again and self._sits_out else 1
         self._spacious, self._until = pod.signature if pod.signature is not None else -1, self._cycle + self._sits_out
 
-    def _take(self, batch: _Batch, pod: PodInfo, row: int) -> None:
-        batch.totals[row] = -1.0
-        batch.chosen, batch.pod, batch.cycle = row, pod, self._cycle
-        batch.cursor = len(self.cache.columns.log)
-
     def _flush(self, reason: str, result: str) -> None:
         self._batch = None
         self.flushed[reason] = self.flushed.get(reason, 0) + 1
@@ -230,7 +224,10 @@ class Batching:
 
 @dataclass
 class SchedulingCycle:
-    """Chooses nodes. A sampled search begins where the one before, of any profile, ended (`rotation`)."""
+    """Chooses nodes. A sampled search begins where the one before, of any profile, ended (`rotation`).
+
+    The cycle with extenders takes its steps `filter`, `narrow` and `choose` one by one.
+    """
 
     cache: Cache
     runner: Runner
@@ -239,10 +236,6 @@ class SchedulingCycle:
     percentage: int = 100
     rotation: Rotation = field(default_factory=Rotation)
     batching: Batching | None = None
-
-    def with_runner(self, runner: Runner) -> SchedulingCycle:
-        """Return the same cycle with another runner; they take turns."""
-        return replace(self, runner=runner)
 
     def schedule(
         self, pod: PodInfo, now: float, *, with_post_filter: bool = True
@@ -261,8 +254,6 @@ class SchedulingCycle:
             return self.only(filtered.own, filtered.state, 1)
         self.narrow(filtered)
         return self.choose(pod, filtered, with_post_filter=with_post_filter)
-
-    # The steps of a cycle. The cycle with extenders takes them one by one (`extenders`).
 
     def filter(self, pod: PodInfo, now: float) -> Filtered | CycleError:
         """Return the nodes that fit, all of them."""

@@ -72,8 +72,6 @@ class CallQueue:
             heapq.heappop(self._delayed)
         return self._delayed[0][0] if self._delayed else None
 
-    # -- requests ----------------------------------------------------------------------------------------
-
     def add(self, call: ApiCall, now: float, *, delay_s: float = 0.0) -> tuple[int, Endings]:
         """Record the call, which may be run from `now + delay_s` on; return its number and what its arrival ended."""
         self._last_id += 1
@@ -117,8 +115,6 @@ class CallQueue:
             return {}
         return self._remove(uid)
 
-    # -- running -----------------------------------------------------------------------------------------
-
     def pop(self, now: float) -> Recorded | None:
         """Return the next due call, now running, or None; `finalize` must follow."""
         self._promote(now)
@@ -152,8 +148,6 @@ class CallQueue:
             return {}
         self._is_closed = True
         return {each.call_id: Ending.CLOSED for each in (*self._records.values(), *self._running.values())}
-
-    # -- places ------------------------------------------------------------------------------------------
 
     def _record(self, uid: str, new: Recorded, now: float) -> None:
         old = self._records.get(uid)

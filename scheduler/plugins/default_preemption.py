@@ -23,11 +23,11 @@ from scheduler.preemption.candidates import (
     Budgets,
     Candidate,
     Memory,
+    NodeWhatIf,
     Search,
     Victims,
     select_victims,
 )
-from scheduler.preemption.dry_run import NodeWhatIf
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import Units
 from scheduler.switches import GangSwitches, PreemptionSwitches

@@ -7,9 +7,11 @@ Source: preemption 6.4.
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
+
+import structlog
 
 from scheduler.cache.cache import Assumption
 from scheduler.cycle.attempt import Attempt, Attempts
@@ -24,29 +26,77 @@ from scheduler.pod_groups.cycle import GroupCycle, GroupResult, Outcome
 from scheduler.pod_groups.entity import GroupInfo
 from scheduler.pod_groups.placement import Placed, Rejected
 from scheduler.pod_groups.queue import GroupedQueue
-from scheduler.pod_groups.status_writer import GroupStatusWriter
 from scheduler.preemption.eligibility import BY_SCHEDULER
 from scheduler.preemption.evictions import Evictions
 from scheduler.preemption.progress import Eviction
 from scheduler.preemption.units import Units
 from scheduler.queue.queued_pod import QueuedPod
 from scheduler.recorder import SchedulerRecorder
+from services.api.errors import ApiError, UnknownOutcome
 from services.api.kinds.podgroup import DISRUPTION_TARGET, PodGroup
-from services.api.seams import Seams, Span
+from services.api.meta import Document, find_condition
+from services.api.resources import resource_of_view
+from services.api.seams import Clock, Seams, Span
+from services.client.client import Client
 from services.telemetry.metrics import Counts, Histogram, Metrics, counter, histogram
 
 ATTEMPT_BOUNDS: Final = tuple(0.001 * 2**i for i in range(15))
 ATTEMPTS: Final = "scheduler_podgroup_schedule_attempts_total"
 PREEMPTIONS: Final = "scheduler_workload_preemption_attempts_total"
 COUNT_BOUNDS: Final = tuple(float(2**i) for i in range(11))
+RESOURCE: Final = resource_of_view(PodGroup).name
+log = structlog.get_logger()
 
-Bind = Callable[[Attempt, Assumption, ScheduleResult, asyncio.TaskGroup], Awaitable[None]]
-"""Ask for permission and start the binding cycle of a pod that is assumed and reserved."""
+
+@dataclass
+class GroupStatusWriter:
+    """The conditions of groups, written: one write at a time a group, the newest word on each condition only.
+
+    By group uid. `submit` never blocks. Nothing here decides anything: what is lost is said again after the group's
+    next attempt.
+    """
+
+    client: Client
+    clock: Clock
+    _desired: dict[str, dict[str, Document]] = field(default_factory=dict)
+    _sending: set[str] = field(default_factory=set)
+
+    def submit(self, group: PodGroup, condition: SetCondition, traceparent: str, tasks: asyncio.TaskGroup) -> None:
+        """Ask for one condition, unless the group says so already; an unsent earlier word on it is forgotten."""
+        old = find_condition(group.status.conditions, condition.type)
+        if not condition.changes(old):
+            return
+        uid, entry = group.metadata.uid, condition.entry(old, self.clock.wall())
+        entry["lastTransitionTime"] = entry.pop("lastTransitionTime")  # comes last in a group's status
+        self._desired.setdefault(uid, {})[condition.type] = entry
+        if uid not in self._sending:
+            self._sending.add(uid)
+            tasks.create_task(self._send(group, traceparent))
+
+    async def _send(self, group: PodGroup, traceparent: str) -> None:
+        uid = group.metadata.uid
+        try:
+            while desired := self._desired.pop(uid, None):
+                patch: Document = {"status": {"conditions": list(desired.values())}}
+                try:
+                    await self.client.patch_rv(
+                        RESOURCE,
+                        group.metadata.key,
+                        patch,
+                        subresource="status",
+                        patch_type="strategic",
+                        uid=uid,
+                        traceparent=traceparent,
+                    )
+                except (ApiError, UnknownOutcome) as error:
+                    log.info("podgroup.status_dropped", group=str(group.metadata.key), reason=str(error))
+        finally:
+            self._sending.discard(uid)
 
 
 @dataclass
 class GroupLoop:
-    """Schedules groups. `bind` starts a placed member's binding cycle; `cycle` is None without groups."""
+    """Schedules groups. `bind` asks for permission and binds a placed member; `cycle` is None without groups."""
 
     seams: Seams
     core: Core
@@ -55,7 +105,7 @@ class GroupLoop:
     attempts: Attempts
     failures: FailureHandler
     evictions: Evictions
-    bind: Bind
+    bind: Callable[[Attempt, Assumption, ScheduleResult, asyncio.TaskGroup], Awaitable[None]]
     handle: Handle
     cycle: GroupCycle | None
 
@@ -117,8 +167,7 @@ class GroupLoop:
     async def _go_on(self, placed: Placed, now: float, took_s: float, span: Span, tasks: asyncio.TaskGroup) -> None:
         member, assumption = placed.member, placed.assumption
         assert assumption is not None, f"{member.key} is to be bound but not assumed"
-        attempt = self.attempts.begin(member, now, parent=span.traceparent)
-        attempt.took_s = took_s
+        attempt = self.attempts.begin(member, now, parent=span.traceparent, took_s=took_s)
         await self.bind(attempt, assumption, placed.result, tasks)
 
     async def _put_back(
@@ -128,8 +177,7 @@ class GroupLoop:
         reason, outcome = (UNSCHEDULABLE, "unschedulable") if is_rejected else (SCHEDULER_ERROR, "error")
         message = error or rejected.status.message
         victims = tuple(str(v.key) for action in result.actions for v in action.victims)
-        attempt = self.attempts.begin(rejected.member, now, parent=span.traceparent)
-        attempt.took_s = took_s
+        attempt = self.attempts.begin(rejected.member, now, parent=span.traceparent, took_s=took_s)
         self.attempts.keep(attempt, outcome, message=message, victims=victims, nominated_node=rejected.nominated)
         self.attempts.count(attempt, outcome)
         await self.failures.fail(

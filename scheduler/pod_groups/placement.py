@@ -13,9 +13,6 @@ from scheduler.framework.status import SUCCESS, Code, Status, failed, unschedula
 from scheduler.queue.queued_pod import QueuedPod
 from services.api.kinds.podgroup import PodGroup
 
-Schedule = Callable[..., ScheduleResult | Unschedulable | CycleError]
-"""`SchedulingCycle.schedule`."""
-
 
 @dataclass(slots=True)
 class Placed:
@@ -78,14 +75,14 @@ class Placement:
 class Placer:
     """Places the members of one group, in their order, with their profile's plugins.
 
-    `scheduled`: how many members have a node already.
+    `schedule` is `SchedulingCycle.schedule`; `scheduled`: how many members have a node already.
     """
 
     def __init__(
         self,
         handle: Handle,
         runner: Runner,
-        schedule: Schedule,
+        schedule: Callable[..., ScheduleResult | Unschedulable | CycleError],
         group: PodGroup,
         members: Sequence[QueuedPod],
         now: float,

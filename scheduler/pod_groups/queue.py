@@ -8,7 +8,7 @@ Invariant: every member is in `_members`; it is in its entity's `members` exactl
 on its way to a bind. Source: preemption 6.4; upstream `pkg/scheduler/backend/queue` 1.37.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -21,12 +21,11 @@ from scheduler.framework.events import (
     UNSCHEDULED_POD_UPDATE,
     ClusterEvent,
     Hint,
-    HintFunction,
     Registration,
 )
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.framework.world import World
-from scheduler.metrics import PENDING_PODS
+from scheduler.metrics import PENDING_PODS, QUEUES
 from scheduler.pod_groups.entity import GroupInfo, entity_key
 from scheduler.queue.hints import Strategy
 from scheduler.queue.scheduling_queue import PARKED, Pool, QueuedPod, SchedulingQueue
@@ -59,8 +58,6 @@ class GroupedQueue(SchedulingQueue):
         }
         super().__post_init__()
 
-    # -- gates, asked of every member ------------------------------------------------------------------
-
     def _pre_enqueue_all(self, info: PodInfo, first: str) -> Status:
         if not isinstance(info, GroupInfo):
             return self._ask_gates(info, first)
@@ -74,8 +71,6 @@ class GroupedQueue(SchedulingQueue):
     def _report_gate(self, queued: QueuedPod, status: Status, now: float) -> None:
         for each in queued.info.members.values() if isinstance(queued.info, GroupInfo) else (queued,):
             self.on_gate(each, status, now)
-
-    # -- looking in ------------------------------------------------------------------------------------
 
     def get(self, key: Key) -> QueuedPod | None:
         """Return the queued (or in-flight) pod of that key; a member leads to its group."""
@@ -124,8 +119,6 @@ class GroupedQueue(SchedulingQueue):
             return None
         return self.groups.group_of(info)
 
-    # -- pods come and go ------------------------------------------------------------------------------
-
     def add(
         self, info: PodInfo, now: float, *, traceparent: str = "", event: ClusterEvent = UNSCHEDULED_POD_ADD
     ) -> None:
@@ -162,7 +155,7 @@ class GroupedQueue(SchedulingQueue):
             self._in_flight.note(FORCE_ACTIVATE, None, None, entity.uid)
         elif entity.pool in PARKED or entity.pool is Pool.NONE or member.not_before:
             self._leave(entity)
-            self._wait_for(entity, member)
+            entity.not_before = max(entity.not_before, member.not_before)
             self._requeue(entity, Strategy.AFTER_BACKOFF, event, now)
 
     def _enter_group(self, member: QueuedPod) -> QueuedPod:
@@ -178,10 +171,6 @@ class GroupedQueue(SchedulingQueue):
             _members_of(entity)[member.uid] = member
         member.pool = Pool.NONE
         return entity
-
-    @staticmethod
-    def _wait_for(entity: QueuedPod, member: QueuedPod) -> None:
-        entity.not_before = max(entity.not_before, member.not_before)
 
     def update(
         self, info: PodInfo, now: float, events: Sequence[tuple[ClusterEvent, Pod]] = (), *, traceparent: str = ""
@@ -226,8 +215,6 @@ class GroupedQueue(SchedulingQueue):
             if not _members_of(entity) and entity.uid not in self._in_flight:
                 super().delete(entity.key)
 
-    # -- scheduling cycles -----------------------------------------------------------------------------
-
     def pop(self, now: float) -> QueuedPod | None:
         """Return the next pod or group to try; a group's members count the attempt."""
         queued = super().pop(now)
@@ -265,7 +252,7 @@ class GroupedQueue(SchedulingQueue):
             self._move_to_active(entity, SCHEDULE_ATTEMPT_FAILURE, now)
             return
         for member in _members_of(entity).values():
-            self._wait_for(entity, member)
+            entity.not_before = max(entity.not_before, member.not_before)
         super().add_unschedulable(entity, now, rejectors=rejectors, pending=pending)
         if not self.has_hints:
             # Nothing but the clock wakes it, so an idle scheduler must not either (KEP-5142).
@@ -319,8 +306,6 @@ class GroupedQueue(SchedulingQueue):
         entity = self._entity(member) if member is not None else None
         return key if entity is None else entity.key
 
-    # -- metrics ---------------------------------------------------------------------------------------
-
     def metrics(self) -> dict[str, float]:
         """Return how many entities and members wait where (preemption 5)."""
         members = {"incomplete": 0, "pending": 0}
@@ -329,7 +314,7 @@ class GroupedQueue(SchedulingQueue):
             groups[entity.pool] += 1
             members["incomplete" if entity.pool is Pool.GATED else "pending"] += len(_members_of(entity))
         found = Waiting({}, {})
-        for queue, pools in _QUEUES.items():
+        for queue, pools in QUEUES.items():
             of_groups = sum(groups[pool] for pool in pools)
             found.pods[queue] = sum(self.pools[pool] for pool in pools) - of_groups
             found.entities[queue, "PodGroup"], found.entities[queue, "Pod"] = of_groups, found.pods[queue]
@@ -348,12 +333,6 @@ METRICS: Final[Metrics[Waiting]] = Metrics(
     gauge("scheduler_queued_entities", "Groups and pods that wait.", lambda found: found.entities, "queue", "type"),
     gauge(*PENDING_PODS, lambda found: found.pods, "queue"),
 )
-_QUEUES: Mapping[str, tuple[Pool, ...]] = {
-    "active": (Pool.ACTIVE,),
-    "backoff": (Pool.BACKOFF, Pool.ERROR_BACKOFF),
-    "unschedulable": (Pool.UNSCHEDULABLE,),
-    "gated": (Pool.GATED,),
-}
 
 
 def _members_of(entity: QueuedPod) -> dict[str, QueuedPod]:
@@ -364,14 +343,13 @@ def _members_of(entity: QueuedPod) -> dict[str, QueuedPod]:
 def _of_any_member(registration: Registration) -> Registration:
     """Return the registration with a hint that asks for every member of a group: one Queue is enough."""
     hint = registration.hint
-    return registration if hint is None else Registration(registration.event, _any_of(hint))
+    if hint is None:
+        return registration
 
-
-def _any_of(hint: HintFunction) -> HintFunction:
     def ask(info: PodInfo, old: Any, new: Any) -> Hint:
         if not isinstance(info, GroupInfo):
             return hint(info, old, new)
         is_worth = any(hint(member.info, old, new) is Hint.QUEUE for member in info.members.values())
         return Hint.QUEUE if is_worth else Hint.SKIP
 
-    return ask
+    return Registration(registration.event, ask)

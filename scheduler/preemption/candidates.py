@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Protocol
 
-from scheduler.cache.node_info import PodInfo
+from scheduler.cache.node_info import NodeInfo, PodInfo
+from scheduler.framework.plugin import CycleState
+from scheduler.framework.runner import Runner
 from scheduler.framework.status import Code, Status, failed, unresolvable, unschedulable
-from scheduler.preemption.units import Unit, by_importance
+from scheduler.preemption.units import Unit, Units, by_importance
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.selectors import Selector, from_label_selector
 
@@ -93,8 +95,7 @@ class Budgets:
             if not budget.selector.matches(labels) or pod.key.name in budget.disrupted:
                 continue
             remaining = left[id(budget)] = left.get(id(budget), budget.allowed) - 1
-            if remaining < 0:
-                is_violating = True
+            is_violating |= remaining < 0
         return is_violating
 
 
@@ -154,6 +155,45 @@ class WhatIf(Protocol):
     def fits(self) -> Status:
         """Return what the filters say now."""
         ...
+
+
+class NodeWhatIf:
+    """One node, changed in thought: works on copies of node and cycle state.
+
+    `rivals`: pods of at least the pod's priority nominated there. A unit may have pods on other nodes; those
+    nodes stay as they are, only what plugins keep in the state follows (preemption 7.2).
+    """
+
+    def __init__(
+        self, filters: Runner, state: CycleState, pod: PodInfo, node: NodeInfo, rivals: Sequence[PodInfo], units: Units
+    ) -> None:
+        self._filters = filters
+        self._state = state if filters.has_only_row_filters(state) else state.clone()
+        self._pod = pod
+        self._node = node.with_pods([])
+        self._rivals = rivals
+        self._units = units
+
+    def remove(self, unit: Unit) -> None:
+        """Remove the unit from the dry run."""
+        for pod in unit.pods:
+            if self._node.remove(pod.uid) is not None:
+                self._filters.remove_pod(self._state, self._pod, pod, self._node)
+            elif (elsewhere := self._units.node_of(pod)) is not None:
+                self._filters.remove_pod(self._state, self._pod, pod, elsewhere)
+
+    def add(self, unit: Unit) -> None:
+        """Put a removed unit back where it ran."""
+        for pod in unit.pods:
+            elsewhere = self._units.node_of(pod)
+            if elsewhere is None or elsewhere.name == self._node.name:
+                self._node.add(pod)
+                elsewhere = self._node
+            self._filters.add_pod(self._state, self._pod, pod, elsewhere)
+
+    def fits(self) -> Status:
+        """Return what the filters say now, beside the nominated pods and without them."""
+        return self._filters.filter_beside(self._state, self._pod, self._node, self._rivals)
 
 
 def select_victims(potential: Sequence[Unit], what_if: WhatIf, budgets: Budgets, *, node: str) -> Victims | Status:
@@ -228,10 +268,7 @@ class Search:
         return f"0/{node_count} nodes are available:" + (f" {', '.join(lines)}." if lines else "")
 
 
-Judge = Callable[[int], Candidate | Status]
-
-
-def search(rows: Sequence[int], offset: int, enough: int, judge: Judge) -> Search:
+def search(rows: Sequence[int], offset: int, enough: int, judge: Callable[[int], Candidate | Status]) -> Search:
     """Visit the potential nodes from the offset on, wrapping, until there are enough candidates.
 
     Enough means: at least one of them violates no budget, and together they are `enough`; while all violate one,

@@ -205,14 +205,14 @@ class Evictions:
 
     async def _evict(self, eviction: Eviction, victim: PodInfo, span: Span) -> _Fate:
         """Evict one victim, if that is still right (K5)."""
-        live = self._staying(victim)
-        if live is None or victim.uid in self._deleted:
+        live: Pod | None = self.clients.pods.lister.get(victim.key)
+        if live is None or not self.preempting.is_staying(victim) or victim.uid in self._deleted:
             return _Fate.NEEDLESS
         if not self._is_needed(eviction, victim):
             log.info("eviction.needless", pod=str(victim.key), node=eviction.node)
             return _Fate.NEEDLESS
         try:
-            fate = await self._turn_back(eviction, victim, span)
+            fate = await self._turn_back(eviction, victim)
             if fate is None:
                 fate = await self._delete(eviction, victim, live, span)
         except (ApiError, UnknownOutcome) as error:
@@ -223,13 +223,6 @@ class Evictions:
                 self.scheduler_metrics.evicted(preemptor.uid, eviction.node)
             self._record(eviction, victim, span, is_in_memory=fate is _Fate.IN_MEMORY)
         return fate
-
-    def _staying(self, victim: PodInfo) -> Pod | None:
-        """Return the victim as the watch shows it, unless it is gone or going."""
-        live: Pod | None = self.clients.pods.lister.get(victim.key)
-        if live is None or live.metadata.uid != victim.uid or live.metadata.deletion_timestamp is not None:
-            return None
-        return live
 
     def _is_needed(self, eviction: Eviction, victim: PodInfo) -> bool:
         """Whether the preemptor, or a member of it, still exists, waits and matters more."""
@@ -249,7 +242,7 @@ class Evictions:
                 return True
         return False
 
-    async def _turn_back(self, eviction: Eviction, victim: PodInfo, span: Span) -> _Fate | None:
+    async def _turn_back(self, eviction: Eviction, victim: PodInfo) -> _Fate | None:
         """Preempt a victim that waits at Permit or is in PreBind; None when it has to be deleted."""
         uid, mode = victim.uid, self._switches.waiting_victim
         if mode == "delete" and self.waiting.is_waiting(uid):
@@ -302,7 +295,7 @@ class Evictions:
         except (NotFound, Conflict):
             return _Fate.NEEDLESS
         if len(self._deleted) >= DELETED_MAX:
-            self._deleted = {uid: pod for uid, pod in self._deleted.items() if self._staying(pod) is not None}
+            self._deleted = {uid: pod for uid, pod in self._deleted.items() if self.preempting.is_staying(pod)}
         self._deleted[victim.uid] = victim
         return _Fate.DELETED
 

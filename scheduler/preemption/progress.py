@@ -47,21 +47,16 @@ class Eviction:
         return tuple(v for v in self.victims if v.metadata.deletion_timestamp is None)
 
 
-def stays(victim: PodInfo) -> bool:
-    """Return True: without an informer every victim counts as alive."""
-    return True
-
-
 @dataclass
 class RunningPreemptions:
     """Preemptors whose evictions are on their way, by uid; they are not scheduled meanwhile.
 
     While the last victim is being evicted, its own state decides: its delete event may come before the answer to
-    the call, and must find its preemptor ready. `is_staying`: whether that pod exists and is not being deleted.
-    `attempts` counts preemption attempts, the futile ones too.
+    the call, and must find its preemptor ready. `is_staying`: whether that pod exists and is not being deleted
+    (without an informer every victim counts as alive). `attempts` counts preemption attempts, the futile ones too.
     """
 
-    is_staying: Callable[[PodInfo], bool] = stays
+    is_staying: Callable[[PodInfo], bool] = lambda victim: True
     _last: dict[str, PodInfo | None] = field(default_factory=dict)
     attempts: int = 0
 

@@ -31,9 +31,6 @@ GATE: Final = "SchedulerPreEnqueuePodStatus"
 REQUIRED_GATE: Final = "SchedulerAsyncAPICalls"
 SILENT: Final = "blocked on PreEnqueue by plugin: {plugin}"
 
-UserMessage = Callable[[PodInfo, Status], str | None]
-"""What the plugin that rejected wants people to read; "" for nothing, None when it has no opinion."""
-
 
 class Model(StrEnum):
     """The reporting models of kep-5501 7."""
@@ -44,11 +41,6 @@ class Model(StrEnum):
     IMPLICIT_DELAYED_OPTOUT = "implicit_delayed_optout"
     IMPLICIT_DELAYED = "implicit_delayed"
     IMPLICIT_IMMEDIATE = "implicit_immediate"
-
-    @property
-    def is_immediate(self) -> bool:
-        """Whether nothing is delayed."""
-        return self in (Model.EXPLICIT_IMMEDIATE, Model.IMPLICIT_IMMEDIATE)
 
 
 @dataclass(frozen=True)
@@ -91,7 +83,8 @@ class Reporter:
     """Observes every answer of PreEnqueue that matters; returns what the pod's status should say."""
 
     rules: ReportRules
-    user_message: UserMessage
+    user_message: Callable[[PodInfo, Status], str | None]
+    """What the plugin that rejected wants people to read; "" for nothing, None when it has no opinion."""
 
     def observe(self, queued: QueuedPod, status: Status) -> Report | None:
         """Return the call that this answer asks for; remembers it at once, as if it were made."""
@@ -121,7 +114,7 @@ class Reporter:
     def _say(self, queued: QueuedPod, message: str) -> Report | None:
         pod = queued.info.pod
         if not queued.reported:
-            queued.reported = self._seed(pod)
+            queued.reported = _shown(pod)
         if queued.reported == message:
             return None
         queued.reported = message
@@ -137,11 +130,12 @@ class Reporter:
         return Report(call, self._delay(self.rules.clear_delay_s))
 
     def _delay(self, delay_s: float) -> float:
-        return 0.0 if self.rules.model.is_immediate else delay_s
+        return 0.0 if self.rules.model in (Model.EXPLICIT_IMMEDIATE, Model.IMPLICIT_IMMEDIATE) else delay_s
 
-    def _seed(self, pod: Pod) -> str:
-        """Return what the pod's status says already: after a restart the same words need not be sent again."""
-        shown = find_condition(pod.status.conditions, POD_SCHEDULED)
-        # An Unschedulable message is not ours: passing PreEnqueue later must not clear it.
-        is_ours = shown is not None and shown.status == "False" and shown.reason in (NOT_READY, SCHEDULING_GATED)
-        return shown.message if shown is not None and is_ours else ""
+
+def _shown(pod: Pod) -> str:
+    """Return what the pod's status says already: after a restart the same words need not be sent again."""
+    shown = find_condition(pod.status.conditions, POD_SCHEDULED)
+    # An Unschedulable message is not ours: passing PreEnqueue later must not clear it.
+    is_ours = shown is not None and shown.status == "False" and shown.reason in (NOT_READY, SCHEDULING_GATED)
+    return shown.message if shown is not None and is_ours else ""

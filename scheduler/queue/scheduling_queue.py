@@ -49,14 +49,6 @@ STALE_MAX: Final = 64
 IN_BACKOFF: Final = (Pool.BACKOFF, Pool.ERROR_BACKOFF)
 PARKED: Final = (Pool.UNSCHEDULABLE, Pool.GATED)
 
-PreEnqueue = Callable[[PodInfo, str], Status]
-SortKey = Callable[[PodInfo, float], tuple[float, ...]]
-GateObserver = Callable[[QueuedPod, Status, float], None]
-
-
-def _ignore(queued: QueuedPod, status: Status, now: float) -> None:
-    """Do nothing with PreEnqueue's answer: the observer of a queue without one."""
-
 
 @dataclass(kw_only=True)
 class SchedulingQueue:
@@ -65,14 +57,14 @@ class SchedulingQueue:
     `on_gate(pod, status, now)` is called with every rejection at PreEnqueue, and when a pod rejected before now passes.
     """
 
-    sort_key: SortKey
-    pre_enqueue: PreEnqueue = lambda pod, first: SUCCESS
+    sort_key: Callable[[PodInfo, float], tuple[float, ...]]
+    pre_enqueue: Callable[[PodInfo, str], Status] = lambda pod, first: SUCCESS
     registrations_by_profile: Mapping[str, Mapping[str, Sequence[Registration]]] = field(default_factory=dict)
     backoff_initial_s: float = 1.0
     backoff_max_s: float = 10.0
     pop_from_backoff: bool = True
     nominator: Nominator = field(default_factory=Nominator)
-    on_gate: GateObserver = _ignore
+    on_gate: Callable[[QueuedPod, Status, float], None] = lambda queued, status, now: None
 
     def __post_init__(self) -> None:
         self.pools: dict[Pool, int] = dict.fromkeys(Pool, 0)
@@ -186,8 +178,7 @@ class SchedulingQueue:
             for event, before in events:
                 self._in_flight.note(event, before, info.pod, info.uid)
             return
-        if traceparent:
-            queued.traceparent = traceparent
+        queued.traceparent = traceparent or queued.traceparent
         self.nominator.update(old, info)
         for event, before in events:
             if queued.pool not in PARKED:
@@ -224,8 +215,7 @@ class SchedulingQueue:
         self._leave(queued)
         queued.attempts += 1
         queued.info.attempts = queued.attempts
-        queued.unschedulable_plugins = set()
-        queued.pending_plugins = set()
+        queued.unschedulable_plugins, queued.pending_plugins = set(), set()
         queued.backoff_expiration = None
         queued.not_before = 0.0
         self._enter(queued, Pool.IN_FLIGHT)
@@ -241,15 +231,13 @@ class SchedulingQueue:
         self.done(queued.uid)
         if self._pods.get(queued.key) is queued:
             self._leave(queued)
-            del self._pods[queued.key]
-            del self._keys[queued.uid]
+            del self._pods[queued.key], self._keys[queued.uid]
 
     def add_unschedulable(
         self, queued: QueuedPod, now: float, *, rejectors: Iterable[str] = (), pending: Iterable[str] = ()
     ) -> None:
         """Put back a pod whose attempt failed; without rejectors it was an error. Its flight ends."""
-        queued.unschedulable_plugins = set(rejectors)
-        queued.pending_plugins = set(pending)
+        queued.unschedulable_plugins, queued.pending_plugins = set(rejectors), set(pending)
         if queued.rejectors:
             queued.unschedulable_count += 1
             queued.consecutive_errors = 0
@@ -341,11 +329,8 @@ class SchedulingQueue:
 
     def next_deadline(self, now: float) -> float | None:
         """Return when `flush` has something to do, if nothing else happens; None when never."""
-        deadlines = []
-        for heap in (self._backoff, self._error_backoff):
-            queued = self._peek(heap)
-            if queued is not None:
-                deadlines.append(max(self._backoff_of.first_free(queued), now))
+        first = (self._peek(heap) for heap in (self._backoff, self._error_backoff))
+        deadlines = [max(self._backoff_of.first_free(queued), now) for queued in first if queued is not None]
         if self._unschedulable and self._next_leftover_flush is not None:
             deadlines.append(self._next_leftover_flush)
         return min(deadlines, default=None)
@@ -436,9 +421,7 @@ class SchedulingQueue:
         if queued.pool in PARKED:
             del self._unschedulable[queued.key]
             for plugin in sorted(queued.rejectors):
-                pods = self._rejected_by.get(plugin)
-                if pods is not None:
-                    pods.pop(queued.key, None)
+                self._rejected_by.get(plugin, {}).pop(queued.key, None)
         if queued.pool is not Pool.NONE:
             self.pools[queued.pool] -= 1
             queued.pool = Pool.NONE
@@ -473,11 +456,9 @@ class SchedulingQueue:
         return list(found.values())
 
     def _missed_while_in_flight(self, queued: QueuedPod) -> Strategy:
-        if not queued.rejectors:
-            return Strategy.AFTER_BACKOFF
         missed = self._in_flight.since(queued.uid)
-        if missed is None:
-            # What it missed is not known: better one attempt too many.
+        if not queued.rejectors or missed is None:
+            # An error, or what it missed is not known: better one attempt too many.
             return Strategy.AFTER_BACKOFF
         best = Strategy.SKIP
         for happened in missed:

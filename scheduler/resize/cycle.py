@@ -13,8 +13,7 @@ from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Handle
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.preemption import eligibility
-from scheduler.preemption.candidates import NO_VICTIMS, Budgets, Victims, WhatIf, select_victims
-from scheduler.preemption.dry_run import NodeWhatIf
+from scheduler.preemption.candidates import NO_VICTIMS, Budgets, NodeWhatIf, Victims, WhatIf, select_victims
 from scheduler.preemption.progress import Eviction, Preemptor
 from scheduler.preemption.units import Unit, Units
 from scheduler.resize.deferral import allocated, opts_out, waits

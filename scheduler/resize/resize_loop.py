@@ -5,21 +5,23 @@ PodScheduled condition and its nomination are not touched. Source: kep-5836 6.5,
 """
 
 import asyncio
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.attempt import Attempt, Attempts
 from scheduler.cycle.clients import Clients
 from scheduler.cycle.failure_handler import FAILED
 from scheduler.dispatcher.calls import NOTE_MAX, ClearCondition, ConditionChange, SetCondition, status_patch
-from scheduler.metrics import PDB_VIOLATIONS, RESIZE
+from scheduler.metrics import INITIAL, PDB_VIOLATIONS, RESIZE
 from scheduler.preemption.evictions import Evictions
 from scheduler.queue.queued_pod import QueuedPod
 from scheduler.recorder import SchedulerRecorder
 from scheduler.resize.deferral import CONDITION
 from scheduler.resize.deferred_pods import DeferredPods
-from scheduler.resize.outcome import ResizeOutcome
+from scheduler.resize.outcome import NAME, ResizeOutcome
 from services.api.quantity import format_amount
 from services.api.seams import Span
 from services.telemetry.metrics import Histogram, Metrics, counter, gauge, histogram
@@ -28,35 +30,40 @@ CONDITION_REASON: Final = "PreemptionFailed"
 ATTEMPT_BOUNDS: Final = tuple(0.001 * 2**i for i in range(15))
 EVALUATION_BOUNDS: Final = tuple(0.001 * 2**i for i in range(16))
 VICTIM_BOUNDS: Final = tuple(float(2**i) for i in range(7))
+WITH_OPERATION: Final = (
+    "scheduler_queued_entities",
+    "scheduler_preemption_evaluation_duration_seconds",
+    "scheduler_preemption_execution_duration_seconds",
+    "scheduler_preemption_pdb_violations_total",
+    "scheduler_preemption_goroutines_execution_total",
+)
+_HISTOGRAM_PART: Final = re.compile("_(bucket|sum|count)$")
 
 
 @dataclass
 class ResizeLoop:
-    """Does what `resizes` decides; nothing while there is none."""
+    """Does what `resizes` decides."""
 
     attempts: Attempts
     clients: Clients
     recorder: SchedulerRecorder
     evictions: Evictions
-    resizes: DeferredPods | None
+    resizes: DeferredPods
 
     def __post_init__(self) -> None:
         self._seconds = Histogram(ATTEMPT_BOUNDS)
         self._victims = Histogram(VICTIM_BOUNDS)
         self._evaluations = {result: Histogram(EVALUATION_BOUNDS) for result in ("success", "failure")}
 
-    def metrics(self) -> dict[str, float]:
-        """Return the metrics of resizes under the names that the beta plans (kep-5836 12)."""
-        resizes = self.resizes
-        if resizes is None:
-            return {}
-        reading = Reading(self, resizes)
-        return METRICS.of(reading) | (OWN_METRICS.of(reading, RESIZE, "pod") if resizes.rules.has_own_labels else {})
+    def beside(self, others: dict[str, float]) -> dict[str, float]:
+        """Return the scheduler's metrics with those of resizes, under the names that the beta plans (kep-5836 12)."""
+        if not self.resizes.rules.has_own_labels:
+            return others | METRICS.of(self)
+        return apart(others | METRICS.of(self) | OWN_METRICS.of(self, RESIZE, "pod"), self.resizes.pending())
 
     async def schedule(self, queued: QueuedPod, now: float, group: asyncio.TaskGroup) -> None:
         """Make one attempt; it waits for evictions only where those are not asynchronous."""
         resizes, info = self.resizes, queued.info
-        assert resizes is not None, f"{info.key} has a node and is queued, although no resize is followed"
         attempt = self.attempts.begin(queued, now, "decide deferred resize")
         outcome = resizes.cycle.decide(info, now)
         self.attempts.decided(attempt)
@@ -74,13 +81,11 @@ class ResizeLoop:
 
     def _count(self, attempt: Attempt, outcome: ResizeOutcome | None) -> None:
         """Note the attempt; before the beta it is an attempt like any other, too (kep-5836 12)."""
-        resizes = self.resizes
-        assert resizes is not None
         took_s = attempt.took_s
         self._seconds.observe(took_s)
         if outcome is not None and outcome.has_tried:
             self._evaluations["success" if outcome.eviction is not None else "failure"].observe(took_s)
-        if resizes.rules.has_own_labels:
+        if self.resizes.rules.has_own_labels:
             return
         self.attempts.count(attempt, "unschedulable")
         if outcome is not None and outcome.has_tried:
@@ -121,39 +126,33 @@ class ResizeLoop:
 
     async def _write(self, outcome: ResizeOutcome, error: str, span: Span) -> None:
         """Write on the pod what its generation writes there; nothing, in most."""
-        resizes = self.resizes
-        assert resizes is not None
-        desired_amounts = _request(outcome, error, resizes.rules.conditions)
-        nomination = _nomination(outcome, error) if resizes.rules.double_preemption == "nnn" else None
-        if desired_amounts is not None or nomination is not None:
-            patch = status_patch(
-                outcome.pod.pod,
-                *([desired_amounts] if desired_amounts is not None else []),
-                nomination=nomination,
-                traceparent=span.traceparent,
-            )
+        rules, nomination = self.resizes.rules, None
+        change = _condition_change(outcome, error, rules.conditions)
+        if rules.double_preemption == "nnn" and not (outcome.is_guarded or error):
+            # As for a new pod: its node while victims leave, else none.
+            nomination = outcome.node if outcome.eviction is not None else ""
+        if change is not None or nomination is not None:
+            changes = () if change is None else (change,)
+            patch = status_patch(outcome.pod.pod, *changes, nomination=nomination, traceparent=span.traceparent)
             await self.clients.dispatcher.say(patch)
 
     def begin(self) -> None:
         """Take back what a scheduler before this one wrote on pods that have stopped waiting meanwhile."""
-        if self.resizes is not None:
-            for pod in self.resizes.left_over():
-                self.ended(pod, "")
+        for pod in self.resizes.left_over():
+            self.ended(pod, "")
 
     def ended(self, pod: PodInfo, traceparent: str) -> None:
         """Take back what was written of the wait: the pod waits no more."""
-        resizes = self.resizes
-        if resizes is None:
-            return
-        writes_condition = resizes.rules.conditions == "resize_unschedulable_g1"
+        rules = self.resizes.rules
+        writes_condition = rules.conditions == "resize_unschedulable_g1"
         desired = [ClearCondition(CONDITION_REASON, CONDITION)] if writes_condition else []
-        nomination = "" if resizes.rules.double_preemption == "nnn" else None
+        nomination = "" if rules.double_preemption == "nnn" else None
         patch = status_patch(pod.pod, *desired, nomination=nomination, traceparent=traceparent)
         if not patch.is_noop:
             self.clients.dispatcher.later(patch)
 
 
-def _request(outcome: ResizeOutcome, error: str, mode: str) -> ConditionChange | None:
+def _condition_change(outcome: ResizeOutcome, error: str, mode: str) -> ConditionChange | None:
     """Return what becomes of the condition about a failed preemption; None: it stays as it is.
 
     Only the later of the two generations that had it takes it back.
@@ -169,33 +168,53 @@ def _request(outcome: ResizeOutcome, error: str, mode: str) -> ConditionChange |
     return SetCondition(CONDITION_REASON, text, CONDITION, "True")
 
 
-def _nomination(outcome: ResizeOutcome, error: str) -> str | None:
-    """Return the nomination that an attempt leaves, as for a new pod: its node while victims leave, else none."""
-    if outcome.is_guarded or error:
-        return None
-    return outcome.node if outcome.eviction is not None else ""
+def apart(samples: Mapping[str, float], pending: Mapping[str, int]) -> dict[str, float]:
+    """Return the samples with deferred pods taken out of the gauges and every operation named (kep-5836 12).
+
+    Until the beta the queue's gauges count deferred pods like any others.
+    """
+    found: dict[str, float] = {}
+    for name, value in samples.items():
+        if name.startswith(f'scheduler_unschedulable_pods{{plugin="{NAME}"'):
+            continue
+        metric, queue, entity = name.partition("{")[0], label_of(name, "queue"), label_of(name, "type")
+        if metric == "scheduler_pending_pods":
+            value -= pending.get(queue, 0)
+        if _HISTOGRAM_PART.sub("", metric) in WITH_OPERATION and "operation=" not in name:
+            if metric == "scheduler_queued_entities" and entity == "Pod":
+                value -= pending.get(queue, 0)
+                found[labelled(name, RESIZE)] = pending.get(queue, 0)
+            name = labelled(name, INITIAL)
+        found[name] = value
+    return found
 
 
-class Reading(NamedTuple):
-    """What the metrics are read from."""
+def labelled(name: str, operation: str) -> str:
+    """Return the sample's name with its operation among the labels."""
+    metric, _, labels = name.partition("{")
+    rest = labels.removesuffix("}")
+    return f'{metric}{{operation="{operation}"{"," if rest else ""}{rest}}}'
 
-    loop: ResizeLoop
-    resizes: DeferredPods
+
+def label_of(name: str, label: str) -> str:
+    """Return a label's value, "" when the sample has no such label."""
+    _, sign, rest = name.partition(f'{label}="')
+    return rest.partition('"')[0] if sign else ""
 
 
-METRICS: Final[Metrics[Reading]] = Metrics(
+METRICS: Final[Metrics[ResizeLoop]] = Metrics(
     gauge("scheduler_pending_resize_pods", "Deferred resizes that wait.",
-          lambda read: dict(sorted(read.resizes.pending().items())), "queue"),
+          lambda own: dict(sorted(own.resizes.pending().items())), "queue"),
     counter("scheduler_resize_preemption_attempts_total", "Preemption attempts.",
-            lambda read: read.resizes.cycle.attempts),
-    histogram("scheduler_resize_preemption_victims", "Victims of an attempt.", lambda read: read.loop._victims),
+            lambda own: own.resizes.cycle.attempts),
+    histogram("scheduler_resize_preemption_victims", "Victims of an attempt.", lambda own: own._victims),
     histogram("scheduler_resize_scheduling_algorithm_duration_seconds", "Time of a resize's scheduling cycle.",
-              lambda read: read.loop._seconds),
+              lambda own: own._seconds),
 )  # fmt: skip
-OWN_METRICS: Final[Metrics[Reading]] = Metrics(
+OWN_METRICS: Final[Metrics[ResizeLoop]] = Metrics(
     histogram("scheduler_preemption_evaluation_duration_seconds", "Time to find victims.",
-              lambda read: read.loop._evaluations, "result"),
-    counter(*PDB_VIOLATIONS, lambda read: read.resizes.cycle.violations),
+              lambda own: own._evaluations, "result"),
+    counter(*PDB_VIOLATIONS, lambda own: own.resizes.cycle.violations),
     labels=("operation", "preemptor"),
 )  # fmt: skip
 """Once metrics have resizes apart (kep-5836 12)."""

@@ -67,6 +67,7 @@ def draw(random: Random, components: Sequence[str], heal_s: float, nodes: Sequen
     watch events only; slow holds back everything; power kills all components at once. Kinds that begin with `node-`
     are about the link of one of `nodes`; some of them last long enough for others to think the node dead.
     """
+    kubelets = [c for c in components if component_of(c) == "kubelet"]
     kinds = ["kill", *(kind for kind in KINDS[1:] if random.random() < 0.4)]
     faults: list[Fault] = []
     for number in range(random.randrange(2, 9)):
@@ -89,7 +90,6 @@ def draw(random: Random, components: Sequence[str], heal_s: float, nodes: Sequen
             detail = random.choice(_OFFSETS_S) if kind == "clock" else ""
             faults.append(Fault(at_s, kind, component, duration, detail))
         elif kind in ("disk", "boot"):
-            kubelets = [c for c in components if component_of(c) == "kubelet"]
             if kubelets:
                 detail = random.choice(("ENOSPC", "EIO")) if kind == "disk" else ""
                 faults.append(Fault(at_s, kind, random.choice(kubelets), duration, detail))
@@ -99,7 +99,6 @@ def draw(random: Random, components: Sequence[str], heal_s: float, nodes: Sequen
             detail = random.choice(("requests", "replies", "both")) if kind == "cut" else ""
             faults.append(Fault(at_s, kind, component, duration, detail))
     # Drawn last, so that the other seeds are what they were before there was this.
-    kubelets = [c for c in components if component_of(c) == "kubelet"]
     if kubelets and random.random() < SPOILED:
         what = random.choice(("checkpoint", "checkpoint", "runtime"))
         detail = f"{what} {random.choice(DAMAGES)}"

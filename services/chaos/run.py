@@ -109,19 +109,15 @@ async def _happen(mesh: SimMesh, fault: Fault) -> None:
 
 
 def _link_faults(fault: Fault) -> LinkFaults:
-    match fault.kind.removeprefix("node-"):
-        case "cut":
-            return LinkFaults(cut=fault.detail)
-        case "slow":
-            return LinkFaults(slow_s=min(fault.duration_s / 10, SLOW_MAX_S))
-        case "drop":
-            return LinkFaults(drop=(fault.detail,))
-        case "delay":
-            return LinkFaults(watch_delay_s=fault.duration_s / 2)
-        case "loss":
-            return LinkFaults(loss=0.05)
-        case _:
-            return LinkFaults(duplicate=0.2)
+    of_kinds = {
+        "cut": LinkFaults(cut=fault.detail),
+        "slow": LinkFaults(slow_s=min(fault.duration_s / 10, SLOW_MAX_S)),
+        "drop": LinkFaults(drop=(fault.detail,)),
+        "delay": LinkFaults(watch_delay_s=fault.duration_s / 2),
+        "loss": LinkFaults(loss=0.05),
+        "duplicate": LinkFaults(duplicate=0.2),
+    }
+    return of_kinds[fault.kind.removeprefix("node-")]
 
 
 async def _reach(mesh: SimMesh, fault: Fault) -> None:
@@ -155,7 +151,11 @@ def run_chaos(
         await finished.wait()
         if must_rest:
             await _rest(observer, auditor, counts.changes)
-            _compare(auditor, counts.made, undisturbed)
+            for kind in RESTLESS:
+                made, wanted = counts.made[kind], undisturbed.get(kind, 0)
+                if made != wanted:
+                    detail = f"{made} objects of kind {kind} were made, undisturbed {wanted}"
+                    auditor.report("I20", 0.0, (), detail)
 
     result = simulate(scenario, seed=seed, overrides=overrides, disturb=disturb, patience=PATIENCE, on_line=counts.take)
     result.expectations = []
@@ -202,13 +202,6 @@ def _undisturbed(scenario: Scenario, overrides: Mapping[str, Value]) -> Mapping[
         simulate(scenario, overrides=overrides, on_line=counts.take)
         _UNDISTURBED[key] = counts.made
     return _UNDISTURBED[key]
-
-
-def _compare(auditor: Auditor, made: Mapping[str, int], undisturbed: Mapping[str, int]) -> None:
-    for kind in RESTLESS:
-        if made.get(kind, 0) != undisturbed.get(kind, 0):
-            detail = f"{made.get(kind, 0)} objects of kind {kind} were made, undisturbed {undisturbed.get(kind, 0)}"
-            auditor.report("I20", 0.0, (), detail)
 
 
 @dataclass(frozen=True)

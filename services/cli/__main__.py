@@ -33,11 +33,9 @@ class _Folder(click.Group):
     """A group whose commands are the files of a folder; only the one that is asked for is imported."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, sorted."""
         return sorted(info.name.replace("_", "-") for info in pkgutil.iter_modules(commands.__path__))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of that name, or None."""
         if cmd_name not in self.list_commands(ctx):
             return None
         module = importlib.import_module(f"{commands.__name__}.{cmd_name.replace('-', '_')}")
@@ -45,10 +43,8 @@ class _Folder(click.Group):
         return command if isinstance(command, click.Command) else None
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command, and print all that it has said.
-
-        Raises: _OutputLostError; an OSError of a closed pipe would end in click's hands as exit code 1.
-        """
+        """Run the command, and print all that it has said. Raises: _OutputLostError; an OSError of a closed pipe would
+        end in click's hands as exit code 1."""
         try:
             code = super().invoke(ctx)
             sys.stdout.flush()

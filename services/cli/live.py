@@ -38,7 +38,6 @@ class PodsView:
         self._live = Live(console=console, refresh_per_second=8, transient=True) if console.is_terminal else None
         self._quiet = quiet
         self._shown_at = 0.0
-        self._last: Observer | None = None
 
     def __enter__(self) -> PodsView:
         if self._live is not None and not self._quiet:

@@ -38,12 +38,12 @@ def refusing(*errors: type[Exception]) -> Iterator[None]:
         fail(str(error))
 
 
-def write_file(path: Path, text: str, what: str = "") -> None:
-    """Write a file that was asked for; where that cannot be, `cannot write WHAT PATH` and exit code 2."""
+def write_file(path: Path, text: str) -> None:
+    """Write a file that was asked for; where that cannot be, `cannot write PATH` and exit code 2."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        fail(f"cannot write {what}{path}: {error.strerror}")
+        fail(f"cannot write {path}: {error.strerror}")
 
 
 def remark(switches: Switches, who: str = "") -> None:
@@ -86,20 +86,16 @@ def print_json(document: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(document, enc_hook=str), indent=2).decode())
 
 
-def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "", texts: int | None = None
-) -> None:
-    """Print rows: a table that fits a terminal, or aligned plain columns, whole, when piped.
-
-    `texts`: the first so many columns are texts, the rest figures, set to the right; None: all are texts.
-    """
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, texts: int | None = None) -> None:
+    """Print rows: a table that fits a terminal, or aligned plain columns, whole, when piped. `texts`: the first so many
+    columns are texts, the rest figures, set to the right; None: all are texts."""
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
     is_text = [texts is None or i < texts for i in range(len(columns))]
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
 
-        table = Table(title=title or None, box=None, header_style="bold", pad_edge=False)
+        table = Table(box=None, header_style="bold", pad_edge=False)
         for column, left in zip(columns, is_text, strict=True):
             table.add_column(column, overflow="fold", justify="left" if left else "right")
         for row in cells:

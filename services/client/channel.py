@@ -7,12 +7,12 @@ from typing import Any
 import grpc
 import grpc.aio
 import msgspec
+import structlog
 
 from protos.mesh.v1.apiserver_pb2_grpc import ApiServerStub
 from services.api.errors import Unauthorized
 from services.api.seams import Clock, Random
 from services.client.client import BACKOFF_MAX_S, Backoff
-from services.telemetry import logs
 
 BATCH_REQUESTS_MAX = 256
 TRIES_BEFORE_LOGGING = 3
@@ -47,7 +47,7 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 STREAM_TAKEN = (("mesh-taken", "1"),)
 """The metadata a server begins a stream with that it has taken."""
 
-_log = logs.get()
+_log = structlog.get_logger()
 
 
 class Link:

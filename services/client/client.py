@@ -87,10 +87,7 @@ LIST_DECODER = msgspec.json.Decoder(ListBody)
 
 
 def decode(response: Response) -> Document:
-    """Return the document an answer carries.
-
-    Raises: ApiError when the body is not a JSON object.
-    """
+    """Return the document an answer carries. Raises: ApiError when the body is not a JSON object."""
     try:
         return _DECODER.decode(response.body)
     except msgspec.DecodeError as error:

@@ -19,7 +19,7 @@ from services.api.meta import Document, Key
 from services.api.resources import resources
 from services.api.seams import EventLog
 from services.api.wire import Request, Response, encode
-from services.client.client import Client, delete_request, request_of
+from services.client.client import Client, Options, delete_request, request_of
 from services.client.recorder import Recorder
 from services.reconcile.actions import Action, Batch, Create, Delete, Patch, RecordEvent, Update
 
@@ -112,39 +112,20 @@ class _Decision:
 def _request_of(action: Create | Patch | Update | Delete, traceparent: str) -> Request:
     """Return the call that performs an action."""
     match action:
-        case Create():
-            metadata = action.document.get("metadata", {})
-            key, body = Key(metadata.get("namespace", ""), metadata.get("name", "")), encode(action.document)
-            return request_of(
-                "create", action.resource, key, body, subresource=action.subresource, traceparent=traceparent
-            )
-        case Patch():
-            return request_of(
-                "patch",
-                action.resource,
-                action.key,
-                encode(action.patch),
-                subresource=action.subresource,
-                patch_type=action.patch_type,
-                uid=action.uid,
-                resource_version=action.resource_version,
-                traceparent=traceparent,
-            )
-        case Update():
-            key, body = action.key, encode(action.document)
-            return request_of(
-                "update", action.resource, key, body, subresource=action.subresource, traceparent=traceparent
-            )
-        case Delete():
-            return delete_request(
-                action.resource,
-                action.key,
-                grace_period_s=action.grace_period_s,
-                propagation=action.propagation,
-                uid=action.uid,
-                resource_version=action.resource_version,
-                traceparent=traceparent,
-            )
+        case Create(resource, document, subresource):
+            metadata = document.get("metadata", {})
+            key, body = Key(metadata.get("namespace", ""), metadata.get("name", "")), encode(document)
+            return request_of("create", resource, key, body, subresource=subresource, traceparent=traceparent)
+        case Update(resource, key, document, subresource):
+            body = encode(document)
+            return request_of("update", resource, key, body, subresource=subresource, traceparent=traceparent)
+        case Patch(resource, key, patch, subresource, patch_type, uid, rv):
+            options: Options = {"uid": uid, "resource_version": rv, "traceparent": traceparent}
+            options |= {"subresource": subresource, "patch_type": patch_type}
+            return request_of("patch", resource, key, encode(patch), **options)
+        case Delete(resource, key, uid, rv, grace_s, propagation):
+            options = {"uid": uid, "resource_version": rv, "traceparent": traceparent}
+            return delete_request(resource, key, grace_period_s=grace_s, propagation=propagation, **options)
 
 
 class Executor:

@@ -28,12 +28,6 @@ DUPLICATE_LATE_MAX_S = 3.0
 APART_S = 1e-6
 """What arrives one after the other does not arrive at the same time."""
 
-OnCall = Callable[[str, str], None]
-"""Called with `before` or `after`, and which call: `pods/status`."""
-
-OnLateRequest = Callable[[str, Request, float], None]
-"""Takes a request that is to arrive so many seconds later, whatever becomes of its sender, and the gate it passed."""
-
 
 class Gate:
     """One link: its faults, and who waits for them to change."""
@@ -140,8 +134,11 @@ class Gates:
     def __init__(self, random: Random) -> None:
         self._random = random
         self._gates: dict[str, Gate] = {}
-        self.on_call: OnCall | None = None
-        self.on_late_request: OnLateRequest | None = None
+        self.on_call: Callable[[str, str], None] | None = None
+        """Called with `before` or `after`, and which call: `pods/status`."""
+        self.on_late_request: Callable[[str, Request, float], None] | None = None
+        """Takes the gate that a request passed, the request, and how many seconds later it is to arrive, whatever
+        becomes of its sender."""
 
     def of(self, name: str) -> Gate:
         """Return the gate of that name."""

@@ -1,9 +1,8 @@
 """Events for people: core/v1 Events, aggregated and limited, written in the background.
 
-Recording never blocks and never fails: what does not fit is counted and dropped. The rules are
-client-go's event correlator's: the same event again raises a count on the existing object, more than
-ten similar ones within ten minutes are combined, and one object may have a burst of 25 and then one
-event in five minutes.
+Recording never blocks and never fails: what does not fit is counted and dropped. The rules are client-go's event
+correlator's: the same event again raises a count on the existing object, more than ten similar ones within ten minutes
+are combined, and one object may have a burst of 25 and then one event in five minutes.
 """
 
 import asyncio

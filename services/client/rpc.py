@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Final
 
 import msgspec
+import structlog
 
 from services.api.errors import ApiError, Unauthorized
 from services.api.seams import Clock, Random
@@ -20,12 +21,11 @@ from services.client.channel import Link
 from services.client.client import ATTEMPT_MAX_S
 from services.client.mutate_stream import Calls
 from services.client.watch_stream import Watches
-from services.telemetry import logs
 from services.telemetry.metrics import Metrics, counter, gauge
 
 CANCEL_AGAIN_S = 0.1
 
-_log = logs.get()
+_log = structlog.get_logger()
 
 
 class _IdentityApi:

@@ -1,5 +1,7 @@
 """What controllers write most: a part of an object by a patch, its status, conditions; and how a status differs."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from services.api.meta import Document, View
@@ -19,6 +21,11 @@ def patch(
     meta = about.metadata
     version = meta.resource_version if on_version else ""
     return Patch(resource, meta.key, change, subresource, "strategic" if is_strategic else "merge", meta.uid, version)
+
+
+def finalizers(resource: str, about: Described, wanted: Iterable[str]) -> Patch:
+    """Return the write of an object's finalizers; a list is replaced whole: only on the version it was read from."""
+    return patch(resource, about, {"metadata": {"finalizers": list(wanted) or None}}, on_version=True)
 
 
 def status(resource: str, about: Described, wanted: Document, *, on_version: bool = False) -> Patch:

@@ -4,18 +4,52 @@ Arms share seeds, so whatever differs in simulation differs because of the switc
 shows exactly nothing. Pods of two runs are matched by role (owner and order of creation).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.experiments.arms import Arm
+from services.api.switches import SwitchError, Switches, Value, find
 from services.scenarios.measures.history import PodHistory
 from services.scenarios.result import RunResult
 
-RunOne = Callable[[Arm, int], RunResult]
-"""Runs one arm with one seed."""
-
 DIFFERENCES_MAX = 5000
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One alternative. An arm without switches is the scenario as it stands (an A/A comparison has two)."""
+
+    name: str
+    switches: Mapping[str, Value]
+
+    @property
+    def assignments(self) -> tuple[str, ...]:
+        """`NAME=VALUE` texts, sorted."""
+        return Switches(self.switches).assignments
+
+
+def parse_arm(text: str) -> Arm:
+    """Read `NAME` or `NAME:SWITCH=VALUE[,SWITCH=VALUE]`. Raises: SwitchError naming the arm and what was wrong."""
+    name, _, rest = text.partition(":")
+    if not name or not name.replace("-", "").replace("_", "").isalnum():
+        raise SwitchError(f"arm {text!r}: want NAME:SWITCH=VALUE[,SWITCH=VALUE]")
+    values: dict[str, Value] = {}
+    for part in filter(None, rest.split(",")):
+        switch, sign, value = part.partition("=")
+        if not sign:
+            raise SwitchError(f"arm {name}: {part!r}: want SWITCH=VALUE")
+        values[switch.strip()] = find(switch.strip()).parse(value.strip())
+    return Arm(name, values)
+
+
+def parse_arms(texts: tuple[str, ...]) -> tuple[Arm, ...]:
+    """Read several arms with different names. Raises: SwitchError."""
+    arms = tuple(parse_arm(text) for text in texts)
+    names = [arm.name for arm in arms]
+    for name in names:
+        if names.count(name) > 1:
+            raise SwitchError(f"two arms are called {name!r}")
+    return arms
 
 
 @dataclass(frozen=True)
@@ -87,8 +121,10 @@ def fate(pod: PodHistory, *, exact: bool) -> str:
     return text
 
 
-def compare(scenario: str, mode: str, arms: tuple[Arm, ...], seeds: range, run_one: RunOne) -> Comparison:
-    """Run arm by arm, seed by seed, and collect the differences from the first arm."""
+def compare(
+    scenario: str, mode: str, arms: tuple[Arm, ...], seeds: range, run_one: Callable[[Arm, int], RunResult]
+) -> Comparison:
+    """Run arm by arm, seed by seed (`run_one`), and collect the differences from the first arm."""
     made = Comparison(scenario, mode)
     for arm in arms:
         made.arms.append((arm, [run_one(arm, seed) for seed in seeds]))

@@ -30,7 +30,7 @@ MEASURES: tuple[tuple[str, str, str], ...] = (
     ("status_stale_min", "Pods' status is stale, minutes", "{:.2f}"),
 )
 """`(key, label, format)` in the order tables show them."""
-OF_PREEMPTION: tuple[tuple[str, str, str], ...] = (
+OF_SOME: tuple[tuple[str, str, str], ...] = (
     ("victims", "Victims of preemption", "{:.0f}"),
     ("evicted_cpu", "CPU that victims had", "{:.2f}"),
     ("evicted_memory_gib", "Memory that victims had, GiB", "{:.2f}"),
@@ -39,15 +39,11 @@ OF_PREEMPTION: tuple[tuple[str, str, str], ...] = (
     ("time_to_resized_p50_s", "Time to resized, p50", "{:.2f} s"),
     ("time_to_resized_p99_s", "Time to resized, p99", "{:.2f} s"),
     ("resize_attempts", "Attempts to make room for resizes", "{:.0f}"),
-)
-"""The same, for runs in which there is any of it."""
-
-OF_JOBS: tuple[tuple[str, str, str], ...] = (
     ("jobs_complete", "Jobs complete", "{:.0f}"),
     ("jobs_failed", "Jobs failed", "{:.0f}"),
     ("job_duration_p50_s", "Time from a Job's creation to its end, p50", "{:.1f} s"),
 )
-"""The same."""
+"""The same, for runs in which there is any of it."""
 
 _COLOURS = {"pending": "#c9a227", "running": "#2f7d4f", "failed": "#b3382c"}
 _WIDTH, _HEIGHT, _PAD = 560, 220, 42
@@ -66,13 +62,12 @@ def median(values: list[float | None]) -> float | None:
 
 def rows(comparison: Comparison) -> list[tuple[str, list[str]]]:
     """Return the comparison table: label, then the median over seeds for each arm."""
-    table = []
     runs_of_all = [run for _, runs in comparison.arms for run in runs]
-    some = (*OF_PREEMPTION, *OF_JOBS)
-    measured = [measure for measure in some if any(run.measures.get(measure[0]) for run in runs_of_all)]
-    for key, label, form in (*MEASURES, *measured):
-        table.append((label, [shown(form, median([r.measures.get(key) for r in runs])) for _, runs in comparison.arms]))
-    return table
+    measured = [measure for measure in OF_SOME if any(run.measures.get(measure[0]) for run in runs_of_all)]
+    return [
+        (label, [shown(form, median([r.measures.get(key) for r in runs])) for _, runs in comparison.arms])
+        for key, label, form in (*MEASURES, *measured)
+    ]
 
 
 def page(comparison: Comparison, title: str, about: str) -> str:
@@ -127,9 +122,13 @@ def _plot(name: str, switches: str, run: RunResult, comparison: Comparison) -> s
         parts.append(f"<text x={_PAD - 6} y={y(tick) + 4:.1f} text-anchor=end>{tick:g}</text>")
     for tick in ticks(end):
         parts.append(f"<text x={x(tick):.1f} y={_HEIGHT - 8} text-anchor=middle>{tick:g} s</text>")
+    # Some 400 points are enough; the last one always is among them.
+    thin = samples[:: max(1, len(samples) // 400)]
+    if samples[-1] not in thin:
+        thin.append(samples[-1])
     labels: list[float] = []
     for phase in ("failed", "running", "pending"):
-        points = " ".join(f"{x(s.at_s):.1f},{y(getattr(s, phase)):.1f}" for s in _thin(samples))
+        points = " ".join(f"{x(s.at_s):.1f},{y(getattr(s, phase)):.1f}" for s in thin)
         colour = _COLOURS[phase]
         parts.append(f"<polyline fill=none stroke='{colour}' stroke-width=2 points='{points}' />")
         at = y(getattr(samples[-1], phase)) + 4
@@ -141,11 +140,6 @@ def _plot(name: str, switches: str, run: RunResult, comparison: Comparison) -> s
         )
     parts.append("</svg></figure>")
     return "".join(parts)
-
-
-def _thin(samples: list[Sample], most: int = 400) -> list[Sample]:
-    step = max(1, len(samples) // most)
-    return samples[::step] if samples[-1] in samples[::step] else [*samples[::step], samples[-1]]
 
 
 def _results(comparison: Comparison) -> str:

@@ -72,7 +72,6 @@ def path_of(resource: str, namespace: str, name: str) -> str:
 
 
 def _call(request: Request) -> tuple[str, str]:
-    """Return a call's words, and the object it is about."""
     name = request.name
     if not name and request.verb == "create" and request.body:
         try:

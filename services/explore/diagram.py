@@ -7,9 +7,8 @@ them on the same node. A message stands where it arrives; one that was held back
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from services.explore.breaks import Break
 from services.explore.deliveries import REPLY, RUNNER, SERVER, Delivery, is_about, pathname, titled
-from services.explore.recorder import Recording
+from services.explore.recorder import Break, Recording
 from services.runtime.components import component_of
 from services.telemetry.eventlog import Line
 
@@ -30,10 +29,8 @@ _COMPONENTS = ("scheduler", SERVER, "controllers", "kubelet")
 
 @dataclass(frozen=True)
 class Step:
-    """One row. `at_s`: seconds of the event log's clock. `held_s`: for how long this message was held back.
-
-    `kind`: message; sent and arrived, for one held back; note, at one component; broke, the end.
-    """
+    """One row. `at_s`: seconds of the event log's clock. `held_s`: for how long this message was held back. `kind`:
+    message; sent and arrived, for one held back; note, at one component; broke, the end."""
 
     at_s: float
     kind: str

@@ -23,6 +23,10 @@ text { font: 11px system-ui, sans-serif; fill: #4b5563; } .back { fill: #fbfaf7;
   .head, .note { fill: #e7e5df; } .way { stroke: #9aa0a8; } .late { fill: #e5786b; } .held { stroke: #e5786b; }
   .halo { stroke: #16191d; } }
 """
+_TIP = (
+    "<marker id='tip' viewBox='0 0 8 8' refX='7.5' refY='4' markerWidth='8' markerHeight='8' orient='auto'>"
+    "<path d='M0 0.5 L8 4 L0 7.5 z' fill='context-stroke' /></marker>"
+)
 
 
 def svg_diagram(steps: Sequence[Step], title: str, about: str = "") -> str:
@@ -36,7 +40,7 @@ def svg_diagram(steps: Sequence[Step], title: str, about: str = "") -> str:
             f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' height='{height}' "
             f"role='img' aria-label='{escape(title, quote=True)}'>"
         ),
-        f"<style>{_STYLE}</style><defs>{_head('tip', 'context-stroke')}</defs>",
+        f"<style>{_STYLE}</style><defs>{_TIP}</defs>",
         f"<rect class='back' width='{width}' height='{height}' rx='10' />",
         f"<text class='head' x='16' y='24'>{escape(title)}</text><text x='16' y='42'>{escape(about)}</text>",
     ]
@@ -64,19 +68,11 @@ def _rows(steps: Sequence[Step], x_of: dict[str, int]) -> tuple[list[str], list[
     return lines, words
 
 
-def _head(name: str, fill: str) -> str:
-    return (
-        f"<marker id='{name}' viewBox='0 0 8 8' refX='7.5' refY='4' markerWidth='8' markerHeight='8' orient='auto'>"
-        f"<path d='M0 0.5 L8 4 L0 7.5 z' fill='{fill}' /></marker>"
-    )
-
-
 def _colour(name: str) -> str:
     return _OTHER if name == RUNNER else _COLOURS.get(component_of(name), _OTHER)
 
 
 def _row(step: Step, y: int, x_of: dict[str, int], sent: dict[tuple[str, str, str], int]) -> tuple[str, str]:
-    """Return what is drawn of one step and what is said."""
     key = (step.source, step.target, step.text)
     x = x_of.get(step.source, _LEFT)
     to = x_of.get(step.target, x)

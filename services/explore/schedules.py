@@ -11,7 +11,7 @@ Source: guarantees 12.2; kep-5836 13, the race for the freed room.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice, zip_longest
 
 import msgspec
 
@@ -50,10 +50,8 @@ class Moment:
 
 
 def holdable(deliveries: Sequence[Delivery], moment: Moment) -> list[Delivery]:
-    """Return the messages around the moment that may be held, the most telling first.
-
-    First those about the moment's own objects, last the mesh's pulse; among equals those nearest in time.
-    """
+    """Return the messages around the moment that may be held, the most telling first. First those about the moment's
+    own objects, last the mesh's pulse; among equals those nearest in time."""
     near = [d for d in deliveries if d.component != RUNNER and d.about and abs(d.due_s - moment.at_s) <= moment.reach_s]
     return sorted(near, key=lambda d: (_rank(d, moment), abs(d.due_s - moment.at_s), d.names))
 
@@ -153,7 +151,8 @@ class Plan:
         """Yield at most `budget` different schedules: swaps, single holds, then random ones."""
         seen: dict[Schedule, None] = {(): None}
         yield from _new(self.swaps(), seen, int(budget * SWAPS_PART))
-        yield from _new(_taking_turns((self.overtakings(), self.delays())), seen, 1 + int(budget * SINGLES_PART))
+        in_turns = chain.from_iterable(zip_longest(self.overtakings(), self.delays(), fillvalue=()))
+        yield from _new(in_turns, seen, 1 + int(budget * SINGLES_PART))
         # The same few messages may be all there is to hold: then nothing new comes, and that is the end.
         yield from _new(islice(self.random(), budget * 20), seen, 1 + budget)
 
@@ -166,17 +165,6 @@ def _new(schedules: Iterable[Schedule], seen: dict[Schedule, None], until: int) 
         if schedule not in seen:
             seen[schedule] = None
             yield schedule
-
-
-def _taking_turns(families: Sequence[Iterator[Schedule]]) -> Iterator[Schedule]:
-    going = list(families)
-    while going:
-        for family in list(going):
-            found = next(family, None)
-            if found is None:
-                going.remove(family)
-            else:
-                yield found
 
 
 def share(budget: int, plans: int) -> list[int]:

@@ -12,10 +12,9 @@ from itertools import zip_longest
 import msgspec
 
 from services.api.switches import Switches
-from services.explore.breaks import Break, breaks_of
 from services.explore.deliveries import Delivery, pathname
 from services.explore.moments import Event, EventError, moments
-from services.explore.recorder import Found, Recorder, Recording, Trial, found_in
+from services.explore.recorder import Break, Found, Recorder, Recording, Trial, breaks_of, found_in
 from services.explore.replay import Replay
 from services.explore.schedules import Moment, Plan, Schedule, landmarks, share
 from services.explore.shrinker import shrink
@@ -166,10 +165,7 @@ def attempt(trial: Trial) -> list[Break]:
 
 
 def replayed(saved: Replay, scenario: str = "") -> tuple[Found, bool]:
-    """Run it again; return what broke and whether it is the same run, byte by byte.
-
-    `scenario`: another place of the scenario's file. What broke has no name when nothing did.
-    Raises: ScriptError.
-    """
+    """Run it again; return what broke and whether it is the same run, byte by byte. `scenario`: another place of the
+    scenario's file. What broke has no name when nothing did. Raises: ScriptError."""
     run = record(Trial(scenario or saved.scenario, saved.seed, saved.switches, saved.schedule))
     return found_in(run, saved.broke, saved.schedule), run.result.digest == saved.digest

@@ -52,21 +52,20 @@ def _fewer(schedule: Schedule, breaks: Breaks) -> Schedule:
 def _shorter(schedule: Schedule, breaks: Breaks, landmarks: Landmarks) -> Schedule:
     """Bring each hold's time down to where it just still breaks: then what it lets pass is what matters."""
     for place, hold in enumerate(schedule):
-        too_short, enough = 0.0, hold.held_s
-        for held_s in landmarks(hold):
-            shorter = msgspec.structs.replace(hold, held_s=held_s)
-            if breaks((*schedule[:place], shorter, *schedule[place + 1 :])):
-                enough = held_s
-                break
+        passing = (held_s for held_s in landmarks(hold) if breaks(_with_time(schedule, place, held_s)))
+        too_short, enough = 0.0, next(passing, hold.held_s)
         for _ in range(HALVINGS_MAX):
             if enough - too_short < PRECISION_S:
                 break
             held_s = round((too_short + enough) / 2, 6)
-            shorter = msgspec.structs.replace(hold, held_s=held_s)
-            if breaks((*schedule[:place], shorter, *schedule[place + 1 :])):
+            if breaks(_with_time(schedule, place, held_s)):
                 enough = held_s
             else:
                 too_short = held_s
-        final = msgspec.structs.replace(hold, held_s=enough)
-        schedule = (*schedule[:place], final, *schedule[place + 1 :])
+        schedule = _with_time(schedule, place, enough)
     return schedule
+
+
+def _with_time(schedule: Schedule, place: int, held_s: float) -> Schedule:
+    changed = msgspec.structs.replace(schedule[place], held_s=held_s)
+    return (*schedule[:place], changed, *schedule[place + 1 :])

@@ -91,10 +91,9 @@ Failed = Callable[[Key, Action, str], None]
 class Controller:
     """One controller. `identity` is its user name at the API server; "" for the one that has the controller's name.
 
-    `owns`: a change of such an object leads to its controller owner's key, when that owner is of the
-    reconciled kind. `reconciles` None: its own watches alone lead to keys. `period_s`: additionally, the
-    key `("", "")` is reconciled that often (scans). `reads`: kinds only listed. `failed` lets memories
-    such as expectations be rolled back.
+    `owns`: a change of such an object leads to its controller owner's key, when that owner is of the reconciled kind.
+    `reconciles` None: its own watches alone lead to keys. `period_s`: additionally, the key `("", "")` is reconciled
+    that often (scans). `reads`: kinds only listed. `failed` lets memories such as expectations be rolled back.
     """
 
     name: str

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from msgspec.structs import replace
+
 from services.api.meta import AnyObject, Document, Key, Resource, View
 from services.api.resources import resources
 from services.api.seams import Seams
@@ -83,18 +85,10 @@ def _as_any(resource: Resource, view: View) -> AnyObject:
 
 
 def _as_any_change(resource: Resource, handler: Callable[[Change[Any]], None]) -> Callable[[Change[Any]], None]:
-    def handle(change: Change[Any]) -> None:
-        handler(
-            Change(
-                None if change.old is None else _as_any(resource, change.old),
-                None if change.new is None else _as_any(resource, change.new),
-                change.rv,
-                change.traceparent,
-                change.final_state_unknown,
-            )
-        )
+    def as_any(view: View | None) -> AnyObject | None:
+        return None if view is None else _as_any(resource, view)
 
-    return handle
+    return lambda change: handler(replace(change, old=as_any(change.old), new=as_any(change.new)))
 
 
 class _AnyLister:

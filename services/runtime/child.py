@@ -9,11 +9,11 @@ from collections import deque
 from pathlib import Path
 
 import msgspec
+import structlog
 
 from services.api.seams import Clock
 from services.runtime.components import DEVICE_PLUGIN, component_of
 from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_IO, EXIT_OK, PARENT_VARIABLE, PREFIX
-from services.telemetry import logs
 
 STOP_MAX_S = 12.0
 POLL_S = 0.02
@@ -28,7 +28,7 @@ _MODULES = {
     DEVICE_PLUGIN: "kubelet.deviceplugin.emulated",
 }
 
-_log = logs.get()
+_log = structlog.get_logger()
 
 
 class Child:

@@ -9,6 +9,7 @@ import argparse
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from services.api.switches import SwitchError, Switches
@@ -130,25 +131,12 @@ def parse(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, prog
     for f in fields(cls):
         default = "" if f.default in (MISSING, "", (), None, False) else f" (default {f.default})"
         text = f"{f.metadata.get('help', '')}{default} [{PREFIX}{f.name.upper()}]".replace("%", "%%")
+        add = partial(parser.add_argument, dest=f.name)
         if hints[f.name] is bool:
-            parser.add_argument(
-                _flag(f.name),
-                dest=f.name,
-                nargs="?",
-                const=["true"],
-                type=lambda t: [t],
-                metavar="true|false",
-                help=text,
-            )
-            parser.add_argument(
-                "--no-" + f.name.replace("_", "-"),
-                dest=f.name,
-                action="store_const",
-                const=["false"],
-                help=argparse.SUPPRESS,
-            )
+            add(_flag(f.name), nargs="?", const=["true"], type=lambda t: [t], metavar="true|false", help=text)
+            add(_flag(f"no_{f.name}"), action="store_const", const=["false"], help=argparse.SUPPRESS)
         else:
-            parser.add_argument(_flag(f.name), dest=f.name, action="append", metavar=_metavar(hints[f.name]), help=text)
+            add(_flag(f.name), action="append", metavar=_metavar(hints[f.name]), help=text)
     arguments = vars(parser.parse_args(list(argv)))
     if arguments["help"]:
         raise HelpRequested(parser.format_help())

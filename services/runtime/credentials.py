@@ -1,9 +1,8 @@
 """Token files of a mesh on one machine: what the API server accepts, and what each process may say it is.
 
-The server's file is JSON `{"tokens": [{"token", "user", "groups": []}], "node_key": hex}`; a process's
-file is JSON `{identity: token}`, its main identity first. Node tokens are not in it: a kubelet host
-exchanges its own token for those of its nodes (X-ID5). Files are readable by their owner alone; the
-texts appear in no log.
+The server's file is JSON `{"tokens": [{"token", "user", "groups": []}], "node_key": hex}`; a process's file is JSON
+`{identity: token}`, its main identity first. Node tokens are not in it: a kubelet host exchanges its own token for
+those of its nodes (X-ID5). Files are readable by their owner alone; the texts appear in no log.
 
     python -m services.runtime.credentials --out DIR --host NAME --rest-url URL
 

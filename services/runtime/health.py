@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -20,14 +21,6 @@ from services.telemetry.metrics import Metrics, counter, gauge, render
 
 HEAD_BYTES_MAX = 16 * 1024
 REQUEST_MAX_S = 10.0
-_REASONS = {
-    200: "OK",
-    400: "Bad Request",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-}
 
 
 @dataclass(frozen=True)
@@ -67,7 +60,7 @@ class HealthServer:
             ("/livez", lambda _: (200, "text/plain", b"ok\n")),
             ("/readyz", self._ready),
             ("/metrics", lambda _: (200, "text/plain; version=0.0.4", render(self._metrics()))),
-            ("/configz", self._configz),
+            ("/configz", lambda _: (200, "application/json", msgspec.json.encode(self._configuration(), enc_hook=str))),
         ]
         self._routes = [(_pattern(path), handler) for path, handler in (*own, *routes)]
         self._server: asyncio.Server | None = None
@@ -86,9 +79,6 @@ class HealthServer:
     def _ready(self, _: HttpRequest) -> HttpResponse:
         return (200, "text/plain", b"ok\n") if self._is_ready() else (503, "text/plain", b"not ready\n")
 
-    def _configz(self, _: HttpRequest) -> HttpResponse:
-        return 200, "application/json", msgspec.json.encode(self._configuration(), enc_hook=str)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(REQUEST_MAX_S):
@@ -96,7 +86,7 @@ class HealthServer:
                 method, status, kind, body = await self._answer(head)
                 length = f"Content-Length: {len(body)}\r\n" if isinstance(body, bytes) else ""
                 writer.write(
-                    f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}\r\nContent-Type: {kind}\r\n"
+                    f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: {kind}\r\n"
                     f"{length}Connection: close\r\n\r\n".encode()
                 )
                 if method != "HEAD" and isinstance(body, bytes):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import msgspec
+import structlog
 
 from services.api.seams import Clock, Disk, EventLog, Random
 from services.api.wire import Request
@@ -22,14 +23,13 @@ from services.client.gate import Gates
 from services.client.link_faults import LinkFaults
 from services.runtime.config import EXIT_USAGE, StartError
 from services.runtime.real import write_atomically
-from services.telemetry import logs
 
 DISK_ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO}
 LATE_SUFFIX = ".late"
 READ_AGAIN = signal.SIGURG
 """What a process is sent when its file has changed; a process that does not listen yet ignores it."""
 
-_log = logs.get()
+_log = structlog.get_logger()
 
 
 def disk_error(name: str) -> OSError | None:
@@ -175,11 +175,6 @@ class FailingDisk:
         """Replace the file. Raises: OSError."""
         await self._refuse()
         await self._inner.write(name, data)
-
-    async def append(self, name: str, data: bytes) -> None:
-        """Add to the file's end. Raises: OSError."""
-        await self._refuse()
-        await self._inner.append(name, data)
 
     async def append_all(self, parts: Mapping[str, bytes]) -> None:
         """Add to the ends of several files. Raises: OSError."""

@@ -1,14 +1,14 @@
 """Run controllers: shared informers, a work queue and workers for each, one reconcile at a time a key.
 
-A controller is a record and a plain function; the rest is the same for all of them: waiting for
-sync, mapping changes to keys, deduplicating, backing off, reading live when asked to, performing the
-actions under the controller's own identity, and holding a key until the caches have seen its own last
-writes (guarantees C7). It leaves one log line, one event line and, when something was done, one span a
-reconcile.
+A controller is a record and a plain function; the rest is the same for all of them: waiting for sync, mapping changes
+to keys, deduplicating, backing off, reading live when asked to, performing the actions under the controller's own
+identity, and holding a key until the caches have seen its own last writes (guarantees C7). It leaves one log line, one
+event line and, when something was done, one span a reconcile.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -171,9 +171,7 @@ class ControllerLoop:
                 return None
             metadata = meta_of(view)
             reference: OwnerReference | None = metadata.controller
-            if reference is None or reference.kind != owner.kind:
-                return None
-            if reference.api_version.rpartition("/")[0] != group:
+            if reference is None or (reference.api_version.rpartition("/")[0], reference.kind) != (group, owner.kind):
                 return None
             return Key(metadata.namespace if owner.namespaced else "", reference.name)
 
@@ -341,9 +339,7 @@ class ControllerLoop:
 
     def _failed_of(self, key: Key) -> Callable[[Action, str], None] | None:
         failed = self._controller.failed
-        if failed is None:
-            return None
-        return lambda action, reason: failed(key, action, reason)
+        return None if failed is None else partial(failed, key)
 
     def _start_span(self, key: Key, causes: list[str]) -> Span:
         # One cause continues its writer's trace; several begin a new one that links to them (decision 0007).
@@ -429,7 +425,11 @@ class Manager:
     """
 
     def __init__(self, controllers: Sequence[Controller], seams: Seams, *, elector: Elector | None = None) -> None:
-        self._caches = Caches(seams, _views_of(controllers))
+        views: dict[type[View], None] = {}
+        for each in controllers:
+            declared = (each.reconciles, *each.owns, *(watch.view for watch in each.watches), *each.reads)
+            views |= dict.fromkeys(view for view in declared if view is not None)
+        self._caches = Caches(seams, list(views))
         self._loops = [ControllerLoop(controller, seams, self._caches) for controller in controllers]
         self._elector = elector
 
@@ -471,17 +471,3 @@ class Manager:
     def is_idle(self) -> bool:
         """Whether no key waits or is being worked on; delayed keys do not count."""
         return all(loop.is_idle for loop in self._loops)
-
-
-def _views_of(controllers: Sequence[Controller]) -> list[type[View]]:
-    """Return every declared view once, in the order of declaration."""
-    found: dict[type[View], None] = {}
-    for controller in controllers:
-        declared = (
-            *((controller.reconciles,) if controller.reconciles is not None else ()),
-            *controller.owns,
-            *(watch.view for watch in controller.watches),
-            *controller.reads,
-        )
-        found.update(dict.fromkeys(declared))
-    return list(found)

@@ -73,7 +73,6 @@ def read_state(data_dir: Path) -> dict[str, Any] | None:
     if not holder(data_dir):
         return None
     try:
-        state: dict[str, Any] = msgspec.json.decode((data_dir / STATE_FILE).read_bytes())
-    except (OSError, msgspec.DecodeError):
+        return msgspec.json.decode((data_dir / STATE_FILE).read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.MsgspecError):
         return None
-    return state

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
+import structlog
 
 from services.api.seams import Clock, Component, EventLog, Seams, Transport
 from services.client.gate import GatedTransport
@@ -138,7 +139,7 @@ class _Process:
         # Never from the seed: two lives with one seed are still two lives.
         self._incarnation = new_incarnation(seeded_random(None))
         self._started_wall = self._clock.wall()
-        self._log = logs.get()
+        self._log = structlog.get_logger()
         self._transport: Any = None
         self._tracer: Tracer | None = None
         self._events: EventLog = NullEventLog()
@@ -405,4 +406,4 @@ class _StallWatcher:
             if late_s > STUCK_S and not self._is_reported:
                 # The loop may never turn again to say it itself.
                 self._is_reported = True
-                logs.get().error("loop.stuck", duration_ms=round(late_s * 1000), stack=self._stack)
+                structlog.get_logger().error("loop.stuck", duration_ms=round(late_s * 1000), stack=self._stack)

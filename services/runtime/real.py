@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from services.api.wire import Api
 
@@ -59,10 +59,6 @@ class FileDisk:
     async def write(self, name: str, data: bytes) -> None:
         """Replace the file atomically. Raises: OSError."""
         await self._do(lambda: self._replace(self._path(name), data))
-
-    async def append(self, name: str, data: bytes) -> None:
-        """Add to the file's end. Raises: OSError; then the end may be torn."""
-        await self.append_all({name: data})
 
     async def append_all(self, parts: Mapping[str, bytes]) -> None:
         """Add to the ends of these files, in order. Raises: OSError; then any of the ends may be torn."""
@@ -162,14 +158,10 @@ class MemoryDisk:
         """Replace the file."""
         self._files[name] = data
 
-    async def append(self, name: str, data: bytes) -> None:
-        """Add to the file's end."""
-        self._files[name] = self._files.get(name, b"") + data
-
     async def append_all(self, parts: Mapping[str, bytes]) -> None:
         """Add to the ends of these files."""
         for name, data in parts.items():
-            await self.append(name, data)
+            self._files[name] = self._files.get(name, b"") + data
 
     async def remove(self, name: str) -> None:
         """Remove the file if it is there."""
@@ -184,11 +176,8 @@ class NoTransport:
 
     def api(self, identity: str = "") -> Api:
         """Raise KeyError: there is no server above the server."""
-        self._refuse(identity)
+        raise KeyError(f"this process has no credential of {identity or 'any identity'}")
 
     async def node_api(self, node: str) -> Api:
         """Raise KeyError: there is no server above the server."""
-        self._refuse(node)
-
-    def _refuse(self, who: str) -> NoReturn:
-        raise KeyError(f"this process has no credential of {who or 'any identity'}")
+        return self.api(node)

@@ -62,7 +62,11 @@ def controller_roles(folder: Path = FOLDER) -> tuple[Role, ...]:
 
     Raises: ValueError naming the file that is no role.
     """
-    return tuple(_with_common(_decode(path, Role)) for path in sorted(folder.glob(f"*/{FILE}")))
+    roles = [_decode(path, Role) for path in sorted(folder.glob(f"*/{FILE}"))]
+    return tuple(
+        Role(role.user, (*role.rules, *OF_EVERY_CONTROLLER)) if role.user.startswith(CONTROLLER_PREFIX) else role
+        for role in roles
+    )
 
 
 def controller_identities() -> tuple[Identity, ...]:
@@ -73,11 +77,6 @@ def controller_identities() -> tuple[Identity, ...]:
 def read_roles(path: Path) -> list[Role]:
     """Return the roles of a file that has a list of them. Raises: ValueError naming the file."""
     return _decode(path, list[Role])
-
-
-def _with_common(role: Role) -> Role:
-    is_controller = role.user.startswith(CONTROLLER_PREFIX)
-    return Role(role.user, (*role.rules, *OF_EVERY_CONTROLLER)) if is_controller else role
 
 
 def _decode(path: Path, form: type[T]) -> T:

@@ -166,25 +166,19 @@ def _forbid(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
-_REAL: tuple[tuple[Any, str], ...] = (
-    (time, "time"),
-    (time, "time_ns"),
-    (time, "monotonic"),
-    (time, "monotonic_ns"),
-    (time, "sleep"),
-    (random, "random"),
-    (random, "uniform"),
-    (random, "choice"),
-    (os, "urandom"),
-    (threading.Thread, "start"),
-    (socket.socket, "connect"),
+_REAL: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (time, ("time", "time_ns", "monotonic", "monotonic_ns", "sleep")),
+    (random, ("random", "uniform", "choice")),
+    (os, ("urandom",)),
+    (threading.Thread, ("start",)),
+    (socket.socket, ("connect",)),
 )
 
 
 @contextmanager
 def _sealed() -> Iterator[None]:
     """Make the real clock, randomness, threads and sockets raise inside simulated tasks."""
-    saved = [(owner, name, getattr(owner, name)) for owner, name in _REAL]
+    saved = [(owner, name, getattr(owner, name)) for owner, names in _REAL for name in names]
     try:
         for owner, name, real in saved:
             setattr(owner, name, _forbid(f"{getattr(owner, '__name__', owner)}.{name}", real))
@@ -251,8 +245,6 @@ def _cancel_all(loop: SimLoop) -> None:
     """Cancel what is left, so that no task outlives its loop."""
     for _ in range(3):
         left = [task for task in asyncio.all_tasks(loop) if not task.done()]
-        if not left:
-            return
         for task in left:
             task.cancel()
         try:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import structlog
 
 from services.api.identity import ADMIN, Identity
 from services.client.rpc import RpcTransport
@@ -24,7 +25,6 @@ from services.runtime.components import Schedulers, component_of, plugin_name, p
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import SOCKETS_FOLDER, STATE_FILE, lock
 from services.runtime.real import RealClock, seeded_random, write_atomically
-from services.telemetry import logs
 
 READY_MAX_S = 60.0
 READY_PER_NODE_S = 0.02
@@ -82,7 +82,7 @@ class Supervisor:
         """Where the nodes' sockets are, a directory a node."""
         self._clock = RealClock()
         self._random = seeded_random(None)
-        self._log = logs.get()
+        self._log = structlog.get_logger()
         self.children: dict[str, Child] = {}
         """The processes by name, in the order they were started."""
         self._lock_fd = -1

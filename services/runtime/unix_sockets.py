@@ -110,14 +110,11 @@ class _Server:
 
     async def close(self) -> None:
         """Break every connection and remove the socket, unless another server's is there by now."""
-        self._unlink()
-        await self._server.stop(STOP_GRACE_S)
-        self._address.close()
-
-    def _unlink(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             if os.stat(self._path).st_ino == self._inode:
                 os.unlink(self._path)
+        await self._server.stop(STOP_GRACE_S)
+        self._address.close()
 
 
 class _Connection:

@@ -15,10 +15,8 @@ VICTIMS = tuple(_FILES)
 
 
 def corrupted(files: Mapping[str, bytes], how: str, what: str = "checkpoint") -> dict[str, bytes | None]:
-    """Return the files as they are after this damage; None: gone. Raises: ValueError.
-
-    `truncated` leaves the first half of each file, `foreign` what another machine's nodes would have.
-    """
+    """Return the files as they are after this damage; None: gone. Raises: ValueError. `truncated` leaves the first half
+    of each file, `foreign` what another machine's nodes would have."""
     if how not in DAMAGES:
         raise ValueError(f"how={how}: want {', '.join(DAMAGES)}")
     if what not in _FILES:

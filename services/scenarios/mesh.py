@@ -25,11 +25,8 @@ class NotPossible(ValueError):
 
 @dataclass(frozen=True)
 class Site:
-    """A moment in the life of a component: its `count`-th passing of something from now on.
-
-    `name`: an event of its log, in the middle of what that line reports; or `before:` or `after:` and a call, such as
-    `before:pods/status`.
-    """
+    """A moment in the life of a component: its `count`-th passing of something from now on. `name`: an event of its
+    log, in the middle of what that line reports; or `before:` or `after:` and a call, such as `before:pods/status`."""
 
     name: str
     count: int = 1
@@ -106,10 +103,8 @@ class Mesh(Protocol):
         """End a kubelet host and damage what its machine keeps, before it is back (`corruption`)."""
 
     def link(self, component: str, faults: LinkFaults = HEALTHY) -> None:
-        """Set the faults of a component's link; without any, heal it.
-
-        `node/<name>` is the way of that node alone, whatever host it shares with others.
-        """
+        """Set the faults of a component's link; without any, heal it. `node/<name>` is the way of that node alone,
+        whatever host it shares with others."""
 
     def set_clock(self, component: str, offset_s: float) -> None:
         """Have the component's wall clock be off by so much from now on; seconds are counted as before."""

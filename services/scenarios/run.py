@@ -54,10 +54,8 @@ def plan_of(
     traced: bool = False,
     engine: str = "sqlite",
 ) -> MeshPlan:
-    """Return the mesh a scenario asks for; `overrides` win over the scenario's own switches.
-
-    Raises: ScriptError for a node option, a latency or a stage, SwitchError for a switch.
-    """
+    """Return the mesh a scenario asks for; `overrides` win over the scenario's own switches. Raises: ScriptError for a
+    node option, a latency or a stage, SwitchError for a switch."""
     nodes = []
     for declared in scenario.nodes:
         for name in declared.names:
@@ -141,10 +139,8 @@ def run_as_processes(
     engine: str = "sqlite",
     data_dir: Path | None = None,
 ) -> RunResult:
-    """Run the scenario against real processes; invariants are judged from their event files, live.
-
-    Raises: MeshError when a process cannot start.
-    """
+    """Run the scenario against real processes; invariants are judged from their event files, live. Raises: MeshError
+    when a process cannot start."""
     plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine)
     logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what scenarios are about
     auditor, measures = Auditor(plan.switches, is_volatile=engine == "memory"), Measures()

@@ -66,7 +66,6 @@ class _Monitor:
             self._is_active, self._failed_s, self._seen = False, self._observer.now_s, seen
 
     def close(self) -> Judgement:
-        """Stop judging and return the result."""
         self._is_active = False
         at_s = self._observer.now_s if self._failed_s is None else self._failed_s
         return Judgement(self._step.line, self._step.text, self._failed_s is None, self._seen, at_s)

@@ -93,10 +93,8 @@ def run_jobs(
     workers: int,
     run: Callable[..., Outcome],
 ) -> None:
-    """Run what the record does not hold as passed; call `done` for each outcome, those of the record first.
-
-    `workers`: 0 as many as there are cores. An interrupt ends them at once; what is in the record was passed to `done`.
-    """
+    """Run what the record does not hold as passed; call `done` for each outcome, those of the record first. `workers`:
+    0 as many as there are cores. An interrupt ends them at once; what is in the record was passed to `done`."""
     passed = _passed(record)
     for job in jobs:
         if job.command in passed:

@@ -82,8 +82,3 @@ class _Bridge(logging.Handler):
         method = logger.error if record.levelno >= logging.ERROR else logger.warning
         more = {"kept_back": kept_back} if kept_back else {}
         method("library.spoke", library=record.name, message=record.getMessage(), exc_info=record.exc_info, **more)
-
-
-def get(**context: Any) -> Any:
-    """Return a logger with this context bound."""
-    return structlog.get_logger(**context)

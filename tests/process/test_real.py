@@ -24,9 +24,9 @@ def test_a_disk_replaces_appends_lists_and_removes(disk):
     async def scenario():
         await disk.write("nodes/n1", b"old")
         await disk.write("nodes/n1", b"new")
-        await disk.append("log", b"a")
-        await disk.append("log", b"b")
-        await disk.append("gone", b"x")
+        await disk.append_all({"log": b"a"})
+        await disk.append_all({"log": b"b"})
+        await disk.append_all({"gone": b"x"})
         await disk.remove("gone")
         await disk.remove("never there")
 

@@ -8,8 +8,7 @@ import pytest
 
 from services.chaos.plan import KINDS, draw
 from services.chaos.run import ChaosJob, digest_elsewhere, run_seed
-from services.experiments.arms import parse_arms
-from services.experiments.compare import compare
+from services.experiments.compare import compare, parse_arms
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.sweep import Outcome, run_seeds
 

@@ -1,1 +1,1 @@
-"""The kinds that have rules of their own, by API group or subject; each file offers `STRATEGIES`."""
+"""Rules of kinds: a module an API group, or a kind where a kind has much of its own; each offers `STRATEGIES`."""

@@ -125,10 +125,6 @@ def _template_number(document: Document) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
-def _create(new: Document, ctx: WriteContext) -> None:
-    _number_template(new, max(1, _template_number(new)))
-
-
 def _update(old: Document, new: Document, ctx: WriteContext) -> None:
     number = _template_number(old) + (new["spec"].get("template") != old["spec"].get("template"))
     if _template_number(new) != number:
@@ -254,7 +250,7 @@ STRATEGIES = {
     "daemonsets.apps": declared(
         Struct(Field("spec", default={}, struct=DAEMON_SET_SPEC)),
         has_status=True,
-        on_create=_create,
+        on_create=lambda new, ctx: _number_template(new, max(1, _template_number(new))),
         on_update=_update,
         status=DAEMON_SET_STATUS,
         status_rules=_collisions,

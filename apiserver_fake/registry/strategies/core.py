@@ -108,12 +108,11 @@ def _own_namespace(event: Document, at: str, report: Report) -> Causes:
         yield invalid("involvedObject.namespace", about, "does not match event.namespace")
 
 
-def _shorten(event: Document) -> None:
-    event["message"] = (event.get("message") or "")[:_MESSAGE_MAX]
-
-
 EVENT_FIELDS = Struct(
-    _own_namespace, Field("reason", form=plain_text), Field("message", form=plain_text), completion=_shorten
+    _own_namespace,
+    Field("reason", form=plain_text),
+    Field("message", form=plain_text),
+    completion=lambda event: event.update(message=(event.get("message") or "")[:_MESSAGE_MAX]),
 )
 
 
@@ -239,11 +238,8 @@ def _give_address(new: Document, ctx: WriteContext) -> None:
 def _free_address(ctx: WriteContext) -> str:
     used = {(each.get("spec") or {}).get("clusterIP") for each in ctx.list("services", "")}
     # 10.96.0.1 is the API server's own; 65,000 services are more than the server's limit allows a kind.
-    for number in range(10, 65_000):
-        address = f"10.96.{number >> 8}.{number & 255}"
-        if address not in used:
-            return address
-    return "None"
+    addresses = (f"10.96.{number >> 8}.{number & 255}" for number in range(10, 65_000))
+    return next((each for each in addresses if each not in used), "None")
 
 
 def _keep_address(old: Document, new: Document, ctx: WriteContext) -> None:

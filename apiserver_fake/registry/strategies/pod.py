@@ -104,14 +104,11 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
         if spec.get("nodeName") and spec.get("schedulingGates"):
             causes.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
         if _is_mirror(new) and not spec.get("nodeName"):
-            value = new["metadata"]["annotations"][MIRROR_ANNOTATION]
-            causes.append(
-                invalid(
-                    f"metadata.annotations[{MIRROR_ANNOTATION}]",
-                    value,
-                    "must set spec.nodeName if mirror pod annotation is set",
-                )
+            at, text = (
+                f"metadata.annotations[{MIRROR_ANNOTATION}]",
+                "must set spec.nodeName if mirror pod annotation is set",
             )
+            causes.append(invalid(at, new["metadata"]["annotations"][MIRROR_ANNOTATION], text))
         return causes
     return [*causes, *check_update(old.get("spec") or {}, spec), *_annotations(old, new)]
 

@@ -99,10 +99,6 @@ SPEC = Struct(Field("hard", rule=_amounts), _scopes, _selector)
 STATUS = Struct(Field("hard", rule=_amounts), Field("used", rule=_amounts))
 
 
-def _empty_status(new: Document, ctx: WriteContext) -> None:
-    new["status"] = {}
-
-
 def _same_scopes(old: Document, new: Document, ctx: WriteContext) -> Causes:
     scopes = new["spec"].get("scopes") or []
     if sorted(scopes) != sorted((old.get("spec") or {}).get("scopes") or []):
@@ -113,7 +109,7 @@ STRATEGIES = {
     quotas.RESOURCE: declared(
         Struct(Field("spec", default={}, struct=SPEC)),
         has_status=True,
-        on_create=_empty_status,
+        on_create=lambda new, ctx: new.update(status={}),
         update_rules=_same_scopes,
         status=STATUS,
     )

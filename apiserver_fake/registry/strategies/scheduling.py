@@ -109,10 +109,6 @@ def with_priority(new: Document, spec: Document, ctx: WriteContext) -> Document:
     return spec
 
 
-def _create_group(new: Document, ctx: WriteContext) -> None:
-    new["spec"] = with_priority(new, new["spec"], ctx)
-
-
 def _update(old: Document, new: Document, ctx: WriteContext) -> None:
     # A client that does not know what was filled in does not take it away.
     filled = {n: v for n, v in (old.get("spec") or {}).items() if n in FILLED}
@@ -175,7 +171,7 @@ STRATEGIES = {
         Struct(Field("spec", default={}, struct=GROUP_SPEC)),
         has_status=True,
         before_create=require_gate,
-        on_create=_create_group,
+        on_create=lambda new, ctx: new.update(spec=with_priority(new, new["spec"], ctx)),
         on_update=_update,
         update_rules=lambda old, new, ctx: _unchanged_group(old.get("spec") or {}, new["spec"], "spec"),
     ),

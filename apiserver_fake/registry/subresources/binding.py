@@ -5,7 +5,7 @@ meant, then that it may still be bound. What the Binding adds besides the node i
 `status.bindingAdditions`, so that an unbind takes exactly that away.
 """
 
-from apiserver_fake.errors import MODIFIED_TEXT
+from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT
 from apiserver_fake.registry.strategies.pod import transition
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
 from apiserver_fake.validation.formats import Cause, required, subdomain, unsupported
@@ -56,12 +56,8 @@ def _check_preconditions(stored: Document, meta: Document, body: Document, ctx: 
     name, now = stored["metadata"]["name"], stored["metadata"]
     uid = ctx.request.uid or str(meta.get("uid") or "")
     if uid and uid != now["uid"]:
-        raise conflict(
-            name,
-            f"the UID in the precondition ({uid}) does not match the UID in record ({now['uid']}). "
-            "The object might have been deleted and then recreated",
-            reason="UIDMismatch",
-        )
+        why = f"the UID in the precondition ({uid}) does not match the UID in record ({now['uid']}). {RECREATED_TEXT}"
+        raise conflict(name, why, reason="UIDMismatch")
     version = ctx.request.resource_version or str(meta.get("resourceVersion") or "")
     if version and version != now["resourceVersion"]:
         raise conflict(name, MODIFIED_TEXT)

@@ -24,12 +24,13 @@ def _evict(stored: Document, body: Document, ctx: WriteContext) -> SubresourceRe
         raise Forbidden("node may only act on objects it owns")
     evicted: Document | None = None
     also: tuple[tuple[str, Document], ...] = ()
-    if not _needs_no_budget(stored):
+    phase = (stored.get("status") or {}).get("phase") or "Pending"
+    # Nothing that serves is lost by deleting the others.
+    if phase not in ("Pending", "Succeeded", "Failed") and not stored["metadata"].get("deletionTimestamp"):
         budgets = _budgets_of(stored, ctx)
         if len(budgets) > 1:
-            raise ApiError(
-                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-            )
+            text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            raise ApiError(text)
         if budgets and not _is_unhealthy_and_free(stored, budgets[0]):
             also = ((BUDGETS, _spend(budgets[0], name, ctx)),)
         evicted = _with_target(stored, ctx)
@@ -55,12 +56,6 @@ def _check_preconditions(stored: Document, options: DeleteOptions, ctx: WriteCon
         raise conflict(meta["name"], why, subresource="eviction")
     if version and version != meta["resourceVersion"]:
         raise conflict(meta["name"], MODIFIED_TEXT, subresource="eviction")
-
-
-def _needs_no_budget(pod: Document) -> bool:
-    # Nothing that serves is lost by deleting these.
-    phase = (pod.get("status") or {}).get("phase") or "Pending"
-    return phase in ("Pending", "Succeeded", "Failed") or bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _budgets_of(pod: Document, ctx: WriteContext) -> list[Document]:

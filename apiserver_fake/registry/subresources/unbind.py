@@ -99,12 +99,9 @@ def _check_form(body: Document, ctx: WriteContext) -> None:
 
 
 def _check_exclude(exclude: Any) -> list[Cause]:
-    if exclude is None:
-        return []
     seconds = exclude.get("seconds") if isinstance(exclude, dict) else exclude
-    if isinstance(exclude, dict) and (
-        seconds is None or (isinstance(seconds, int | float) and not isinstance(seconds, bool))
-    ):
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if exclude is None or (isinstance(exclude, dict) and (seconds is None or is_number)):
         return []
     return [wrong("exclude.seconds", str(seconds)[:64], "must be a number")]
 

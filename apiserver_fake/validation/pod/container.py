@@ -48,9 +48,6 @@ class PodScope:
     host_ports: set[tuple[Any, ...]] = field(default_factory=set)
 
 
-# --- ports, environment, mounts, probes ---
-
-
 def _host_port(port: Document, at: str, report: Report) -> Causes:
     host = port.get("hostPort")
     if not host:
@@ -94,8 +91,6 @@ _PROBE = Struct(
     Field("httpGet", struct=Struct(Field("path", default="/"), Field("scheme", default="HTTP"))),
 )
 
-# --- image ---
-
 
 def _image(image: str, path: str, report: Report) -> Causes:
     if image != image.strip():
@@ -109,9 +104,6 @@ def _pull_policy(container: Mapping[str, Any]) -> str:
     if "@" in image:
         return "IfNotPresent"
     return "Always" if image.rpartition("/")[2].partition(":")[2] in ("", "latest") else "IfNotPresent"
-
-
-# --- resources ---
 
 
 def check_resources(resources: Document, path: str, report: Report) -> Causes:
@@ -152,9 +144,6 @@ def _check_hugepages(limits: Document, requests: Document, path: str) -> Causes:
             yield invalid(path, text, f"{text} is not positive integer multiple of {name}")
     if asked and not {"cpu", "memory"} & {*limits, *requests}:
         yield forbidden(path, "HugePages require cpu or memory")
-
-
-# --- restart policies ---
 
 
 def without_own_policies(spec: Document) -> Document:
@@ -207,9 +196,6 @@ _NO_POLICY: tuple[Field | Check, ...] = (
 )
 
 
-# --- resize policies (upstream `validateResizePolicy`) ---
-
-
 def _resize_policies(policies: list[Document], path: str, report: Report) -> Causes:
     seen: set[str] = set()
     for index, policy in enumerate(policies):
@@ -225,9 +211,6 @@ def _resize_policies(policies: list[Document], path: str, report: Report) -> Cau
         # A pod that never restarts its containers cannot ask for a restart either.
         if report.scope.restart_policy == "Never" and restart != "NotRequired":
             yield invalid(path, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'")
-
-
-# --- the container ---
 
 
 def _unique_name(container: Document, at: str, report: Report) -> Causes:

@@ -28,8 +28,6 @@ from services.api.meta import Document
 CONTAINERS_MAX, GATES_MAX, CLAIMS_MAX = 100, 32, 32
 PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
 
-# --- volumes ---
-
 _MODE = Struct(Field("defaultMode", default=420))
 
 
@@ -50,8 +48,6 @@ _VOLUME = Struct(
     Field("hostPath", struct=Struct(Field("type", default=""))),
     completion=_empty_dir,
 )
-
-# --- claims for devices (KEP-4381) ---
 
 
 def _claim_source(claim: Document, at: str, report: Report) -> Causes:
@@ -92,9 +88,6 @@ def _check_used(used: list[Document], names: set[str], at: str) -> Causes:
         if (name, request) in seen:
             yield duplicate(f"{at}[{index}]", f"{name}/{request}" if request else name)
         seen.add((name, request))
-
-
-# --- the spec ---
 
 
 def _open_scope(spec: Document, at: str, report: Report) -> Causes:
@@ -169,8 +162,6 @@ def check(spec: Document, at: str, switches: ApiServerSwitches = NO_GATES) -> li
     POD_SPEC.check(spec, f"{at}.", report)
     return report.causes
 
-
-# --- workloads whose pods always restart ---
 
 _POD_MAKERS = {
     "replicaset": "ReplicaSet",

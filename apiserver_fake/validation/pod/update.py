@@ -210,9 +210,8 @@ def _check_container(before: Document, after: Document, kind: str, at: str) -> l
         return []
     if kind == INIT_CONTAINERS and before.get("restartPolicy") != "Always":
         return [forbidden(at, "resources for non-sidecar init containers are immutable")]
-    if _policies(before) == _policies(after) and _without_resizable(before.get("resources")) == _without_resizable(
-        after.get("resources")
-    ):
+    was, now = ((_policies(each), _without_resizable(each.get("resources"))) for each in (before, after))
+    if was == now:
         return []
     if kind == INIT_CONTAINERS:
         return [forbidden(at, "only cpu and memory resources for sidecar containers are mutable")]

@@ -2,7 +2,7 @@
 
 import services.runtime.lean  # noqa: F401, I001  before the others
 
-from kubelet.deviceplugin.emulated.config import PluginConfig
+from kubelet.deviceplugin.emulated.serving import PluginConfig
 from kubelet.deviceplugin.emulated.serving import build
 from services.runtime.process import main
 

@@ -7,17 +7,17 @@ Source: kubelet 5.5; upstream `staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 
 import msgspec
 import structlog
 
 from kubelet.deviceplugin import wire
-from kubelet.deviceplugin.emulated.config import PluginConfig
-from kubelet.deviceplugin.emulated.plugin import Command, EmulatedPlugin, check_act
+from kubelet.deviceplugin.emulated.plugin import Command, DevicePlugin, EmulatedPlugin, check_act
 from kubelet.managers.device_calls import KUBELET_SOCKET, VERSION, Registration
-from kubelet.managers.device_definition import DevicePlugin
 from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets
 from services.api.seams import Seams
+from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
 COMMAND = "/keplab.v1.DevicePlugin/Command"
 POLL_S = 0.5
@@ -26,6 +26,32 @@ RETRY_S = 1.0
 CALL_TIMEOUT_S = 15.0
 COMMAND_TIMEOUT_S = 10.0
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginConfig(CommonConfig):
+    """One plugin of one node."""
+
+    node: str = setting("", "the node whose kubelet it registers with")
+    sockets_dir: str = setting("nodes", "directory of the nodes' sockets: the kubelet's is DIR/NODE/kubelet.sock")
+    folder: str = setting("", "the directory of kubelet.sock itself, instead of sockets_dir and node")
+    definition: str = setting("", 'the plugin as JSON, for example {"resource": "example.com/gpu", "devices": 4}')
+
+    @property
+    def place(self) -> str:
+        """The directory of the kubelet's socket."""
+        return self.folder or f"{self.sockets_dir}/{self.node}"
+
+    def plugin(self) -> DevicePlugin:
+        """Return the plugin. Raises: StartError naming the field."""
+        if not self.node:
+            raise StartError("--node: want the name of a node", EXIT_USAGE)
+        try:
+            found = msgspec.json.decode(self.definition or "{}", type=DevicePlugin)
+            found.check()
+        except (msgspec.DecodeError, ValueError) as error:
+            raise StartError(f"--definition: {error}", EXIT_USAGE) from None
+        return found
 
 
 def control_path(folder: str, resource: str) -> str:
@@ -55,7 +81,7 @@ class PluginServing:
 
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges."""
-        devices = self._plugin.listed()
+        devices = self._plugin.devices.values()
         return {
             "device_plugin_devices": len(devices),
             "device_plugin_devices_healthy": sum(device.is_healthy for device in devices),
@@ -124,28 +150,20 @@ class PluginServing:
     async def _register(self) -> bool:
         definition = self._plugin.definition
         asked = Registration(VERSION, self._plugin.endpoint, definition.resource, self._plugin.options)
-        connection = None
-        why = ""
+        data = {"resource": definition.resource}
         try:
             connection = self._seams.sockets.dial(f"{self._folder}/{KUBELET_SOCKET}")
-            await connection.call(wire.REGISTER, wire.encode_registration(asked), CALL_TIMEOUT_S)
-        except RpcError as error:
-            why = str(error)
-        finally:
-            if connection is not None:
+            try:
+                await connection.call(wire.REGISTER, wire.encode_registration(asked), CALL_TIMEOUT_S)
+            finally:
                 await connection.close()
-        data = {"resource": definition.resource}
-        if why:
-            log.info("plugin.not_registered", node=self._node, error=why, **data)
+        except RpcError as error:
+            log.info("plugin.not_registered", node=self._node, error=str(error), **data)
             return False
         self._registrations += 1
         self._was_registered = True
         self._seams.events.write("plugin.registered", node=self._node, data=data)
         return True
-
-    def _move(self) -> None:
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
 
     async def _command(self, request: bytes) -> bytes:
         try:
@@ -155,7 +173,8 @@ class PluginServing:
             raise RpcError("InvalidArgument", str(error)) from None
         data = {"resource": self._plugin.definition.resource, "act": command.act, "devices": list(command.devices)}
         self._seams.events.write("plugin.command", node=self._node, data=data)
-        self._move()
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
         return b""
 
     async def _options(self, _: bytes) -> bytes:
@@ -166,7 +185,7 @@ class PluginServing:
         while True:
             if version != self._plugin.version:
                 version = self._plugin.version
-                yield wire.encode_devices(self._plugin.listed())
+                yield wire.encode_devices(self._plugin.devices.values())
                 self._is_listed = True
                 continue
             await self._moved.wait()

@@ -1,7 +1,6 @@
 """Node: where pods run (core/v1)."""
 
 from services.api.meta import AGE, NAME, NONE, Column, Condition, Document, ObjectMeta, Resource, View, condition_status
-from services.api.printing import joined
 
 
 class Taint(View, frozen=True):
@@ -77,7 +76,7 @@ def _status(node: Document, now: float) -> str:
 
 def _roles(node: Document, now: float) -> str:
     labels = node["metadata"].get("labels", {})
-    return joined(sorted(key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE)))
+    return ",".join(sorted(key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE))) or NONE
 
 
 def _address(name: str, kind: str) -> Column:

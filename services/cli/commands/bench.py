@@ -181,7 +181,6 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _in_time(late: str) -> Iterator[None]:
-    """End with one line and exit code 1 when it takes too long."""
     try:
         yield
     except TimeoutError as error:

@@ -7,8 +7,7 @@ import click
 from services.api.switches import SwitchError, Switches
 from services.cli.live import PodsView, console
 from services.cli.output import EXIT_FAILED, fail, output_option, print_json, print_table, refusing, remark
-from services.experiments.arms import Arm, parse_arms
-from services.experiments.compare import Comparison, compare
+from services.experiments.compare import Arm, Comparison, compare, parse_arms
 from services.experiments.report import page, rows
 from services.scenarios.result import RunResult
 from services.scenarios.run import load_scenario, run_as_processes, simulate

@@ -8,11 +8,9 @@ from typing import Any
 import click
 import msgspec
 
-from kubelet.deviceplugin.emulated.config import PluginConfig
-from kubelet.deviceplugin.emulated.plugin import ACTS
-from kubelet.deviceplugin.emulated.serving import build, command_plugin
+from kubelet.deviceplugin.emulated.plugin import ACTS, DevicePlugin
+from kubelet.deviceplugin.emulated.serving import PluginConfig, build, command_plugin
 from kubelet.managers.device_calls import KUBELET_SOCKET
-from kubelet.managers.device_definition import DevicePlugin
 from services.cli.output import data_option, fail
 from services.runtime.components import plugin_name
 from services.runtime.mesh_directory import SOCKETS_FOLDER

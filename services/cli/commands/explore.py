@@ -35,7 +35,6 @@ class _Duration(click.ParamType[float]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return seconds."""
         try:
             return value if isinstance(value, float) else parse_duration(value)
         except ValueError as error:
@@ -121,7 +120,6 @@ def COMMAND(  # noqa: N802
 
 
 def _list(trial: Trial, output: str) -> None:
-    """Print what `--around` can name in this scenario."""
     found = nameable(record(trial).lines)
     if output == "json":
         print_json([msgspec.to_builtins(each) for each in found])

@@ -99,7 +99,6 @@ def COMMAND(  # noqa: N802
 
 
 def _scenario_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the files that were named, and all scenarios below the folders that were."""
     found: list[Path] = []
     for path in paths:
         below = sorted(path.rglob("*.txt")) if path.is_dir() else [path]

@@ -103,6 +103,8 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     It runs until Ctrl-C, or with --detach until `keplab down`. kubectl, client-go and other clients reach it
     with the kubeconfig it writes. State survives in the data directory: up again continues where it was.
     """
+    from kubelet.stages.document import StageError, load_stages
+
     remark(Switches.parse(given["assignments"]))
     try:
         Schedulers(given["schedulers"], others=given["extra_schedulers"])
@@ -111,7 +113,10 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     given["definitions"] = _definitions(given["nodes_file"], given["hosts"]) if given["nodes_file"] else {}
     if given["device_sockets"] and given["nodes_file"]:
         raise click.UsageError("--device-sockets is about --nodes; in a --nodes-file say deviceSocket of each node")
-    _check_stages(given["stages"])
+    try:
+        load_stages(str(path) for path in given["stages"])
+    except StageError as error:
+        raise click.UsageError(f"--stages {error}") from None
     return _detach(given) if given["detach"] else _attend(given)
 
 
@@ -131,16 +136,6 @@ def _definitions(path: Path, hosts: int) -> dict[str, list[dict[str, object]]]:
             raise click.UsageError(f"--nodes-file {path}: node {name} is defined twice")
     rest = iter(found)
     return {f"h{i}": list(islice(rest, size)) for i, size in enumerate(block_sizes(len(found), hosts))}
-
-
-def _check_stages(paths: tuple[Path, ...]) -> None:
-    """Raise UsageError naming file, stage and path when a kubelet could not use these."""
-    from kubelet.stages.document import StageError, load_stages
-
-    try:
-        load_stages(str(path) for path in paths)
-    except StageError as error:
-        raise click.UsageError(f"--stages {error}") from None
 
 
 def _attend(given: dict[str, Any]) -> int:

@@ -2,8 +2,11 @@
 
 The scheduler binds the pods: each may go to one node only. A pod that fails is removed and followed by another, later
 each time, which is why a kubelet that rejects such a pod makes no runaway and unbinding leaves it alone.
-Source: controllers 1.2 to 1.4 and 6; kubelet-unbinding 8; upstream `pkg/controller/daemon`.
+Source: controllers 1.2 to 1.4 and 6; kubelet-unbinding 8; upstream `pkg/controller/daemon`, `flowcontrol.Backoff` with
+1 s and 15 min. Deviates: upstream looks again a whole delay after it saw the failed pod, here after what is left of it.
 """
+
+from dataclasses import replace
 
 from services.api.kinds.controllerrevision import ControllerRevision
 from services.api.kinds.daemonset import DaemonSet
@@ -13,28 +16,54 @@ from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.controllers import shared_revisions as revisions
 from services.controllers import shared_writes as writes
-from services.controllers.daemonset.backoff import FailureBackoff
 from services.controllers.daemonset.nodes import Fits, for_node, pod_template
 from services.controllers.daemonset.plan import Plan, Sight, by_node, counters_of, plan, roll
 from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, OwnedPods, deletions
 from services.controllers.shared_ownership import Orphans, changes_of, claim, is_alive, owners_of, selector_of
 from services.controllers.shared_pods import ready_since_s
-from services.reconcile.actions import (
-    NOTHING,
-    Action,
-    Batch,
-    Create,
-    Delete,
-    Patch,
-    Query,
-    RecordEvent,
-    Result,
-    earliest,
-    event,
-)
+from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result, earliest, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 BURST = 250
+BACKOFF_BASE_S, BACKOFF_MAX_S = 1.0, 900.0
+FORGOTTEN_AFTER_S = 2 * BACKOFF_MAX_S
+"""So long after the last failure the next one is the first again."""
+SWEEP_S = 60.0
+
+
+class FailureBackoff:
+    """When a failed pod was last removed, by set, generation and node. A changed set begins anew.
+
+    Without it a set and a kubelet that always rejects would create and fail pods without end.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, int, str], tuple[float, float]] = {}
+        """Delay, and when it began."""
+        self._swept_s = 0.0
+
+    def wait_s(self, uid: str, generation: int, node: str, now_s: float) -> float:
+        """Return how long the next removal must wait; 0 when it may be now."""
+        delay_s, at_s = self._entries.get((uid, generation, node), (0.0, now_s))
+        return 0.0 if now_s - at_s > FORGOTTEN_AFTER_S else max(0.0, at_s + delay_s - now_s)
+
+    def removed(self, uid: str, generation: int, node: str, now_s: float) -> None:
+        """A failed pod is removed now: the next one waits twice as long as this one had to."""
+        delay_s, at_s = self._entries.get((uid, generation, node), (0.0, now_s))
+        is_first = now_s - at_s > FORGOTTEN_AFTER_S
+        doubled_s = BACKOFF_BASE_S if is_first else max(BACKOFF_BASE_S, min(delay_s * 2, BACKOFF_MAX_S))
+        self._entries[(uid, generation, node)] = doubled_s, now_s
+
+    def sweep(self, now_s: float) -> None:
+        """Forget, once a minute, what is too long ago to matter."""
+        if now_s - self._swept_s < SWEEP_S:
+            return
+        self._swept_s = now_s
+        for key in [key for key, (_, at_s) in self._entries.items() if now_s - at_s > FORGOTTEN_AFTER_S]:
+            del self._entries[key]
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
 
 class DaemonSets:
@@ -117,21 +146,18 @@ class DaemonSets:
             return left_s
 
         wanted = plan(sight, wait_s)
-        if not wanted.creates and not wanted.deletes:
-            step = roll(sight)
-            step.again_s = wanted.again_s
-            return step
-        return wanted
+        if wanted.creates or wanted.deletes:
+            return wanted
+        return replace(roll(sight), again_s=wanted.again_s)
 
     def _performed(self, wanted: Plan, sight: Sight, document: Document, now_s: float) -> list[Action | Batch]:
         """Return the calls, at most a burst of each, deletions first: a creation that is refused ends the reconcile."""
         daemon_set = sight.daemon_set
-        key = daemon_set.metadata.key
         deletes, creates = wanted.deletes[:BURST], wanted.creates[:BURST]
         if not deletes and not creates:
             return []
         uids = [pod.metadata.uid for pod in deletes]
-        self.pods.expectations.expect(key, creations=len(creates), deletions=uids, now_s=now_s)
+        self.pods.expectations.expect(daemon_set.metadata.key, creations=len(creates), deletions=uids, now_s=now_s)
         events = [_ended(daemon_set, pod, "Failed", "kill") for pod in wanted.failed]
         events += [_ended(daemon_set, pod, "Succeeded", "delete") for pod in wanted.succeeded]
         template = pod_template(daemon_set, document, sight.text)
@@ -170,36 +196,24 @@ def _tidied(
 def _status(daemon_set: DaemonSet, counters: Document, collision_count: int, *, is_observed: bool) -> list[Patch]:
     """Return the status write if anything differs. `is_observed`: this generation is acted on now."""
     old = daemon_set.status
-    wanted = {
-        **counters,
-        "observedGeneration": daemon_set.metadata.generation if is_observed else old.observed_generation,
-    }
+    observed = daemon_set.metadata.generation if is_observed else old.observed_generation
+    wanted = {**counters, "observedGeneration": observed}
     if collision_count != old.collision_count:
         wanted["collisionCount"] = collision_count
     return [writes.status("daemonsets.apps", daemon_set, wanted)] if writes.differing(old, wanted) else []
 
 
-def _ended(daemon_set: DaemonSet, pod: Pod, end: str, verb: str) -> RecordEvent:
+def _ended(daemon_set: DaemonSet, pod: Pod, end: str, verb: str) -> Action:
     where = f"pod {pod.metadata.namespace}/{pod.metadata.name} on node {pod.spec.node_name}"
     text = f"Found {end.lower()} daemon {where}, will try to {verb} it"
     return event(daemon_set, f"{end}DaemonPod", text, warns=end == "Failed")
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the DaemonSet controller with an empty memory."""
+def _build(switches: Switches) -> Controller:
     memory = DaemonSets(switches)
-    return Controller(
-        name="daemonset",
-        reconciles=DaemonSet,
-        reconcile=memory.reconcile,
-        watches=(
-            Watch(Pod, memory.pod_changed),
-            Watch(Node, memory.node_changed),
-            Watch(ControllerRevision, memory.history_changed),
-        ),
-        failed=memory.pods.failed,
-        workers=2,
-    )
+    of_revisions = Watch(ControllerRevision, memory.history_changed)
+    watches = (Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed), of_revisions)
+    return Controller("daemonset", DaemonSet, memory.reconcile, watches=watches, failed=memory.pods.failed, workers=2)
 
 
-CONTROLLER = Registration("daemonset", controller, start_order=4)
+CONTROLLER = Registration("daemonset", _build, start_order=4)

@@ -167,11 +167,10 @@ class Deployments:
         return True
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the Deployment controller."""
+def _build(switches: Switches) -> Controller:
     memory = Deployments()
     watches = (Watch(ReplicaSet, memory.set_changed), Watch(Pod, memory.pod_changed))
-    return Controller(name="deployment", reconciles=Deployment, reconcile=memory.reconcile, watches=watches, workers=5)
+    return Controller("deployment", Deployment, memory.reconcile, watches=watches, workers=5)
 
 
-CONTROLLER = Registration("deployment", controller, start_order=2)
+CONTROLLER = Registration("deployment", _build, start_order=2)

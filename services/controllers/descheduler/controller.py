@@ -45,17 +45,11 @@ class RemoveFailedPods:
         )
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the controller."""
-    return Controller(
-        name="descheduler",
-        reconciles=None,
-        reconcile=RemoveFailedPods(switches).reconcile,
-        reads=(Pod,),
-        period_s=switches.number("descheduler.interval_s"),
-    )
+def _build(switches: Switches) -> Controller:
+    reconcile, period_s = RemoveFailedPods(switches).reconcile, switches.number("descheduler.interval_s")
+    return Controller("descheduler", None, reconcile, reads=(Pod,), period_s=period_s)
 
 
 CONTROLLER = Registration(
-    "descheduler", controller, start_order=20, is_wanted=lambda switches: switches.flag("descheduler.enabled")
+    "descheduler", _build, start_order=20, is_wanted=lambda switches: switches.flag("descheduler.enabled")
 )

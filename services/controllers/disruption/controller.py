@@ -4,8 +4,7 @@ A key with `pods/` before the name is a pod whose announced disruption may have 
 Source: controllers 10; upstream `pkg/controller/disruption/disruption.go`.
 """
 
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from services.api.kinds.deployment import Deployment
 from services.api.kinds.pod import Pod
@@ -14,7 +13,6 @@ from services.api.kinds.replicaset import ReplicaSet
 from services.api.kinds.statefulset import StatefulSet
 from services.api.meta import Condition, Document, Key, OwnerReference, find_condition
 from services.api.selectors import Selector, from_label_selector
-from services.api.switches import Switches
 from services.api.times import format_time
 from services.controllers import shared_conditions as conditions
 from services.controllers import shared_writes as writes
@@ -36,20 +34,6 @@ W = TypeVar("W", StatefulSet, ReplicaSet, Deployment)
 
 class SyncError(Exception):
     """The budget cannot be computed; nothing may be disrupted until it can."""
-
-
-@dataclass(frozen=True)
-class Count:
-    """The numbers of one budget."""
-
-    expected: int
-    desired: int
-    healthy: int
-
-    @property
-    def allowed(self) -> int:
-        """How many more pods may go: none when nothing is expected."""
-        return max(0, self.healthy - self.desired) if self.expected > 0 else 0
 
 
 def pod_changed(change: Change[Pod], listers: Listers) -> list[Key]:
@@ -92,8 +76,11 @@ def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
     healthy = sum(
         is_ready(pod) and pod.metadata.deletion_timestamp is None and pod.metadata.name not in disrupted for pod in pods
     )
-    count = Count(expected, desired, healthy)
-    return Result((*events, *_status(budget, count, disrupted, moment.wall_s)), again_s)
+    # None may go when nothing is expected.
+    allowed = max(0, healthy - desired) if expected > 0 else 0
+    counters = {"expectedPods": expected, "desiredHealthy": desired, "currentHealthy": healthy}
+    counters["disruptionsAllowed"] = allowed
+    return Result((*events, *_status(budget, counters, disrupted, moment.wall_s)), again_s)
 
 
 def _selector(budget: PodDisruptionBudget) -> Selector | None:
@@ -168,19 +155,14 @@ def _disrupted(
     return kept, again_s, events
 
 
-def _status(budget: PodDisruptionBudget, count: Count, disrupted: dict[str, str], wall_s: float) -> list[Patch]:
+def _status(
+    budget: PodDisruptionBudget, counters: dict[str, int], disrupted: dict[str, str], wall_s: float
+) -> list[Patch]:
     old = budget.status
     listed = conditions.as_documents(old.conditions)
-    reason = "SufficientPods" if count.allowed > 0 else "InsufficientPods"
-    conditions.put(listed, "DisruptionAllowed", "True" if count.allowed > 0 else "False", reason, "", wall_s)
-    status: Document = {
-        "expectedPods": count.expected,
-        "desiredHealthy": count.desired,
-        "currentHealthy": count.healthy,
-        "disruptionsAllowed": count.allowed,
-        "observedGeneration": budget.metadata.generation,
-        "conditions": listed,
-    }
+    said = ("True", "SufficientPods") if counters["disruptionsAllowed"] > 0 else ("False", "InsufficientPods")
+    conditions.put(listed, "DisruptionAllowed", *said, "", wall_s)
+    status: Document = {**counters, "observedGeneration": budget.metadata.generation, "conditions": listed}
     gone: dict[str, str | None] = {name: None for name in old.disrupted_pods if name not in disrupted}
     if not gone and not writes.differing(old, status):
         return []
@@ -197,12 +179,8 @@ def _fail_safe(budget: PodDisruptionBudget, message: str, wall_s: float) -> list
     if budget.status.disruptions_allowed == 0 and not is_new:
         return []
     failed = event(budget, "CalculateExpectedPodCountFailed", message, warns=True)
-    return [
-        failed,
-        writes.status(
-            "poddisruptionbudgets.policy", budget, {"disruptionsAllowed": 0, "conditions": listed}, on_version=True
-        ),
-    ]
+    status: Document = {"disruptionsAllowed": 0, "conditions": listed}
+    return [failed, writes.status(RESOURCE, budget, status, on_version=True)]
 
 
 def _announced(pod: Pod) -> Condition | None:
@@ -223,19 +201,12 @@ def _reset_stale(key: Key, listers: Listers, moment: Moment) -> Result:
     return Result((writes.conditions("pods", pod, condition, on_version=True),))
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the disruption controller; it remembers nothing."""
-    return Controller(
-        name="disruption",
-        reconciles=PodDisruptionBudget,
-        reconcile=reconcile,
-        watches=(
-            Watch(Pod, pod_changed),
-            Watch(ReplicaSet, workload_changed),
-            Watch(Deployment, workload_changed),
-            Watch(StatefulSet, workload_changed),
-        ),
-    )
-
-
-CONTROLLER = Registration("disruption", controller, start_order=13)
+_WATCHES: tuple[Watch[Any], ...] = (
+    Watch(Pod, pod_changed),
+    Watch(ReplicaSet, workload_changed),
+    Watch(Deployment, workload_changed),
+    Watch(StatefulSet, workload_changed),
+)
+CONTROLLER = Registration(
+    "disruption", lambda _: Controller("disruption", PodDisruptionBudget, reconcile, watches=_WATCHES), start_order=13
+)

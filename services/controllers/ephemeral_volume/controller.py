@@ -6,7 +6,6 @@ Source: KEP-1698; upstream `pkg/controller/volume/ephemeral`.
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
-from services.api.switches import Switches
 from services.controllers.shared_ownership import controller_reference
 from services.reconcile.actions import NOTHING, Action, Create, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
@@ -61,10 +60,7 @@ def _claim_changed(change: Change[PersistentVolumeClaim], listers: Listers) -> l
     return [Key(change.object.metadata.namespace, owner.name)]
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the controller; it remembers nothing."""
-    watches = (Watch(Pod, _pod_changed), Watch(PersistentVolumeClaim, _claim_changed))
-    return Controller(name="ephemeral-volume", reconciles=None, reconcile=_reconcile, watches=watches)
-
-
-CONTROLLER = Registration("ephemeral-volume", controller, start_order=17)
+_WATCHES = (Watch(Pod, _pod_changed), Watch(PersistentVolumeClaim, _claim_changed))
+CONTROLLER = Registration(
+    "ephemeral-volume", lambda _: Controller("ephemeral-volume", None, _reconcile, watches=_WATCHES), start_order=17
+)

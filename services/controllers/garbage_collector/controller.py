@@ -236,11 +236,9 @@ def _elsewhere(resource: str, meta: ObjectMeta, reference: OwnerReference) -> Re
     return RecordEvent(kind.kind, kind.api_version, meta.key, meta.uid, reason, text, "Warning")
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the garbage collector with an empty memory."""
+def _build(switches: Switches) -> Controller:
     memory = GarbageCollector()
-    watches = (Watch(AnyObject, memory.changed),)
-    return Controller(name="gc", reconciles=AnyObject, reconcile=memory.reconcile, watches=watches, workers=20)
+    return Controller("gc", AnyObject, memory.reconcile, watches=(Watch(AnyObject, memory.changed),), workers=20)
 
 
-CONTROLLER = Registration("gc", controller, start_order=7)
+CONTROLLER = Registration("gc", _build, start_order=7)

@@ -331,13 +331,10 @@ def _tracked(patch: Patch) -> Patch:
     return replace(patch, patch={"metadata": {"ownerReferences": references, **more}})
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the Job controller with an empty memory."""
+def _build(switches: Switches) -> Controller:
     memory = Jobs(switches)
     watches = (Watch(Job, memory.job_changed), Watch(Pod, memory.pod_changed))
-    return Controller(
-        name="job", reconciles=Job, reconcile=memory.reconcile, watches=watches, failed=memory.failed, workers=5
-    )
+    return Controller("job", Job, memory.reconcile, watches=watches, failed=memory.failed, workers=5)
 
 
-CONTROLLER = Registration("job", controller, start_order=5)
+CONTROLLER = Registration("job", _build, start_order=5)

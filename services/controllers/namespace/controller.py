@@ -137,12 +137,9 @@ def _finalize(key: Key, document: Document) -> Update:
     return Update("namespaces", key, {**document, "spec": spec}, subresource="finalize")
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the namespace controller with an empty memory."""
+def _build(switches: Switches) -> Controller:
     memory = Namespaces()
-    return Controller(
-        name="namespace", reconciles=Namespace, reconcile=memory.reconcile, failed=memory.failed, workers=10
-    )
+    return Controller("namespace", Namespace, memory.reconcile, failed=memory.failed, workers=10)
 
 
-CONTROLLER = Registration("namespace", controller, start_order=12)
+CONTROLLER = Registration("namespace", _build, start_order=12)

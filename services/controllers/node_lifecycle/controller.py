@@ -295,18 +295,12 @@ def _taints(node: Node, taints: list[Taint]) -> Patch:
     return writes.patch("nodes", node, change, on_version=True)
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the node lifecycle controller with an empty memory."""
+def _build(switches: Switches) -> Controller:
     memory = NodeLifecycle(switches)
+    watches = (Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed))
     return Controller(
-        name="node-lifecycle",
-        reconciles=None,
-        reconcile=memory.reconcile,
-        watches=(Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed)),
-        reads=(Lease,),
-        period_s=MONITOR_PERIOD_S,
-        workers=8,
+        "node-lifecycle", None, memory.reconcile, watches=watches, reads=(Lease,), period_s=MONITOR_PERIOD_S, workers=8
     )
 
 
-CONTROLLER = Registration("node-lifecycle", controller, start_order=8)
+CONTROLLER = Registration("node-lifecycle", _build, start_order=8)

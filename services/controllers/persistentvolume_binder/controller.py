@@ -274,22 +274,15 @@ def _unbind(volume: PersistentVolume) -> Result:
     return Result((writes.patch(VOLUMES, volume, patch), *_phase(volume, AVAILABLE)))
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the volume binder with an empty memory."""
+def _build(switches: Switches) -> Controller:
     memory = VolumeBinder(switches)
-    return Controller(
-        name="persistentvolume-binder",
-        reconciles=None,
-        reconcile=memory.reconcile,
-        watches=(
-            Watch(PersistentVolumeClaim, memory.claim_changed),
-            Watch(PersistentVolume, memory.volume_changed),
-            Watch(StorageClass, memory.class_changed),
-            Watch(Node, memory.node_changed),
-        ),
-        reads=(CSINode,),
-        workers=4,
+    watches = (
+        Watch(PersistentVolumeClaim, memory.claim_changed),
+        Watch(PersistentVolume, memory.volume_changed),
+        Watch(StorageClass, memory.class_changed),
+        Watch(Node, memory.node_changed),
     )
+    return Controller("persistentvolume-binder", None, memory.reconcile, watches=watches, reads=(CSINode,), workers=4)
 
 
-CONTROLLER = Registration("persistentvolume-binder", controller, start_order=14)
+CONTROLLER = Registration("persistentvolume-binder", _build, start_order=14)

@@ -79,19 +79,12 @@ def _unbind(pod: Pod, request: Condition, *, names_version: bool) -> Document:
     }
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the controller."""
+def _build(switches: Switches) -> Controller:
     memory = PodUnbind(switches)
-    return Controller(
-        name="pod-unbind",
-        identity=UNBINDER.user,
-        reconciles=None,
-        reconcile=memory.reconcile,
-        watches=(Watch(Pod, memory.pod_changed),),
-        workers=4,
-    )
+    watches = (Watch(Pod, memory.pod_changed),)
+    return Controller("pod-unbind", None, memory.reconcile, identity=UNBINDER.user, watches=watches, workers=4)
 
 
 CONTROLLER = Registration(
-    "pod-unbind", controller, start_order=19, is_wanted=lambda switches: switches.choice("unbind.api") == "condition"
+    "pod-unbind", _build, start_order=19, is_wanted=lambda switches: switches.choice("unbind.api") == "condition"
 )

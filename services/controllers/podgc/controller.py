@@ -104,10 +104,8 @@ def _is_out_of_service(pod: Pod, listers: Listers) -> bool:
     return node is not None and not node.is_ready and any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the pod garbage collector with an empty memory."""
-    memory = PodGC(switches)
-    return Controller(name="podgc", reconciles=None, reconcile=memory.reconcile, reads=(Pod, Node), period_s=PERIOD_S)
+def _build(switches: Switches) -> Controller:
+    return Controller("podgc", None, PodGC(switches).reconcile, reads=(Pod, Node), period_s=PERIOD_S)
 
 
-CONTROLLER = Registration("podgc", controller, start_order=10)
+CONTROLLER = Registration("podgc", _build, start_order=10)

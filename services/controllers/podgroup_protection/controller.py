@@ -49,30 +49,17 @@ class PodGroupProtection:
         finalizers = group.metadata.finalizers
         has_it = PROTECTION_FINALIZER in finalizers
         if group.metadata.deletion_timestamp is None:
-            return NOTHING if has_it else _write(group, (*finalizers, PROTECTION_FINALIZER))
+            wanted = (*finalizers, PROTECTION_FINALIZER)
+            return NOTHING if has_it else Result((writes.finalizers(RESOURCE, group, wanted),))
         if not has_it or self._members.get(key):
             return NOTHING
-        return _write(group, tuple(each for each in finalizers if each != PROTECTION_FINALIZER))
+        left = (each for each in finalizers if each != PROTECTION_FINALIZER)
+        return Result((writes.finalizers(RESOURCE, group, left),))
 
 
-def _write(group: PodGroup, finalizers: tuple[str, ...]) -> Result:
-    return Result(
-        (
-            writes.patch(
-                "podgroups.scheduling.k8s.io",
-                group,
-                {"metadata": {"finalizers": list(finalizers) or None}},
-                on_version=True,
-            ),
-        )
-    )
-
-
-def controller(switches: Switches) -> Controller:
-    """Return the controller with an empty memory."""
+def _build(switches: Switches) -> Controller:
     memory = PodGroupProtection()
-    watches = (Watch(Pod, memory.pod_changed),)
-    return Controller(name="podgroup-protection", reconciles=PodGroup, reconcile=memory.reconcile, watches=watches)
+    return Controller("podgroup-protection", PodGroup, memory.reconcile, watches=(Watch(Pod, memory.pod_changed),))
 
 
-CONTROLLER = Registration("podgroup-protection", controller, start_order=11)
+CONTROLLER = Registration("podgroup-protection", _build, start_order=11)

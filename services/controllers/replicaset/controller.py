@@ -202,17 +202,10 @@ def _template_labels(replica_set: ReplicaSet, listers: Listers) -> dict[str, str
     return labels
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the ReplicaSet controller with an empty memory."""
+def _build(switches: Switches) -> Controller:
     memory = ReplicaSets(switches)
-    return Controller(
-        name="replicaset",
-        reconciles=ReplicaSet,
-        reconcile=memory.reconcile,
-        watches=(Watch(Pod, memory.pod_changed),),
-        failed=memory.pods.failed,
-        workers=5,
-    )
+    watches = (Watch(Pod, memory.pod_changed),)
+    return Controller("replicaset", ReplicaSet, memory.reconcile, watches=watches, failed=memory.pods.failed, workers=5)
 
 
-CONTROLLER = Registration("replicaset", controller, start_order=1)
+CONTROLLER = Registration("replicaset", _build, start_order=1)

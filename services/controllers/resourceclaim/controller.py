@@ -147,8 +147,8 @@ class ClaimController:
         is_free = status.allocation is None and not status.reserved_for
         if is_free and FINALIZER in meta.finalizers and (is_going or meta.uid in self._freed):
             self._freed.pop(meta.uid, None)
-            left = [each for each in meta.finalizers if each != FINALIZER]
-            return Result((writes.patch(CLAIMS, claim, {"metadata": {"finalizers": left or None}}, on_version=True),))
+            left = (each for each in meta.finalizers if each != FINALIZER)
+            return Result((writes.finalizers(CLAIMS, claim, left),))
         if not is_going and self._is_orphan(claim, listers, moment):
             return Result((Delete(CLAIMS, key, uid=meta.uid),))
         return NOTHING
@@ -216,12 +216,10 @@ class ClaimController:
     def claim_changed(self, change: Change[ResourceClaim], listers: Listers) -> list[Key]:
         """The claim, and the pod that it was made for when it came or went."""
         claim = change.object
-        meta, keys = claim.metadata, []
-        if change.new is not None:
-            keys.append(kind_key(CLAIM, *meta.key))
-        else:
+        meta, maker = claim.metadata, _maker(claim)
+        keys = [] if change.new is None else [kind_key(CLAIM, *meta.key)]
+        if change.new is None:
             self._freed.pop(meta.uid, None)
-        maker = _maker(claim)
         if maker is not None and (change.old is None or change.new is None):
             keys.append(kind_key(POD, meta.namespace, maker[0]))
         return keys
@@ -261,20 +259,11 @@ def _listed(consumers: tuple[ResourceClaimConsumerReference, ...]) -> list[Docum
     return [msgspec.to_builtins(each) for each in consumers] or None
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the controller with an empty memory."""
+def _build(switches: Switches) -> Controller:
     memory = ClaimController(switches)
-    return Controller(
-        name="resourceclaim",
-        reconciles=None,
-        reconcile=memory.reconcile,
-        watches=(
-            Watch(Pod, memory.pod_changed),
-            Watch(ResourceClaim, memory.claim_changed),
-            Watch(ResourceClaimTemplate, template_changed),
-        ),
-        workers=WORKERS,
-    )
+    of_templates = Watch(ResourceClaimTemplate, template_changed)
+    watches = (Watch(Pod, memory.pod_changed), Watch(ResourceClaim, memory.claim_changed), of_templates)
+    return Controller("resourceclaim", None, memory.reconcile, watches=watches, workers=WORKERS)
 
 
-CONTROLLER = Registration("resourceclaim", controller, start_order=18)
+CONTROLLER = Registration("resourceclaim", _build, start_order=18)

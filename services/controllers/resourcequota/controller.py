@@ -126,10 +126,9 @@ def _status(quota: ResourceQuota, moment: Moment) -> Patch | None:
     return writes.status(quotas.RESOURCE, quota, document, on_version=True)
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the quota controller; it remembers nothing."""
+def _build(switches: Switches) -> Controller:
     watches = (Watch(ResourceQuota, quota_changed), Watch(Pod, pod_changed), Watch(AnyObject, object_changed))
-    return Controller(name="resourcequota", reconciles=None, reconcile=reconcile, watches=watches, period_s=RESYNC_S)
+    return Controller("resourcequota", None, reconcile, watches=watches, period_s=RESYNC_S)
 
 
-CONTROLLER = Registration("resourcequota", controller, start_order=15)
+CONTROLLER = Registration("resourcequota", _build, start_order=15)

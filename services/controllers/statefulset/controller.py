@@ -201,21 +201,14 @@ def _reported(known: Known, collision_count: int, wall_s: float) -> list[Action]
     return [writes.status("statefulsets.apps", stateful_set, status)] if is_changed else []
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the StatefulSet controller."""
+def _build(switches: Switches) -> Controller:
     memory = StatefulSets(switches)
-    return Controller(
-        name="statefulset",
-        reconciles=StatefulSet,
-        reconcile=memory.reconcile,
-        watches=(
-            Watch(Pod, memory.pod_changed),
-            Watch(ControllerRevision, memory.revision_changed),
-            Watch(PersistentVolumeClaim, memory.claim_changed),
-        ),
-        failed=memory.failed,
-        workers=5,
+    watches = (
+        Watch(Pod, memory.pod_changed),
+        Watch(ControllerRevision, memory.revision_changed),
+        Watch(PersistentVolumeClaim, memory.claim_changed),
     )
+    return Controller("statefulset", StatefulSet, memory.reconcile, watches=watches, failed=memory.failed, workers=5)
 
 
-CONTROLLER = Registration("statefulset", controller, start_order=3)
+CONTROLLER = Registration("statefulset", _build, start_order=3)

@@ -155,11 +155,10 @@ def _cancelled(pod: Pod) -> RecordEvent:
     return event(pod, EVENT, f"Cancelling deletion of Pod {pod.metadata.key}")
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the taint eviction controller with an empty memory."""
+def _build(switches: Switches) -> Controller:
     memory = TaintEviction(switches)
     watches = (Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed))
-    return Controller(name="taint-eviction", reconciles=None, reconcile=memory.reconcile, watches=watches, workers=8)
+    return Controller("taint-eviction", None, memory.reconcile, watches=watches, workers=8)
 
 
-CONTROLLER = Registration("taint-eviction", controller, start_order=9)
+CONTROLLER = Registration("taint-eviction", _build, start_order=9)

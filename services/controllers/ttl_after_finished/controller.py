@@ -6,7 +6,6 @@ it more time. Its pods follow by garbage collection.
 
 from services.api.kinds.job import Job
 from services.api.meta import Key
-from services.api.switches import Switches
 from services.controllers.shared_pods import seconds_of
 from services.reconcile.actions import NOTHING, Delete, Query, Result
 from services.reconcile.controller import Controller, Listers, Moment, Registration
@@ -37,15 +36,10 @@ def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
     due_s = expires_at_s(live)
     if due_s is None or due_s > moment.wall_s:
         return NOTHING if due_s is None else Result(requeue_after_s=due_s - moment.wall_s)
-    meta = live.metadata
-    return Result(
-        (Delete("jobs.batch", key, uid=meta.uid, resource_version=meta.resource_version, propagation="Foreground"),)
-    )
+    uid, version = live.metadata.uid, live.metadata.resource_version
+    return Result((Delete("jobs.batch", key, uid=uid, resource_version=version, propagation="Foreground"),))
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the controller; it remembers nothing."""
-    return Controller(name="ttl-after-finished", reconciles=Job, reconcile=reconcile)
-
-
-CONTROLLER = Registration("ttl-after-finished", controller, start_order=6)
+CONTROLLER = Registration(
+    "ttl-after-finished", lambda _: Controller("ttl-after-finished", Job, reconcile), start_order=6
+)

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from services.api.identity import controller_identity
+from services.api.idle_switches import UNBINDS
 from services.api.kinds.node import Node, Taint
 from services.api.kinds.pod import Pod
 from services.api.meta import Key
@@ -141,21 +143,14 @@ def _taint(node: Node, is_storm: bool) -> Patch:
     return writes.patch("nodes", node, {"spec": {"taints": taints or None}}, on_version=True)
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the controller; it acts as the node lifecycle controller, which owns the taints of nodes."""
+def _build(switches: Switches) -> Controller:
     memory = UnbindStorm(switches)
-    return Controller(
-        name="unbind-storm",
-        identity="system:controller:node-lifecycle",
-        reconciles=None,
-        reconcile=memory.reconcile,
-        watches=(Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed)),
-    )
+    watches = (Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed))
+    # It acts as the node lifecycle controller, which owns the taints of nodes.
+    owner = controller_identity("node-lifecycle").user
+    return Controller("unbind-storm", None, memory.reconcile, identity=owner, watches=watches)
 
 
 CONTROLLER = Registration(
-    "unbind-storm",
-    controller,
-    start_order=21,
-    is_wanted=lambda switches: switches.choice("kubelet.on_reject") in ("unbind", "defer-then-unbind"),
+    "unbind-storm", _build, start_order=21, is_wanted=lambda switches: switches.choice("kubelet.on_reject") in UNBINDS
 )

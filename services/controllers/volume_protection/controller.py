@@ -10,7 +10,6 @@ from services.api.kinds.persistentvolumeclaim import IN_USE_FINALIZER as CLAIM_F
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.meta import Key, ObjectMeta
-from services.api.switches import Switches
 from services.controllers import shared_writes as writes
 from services.controllers.shared_kind_keys import CLAIM, VOLUME, kind_key, split
 from services.reconcile.actions import NOTHING, Query, Result
@@ -53,8 +52,8 @@ def _is_held(meta: ObjectMeta, finalizer: str) -> bool:
 def _release(resource: str, held: PersistentVolume | PersistentVolumeClaim, finalizer: str) -> Result:
     if not _is_held(held.metadata, finalizer):
         return NOTHING
-    left = [each for each in held.metadata.finalizers if each != finalizer]
-    return Result((writes.patch(resource, held, {"metadata": {"finalizers": left or None}}, on_version=True),))
+    left = (each for each in held.metadata.finalizers if each != finalizer)
+    return Result((writes.finalizers(resource, held, left),))
 
 
 def _claim_changed(change: Change[PersistentVolumeClaim], listers: Listers) -> list[Key]:
@@ -74,18 +73,11 @@ def _pod_changed(change: Change[Pod], listers: Listers) -> list[Key]:
     return [kind_key(CLAIM, pod.metadata.namespace, name) for name in names]
 
 
-def controller(switches: Switches) -> Controller:
-    """Return the controller; it remembers nothing."""
-    return Controller(
-        name="volume-protection",
-        reconciles=None,
-        reconcile=_reconcile,
-        watches=(
-            Watch(PersistentVolumeClaim, _claim_changed),
-            Watch(PersistentVolume, _volume_changed),
-            Watch(Pod, _pod_changed),
-        ),
-    )
-
-
-CONTROLLER = Registration("volume-protection", controller, start_order=16)
+_WATCHES = (
+    Watch(PersistentVolumeClaim, _claim_changed),
+    Watch(PersistentVolume, _volume_changed),
+    Watch(Pod, _pod_changed),
+)
+CONTROLLER = Registration(
+    "volume-protection", lambda _: Controller("volume-protection", None, _reconcile, watches=_WATCHES), start_order=16
+)

@@ -49,10 +49,8 @@ def checks() -> tuple[type[Check], ...]:
 
 
 class Auditor:
-    """Judges lines as they come. `violations` holds the first; `count` counts all.
-
-    Pure: the same lines, and in a simulation the same streams and answers, give the same result.
-    """
+    """Judges lines as they come. `violations` holds the first; `count` counts all. Pure: the same lines, and in a
+    simulation the same streams and answers, give the same result."""
 
     def __init__(self, switches: Switches, *, is_volatile: bool = False) -> None:
         self.violations: list[Violation] = []

@@ -17,10 +17,8 @@ Report = Callable[[Line, str], None]
 
 
 class Calm:
-    """Since when nothing is being broken; rules with a grace count their time from there.
-
-    A link that lost messages is whole again once whoever sent the last of them has noticed.
-    """
+    """Since when nothing is being broken; rules with a grace count their time from there. A link that lost messages is
+    whole again once whoever sent the last of them has noticed."""
 
     def __init__(self) -> None:
         self._faults: dict[str, bool] = {}
@@ -55,19 +53,25 @@ class Context:
 class Check:
     """One invariant. `events`: the lines it wants to see; none means all of them.
 
-    `view.commit` is the commit of the `store.commit` line being looked at, already part of the view.
+    `kinds`: whose changes it is shown; none means all objects'. Each is already part of the view.
     `why_not` says, afterwards, why this invariant was not judged in this run; empty when it was.
     """
 
     id = ""
     events: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
     why_not = ""
 
     def __init__(self, context: Context) -> None:
         self.context, self.view, self.switches = context, context.view, context.switches
 
     def take(self, line: Line, report: Report) -> None:
-        """Look at one line."""
+        """Look at one line; of the store, at the change that it tells, unless that is known."""
+        commit = self.view.commit
+        if line.ev == "store.commit" and commit is not None and (not self.kinds or commit.kind in self.kinds):
+            self._committed(line, commit, report)
+
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None: ...
 
     def tick(self, line: Line, report: Report) -> None:
         """Look at the whole, about once a second of the log's time; `line` is the newest."""
@@ -146,9 +150,3 @@ class Departed:
 def uid_of(line: Line) -> str:
     """Return the uid of the line's object, or ""."""
     return line.obj.get("uid", "") if line.obj else ""
-
-
-def pod_commit(view: View) -> Commit | None:
-    """Return the commit being looked at when it is of a pod and carries a pod's facts."""
-    commit = view.commit
-    return commit if commit is not None and commit.kind == "Pod" and commit.has_facts else None

@@ -1,8 +1,9 @@
 """I2: a pod's node is changed by bindings, unbinds and lawful creations alone."""
 
 from services.api.identity import ADMIN
-from services.scenarios.invariants.check import Check, Context, Report, pod_commit
+from services.scenarios.invariants.check import Check, Context, Report
 from services.scenarios.invariants.policy import may_change_node_name, unbind_callers
+from services.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
 
@@ -11,15 +12,14 @@ class NodeNameChanges(Check):
 
     id = "I2"
     events = ("store.commit",)
+    kinds = ("Pod",)
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._unbind_callers = unbind_callers(self.switches)
 
-    def take(self, line: Line, report: Report) -> None:
-        """Compare each commit's node with the one before."""
-        commit = pod_commit(self.view)
-        if commit is None or commit.type == "DELETED" or commit.is_replayed:
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+        if commit.type == "DELETED" or commit.is_replayed:
             return
         node, by = commit.content.node, commit.subresource
         if commit.before is None or commit.before.uid != commit.content.uid:

@@ -1,6 +1,6 @@
 """I3: bindings are numbered, unbinds are counted, and the scheduler's record agrees with the store's."""
 
-from services.scenarios.invariants.check import Check, Context, Departed, Report, pod_commit, uid_of
+from services.scenarios.invariants.check import Check, Context, Departed, Report, uid_of
 from services.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
@@ -14,6 +14,7 @@ class BindingGenerations(Check):
 
     id = "I3"
     events = ("store.commit", "sched.bind_call", "sched.bind_result")
+    kinds = ("Pod",)
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -30,10 +31,10 @@ class BindingGenerations(Check):
         """Follow bind and unbind commits and the scheduler's results."""
         if line.ev != "store.commit":
             self._take_scheduler(line, report)
-            return
-        commit = pod_commit(self.view)
-        if commit is None:
-            return
+        else:
+            super().take(line, report)
+
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
         uid = commit.content.uid
         if commit.type == "DELETED":
             self._state.pop(uid, None)

@@ -3,7 +3,8 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from services.scenarios.invariants.check import Check, Context, Departed, Report, pod_commit, uid_of
+from services.scenarios.invariants.check import Check, Context, Departed, Report, uid_of
+from services.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
 
@@ -28,6 +29,7 @@ class StartsAfterBind(Check):
 
     id = "I4"
     events = ("store.commit", "kubelet.teardown_done", "kubelet.checkpoint", "kubelet.start", "kubelet.static")
+    kinds = ("Pod",)
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -42,7 +44,7 @@ class StartsAfterBind(Check):
         if self.why_not:
             return
         if line.ev == "store.commit":
-            self._take_commit(line, report)
+            super().take(line, report)
             return
         pod, generation = self._pods[uid_of(line)], line.gen or 0
         if line.ev == "kubelet.static":
@@ -62,10 +64,7 @@ class StartsAfterBind(Check):
                 report(line, f"started at generation {generation} before its checkpoint was written")
             pod.started[generation] = line.node
 
-    def _take_commit(self, line: Line, report: Report) -> None:
-        commit = pod_commit(self.view)
-        if commit is None:
-            return
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
         uid, node, generation = commit.content.uid, commit.content.node, commit.content.generation
         if commit.type == "DELETED":
             # Its kubelet may not know yet, so what was bound is kept for a while.

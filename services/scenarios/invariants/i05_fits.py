@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Iterator
 
 from services.scenarios.invariants.check import Context, Graced, Report, Wrong
+from services.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
 
@@ -17,6 +18,7 @@ class NodesFit(Graced):
     id = "I5"
     grace_s = 5.0
     events = ("kubelet.admit", "kubelet.resize", "store.commit")
+    kinds = ("Pod", "Node")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -26,15 +28,15 @@ class NodesFit(Graced):
 
     def take(self, line: Line, report: Report) -> None:
         """Look at admissions, and follow what is bound where."""
-        if line.ev in ("kubelet.admit", "kubelet.resize"):
-            allocatable: dict[str, int] = line.data.get("allocatable", {})
-            for resource, used in line.data.get("ledger", {}).items():
-                if resource in allocatable and used > allocatable[resource]:
-                    report(line, f"{resource}: ledger {used} above allocatable {allocatable[resource]} on {line.node}")
+        if line.ev == "store.commit":
+            super().take(line, report)
             return
-        commit = self.view.commit
-        if commit is None or commit.kind not in ("Pod", "Node"):
-            return
+        allocatable: dict[str, int] = line.data.get("allocatable", {})
+        for resource, used in line.data.get("ledger", {}).items():
+            if resource in allocatable and used > allocatable[resource]:
+                report(line, f"{resource}: ledger {used} above allocatable {allocatable[resource]} on {line.node}")
+
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
         if commit.kind == "Node":
             self._weigh(commit.content.name, commit.at_s)
             return

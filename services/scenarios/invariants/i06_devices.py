@@ -1,17 +1,17 @@
 """I6: a device belongs to one claim."""
 
 from services.scenarios.invariants.check import NO_CLAIMS, Check, Context, Report
+from services.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
 
 class DevicesAreGrantedOnce(Check):
-    """I6: no device occurs in the allocations of two claims.
-
-    With several schedulers nothing upstream prevents that, so it is only counted, unless the API server guards.
-    """
+    """I6: no device occurs in the allocations of two claims. With several schedulers nothing upstream prevents that, so
+    it is only counted, unless the API server guards."""
 
     id = "I6"
     events = ("store.commit", "sched.attempt")
+    kinds = ("ResourceClaim",)
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -26,10 +26,9 @@ class DevicesAreGrantedOnce(Check):
             self._schedulers[line.comp] = None
             if len(self._schedulers) > 1 and not self._is_guarded:
                 self.why_not = "several schedulers may grant one device; that is counted, not failed"
-            return
-        commit = self.view.commit
-        if commit is None or commit.kind != "ResourceClaim":
-            return
+        super().take(line, report)
+
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
         if self.why_not == NO_CLAIMS:
             self.why_not = ""
         uid = commit.content.uid

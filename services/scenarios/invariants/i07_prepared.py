@@ -5,10 +5,8 @@ from services.telemetry.eventlog import Line
 
 
 class DevicesArePreparedOnce(Check):
-    """I7: between `driver.prepare(c, d)` and `driver.unprepare(c, d)` no other claim prepares d.
-
-    Where several schedulers may grant one device and no guard is on, it is only counted.
-    """
+    """I7: between `driver.prepare(c, d)` and `driver.unprepare(c, d)` no other claim prepares d. Where several
+    schedulers may grant one device and no guard is on, it is only counted."""
 
     id = "I7"
     events = ("driver.prepare", "driver.unprepare", "node.boot", "sched.attempt")

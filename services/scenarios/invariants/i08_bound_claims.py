@@ -1,29 +1,26 @@
 """I8: a pod is bound only with its claims."""
 
 from services.api.kinds.resourceclaim import CONSUMERS_MAX
-from services.scenarios.invariants.check import NO_CLAIMS, Check, Report, pod_commit
+from services.scenarios.invariants.check import NO_CLAIMS, Check, Report
+from services.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
 
 class ClaimsComeBeforeTheBind(Check):
-    """I8: at a bind every claim of the pod has its devices, can be used on the node and is reserved for the pod.
-
-    And nowhere are more than 256 consumers listed.
-    """
+    """I8: at a bind every claim of the pod has its devices, can be used on the node and is reserved for the pod. And
+    nowhere are more than 256 consumers listed."""
 
     id = "I8"
     events = ("store.commit",)
+    kinds = ("Pod", "ResourceClaim")
     why_not = NO_CLAIMS
 
-    def take(self, line: Line, report: Report) -> None:
-        """Look at every bind, and at every claim."""
-        commit = self.view.commit
-        if commit is not None and commit.kind == "ResourceClaim" and len(commit.content.consumers) > CONSUMERS_MAX:
-            report(line, f"claim {commit.content.name} is reserved for {len(commit.content.consumers)}")
-        bound = pod_commit(self.view)
-        if bound is None or bound.subresource != "binding":
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+        pod = commit.content
+        if commit.kind == "ResourceClaim" and len(pod.consumers) > CONSUMERS_MAX:
+            report(line, f"claim {pod.name} is reserved for {len(pod.consumers)}")
+        if commit.kind != "Pod" or commit.subresource != "binding":
             return
-        pod = bound.content
         if pod.claims:
             self.why_not = ""
         for name in pod.claims:

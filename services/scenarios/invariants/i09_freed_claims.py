@@ -1,14 +1,13 @@
 """I9: no devices are deallocated that a pod uses."""
 
 from services.scenarios.invariants.check import NO_CLAIMS, Check, Context, Departed, Report, uid_of
+from services.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
 
 class NoRunningPodLosesDevices(Check):
-    """I9: a commit that clears an allocation leaves no consumer, and no pod that was one still runs.
-
-    A pod that was removed by force does not count: no component can wait for the end of what is not there any more.
-    """
+    """I9: a commit that clears an allocation leaves no consumer, and no pod that was one still runs. A pod that was
+    removed by force does not count: no component can wait for the end of what is not there any more."""
 
     id = "I9"
     why_not = NO_CLAIMS
@@ -29,11 +28,10 @@ class NoRunningPodLosesDevices(Check):
             case "node.boot":
                 self._running = {uid: node for uid, node in self._running.items() if node != line.node}
             case _:
-                self._take_commit(line, report)
+                super().take(line, report)
 
-    def _take_commit(self, line: Line, report: Report) -> None:
-        commit = self.view.commit
-        if commit is None or commit.is_replayed:
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+        if commit.is_replayed:
             return
         if commit.kind == "Pod" and commit.type == "DELETED" and not commit.identity.startswith("system:node:"):
             self._forced.add(commit.content.uid)

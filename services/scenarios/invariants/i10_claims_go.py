@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from services.scenarios.invariants.check import NO_CLAIMS, Graced, Report, Wrong
-from services.scenarios.invariants.view import Stored
+from services.scenarios.invariants.view import Commit, Stored
 from services.telemetry.eventlog import Line
 
 
@@ -12,18 +12,17 @@ class ClaimsGo(Graced):
 
     id = "I10"
     events = ("store.commit",)
+    kinds = ("ResourceClaim",)
     grace_s = 60.0
     why_not = NO_CLAIMS
 
-    def take(self, line: Line, report: Report) -> None:
-        """Know whether there are claims at all."""
-        if self.why_not and self.view.commit is not None and self.view.commit.kind == "ResourceClaim":
-            self.why_not = ""
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+        self.why_not = ""
 
     def wrong(self, now_s: float) -> Iterator[Wrong]:
         """Yield the claims that no pod needs any more."""
-        claims = self.view.table("ResourceClaim").objects
-        living = {pod.uid for pod in self.view.table("Pod").objects.values() if not pod.is_over} if claims else set()
+        claims = self.view.tables["ResourceClaim"].objects
+        living = {pod.uid for pod in self.view.tables["Pod"].objects.values() if not pod.is_over} if claims else set()
         needless = {key: why for key, claim in claims.items() if (why := _why(claim, living))}
         self.note(needless, now_s)
         for key, why in needless.items():

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from services.scenarios.invariants.check import Context, Graced, Report, Wrong
-from services.scenarios.invariants.view import Stored
+from services.scenarios.invariants.view import Commit, Stored
 from services.telemetry.eventlog import Line
 
 
@@ -19,11 +19,7 @@ class NoOrphans(Graced):
         self._living: dict[str, None] = {}
         self._at_risk = False
 
-    def take(self, line: Line, report: Report) -> None:
-        """Know which uids live."""
-        commit = self.view.commit
-        if commit is None:
-            return
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
         if commit.type == "DELETED":
             self._living.pop(commit.content.uid, None)
             self._at_risk = True
@@ -41,7 +37,7 @@ class NoOrphans(Graced):
 
     def wrong(self, now_s: float) -> Iterator[Wrong]:
         """Yield the pods whose owner or node went."""
-        pods = self.view.table("Pod").objects
+        pods = self.view.tables["Pod"].objects
         orphans = {key: why for key, pod in pods.items() if (why := self._why(pod))}
         self.note(orphans, now_s)
         self._at_risk = bool(pods)

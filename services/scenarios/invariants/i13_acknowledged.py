@@ -13,7 +13,6 @@ WRITES = ("create", "update", "patch", "delete")
 
 class _Meta(msgspec.Struct, rename="camel"):
     name: str = ""
-    namespace: str = ""
     uid: str = ""
     resource_version: str = ""
 
@@ -63,7 +62,7 @@ class AcknowledgedIsStored(Check):
         if (
             is_object
             and head.metadata.resource_version == str(response.rv)
-            and self.view.kind_of(request.resource) == head.kind
+            and self.view.kinds.get(request.resource, "") == head.kind
         ):
             uid, name = head.metadata.uid, head.metadata.name
             sha256 = hashlib.sha256(response.body).hexdigest()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from services.scenarios.invariants.check import Check, Context, Report
-from services.scenarios.invariants.view import Recent
+from services.scenarios.invariants.view import Commit, Recent
 from services.telemetry.eventlog import Line
 
 KEPT = 20_000
@@ -38,8 +38,7 @@ class CommitsHaveRequests(Check):
     def take(self, line: Line, report: Report) -> None:
         """Match requests, commits and answers."""
         if line.ev == "store.commit":
-            if not line.data.get("replayed"):
-                self._committed(line, report)
+            super().take(line, report)
             return
         verb = line.data.get("verb")
         if verb not in WRITES:
@@ -69,13 +68,15 @@ class CommitsHaveRequests(Check):
             asked = self._asked[key] = _Asked()
         return asked
 
-    def _committed(self, line: Line, report: Report) -> None:
-        end = int(line.data.get("group_end") or line.rv or 0)
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+        if commit.is_replayed:
+            return
+        end = commit.group_end
         is_first = self._group != (line.comp + line.inc, end)
         self._group = (line.comp + line.inc, end)
         if not line.req_id:
             if is_first and not self._was_asked(line):
-                report(line, f"{line.identity} did not ask for this {line.data.get('verb')}")
+                report(line, f"{line.identity} did not ask for this {commit.verb}")
             return
         asked = self._of(line)
         if asked.group_end and asked.group_end != end:
@@ -88,7 +89,7 @@ class CommitsHaveRequests(Check):
     def _was_asked(self, line: Line) -> bool:
         if line.obj is None or not line.identity:
             return False
-        resource = self.view.resource_of(line.obj["kind"])
+        resource = self.view.resources.get(line.obj["kind"], "")
         verb, sub = str(line.data.get("verb", "")), str(line.data.get("subresource", ""))
         asked = (("deletecollection", "", ""), (verb, line.obj["name"], sub), (verb, "", sub))
         paths = ((verb, "/".join((resource, line.obj["ns"], name, sub)).rstrip("/")) for verb, name, sub in asked)

@@ -25,7 +25,7 @@ class Stream:
     """
 
     def __init__(self, view: View, kind: str, matches: Matches | None, start: int | None) -> None:
-        self._view, self._table = view, view.table(kind)
+        self._view, self._table = view, view.tables[kind]
         self._kind, self._matches, self._start = kind, matches, start or 0
         self._initial: dict[Key, tuple[int, str]] | None = {} if start is None else None
         self._position = 0 if start is None else self._table.position_after(start)
@@ -177,7 +177,7 @@ class StreamsAreTrue(Check):
         self._number += 1
         selected = (request.namespace, request.field_selector, request.label_selector)
         chain = (component, incarnation, user, request.resource, *selected)
-        kind = self.view.kind_of(request.resource)
+        kind = self.view.kinds.get(request.resource, "")
         who = f"{component} as {user} on {request.resource}"
         matches = matcher(*selected)
         start: int | None = None
@@ -238,7 +238,7 @@ class StreamsAreTrue(Check):
             return
         key = (line.inc, int(number))
         if line.ev == "watch.open":
-            kind = self.view.kind_of(str(line.data.get("resource", "")))
+            kind = self.view.kinds.get(str(line.data.get("resource", "")), "")
             self._sent[key] = _Sent(kind, line.data, int(line.data.get("start_rv", 0)), line.identity)
         elif line.ev == "watch.close":
             self._sent.pop(key, None)

@@ -19,7 +19,7 @@ class CachesAreViews(Check):
     def take(self, line: Line, report: Report) -> None:
         """Compare one cache with the view."""
         data, rv = line.data, line.rv_seen or 0
-        kind = self.view.kind_of(str(data.get("resource", "")))
+        kind = self.view.kinds.get(str(data.get("resource", "")), "")
         found = str(data.get("versions_hash", ""))
         matches = matcher(data.get("namespace", ""), data.get("field_selector", ""), data.get("label_selector", ""))
         if not kind or not found or matches is None:
@@ -29,12 +29,12 @@ class CachesAreViews(Check):
         if rv > self.view.rv:
             report(line, f"the cache of {data.get('resource')} has reached {rv}; the newest version is {self.view.rv}")
             return
-        wanted = self.view.table(kind).hash_at(rv, matches)
+        wanted = self.view.tables[kind].hash_at(rv, matches)
         if wanted is None:
             return
         self._judged += 1
         self.why_not = ""
         if wanted != found:
             held = f"holds {data.get('objects')} objects with hash {found[:12]}"
-            stored = f"{len(self.view.table(kind).at(rv, matches) or {})} are stored, with hash {wanted[:12]}"
+            stored = f"{len(self.view.tables[kind].at(rv, matches) or {})} are stored, with hash {wanted[:12]}"
             report(line, f"the cache of {data.get('resource')} at {rv} {held}; {stored}")

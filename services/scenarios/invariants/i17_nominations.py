@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator
 
-from services.scenarios.invariants.check import Context, Graced, Report, Wrong, pod_commit, uid_of
+from services.scenarios.invariants.check import Context, Graced, Report, Wrong, uid_of
+from services.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
 
 class Nominations(Graced):
-    """I17: no bound or terminal pod is nominated; a nomination names an existing node and ends with a failed cycle.
-
-    The second part has 10 s without faults to become true.
-    """
+    """I17: no bound or terminal pod is nominated; a nomination names an existing node and ends with a failed cycle. The
+    second part has 10 s without faults to become true."""
 
     id = "I17"
     grace_s = 10.0
     events = ("store.commit", "sched.attempt", "sched.nominate")
+    kinds = ("Pod",)
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -23,15 +23,15 @@ class Nominations(Graced):
 
     def take(self, line: Line, report: Report) -> None:
         """Look at the nomination each pod commit leaves, and at cycles that found no node."""
-        if line.ev != "store.commit":
-            self._failed.pop(uid_of(line), None)
-            is_failure = line.ev == "sched.attempt" and line.data.get("outcome") == "unschedulable"
-            if is_failure and uid_of(line) in self._nominated and not line.data.get("nominated"):
-                self._failed[uid_of(line)] = line.mono_ns / 1e9
+        if line.ev == "store.commit":
+            super().take(line, report)
             return
-        commit = pod_commit(self.view)
-        if commit is None:
-            return
+        self._failed.pop(uid_of(line), None)
+        is_failure = line.ev == "sched.attempt" and line.data.get("outcome") == "unschedulable"
+        if is_failure and uid_of(line) in self._nominated and not line.data.get("nominated"):
+            self._failed[uid_of(line)] = line.mono_ns / 1e9
+
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
         pod = commit.content
         if commit.type == "DELETED" or not pod.nominated:
             if pod.uid in self._nominated:

@@ -1,6 +1,7 @@
 """I18: the scheduler deletes victims and nothing else."""
 
-from services.scenarios.invariants.check import Check, Context, Departed, Report, pod_commit, uid_of
+from services.scenarios.invariants.check import Check, Context, Departed, Report, uid_of
+from services.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
 
@@ -15,6 +16,7 @@ class VictimsHavePreemptors(Check):
 
     id = "I18"
     events = ("sched.victim", "store.commit")
+    kinds = ("Pod",)
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -28,10 +30,9 @@ class VictimsHavePreemptors(Check):
         """Match the scheduler's deletes with its sched.victim lines."""
         if line.ev == "sched.victim":
             self._victims[uid_of(line)] = line
-            return
-        commit = pod_commit(self.view)
-        if commit is None:
-            return
+        super().take(line, report)
+
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
         uid = commit.content.uid
         if commit.type == "DELETED" or commit.content.node or commit.content.is_over:
             self._settled.setdefault(uid, commit.rv)
@@ -59,7 +60,7 @@ class VictimsHavePreemptors(Check):
         preemptor = data.get("preemptor")
         if not preemptor or self._settled.get(preemptor, 0) > (announced.rv_seen or self._settled.get(preemptor, 0)):
             return
-        found = next((pod for pod in self.view.table("Pod").objects.values() if pod.uid == preemptor), None)
+        found = next((pod for pod in self.view.tables["Pod"].objects.values() if pod.uid == preemptor), None)
         if found is None:
             report(line, f"deleted for pod {preemptor}, which is not stored")
         elif data.get("resize"):

@@ -33,11 +33,7 @@ class JobCountsAreExact(Check):
         super().__init__(context)
         self._jobs: dict[str, _Job] = {}
 
-    def take(self, line: Line, report: Report) -> None:
-        """Follow jobs and the pods they own."""
-        commit = self.view.commit
-        if commit is None:
-            return
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
         if commit.kind == "Pod" and commit.content.owners:
             self._take_pod(line, commit, report)
         elif commit.kind == "Job":

@@ -1,6 +1,7 @@
 """I21: a pod's phase goes forward only."""
 
-from services.scenarios.invariants.check import Check, Context, Report, pod_commit, uid_of
+from services.scenarios.invariants.check import Check, Context, Report
+from services.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
 _PHASES = {"": 0, "Pending": 0, "Running": 1, "Unknown": 1, "Succeeded": 2, "Failed": 2}
@@ -11,18 +12,16 @@ class PhaseOrder(Check):
 
     id = "I21"
     events = ("store.commit",)
+    kinds = ("Pod",)
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._phase: dict[str, str] = {}
 
-    def take(self, line: Line, report: Report) -> None:
-        """Compare each commit's phase with the one before."""
-        if pod_commit(self.view) is None:
-            return
-        uid, phase = uid_of(line), str(line.data.get("phase", ""))
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+        uid, phase = commit.content.uid, commit.content.phase
         before = self._phase.get(uid, "")
-        if line.data.get("type") == "DELETED":
+        if commit.type == "DELETED":
             self._phase.pop(uid, None)
             return
         if _PHASES[phase] < _PHASES[before] or (_PHASES[before] == 2 and phase != before):

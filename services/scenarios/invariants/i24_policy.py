@@ -33,14 +33,14 @@ class CommitsAreAllowed(Check):
 
     def take(self, line: Line, report: Report) -> None:
         """Remember what was asked for; judge what came of it."""
-        if line.ev == "api.request":
-            if line.req_id:
-                fields = (("uid", "uid"), ("rv", "resourceVersion"))
-                named = frozenset(word for word, field in fields if line.data.get(field))
-                self._asked[(line.identity, line.req_id)] = (str(line.data.get("path", "")), named)
-            return
-        commit = self.view.commit
-        if commit is None or commit.is_replayed or not commit.verb:
+        if line.ev == "api.request" and line.req_id:
+            fields = (("uid", "uid"), ("rv", "resourceVersion"))
+            named = frozenset(word for word, field in fields if line.data.get(field))
+            self._asked[(line.identity, line.req_id)] = (str(line.data.get("path", "")), named)
+        super().take(line, report)
+
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+        if commit.is_replayed or not commit.verb:
             return
         group = (line.comp + line.inc, commit.group_end)
         if group != self._group:
@@ -55,13 +55,13 @@ class CommitsAreAllowed(Check):
 
     def _call_of(self, commit: Commit) -> policy.Call:
         path, named = self._asked.get((commit.identity, commit.req_id), ("", frozenset()))
-        resource, before = self.view.resource_of(commit.kind), commit.before
+        resource, before = self.view.resources.get(commit.kind, ""), commit.before
         namespace, name = commit.content.namespace, commit.content.name
         parts = path.split("/")
         # A group may begin with an object beside the one that was meant, as an eviction's budget is.
         if len(parts) >= 3 and parts[2] and (parts[0], parts[1], parts[2]) != (resource, namespace, name):
             resource, namespace, name = parts[:3]
-            before = self.view.get(self.view.kind_of(resource), namespace, name)
+            before = self.view.get(self.view.kinds.get(resource, ""), namespace, name)
         if not commit.req_id:
             # Calls without an id come from people and from the server itself; their line says no preconditions.
             named = frozenset(("uid", "rv"))

@@ -2,7 +2,7 @@
 
 from services.api.wire import LeaseEpoch
 from services.scenarios.invariants.check import Check, Context, Report
-from services.scenarios.invariants.view import Recent
+from services.scenarios.invariants.view import Commit, Recent
 from services.telemetry.eventlog import Line
 
 REQUESTS_KEPT = 10_000
@@ -33,7 +33,7 @@ class LeaseEpochs(Check):
             case "lease.lose" | "proc.start":
                 self._epochs.pop(line.comp, None)
             case "store.commit":
-                self._take_commit(line, report)
+                super().take(line, report)
             case "ctrl.write" if line.comp in self._epochs and line.req_id:
                 self._named[line.req_id] = self._epochs[line.comp]
             case "sched.bind_result" if line.comp in self._epochs and line.data.get("resolved_how") == "reply":
@@ -41,9 +41,8 @@ class LeaseEpochs(Check):
                 if commit is not None:
                     self._compare(line, commit.lease_epoch, self._epochs[line.comp], report)
 
-    def _take_commit(self, line: Line, report: Report) -> None:
-        commit = self.view.commit
-        if commit is None or commit.is_replayed:
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+        if commit.is_replayed:
             return
         wanted = self._named.pop(commit.req_id, "") if commit.req_id else ""
         if wanted:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from services.scenarios.invariants.check import Context, Graced, Report, Wrong
-from services.scenarios.invariants.view import Key
+from services.scenarios.invariants.view import Commit, Key
 from services.telemetry.eventlog import Line
 
 GRACE_S = 10.0
@@ -18,6 +18,7 @@ class Gangs(Graced):
 
     id = "I26"
     events = ("store.commit",)
+    kinds = ("Pod", "PodGroup")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -28,10 +29,8 @@ class Gangs(Graced):
         if not switches.flag("GenericWorkload") or switches.choice("gang.generation") == "off":
             self.why_not = "pods are scheduled one by one"
 
-    def take(self, line: Line, report: Report) -> None:
-        """Follow who of which group is bound, and which groups met their minimum."""
-        commit = self.view.commit
-        if commit is None or self.why_not or commit.kind not in ("Pod", "PodGroup"):
+    def _committed(self, line: Line, commit: Commit, report: Report) -> None:
+        if self.why_not:
             return
         content = commit.content
         if commit.kind == "PodGroup":

@@ -40,7 +40,7 @@ class NoDeviceLeaks(Graced):
         """Yield what is prepared and reserved for no pod."""
         if not self._prepared:
             return
-        live = {claim.uid for claim in self.view.table("ResourceClaim").objects.values() if claim.consumers}
+        live = {claim.uid for claim in self.view.tables["ResourceClaim"].objects.values() if claim.consumers}
         leaked = {key: name for key, name in self._prepared.items() if key[1] not in live}
         self.note(leaked, now_s)
         for (node, uid), name in leaked.items():

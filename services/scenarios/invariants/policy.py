@@ -5,6 +5,7 @@ mistake in one shows as a difference between the two. It judges a call by who as
 pod in question is bound, as an auditor who replays the commit log can.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -158,12 +159,7 @@ _VERBS: Mapping[str, tuple[str, ...]] = {
     "ordinary": ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"),
 }
 _SPECIAL: Mapping[str, str] = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
-_CONTROLLERS = (
-    "replicaset", "deployment", "node-lifecycle", "taint-eviction", "podgc", "disruption", "namespace", "gc",
-    "podgroup-protection", "descheduler", "statefulset", "job", "ttl-after-finished", "daemonset",
-    "persistentvolume-binder", "volume-protection", "ephemeral-volume", "resourceclaim",
-    "resourcequota",
-)  # fmt: skip
+_CONTROLLERS = frozenset(re.findall(r"^C:([a-z-]+) ", _TABLE, re.MULTILINE))
 
 
 @cache
@@ -187,10 +183,8 @@ def settings_that_matter() -> tuple[tuple[str, str], ...]:
 
 
 def is_allowed(call: Call, settings: frozenset[tuple[str, str]] = frozenset()) -> bool:
-    """Whether guarantees section 8 allows the call, as far as it can be judged without its body.
-
-    `settings`: those of `settings_that_matter` that hold.
-    """
+    """Whether guarantees section 8 allows the call, as far as it can be judged without its body. `settings`: those of
+    `settings_that_matter` that hold."""
     if call.user.startswith("system:node:"):
         return NODE_RULES in call.groups and _node_may(call, call.user.removeprefix("system:node:"))
     verb = call.verb if call.verb != "create" else _SPECIAL.get(call.subresource, "create")

@@ -138,7 +138,6 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     verb: str
     subresource: str
     req_id: str
-    has_facts: bool
     is_replayed: bool
     lease_epoch: str = ""
 
@@ -204,10 +203,7 @@ class Table:
 
     def position_after(self, rv: int) -> int:
         """Return the number of the first change above `rv`, counted from the beginning of time."""
-        position = self.dropped + len(self.changes)
-        for _ in self._after(rv):
-            position -= 1
-        return position
+        return self.dropped + len(self.changes) - sum(1 for _ in self._after(rv))
 
     def hash_at(self, rv: int, matches: Matches) -> str | None:
         """Return the hash that a cache of the matching objects has at `rv`; None when that is too long ago."""
@@ -219,27 +215,16 @@ class Table:
 
 
 class View:
-    """Everything stored, by kind. `rv`: the newest version; `commit`: the change last taken, None if it was known."""
+    """Everything stored, by kind. `rv`: the newest version; `commit`: the change last taken, None if it was known.
+    `kinds` by wire name, `resources` the other way."""
 
     def __init__(self) -> None:
         self.rv = 0
         self.commit: Commit | None = None
-        self._tables: defaultdict[str, Table] = defaultdict(Table)
+        self.tables: defaultdict[str, Table] = defaultdict(Table)
         self._by_rv: Recent[int, Commit] = Recent(WINDOW)
-        self._kinds = {name: resource.kind for name, resource in resources().items()}
-        self._resources = {resource.kind: name for name, resource in resources().items()}
-
-    def table(self, kind: str) -> Table:
-        """Return the table of a kind."""
-        return self._tables[kind]
-
-    def kind_of(self, resource: str) -> str:
-        """Return the kind of a wire name, or ""."""
-        return self._kinds.get(resource, "")
-
-    def resource_of(self, kind: str) -> str:
-        """Return the wire name of a kind, or ""."""
-        return self._resources.get(kind, "")
+        self.kinds = {name: resource.kind for name, resource in resources().items()}
+        self.resources = {resource.kind: name for name, resource in resources().items()}
 
     def at(self, rv: int) -> Commit | None:
         """Return the change with that version, if it is still remembered."""
@@ -247,12 +232,12 @@ class View:
 
     def get(self, kind: str, namespace: str, name: str) -> Stored | None:
         """Return what is stored under that name."""
-        table = self._tables.get(kind)
+        table = self.tables.get(kind)
         return table.objects.get((namespace, name)) if table is not None else None
 
     def forget(self) -> None:
         """Begin anew: a volatile store has lost everything."""
-        self._tables.clear()
+        self.tables.clear()
         self._by_rv.clear()
         self.rv, self.commit = 0, None
 
@@ -264,7 +249,7 @@ class View:
         if is_replayed and rv <= self.rv:
             self.commit = None
             return
-        table = self.table(line.obj["kind"])
+        table = self.tables[line.obj["kind"]]
         before = table.objects.get((line.obj["ns"], line.obj["name"]))
         self.commit = commit = Commit(
             rv,
@@ -277,7 +262,6 @@ class View:
             str(data.get("verb", "")),
             str(data.get("subresource", "")),
             line.req_id,
-            "node" in data or line.obj["kind"] != "Pod",
             is_replayed,
             str(data.get("lease_epoch", "")),
         )

@@ -160,10 +160,6 @@ class Writes:
             "job_duration_p50_s": quantile([took_s for took_s, _ in ended], 0.50),
         }
 
-    def since(self, at_s: float) -> int:
-        """Return how many there were from that moment on."""
-        return sum(at >= at_s for at in self.at_s)
-
 
 class Measures:
     """What the event log shows of a run beside the history of its pods; `take` is shown each line."""
@@ -174,10 +170,8 @@ class Measures:
 
     def take(self, line: Line) -> None:
         """Note what is measured."""
-        self._writes.take(line)
-        self._results.take(line)
-        self._preemptions.take(line)
-        self._rejections.take(line)
+        for each in (self._writes, self._results, self._preemptions, self._rejections):
+            each.take(line)
 
     def of(self, history: History, started_s: float, duration_s: float) -> dict[str, float | None]:
         """Return the figures of a run that is over, by name; times in seconds.
@@ -199,7 +193,7 @@ class Measures:
         waits = _waits(pods, {uid: at_s - started_s for uid, at_s in self._rejections.first_s.items()})
         begun_s = min((p.created_s for p in pods), default=0.0)
         first_running = min((at_s for at_s, _ in starts), default=None)
-        total = writes.since(started_s + begun_s)
+        total = sum(at_s >= started_s + begun_s for at_s in writes.at_s)
         until_s = [min(t for t in (p.bound_s, p.gone_s, duration_s) if t is not None) for p in pods]
         misreported = [
             results.misreported_s(p.uid, p.reported, started_s, end_s) for p, end_s in zip(pods, until_s, strict=True)

@@ -7,10 +7,8 @@ from services.telemetry.eventlog import Line
 
 
 class Rejections:
-    """When a kubelet first said no to each pod, by uid; seconds of the log's own clock.
-
-    The API shows it later, or never: a pod that is deferred, or waits to be unbound, looks as any other.
-    """
+    """When a kubelet first said no to each pod, by uid; seconds of the log's own clock. The API shows it later, or
+    never: a pod that is deferred, or waits to be unbound, looks as any other."""
 
     def __init__(self) -> None:
         self.first_s: dict[str, float] = {}

@@ -84,10 +84,8 @@ class Resizes:
 
 
 def resize_measures(resizes: Resizes, preemptions: Preemptions) -> dict[str, float | None]:
-    """Return the figures by name; times in seconds, CPU in cores, memory in GiB.
-
-    `victims` were evicted by a scheduler, for a resize or for a new pod; the capacity is what they were allocated.
-    """
+    """Return the figures by name; times in seconds, CPU in cores, memory in GiB. `victims` were evicted by a scheduler,
+    for a resize or for a new pod; the capacity is what they were allocated."""
     lost = [resizes.allocated(uid) for uid in preemptions.victims]
     return {
         "victims": float(len(lost)),

@@ -22,10 +22,8 @@ T = TypeVar("T")
 
 
 class SchedulingResult(NamedTuple):
-    """What is so. `plugin`: who rejects at PreEnqueue, "" for a failed attempt; `shown`: the same words for users.
-
-    All empty: the pod waits for its turn and nothing stands against it.
-    """
+    """What is so. `plugin`: who rejects at PreEnqueue, "" for a failed attempt; `shown`: the same words for users. All
+    empty: the pod waits for its turn and nothing stands against it."""
 
     plugin: str = ""
     message: str = ""
@@ -112,9 +110,4 @@ class SchedulingResults:
 
 
 def _latest(changes: Sequence[tuple[float, T]], at: float, before: T) -> T:
-    found = before
-    for since, value in changes:
-        if since > at:
-            break
-        found = value
-    return found
+    return next((value for since, value in reversed(changes) if since <= at), before)

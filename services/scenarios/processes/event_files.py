@@ -16,8 +16,6 @@ _decoder = msgspec.json.Decoder(Line)
 
 
 class _File:
-    """One growing file: how far it was read, and which number comes next."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.offset = 0
@@ -56,13 +54,9 @@ class Tail:
         """Return new lines older than `before_ns` in order; None: all there are. Raises: Incomplete."""
         for path in sorted(self._folder.glob("*.jsonl")):
             self._held += self._files.setdefault(path, _File(path)).read()
-        self._held.sort(key=_order)
+        self._held.sort(key=lambda line: (line.mono_ns, line.comp, line.inc, line.seq))
         split = len(self._held)
         if before_ns is not None:
             split = bisect_left(self._held, before_ns, key=lambda line: line.mono_ns)
         ready, self._held = self._held[:split], self._held[split:]
         return ready
-
-
-def _order(line: Line) -> tuple[int, str, str, int]:
-    return line.mono_ns, line.comp, line.inc, line.seq

@@ -87,9 +87,7 @@ class Expectation:
 
 class Judging:
     """One expectation judged over one world, again and again: an object that has not changed is not looked at again.
-
-    Invariant: of every uid, what `passed` says is of the very document it holds.
-    """
+    Invariant: of every uid, what `passed` says is of the very document it holds."""
 
     def __init__(self, expectation: Expectation, world: World) -> None:
         self._expectation, self._world = expectation, world

@@ -1,19 +1,23 @@
-"""What a scenario may break: processes, links, disks, clocks, machines. One function a verb.
+"""What a scenario may break: processes, links, disks, clocks, and the machines that nodes are. One function a verb.
 
-Names of components may be globs, and `node/n1..n3` names the ways of single nodes. Whatever is broken is healed by the
-same verb without options.
+Names of components may be globs, and `node/n1..n3` names the ways of single nodes. What is broken of a component is
+healed by the same verb without options, what is wrong with a node by `heal`.
 """
 
 import asyncio
 import re
 from collections.abc import Callable, Coroutine
 from fnmatch import fnmatchcase
+from pathlib import Path
 
+from kubelet.agent.node_files import FAULTS, POWER, STATIC_PODS
+from kubelet.node.health import NodeFaults, parse_node_faults
+from kubelet.runtime.script import FORM
 from services.client.link_faults import LinkFaults
 from services.runtime.machine import disk_error
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import Site
-from services.scenarios.script.context import ScenarioContext, named, one, substitute
+from services.scenarios.script.context import ScenarioContext, beside, named, one, substitute
 from services.scenarios.script.scenario import Step, parse_duration, parse_names
 from services.scenarios.script.workload import pairs
 
@@ -37,7 +41,6 @@ _Work = Callable[[str], Coroutine[None, None, None]]
 
 
 def _components(context: ScenarioContext, step: Step) -> list[str]:
-    """Return what the step's only argument names."""
     word = substitute(context, one(step, "a component"))
     kind, _, names = word.partition("/")
     if kind == "node":
@@ -93,10 +96,8 @@ async def reboot(context: ScenarioContext, step: Step) -> None:
 
 
 async def corrupt(context: ScenarioContext, step: Step) -> None:
-    """`corrupt kubelet/NODE how=missing|truncated|foreign [what=checkpoint|runtime]`: it dies, and loses this.
-
-    The checkpoint is what the kubelet decided about its pods; the runtime's record is what runs.
-    """
+    """`corrupt kubelet/NODE how=missing|truncated|foreign [what=checkpoint|runtime]`: it dies, and loses this. The
+    checkpoint is what the kubelet decided about its pods; the runtime's record is what runs."""
     how, what = step.options["how"], step.options.get("what", "checkpoint")
     await _all(context, step, lambda name: context.mesh.corrupt(name, how, what))
 
@@ -169,13 +170,67 @@ async def ended(context: ScenarioContext, step: Step) -> None:
     context.answers.append((step, code in codes, seen))
 
 
-VERBS = named(kill, pause, reboot, link, clock, disk, corrupt, starve, ended)
+async def static_pod(context: ScenarioContext, step: Step) -> None:
+    """`static-pod NODE FILE [as=NAME]`: put a manifest, a file beside the scenario, on the node; later ones replace it.
+    `static-pod NODE NAME gone`: take it away."""
+    node, file, *rest = step.args
+    data = None
+    if not rest:
+        path = beside(context, file)
+        if not path.is_file():
+            raise ValueError(f"there is no file {file!r} beside the scenario")
+        data = path.read_bytes()
+    await context.mesh.put_file(node, f"{STATIC_PODS}/{step.options.get('as') or Path(file).name}", data)
+
+
+async def fault(context: ScenarioContext, step: Step) -> None:
+    """`fault NODE CLAUSES`: that is wrong with it from now on, until `heal NODE` (`kubelet/node/health.py`)."""
+    node, _, clauses = step.rest.partition(" ")
+    await context.mesh.put_file(node, FAULTS, clauses.encode())
+
+
+async def heal(context: ScenarioContext, step: Step) -> None:
+    """`heal NODE`: nothing is wrong with it any more, apart from what its definition says."""
+    await context.mesh.put_file(step.args[0], FAULTS, None)
+
+
+async def shutdown(context: ScenarioContext, step: Step) -> None:
+    """`shutdown NODE`: its pods are ended in good order if its definition gives them time; then it is off."""
+    await context.mesh.put_file(step.args[0], POWER, b"shutdown")
+
+
+async def poweroff(context: ScenarioContext, step: Step) -> None:
+    """`poweroff NODE`: it has no power from now on."""
+    await context.mesh.put_file(step.args[0], POWER, b"off")
+
+
+async def boot(context: ScenarioContext, step: Step) -> None:
+    """`boot NODE`: it boots, whether or not it was off; what ran is gone."""
+    await context.mesh.put_file(step.args[0], POWER, f"on {step.line}".encode())
+
+
+VERBS = named(kill, pause, reboot, link, clock, disk, corrupt, starve, ended) | named(
+    static_pod, fault, heal, shutdown, poweroff, boot
+)
 
 
 def check(step: Step) -> None:
     """Raise ValueError for a mistake that can be seen before anything starts."""
-    if step.verb not in VERBS:
-        return
+    match step.verb:
+        case "static-pod":
+            if len(step.args) not in (2, 3) or step.args[2:] not in ((), ("gone",)) or step.options.keys() - {"as"}:
+                raise ValueError("want: static-pod NODE FILE [as=NAME], or static-pod NODE NAME gone")
+        case "fault":
+            node, _, clauses = step.rest.partition(" ")
+            if parse_node_faults(clauses) == NodeFaults():
+                raise ValueError(f"fault {node}: {FORM}")
+        case "heal" | "shutdown" | "poweroff" | "boot" if len(step.args) != 1:
+            raise ValueError(f"{step.verb} wants a node")
+        case verb if verb in _OPTIONS:
+            _check_component(step)
+
+
+def _check_component(step: Step) -> None:
     if len(step.args) != 1:
         raise ValueError(f"{step.verb} wants a component, or *")
     known = _OPTIONS[step.verb]

@@ -21,6 +21,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import PurePath
 
 from services.runtime.components import Schedulers
@@ -116,7 +117,6 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def _count(text: str) -> int:
-    """Return a whole number above 0. Raises: ValueError."""
     if not re.fullmatch(r"[1-9]\d*", text):
         raise ValueError(f"{text!r}: want a number from 1")
     return int(text)
@@ -137,19 +137,12 @@ def _split(rest: str) -> tuple[tuple[str, ...], dict[str, str]]:
 
 
 def _comment_block(lines: list[str]) -> tuple[str, str]:
-    block: list[str] = []
-    for line in lines:
-        if not line.startswith("#"):
-            break
-        block.append(line.lstrip("#").strip())
+    block = [line.lstrip("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines)]
     return (block[0] if block else ""), "\n".join(block[1:]).strip()
 
 
 def parse_scenario(text: str, path: str, verbs: frozenset[str]) -> Scenario:
-    """Return the scenario. `verbs` are the acts that exist.
-
-    Raises: ScriptError naming file and line.
-    """
+    """Return the scenario. `verbs` are the acts that exist. Raises: ScriptError naming file and line."""
     lines = text.splitlines()
     read, steps = Scenario(PurePath(path).stem, path, *_comment_block(lines)), []
     for number, raw in enumerate(lines, 1):
@@ -187,7 +180,6 @@ def _step(number: int, line: str, verb: str, rest: str, verbs: frozenset[str]) -
 
 
 def _set_up(read: Scenario, number: int, verb: str, rest: str) -> Scenario:
-    """Return the scenario with what one more line says of the mesh. Raises: ValueError."""
     words = tuple(shlex.split(rest)) if verb in ("set", "latency", "stages") else ()
     folder = PurePath(read.path).parent
     match verb:
@@ -220,7 +212,6 @@ def _set_up(read: Scenario, number: int, verb: str, rest: str) -> Scenario:
 
 
 def _schedulers(known: Schedulers, verb: str, args: tuple[str, ...], options: Mapping[str, str]) -> Schedulers:
-    """Return the schedulers with those of one more line. Raises: ValueError."""
     if len(args) != 1:
         raise ValueError("want a number: schedulers 2" if verb == "schedulers" else "want a name: scheduler second")
     if verb == "scheduler":

@@ -13,7 +13,6 @@ import msgspec
 import yaml
 
 import services.scenarios.script.fault_verbs as fault_verbs
-import services.scenarios.script.machine_verbs as machine_verbs
 import services.scenarios.script.workload as workload
 from kubelet.deviceplugin.emulated.plugin import check_act
 from kubelet.deviceplugin.emulated.serving import PluginAway
@@ -23,9 +22,7 @@ from services.api.resources import resource_of_kind
 from services.api.wire import Request
 from services.scenarios.invariants import unrest_of
 from services.scenarios.mesh import identity_named
-from services.scenarios.script.context import ScenarioContext, Verb, beside, named
-from services.scenarios.script.context import one as _one
-from services.scenarios.script.context import substitute as _substitute
+from services.scenarios.script.context import ScenarioContext, Verb, beside, named, one, substitute
 from services.scenarios.script.expectation import lookup, resource_named
 from services.scenarios.script.scenario import Step, parse_duration
 
@@ -34,8 +31,7 @@ PLUGIN_BACK_S = 10.0
 """So long a scenario waits for a device plugin that is not there."""
 
 
-def find_resource(name: str) -> Resource:
-    """Return the resource of a plural, singular or short name. Raises: ValueError."""
+def _resource(name: str) -> Resource:
     resource = resource_named(name)
     if resource is None:
         raise ValueError(f"no resource is called {name!r}")
@@ -45,7 +41,7 @@ def find_resource(name: str) -> Resource:
 def _object(context: ScenarioContext, word: str) -> tuple[Resource, Key]:
     """Return what `pod/web-0`, `pod/ns/x` or `pod/web-*` (the first that matches now) names."""
     kind, _, rest = word.partition("/")
-    resource = find_resource(kind)
+    resource = _resource(kind)
     namespace, _, name = rest.rpartition("/")
     if not rest:
         raise ValueError(f"{word!r}: want KIND/NAME")
@@ -69,12 +65,12 @@ async def _create(context: ScenarioContext, document: Document) -> None:
 
 async def create(context: ScenarioContext, step: Step) -> None:
     """Create what the verb is called by: a pod, a Deployment and so on (`MAKERS`)."""
-    await _create(context, workload.MAKERS[step.verb](_one(step, "a name"), step.options))
+    await _create(context, workload.MAKERS[step.verb](one(step, "a name"), step.options))
 
 
 async def apply(context: ScenarioContext, step: Step) -> None:
     """`apply FILE`: create every object of a YAML or JSON file beside the scenario."""
-    path = beside(context, _one(step, "a file"))
+    path = beside(context, one(step, "a file"))
     try:
         documents = list(yaml.safe_load_all(path.read_text()))
     except (OSError, yaml.YAMLError) as error:
@@ -85,7 +81,7 @@ async def apply(context: ScenarioContext, step: Step) -> None:
 
 async def delete(context: ScenarioContext, step: Step) -> None:
     """`delete KIND/NAME [grace=SECONDS] [propagation=…]`: delete an object; a glob deletes the first match."""
-    resource, key = _object(context, _one(step, "KIND/NAME"))
+    resource, key = _object(context, one(step, "KIND/NAME"))
     grace = step.options.get("grace")
     await context.client.delete(
         resource.name,
@@ -97,7 +93,7 @@ async def delete(context: ScenarioContext, step: Step) -> None:
 
 async def scale(context: ScenarioContext, step: Step) -> None:
     """`scale KIND/NAME replicas=N`."""
-    resource, key = _object(context, _one(step, "KIND/NAME"))
+    resource, key = _object(context, one(step, "KIND/NAME"))
     await context.client.patch(resource.name, key, {"spec": {"replicas": int(step.options["replicas"])}})
 
 
@@ -105,12 +101,12 @@ async def patch(context: ScenarioContext, step: Step) -> None:
     """`patch KIND/NAME JSON`: a merge patch."""
     word, _, text = step.rest.partition(" ")
     resource, key = _object(context, word)
-    await context.client.patch(resource.name, key, _json(_substitute(context, text)))
+    await context.client.patch(resource.name, key, _json(substitute(context, text)))
 
 
 async def resize(context: ScenarioContext, step: Step) -> None:
     """`resize pod/NAME [cpu=…] [memory=…] [cpu-limit=…] [memory-limit=…] [container=…]`: ask for another size."""
-    resource, key = _object(context, _one(step, "pod/NAME"))
+    resource, key = _object(context, one(step, "pod/NAME"))
     pod = await context.client.get(resource.name, key)
     body = workload.resized(pod, step.options)
     await context.client.patch(resource.name, key, body, subresource="resize", patch_type="strategic")
@@ -118,17 +114,17 @@ async def resize(context: ScenarioContext, step: Step) -> None:
 
 async def cordon(context: ScenarioContext, step: Step) -> None:
     """`cordon NODE`: nothing new is scheduled there."""
-    await context.client.patch("nodes", Key("", _one(step, "a node")), {"spec": {"unschedulable": True}})
+    await context.client.patch("nodes", Key("", one(step, "a node")), {"spec": {"unschedulable": True}})
 
 
 async def uncordon(context: ScenarioContext, step: Step) -> None:
     """`uncordon NODE`."""
-    await context.client.patch("nodes", Key("", _one(step, "a node")), {"spec": {"unschedulable": None}})
+    await context.client.patch("nodes", Key("", one(step, "a node")), {"spec": {"unschedulable": None}})
 
 
 async def label(context: ScenarioContext, step: Step) -> None:
     """`label KIND/NAME key=value …`; an empty value removes the label."""
-    resource, key = _object(context, _one(step, "KIND/NAME"))
+    resource, key = _object(context, one(step, "KIND/NAME"))
     labels = {name: value or None for name, value in step.options.items()}
     await context.client.patch(resource.name, key, {"metadata": {"labels": labels}})
 
@@ -150,14 +146,12 @@ async def taint(context: ScenarioContext, step: Step) -> None:
 
 async def wait(context: ScenarioContext, step: Step) -> None:
     """`wait 5s`: let time pass."""
-    await asyncio.sleep(parse_duration(_one(step, "a duration")))
+    await asyncio.sleep(parse_duration(one(step, "a duration")))
 
 
 async def device_plugin(context: ScenarioContext, step: Step) -> None:
-    """`device-plugin NODE RESOURCE ACT [DEVICE …]`: stop, start, unhealthy, healthy, remove, add, refuse, accept.
-
-    A plugin that was killed is waited for.
-    """
+    """`device-plugin NODE RESOURCE ACT [DEVICE …]`: stop, start, unhealthy, healthy, remove, add, refuse, accept. A
+    plugin that was killed is waited for."""
     node, resource, act, *devices = step.args
     until_s = context.observer.now_s + PLUGIN_BACK_S
     while True:
@@ -190,11 +184,11 @@ _AS = re.compile(
 
 async def as_identity(context: ScenarioContext, step: Step) -> None:
     """`as WHO VERB KIND[/NAME[/SUBRESOURCE]] [JSON] -> CODE [REASON]`: make a call and expect that answer."""
-    match = _AS.fullmatch(_substitute(context, step.rest))
+    match = _AS.fullmatch(substitute(context, step.rest))
     if match is None:
         raise ValueError(AS_FORM)
     kind, *path = match["object"].split("/")
-    resource = find_resource(kind)
+    resource = _resource(kind)
     name = path[0] if path else ""
     if "*" in name:
         name = _object(context, f"{kind}/{name}")[1].name
@@ -243,7 +237,7 @@ async def settle(context: ScenarioContext, step: Step) -> None:
 
 async def gone(context: ScenarioContext, step: Step) -> None:
     """`gone KIND/NAME [limit=60s]`: wait until the object is no longer stored."""
-    resource, key = _object(context, _one(step, "KIND/NAME"))
+    resource, key = _object(context, one(step, "KIND/NAME"))
     limit = context.observer.now_s + parse_duration(step.options.get("limit", "60s"))
     while context.observer.now_s < limit:
         try:
@@ -258,7 +252,6 @@ VERBS: dict[str, Verb] = {
     **dict.fromkeys(workload.MAKERS, create),
     **named(apply, delete, scale, patch, resize, cordon, uncordon, label, taint, wait),
     **fault_verbs.VERBS,
-    **machine_verbs.VERBS,
     **named(device_plugin, remember, settle, gone),
     "as": as_identity,
 }
@@ -267,7 +260,7 @@ VERBS: dict[str, Verb] = {
 def check(step: Step) -> None:
     """Raise ValueError for a mistake that can be seen before anything starts."""
     if step.verb in workload.MAKERS:
-        workload.MAKERS[step.verb](_one(step, "a name"), step.options)
+        workload.MAKERS[step.verb](one(step, "a name"), step.options)
     elif step.verb == "as" and _AS.fullmatch(re.sub(r"\$[a-z_]+", "0", step.rest)) is None:
         raise ValueError(AS_FORM)
     elif step.verb == "resize":
@@ -279,4 +272,3 @@ def check(step: Step) -> None:
     elif step.verb == "wait" and len(step.args) != 1:
         raise ValueError("wait wants a duration")
     fault_verbs.check(step)
-    machine_verbs.check(step)

@@ -128,10 +128,8 @@ def check_resize(options: Options) -> None:
 
 
 def resized(pod: Document, options: Options) -> Document:
-    """Return a strategic merge patch that resizes one container of the pod, the first unless named.
-
-    A limit that is equal to its request, as Guaranteed pods have it, goes with it unless it is said.
-    """
+    """Return a strategic merge patch that resizes one container of the pod, the first unless named. A limit that is
+    equal to its request, as Guaranteed pods have it, goes with it unless it is said."""
     containers = {each["name"]: each for each in pod["spec"]["containers"]}
     name = options.get("container") or next(iter(containers))
     if name not in containers:
@@ -158,10 +156,8 @@ def _object(kind: str, name: str, options: Options, spec: Document, labels: Docu
 
 
 def pod_group(name: str, options: Options) -> Document:
-    """`podgroup NAME [min-count=N] [priority-class=…] [mode=all]`: return a PodGroup; pods say `group=NAME`.
-
-    It is a gang of `min-count` members, or basic without. Raises: ValueError for an unknown option.
-    """
+    """`podgroup NAME [min-count=N] [priority-class=…] [mode=all]`: return a PodGroup; pods say `group=NAME`. It is a
+    gang of `min-count` members, or basic without. Raises: ValueError for an unknown option."""
     check(options, ("min-count", "priority-class", "mode", "namespace"), "a podgroup")
     count = options.get("min-count")
     spec: Document = {"schedulingPolicy": {"basic": {}} if count is None else {"gang": {"minCount": int(count)}}}
@@ -173,10 +169,7 @@ def pod_group(name: str, options: Options) -> Document:
 
 
 def priority_class(name: str, options: Options) -> Document:
-    """`priorityclass NAME value=N [preempts=false] [default=true]`: return a PriorityClass.
-
-    Raises: ValueError for an unknown option.
-    """
+    """`priorityclass NAME value=N [preempts=false] [default=true]`: return a PriorityClass. Raises: ValueError."""
     check(options, ("value", "preempts", "default"), "a priorityclass")
     return {
         "apiVersion": "scheduling.k8s.io/v1",
@@ -200,10 +193,7 @@ _SET_OPTIONS = _POD_OPTIONS | {"replicas", "surge", "unavailable", "strategy", "
 
 
 def replica_set(name: str, options: Options, *, kind: str = "ReplicaSet") -> Document:
-    """`replicaset NAME replicas=… …`: return a ReplicaSet whose pods carry `app: <name>`.
-
-    Raises: ValueError for an unknown option.
-    """
+    """`replicaset NAME replicas=… …`: return a ReplicaSet, its pods with `app: <name>`. Raises: ValueError."""
     check(options, _SET_OPTIONS, "a replicaset")
     labels = {"app": name}
     spec = _replicas(options) | _pods(labels, options)
@@ -211,10 +201,7 @@ def replica_set(name: str, options: Options, *, kind: str = "ReplicaSet") -> Doc
 
 
 def deployment(name: str, options: Options) -> Document:
-    """`deployment NAME replicas=… …`: return a Deployment whose pods carry `app: <name>`.
-
-    Raises: ValueError for an unknown option.
-    """
+    """`deployment NAME replicas=… …`: return a Deployment, its pods with `app: <name>`. Raises: ValueError."""
     document = replica_set(name, options, kind="Deployment")
     strategy: Document = {"type": options.get("strategy", "RollingUpdate")}
     if strategy["type"] == "RollingUpdate":
@@ -239,11 +226,8 @@ _STATEFUL_OPTIONS = _POD_OPTIONS | {"replicas", "min-ready", "strategy", "start"
 
 
 def stateful_set(name: str, options: Options) -> Document:
-    """`statefulset NAME replicas=… [policy=Parallel] [storage=SIZE[:CLASS]] …`: return a StatefulSet.
-
-    Its pods carry `app: <name>`; `storage` gives each a claim named `data`.
-    Raises: ValueError for an unknown option.
-    """
+    """`statefulset NAME replicas=… [policy=Parallel] [storage=SIZE[:CLASS]] …`: return a StatefulSet. Its pods carry
+    `app: <name>`; `storage` gives each a claim named `data`. Raises: ValueError for an unknown option."""
     check(options, _STATEFUL_OPTIONS, "a statefulset")
     labels = {"app": name}
     spec = _replicas(options) | {"serviceName": name} | _pods(labels, options) | fields(options, _STATEFUL_SPEC)
@@ -269,11 +253,8 @@ _DAEMON_OPTIONS = _POD_OPTIONS | {"surge", "unavailable", "strategy", "min-ready
 
 
 def daemon_set(name: str, options: Options) -> Document:
-    """`daemonset NAME [unavailable=…] [surge=…] [strategy=OnDelete] …`: return a DaemonSet.
-
-    Its pods carry `app: <name>`; with `surge` none is unavailable unless said.
-    Raises: ValueError for an unknown option.
-    """
+    """`daemonset NAME [unavailable=…] [surge=…] [strategy=OnDelete] …`: return a DaemonSet. Its pods carry `app:
+    <name>`; with `surge` none is unavailable unless said. Raises: ValueError for an unknown option."""
     check(options, _DAEMON_OPTIONS, "a daemonset")
     labels = {"app": name}
     spec: Document = {"minReadySeconds": int(options.get("min-ready", "0"))} | _pods(labels, options)

@@ -54,10 +54,6 @@ class SimDisk:
         if alive:
             self._image.files[name] = bytearray(data)
 
-    async def append(self, name: str, data: bytes) -> None:
-        """Append; after a kill in the middle any prefix of `data` may be there."""
-        await self.append_all({name: data})
-
     async def append_all(self, parts: Mapping[str, bytes]) -> None:
         """Append to several files; after a kill in the middle any prefix of each part may be there."""
         try:

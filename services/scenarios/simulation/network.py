@@ -161,7 +161,10 @@ class Network:
         up.life.adopt(asyncio.create_task(work, context=self.server_context))
 
     async def _serve(self, transport: SimTransport, api: Api, request: Request, answer: Answer | None) -> None:
-        response = await _guarded(api, request)
+        try:
+            response = await api.call(request)
+        except ApiError as error:  # a refusal raised instead of returned is an answer all the same
+            response = Response(code=error.code, body=msgspec.json.encode(error.status()))
         if answer is None:
             return
         link = self.profile(transport.life.component)
@@ -178,10 +181,8 @@ class Network:
 
 
 class SimTransport:
-    """One incarnation's connection; hands out the server as each of its identities reaches it.
-
-    `gates`: the ways of its nodes, over all its incarnations.
-    """
+    """One incarnation's connection; hands out the server as each of its identities reaches it. `gates`: the ways of its
+    nodes, over all its incarnations."""
 
     def __init__(self, network: Network, life: Lifetime, gates: Gates | None = None) -> None:
         self.network = network
@@ -250,7 +251,6 @@ class _Wire:
         self.number = -1
 
     async def call(self, request: Request) -> Response:
-        """Answer as the server does, or raise `UnknownOutcome` at the deadline or a lost connection."""
         self.check_alive()
         deadline_s = request.deadline_s or REQUEST_DEADLINE_S
         loop = asyncio.get_running_loop()
@@ -273,7 +273,6 @@ class _Wire:
             raise asyncio.CancelledError
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
-        """Yield batches in order, each after the link's latency."""
         self.check_alive()
         if self._network.is_swallowed(self._transport):
             await asyncio.sleep(WATCH_SILENCE_S)
@@ -305,19 +304,9 @@ def _settle(answer: Answer, outcome: Response | str) -> None:
         answer.set_result(outcome)
 
 
-async def _guarded(server: Api, request: Request) -> Response:
-    """Serve one request; a refusal raised instead of returned still becomes an answer."""
-    try:
-        return await server.call(request)
-    except ApiError as error:
-        return Response(code=error.code, body=msgspec.json.encode(error.status()))
-
-
 class _WatchPipe:
-    """Carries one watch's batches: the server's side pumps, the client's side takes.
-
-    A stream of its own on the connection, so that delayed watch events delay nothing else.
-    """
+    """Carries one watch's batches: the server's side pumps, the client's side takes. A stream of its own on the
+    connection, so that delayed watch events delay nothing else."""
 
     def __init__(self, network: Network, transport: SimTransport, gone: asyncio.Future[None]) -> None:
         self._network, self._transport, self._gone = network, transport, gone
@@ -357,7 +346,6 @@ class _WatchPipe:
             self._waiter.set_result(None)
 
     def close(self) -> None:
-        """Leave no timer behind."""
         self._silence.cancel()
         self._gone.remove_done_callback(self._wake)
 

@@ -17,9 +17,8 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
 from kubelet.agent.node_files import path_of
 from kubelet.config import KubeletConfig
-from kubelet.deviceplugin.emulated.config import PluginConfig
+from kubelet.deviceplugin.emulated.serving import PluginConfig, command_plugin
 from kubelet.deviceplugin.emulated.serving import build as build_plugin
-from kubelet.deviceplugin.emulated.serving import command_plugin
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.boots import BOOT_FILE
 from kubelet.wiring import build as build_kubelet
@@ -215,7 +214,6 @@ class SimMesh:
             await asyncio.sleep(READY_POLL_S)
 
     async def _keep(self, process: _Process) -> None:
-        """Start the component, and start it again whenever it ended."""
         backoff = RESTART_BACKOFF_MIN_S
         while True:
             await asyncio.sleep(self._random.uniform(START_MIN_S, START_MAX_S))

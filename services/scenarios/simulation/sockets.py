@@ -88,7 +88,6 @@ class _Pipe:
         self._loop.call_at(self._last_s, self.put, message, context=self._machine.context)
 
     def put(self, message: bytes | RpcError | None) -> None:
-        """Be here, at the receiver."""
         self._arrived.append(message)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -108,8 +107,6 @@ _Serve = Callable[["_Served", str, bytes, _Pipe], Coroutine[Any, Any, None]]
 
 
 class _Connection:
-    """A way to one socket."""
-
     def __init__(self, machine: MachineSockets, path: str) -> None:
         self._machine, self._path = machine, path
 

@@ -39,9 +39,7 @@ class PodId:
 @dataclass(frozen=True)
 class Piece:
     """One stretch of the critical path, in nanoseconds since the epoch: `service: span`, or the way between two.
-
-    `span_id`: the span that is charged; empty for a way.
-    """
+    `span_id`: the span that is charged; empty for a way."""
 
     what: str
     start_ns: int
@@ -113,11 +111,8 @@ def pods_in(spans: Iterable[FinishedSpan], pattern: str, namespace: str = "") ->
 def waterfall(
     spans: Iterable[FinishedSpan], pattern: str, namespace: str = "", *, whole: bool = False
 ) -> Waterfall | None:
-    """Return the waterfall of the first pod that a glob matches, or None when no span names one.
-
-    A plain name that was used again means the last pod of that name. `whole`: keep what came after
-    the pod was Running.
-    """
+    """Return the waterfall of the first pod that a glob matches, or None when no span names one. A plain name that was
+    used again means the last pod of that name. `whole`: keep what came after the pod was Running."""
     graph = _Graph(spans)
     found = pods_in(graph.by_id.values(), pattern, namespace)
     if not found:
@@ -164,8 +159,6 @@ def _last(own: Sequence[FinishedSpan]) -> tuple[FinishedSpan, str]:
 
 
 class _Graph:
-    """All spans by id, with their children."""
-
     def __init__(self, spans: Iterable[FinishedSpan]) -> None:
         self.by_id = {span.span_id: span for span in spans}
         self.children: dict[str, list[FinishedSpan]] = {}
@@ -378,10 +371,8 @@ def _tree(spans: Sequence[FinishedSpan]) -> list[tuple[FinishedSpan, int]]:
 
 
 def bar(span: FinishedSpan, begin_ns: int, end_ns: int, width: int, mark: str) -> str:
-    """Return a line of `width` characters with the span's stretch of [begin, end] drawn in it.
-
-    What lies before the beginning or after the end is shown by an arrow at that side.
-    """
+    """Return a line of `width` characters with the span's stretch of [begin, end] drawn in it. What lies before the
+    beginning or after the end is shown by an arrow at that side."""
     whole = max(end_ns - begin_ns, 1)
     if span.end_ns < begin_ns:
         return "◂".ljust(width)

@@ -40,11 +40,11 @@ class SlowDisk(MemoryDisk):
 
     error = None
 
-    async def append(self, name, data):
+    async def append_all(self, parts):
         await asyncio.sleep(0.001)
         if self.error is not None:
             raise self.error
-        await super().append(name, data)
+        await super().append_all(parts)
 
 
 class Machine:

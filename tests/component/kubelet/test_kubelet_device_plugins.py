@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from kubelet.deviceplugin import wire
-from kubelet.deviceplugin.emulated.config import PluginConfig
+from kubelet.deviceplugin.emulated.serving import PluginConfig, command_plugin
 from kubelet.deviceplugin.emulated.serving import build as build_plugin
-from kubelet.deviceplugin.emulated.serving import command_plugin
 from kubelet.managers.device_calls import Device, Given, Options, Registration
 from services.api.identity import Identity
 from services.api.local_rpc import LocalService, RpcError

@@ -4,11 +4,10 @@ import asyncio
 
 import msgspec
 
-from kubelet.unbind.unbinding import request_id
-from kubelet.view import WorkerKey
 from services.api.errors import Forbidden, UnknownOutcome
 from services.api.identity import node_identity
 from services.api.meta import Key
+from services.api.unbind import request_id
 from services.api.wire import Response
 from services.client.link_faults import LinkFaults
 
@@ -100,7 +99,7 @@ def test_kubelet_unbinding_08_a_pod_of_which_a_container_ran_is_refused_and_runs
         body = {
             "apiVersion": "v1", "kind": "PodUnbind", "metadata": {"name": "p", "namespace": "default", "uid": uid},
             "nodeName": "n1", "bindingGeneration": generation, "kubeletSession": w.agent().session,
-            "requestID": request_id(WorkerKey(uid, generation), "n1"), "reason": "OutOfcpu",
+            "requestID": request_id(uid, generation, "n1"), "reason": "OutOfcpu",
         }  # fmt: skip
 
         async def unbind():

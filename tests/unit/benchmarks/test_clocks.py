@@ -48,6 +48,6 @@ def test_a_breakdown_is_in_microseconds_a_pod_and_what_no_plugin_spent_is_the_cy
 
     found = breakdown_of(spent, took_s=0.010, pods=100)
 
-    assert found.by_plugin == {"Fit": 30.0}
-    assert found.by_extension_point == {"Filter": 20.0, "Score": 10.0}
-    assert found.by_part == {"cycle": 40.0, "queue": 30.0}
+    assert found["by_plugin"] == {"Fit": 30.0}
+    assert found["by_extension_point"] == {"Filter": 20.0, "Score": 10.0}
+    assert found["by_part"] == {"cycle": 40.0, "queue": 30.0}

@@ -1,9 +1,7 @@
 import msgspec
 
-from benchmarks.figures import Figures
-from benchmarks.report import write
+from benchmarks.report import Figures, Run, write
 from benchmarks.result import SchedulerBench
-from benchmarks.scheduler_figures import Run
 
 
 def test_a_report_shows_every_figure_beside_its_aim(tmp_path):

@@ -28,8 +28,8 @@ class _Any:
 class World:
     """Caches that one controller sees; `put` and `drop` return the keys its watches name."""
 
-    def __init__(self, build, **switches):
-        self.controller = build(Switches({k.replace("__", "."): v for k, v in switches.items()}))
+    def __init__(self, registration, **switches):
+        self.controller = registration.build(Switches({k.replace("__", "."): v for k, v in switches.items()}))
         self.stores = {name: Store(resource.view) for name, resource in resources().items()}
         self.version = 0
         self.now_s = 1000.0

@@ -87,7 +87,7 @@ def _actions(path):
             continue  # known at run time only
         if function == "Query" and first is not AnyObject:
             yield f"read {resource_of_view(first).name}"
-        elif function == "changes_of":
+        elif function in ("changes_of", "finalizers"):
             yield f"patch {first}"
         elif ast.unparse(node.func) in WRITES:
             at = node.args[3] if len(node.args) > 3 else None

@@ -5,9 +5,9 @@ from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.meta import Key, ObjectMeta
-from services.controllers.ephemeral_volume.controller import controller as ephemeral_volume
-from services.controllers.persistentvolume_binder.controller import controller as binder
-from services.controllers.volume_protection.controller import controller as volume_protection
+from services.controllers.ephemeral_volume.controller import CONTROLLER as EPHEMERAL_VOLUME
+from services.controllers.persistentvolume_binder.controller import CONTROLLER as BINDER
+from services.controllers.volume_protection.controller import CONTROLLER as VOLUME_PROTECTION
 from services.reconcile.actions import Create, Delete, Patch, Query, RecordEvent
 
 ZONE = "topology.kubernetes.io/zone"
@@ -55,7 +55,7 @@ def events(result):
 
 
 def test_an_immediate_claim_is_bound_to_the_smallest_volume_in_four_writes(world_of):
-    world = world_of(binder)
+    world = world_of(BINDER)
     world.put(a_class("now", mode="Immediate"))
     for name, size in (("large", "5Gi"), ("small", "2Gi"), ("tiny", "512Mi")):
         world.put(a_volume(name, "now", size))
@@ -74,7 +74,7 @@ def test_an_immediate_claim_is_bound_to_the_smallest_volume_in_four_writes(world
 
 
 def test_an_interrupted_binding_goes_on_where_it_stopped(world_of):
-    world = world_of(binder)
+    world = world_of(BINDER)
     world.put(a_class())
     world.put(a_volume(claim="data", phase="Bound"))
     world.put(a_claim())
@@ -84,7 +84,7 @@ def test_an_interrupted_binding_goes_on_where_it_stopped(world_of):
 
 
 def test_a_claim_that_waits_is_not_given_a_volume_until_the_scheduler_reserves_one(world_of):
-    world = world_of(binder)
+    world = world_of(BINDER)
     world.put(a_class())
     world.put(a_volume())
     world.put(a_claim())
@@ -97,7 +97,7 @@ def test_a_claim_that_waits_is_not_given_a_volume_until_the_scheduler_reserves_o
 
 
 def test_a_volume_is_made_near_the_chosen_node_and_takes_its_time(world_of):
-    world = world_of(binder, volumes__provision_s=3.0)
+    world = world_of(BINDER, volumes__provision_s=3.0)
     world.put(a_class())
     world.put(a_node("n1", "a"))
     world.put(a_claim(node="n1"))
@@ -114,7 +114,7 @@ def test_a_volume_is_made_near_the_chosen_node_and_takes_its_time(world_of):
 
 
 def test_a_driver_that_registered_its_own_topology_is_followed(world_of):
-    world = world_of(binder, volumes__provision_s=0.0)
+    world = world_of(BINDER, volumes__provision_s=0.0)
     world.put(a_class())
     world.put(a_node("n1", "a", rack="r7"))
     world.put({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n1"},
@@ -128,7 +128,7 @@ def test_a_driver_that_registered_its_own_topology_is_followed(world_of):
 
 
 def test_without_a_chosen_node_the_claims_name_decides_among_the_zones(world_of):
-    world = world_of(binder, volumes__provision_s=0.0)
+    world = world_of(BINDER, volumes__provision_s=0.0)
     world.put(a_class("now", mode="Immediate"))
     for i, zone in enumerate("ab"):
         world.put(a_node(f"n{i}", zone))
@@ -141,7 +141,7 @@ def test_without_a_chosen_node_the_claims_name_decides_among_the_zones(world_of)
 
 
 def test_a_node_that_is_gone_is_taken_off_the_claim_after_a_live_look(world_of):
-    world = world_of(binder)
+    world = world_of(BINDER)
     world.put(a_class())
     world.put(a_node("n1"))
     world.put(a_claim(node="n1"))
@@ -156,7 +156,7 @@ def test_a_node_that_is_gone_is_taken_off_the_claim_after_a_live_look(world_of):
 
 
 def test_a_bound_claim_whose_volume_is_gone_is_lost_after_a_live_look(world_of):
-    world = world_of(binder)
+    world = world_of(BINDER)
     world.put(a_class())
     world.put(a_claim(volume="pv", phase="Bound", annotations=DONE))
     query = Query(PersistentVolume, Key("", "pv"))
@@ -169,7 +169,7 @@ def test_a_bound_claim_whose_volume_is_gone_is_lost_after_a_live_look(world_of):
 
 
 def test_a_volume_without_a_claim_becomes_available_and_so_does_a_reserved_one(world_of):
-    world = world_of(binder)
+    world = world_of(BINDER)
     world.put(a_volume("free", phase="Pending"))
     world.put(a_volume("mine", claim="data", uid="", phase="Pending"))
     for name in ("free", "mine"):
@@ -180,7 +180,7 @@ def test_a_volume_without_a_claim_becomes_available_and_so_does_a_reserved_one(w
 def test_a_volume_whose_claim_is_gone_is_released_and_deleted_if_its_policy_says_so(world_of):
     query = Query(PersistentVolumeClaim, Key("default", "data"))
     for policy, deleted in (("Retain", []), ("Delete", ["pv"])):
-        world = world_of(binder)
+        world = world_of(BINDER)
         world.put(a_volume(claim="data", phase="Bound", policy=policy))
         asked = world.reconcile("volume/pv", namespace="")
         assert asked.refresh == (query,)
@@ -194,7 +194,7 @@ def test_a_volume_whose_claim_is_gone_is_released_and_deleted_if_its_policy_says
 def test_a_volume_deleted_before_its_claim_is_released_when_the_claim_is_gone_and_not_deleted_twice(world_of):
     query = Query(PersistentVolumeClaim, Key("default", "data"))
     for policy in ("Retain", "Delete", "Recycle"):
-        world = world_of(binder)
+        world = world_of(BINDER)
         world.put(a_volume(claim="data", phase="Bound", policy=policy, deletionTimestamp="2026-01-01T00:00:00Z"))
 
         (patch,) = world.reconcile("volume/pv", namespace="", live={query: None}).actions
@@ -203,7 +203,7 @@ def test_a_volume_deleted_before_its_claim_is_released_when_the_claim_is_gone_an
 
 
 def test_of_two_volumes_for_one_claim_the_other_is_unbound(world_of):
-    world = world_of(binder)
+    world = world_of(BINDER)
     world.put(a_claim(volume="other", phase="Bound", annotations=DONE))
     world.put(a_volume("found", claim="data", annotations={"pv.kubernetes.io/bound-by-controller": "yes"}))
     world.put(a_volume("made", claim="data", policy="Delete",
@@ -216,7 +216,7 @@ def test_of_two_volumes_for_one_claim_the_other_is_unbound(world_of):
 
 
 def test_a_claim_is_held_while_a_pod_that_has_not_ended_uses_it(world_of, a_pod):
-    world = world_of(volume_protection)
+    world = world_of(VOLUME_PROTECTION)
     ending = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubernetes.io/pvc-protection", "a/b"]}
     spec = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
     world.put(a_claim(**ending))
@@ -232,7 +232,7 @@ def test_a_claim_is_held_while_a_pod_that_has_not_ended_uses_it(world_of, a_pod)
 
 
 def test_a_volume_is_held_while_it_is_bound(world_of):
-    world = world_of(volume_protection)
+    world = world_of(VOLUME_PROTECTION)
     ending = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubernetes.io/pv-protection"]}
     world.put(a_volume(phase="Bound", claim="data", **ending))
     assert world.reconcile("volume/pv", namespace="").actions == ()
@@ -242,7 +242,7 @@ def test_a_volume_is_held_while_it_is_bound(world_of):
 
 
 def test_an_ephemeral_volume_gets_a_claim_of_its_pods_own_and_no_other(world_of, a_pod):
-    world = world_of(ephemeral_volume)
+    world = world_of(EPHEMERAL_VOLUME)
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "x"}}
     volumes = [{"name": "tmp", "ephemeral": {"volumeClaimTemplate": template}}, {"name": "e", "emptyDir": {}}]
     assert world.put(a_pod("p", phase="Pending", spec={"volumes": volumes})) == [Key("default", "p")]

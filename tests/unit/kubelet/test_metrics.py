@@ -6,7 +6,7 @@ from kubelet.kubelet import Kubelet
 from kubelet.metrics import METRICS, HostState
 from kubelet.node.definition import NodeDefinition
 from kubelet.pod.context import RESIZE_PENDING, Condition
-from kubelet.resize.metrics import BOUNDS_MS, TOOK_MS
+from kubelet.resize.manager import BOUNDS_MS, TOOK_MS
 from kubelet.runtime.pleg import EVENTED, GENERIC, Pleg
 from kubelet.switches import KubeletSwitches
 from services.api.switches import Switches

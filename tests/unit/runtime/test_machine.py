@@ -43,12 +43,12 @@ def test_a_disk_refuses_to_write_and_still_reads(machine, name):
 
     async def act():
         disk = FailingDisk(MemoryDisk(), made)
-        await disk.append("log", b"a")
+        await disk.append_all({"log": b"a"})
         say(disk_error=name)
         with pytest.raises(OSError) as caught:  # noqa: PT011  its number is what matters
-            await disk.append("log", b"b")
+            await disk.append_all({"log": b"b"})
         say()
-        await disk.append("log", b"c")
+        await disk.append_all({"log": b"c"})
         return caught.value.errno, disk.read("log")
 
     assert asyncio.run(act()) == (getattr(errno, name), b"ac")

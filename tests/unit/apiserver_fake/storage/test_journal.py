@@ -137,11 +137,11 @@ class FullDisk(MemoryDisk):
 
     is_full = False
 
-    async def append(self, name, data):
+    async def append_all(self, parts):
         if self.is_full:
-            await super().append(name, data[: len(data) // 2])
+            await super().append_all({name: data[: len(data) // 2] for name, data in parts.items()})
             raise OSError(errno.ENOSPC, "No space left on device")
-        await super().append(name, data)
+        await super().append_all(parts)
 
 
 def test_a_half_written_append_is_cut_off_before_the_next_one():

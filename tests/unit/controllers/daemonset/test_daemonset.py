@@ -8,8 +8,7 @@ import pytest
 from services.api.kinds.daemonset import DaemonSet
 from services.api.kinds.node import Node
 from services.api.meta import Key
-from services.controllers.daemonset.backoff import FailureBackoff
-from services.controllers.daemonset.controller import BURST, controller
+from services.controllers.daemonset.controller import BURST, CONTROLLER, FailureBackoff
 from services.controllers.daemonset.nodes import fit_of
 from services.controllers.shared_revisions import POD_LABEL
 from services.reconcile.actions import Batch, Create, Delete, Patch, Query, RecordEvent
@@ -130,7 +129,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster_of(world_of):
-    return lambda daemon_set=None, nodes=3: Cluster(world_of(controller), daemon_set, nodes)
+    return lambda daemon_set=None, nodes=3: Cluster(world_of(CONTROLLER), daemon_set, nodes)
 
 
 # --- which nodes ---
@@ -162,7 +161,7 @@ TAINT = "node.kubernetes.io/"
     ],
 )  # fmt: skip
 def test_a_node_is_judged_by_its_name_labels_and_taints(world_of, pod, node, fit):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_daemon_set(pod=pod))
     world.put(node)
 

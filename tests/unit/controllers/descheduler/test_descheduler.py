@@ -1,14 +1,16 @@
 """RemoveFailedPods: which Failed pods a round removes."""
 
+from dataclasses import replace
+
 import pytest
 
 from services.api.switches import Switches
-from services.controllers.descheduler.controller import controller as descheduler
+from services.controllers.descheduler.controller import CONTROLLER as DESCHEDULER
 
 
 @pytest.fixture
 def world(world_of):
-    return lambda *switches: world_of(lambda _: descheduler(Switches.parse(switches)))
+    return lambda *switches: world_of(replace(DESCHEDULER, build=lambda _: DESCHEDULER.build(Switches.parse(switches))))
 
 
 def failed(world, a_pod, name, *, ago_s=100.0, reason="TopologyAffinityError", **more):

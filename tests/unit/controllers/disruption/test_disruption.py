@@ -1,6 +1,6 @@
 import pytest
 
-from services.controllers.disruption.controller import controller
+from services.controllers.disruption.controller import CONTROLLER
 from services.reconcile.actions import Patch, RecordEvent
 
 
@@ -12,7 +12,7 @@ def a_budget(status=None, **spec):
 @pytest.fixture
 def ten(world_of, a_set, a_pod):
     def build(status=None, **spec):
-        world = world_of(controller)
+        world = world_of(CONTROLLER)
         world.put(a_set(10))
         for i in range(10):
             world.put(a_pod(f"p{i}", owner="web", node="n"))
@@ -76,7 +76,7 @@ def test_a_pod_whose_owner_has_no_scale_makes_percentages_allow_nothing(ten, a_p
 
 
 def test_a_stale_disruption_target_is_reset_after_two_minutes(world_of, a_pod):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     document = a_pod("p", node="n")
     document["status"]["conditions"].append(
         {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",

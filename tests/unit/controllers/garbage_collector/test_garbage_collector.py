@@ -1,5 +1,5 @@
 from services.api.meta import AnyObject, Key, ObjectMeta
-from services.controllers.garbage_collector.controller import controller
+from services.controllers.garbage_collector.controller import CONTROLLER
 from services.reconcile.actions import Delete, Patch, Query, RecordEvent
 
 
@@ -24,7 +24,7 @@ def query(name):
 
 
 def test_a_dependent_of_a_living_owner_is_left_alone(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set("rs"))
     assert world.put(a_pod("p", "rs")) == [Key("default", "pods/p")]
 
@@ -32,7 +32,7 @@ def test_a_dependent_of_a_living_owner_is_left_alone(world_of):
 
 
 def test_an_owner_the_cache_lacks_is_read_live_and_its_absence_deletes_with_uid_and_version(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_pod("p", "rs"))
 
     assert world.reconcile("pods/p").refresh == (query("rs"),)
@@ -43,7 +43,7 @@ def test_an_owner_the_cache_lacks_is_read_live_and_its_absence_deletes_with_uid_
 
 
 def test_a_cache_that_lags_behind_a_living_owner_deletes_nothing(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_pod("p", "rs"))
     living = AnyObject(kind="ReplicaSet", metadata=ObjectMeta(name="rs", namespace="default", uid="uid-rs"))
 
@@ -51,7 +51,7 @@ def test_a_cache_that_lags_behind_a_living_owner_deletes_nothing(world_of):
 
 
 def test_an_owner_recreated_under_the_name_is_another_owner(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set("rs"))
     world.put(a_pod("p", "rs"))
 
@@ -62,7 +62,7 @@ def test_an_owner_recreated_under_the_name_is_another_owner(world_of):
 
 
 def test_one_living_owner_keeps_it_and_the_absent_ones_reference_is_dropped(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set("a"))
     world.put(a_pod("p", "a", "b"))
 
@@ -73,7 +73,7 @@ def test_one_living_owner_keeps_it_and_the_absent_ones_reference_is_dropped(worl
 
 
 def test_controllers_14_foreground_the_owner_waits_until_blocking_dependents_are_gone(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set("rs"))
     world.put(a_pod("p", "rs"))
     marked = a_set("rs", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["foregroundDeletion"])
@@ -90,7 +90,7 @@ def test_controllers_14_foreground_the_owner_waits_until_blocking_dependents_are
 
 
 def test_controllers_14_orphan_dependents_lose_the_reference_before_the_finalizer_goes(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set("rs", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["orphan"]))
     world.put(a_pod("p", "rs"))
 
@@ -101,7 +101,7 @@ def test_controllers_14_orphan_dependents_lose_the_reference_before_the_finalize
 
 
 def test_an_owner_in_another_namespace_counts_as_absent_and_an_event_says_so(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set("rs", namespace="other"))
     world.put(a_pod("p", "rs"))
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.controllers.job.controller import controller as job_controller
-from services.controllers.ttl_after_finished.controller import controller as ttl_after_finished
+from services.controllers.job.controller import CONTROLLER as JOB_CONTROLLER
+from services.controllers.ttl_after_finished.controller import CONTROLLER as TTL_AFTER_FINISHED
 from services.reconcile.actions import Batch, Create, Delete, Patch, RecordEvent
 
 HELD = ["batch.kubernetes.io/job-tracking"]
@@ -72,7 +72,7 @@ def look(world_of):
     """Return what is asked for a second after all these were seen."""
 
     def at(*documents, **switches):
-        world = world_of(job_controller, **switches)
+        world = world_of(JOB_CONTROLLER, **switches)
         for document in documents:
             world.put(document)
         return Look(world.reconcile("work", after_s=2.0))
@@ -112,7 +112,7 @@ def test_a_listed_pod_that_is_gone_counts(look):
 
 
 def test_a_finalizer_asked_to_go_is_not_asked_again_while_the_cache_is_behind(world_of, a_tracked):
-    world = world_of(job_controller)
+    world = world_of(JOB_CONTROLLER)
     world.put(a_job({"uncountedTerminatedPods": {"succeeded": ["uid-a"]}}))
     world.put(a_tracked("a", "Succeeded"))
 
@@ -162,7 +162,7 @@ def test_one_failure_more_than_the_limit_fails_the_job_and_deletes_what_runs(loo
 
 
 def test_controllers_10_after_failures_new_pods_wait_ten_twenty_forty_seconds(world_of, a_tracked):
-    world = world_of(job_controller)
+    world = world_of(JOB_CONTROLLER)
     waits = []
     for number in range(3):
         ended = {"terminated": {"exitCode": 1, "finishedAt": world.stamp()}}
@@ -174,7 +174,7 @@ def test_controllers_10_after_failures_new_pods_wait_ten_twenty_forty_seconds(wo
 
 
 def test_changes_of_pods_are_looked_at_together_a_second_after_the_first(world_of, a_tracked):
-    world = world_of(job_controller)
+    world = world_of(JOB_CONTROLLER)
     world.put(a_job({"active": 1, "ready": 1, "terminating": 0, "uncountedTerminatedPods": {}}))
     world.put(a_tracked("a"))
     assert world.reconcile("work").actions == ()
@@ -323,7 +323,7 @@ def test_kep_3998_some_indexes_may_be_enough(look, a_tracked):
 
 
 def test_pods_of_a_job_that_is_gone_are_released(world_of, a_tracked):
-    world = world_of(job_controller)
+    world = world_of(JOB_CONTROLLER)
     world.put(a_job())
     world.put(a_tracked("a", deleted=True))
     world.drop("Job", "work", api_version="batch/v1")
@@ -332,7 +332,7 @@ def test_pods_of_a_job_that_is_gone_are_released(world_of, a_tracked):
 
 
 def test_nothing_is_decided_while_our_own_status_write_is_not_seen(world_of, a_tracked):
-    world = world_of(job_controller)
+    world = world_of(JOB_CONTROLLER)
     world.put(a_job())
     world.put(a_tracked("a"))
     written = Look(world.reconcile("work", after_s=2.0))
@@ -345,7 +345,7 @@ def test_nothing_is_decided_while_our_own_status_write_is_not_seen(world_of, a_t
 
 
 def test_kep_592_a_finished_job_goes_when_its_time_is_over_and_not_before(world_of):
-    world = world_of(ttl_after_finished)
+    world = world_of(TTL_AFTER_FINISHED)
     ended = world.stamp()
     world.put(a_job(ending(ended=ended), ttlSecondsAfterFinished=20))
 

@@ -1,5 +1,5 @@
 from services.api.meta import AnyObject, Key, ObjectMeta
-from services.controllers.namespace.controller import controller
+from services.controllers.namespace.controller import CONTROLLER
 from services.reconcile.actions import Batch, Delete, Patch, Update
 
 ENDING = {
@@ -23,14 +23,14 @@ def deleted(result):
 
 
 def test_a_living_namespace_is_left_alone(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put({**ENDING, "metadata": {"name": "shop"}})
 
     assert world.reconcile("shop", namespace="").refresh == ()
 
 
 def test_controllers_19_pods_go_before_all_else_and_the_finalizer_last(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(ENDING)
     asked = world.reconcile("shop", namespace="")
     full = answers(asked, pods={"p": {}}, configmaps={"c": {}}, events={"e": {}})
@@ -50,7 +50,7 @@ def test_controllers_19_pods_go_before_all_else_and_the_finalizer_last(world_of)
 
 
 def test_what_is_held_by_finalizers_is_named_in_the_conditions_and_waited_for(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(ENDING)
     asked = world.reconcile("shop", namespace="")
     held = {"p": {"finalizers": ("x/hold",), "deletion_timestamp": "t", "deletion_grace_period_seconds": 6}}

@@ -3,7 +3,7 @@ import pytest
 from services.api.kinds.lease import Lease
 from services.api.kinds.node import Node
 from services.api.meta import Key
-from services.controllers.node_lifecycle.controller import _LEASES, controller
+from services.controllers.node_lifecycle.controller import _LEASES, CONTROLLER
 from services.reconcile.actions import Patch, RecordEvent
 
 KINDS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
@@ -47,7 +47,7 @@ def taint_names(result):
 
 
 def test_kubelet_2_a_node_silent_for_more_than_fifty_seconds_is_unknown_and_its_pods_not_ready(world_of, a_pod):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_node("n1"))
     world.put(a_node("n2"))
     world.put(a_lease("n1", "1"))
@@ -75,7 +75,7 @@ def test_kubelet_2_a_node_silent_for_more_than_fifty_seconds_is_unknown_and_its_
 def test_an_unbound_pod_is_not_marked_not_ready_when_its_former_node_fell_silent_unbinding_8(
     world_of, a_pod, elsewhere
 ):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_node("n1"))
     world.put(a_node("n2"))
     world.put(a_pod("left", node="n1"))
@@ -90,7 +90,7 @@ def test_an_unbound_pod_is_not_marked_not_ready_when_its_former_node_fell_silent
 
 
 def test_fm_w4_a_controller_that_could_not_read_live_gives_everyone_a_full_grace_period(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_node("n1"))
     scan(world)
     for _ in range(12):
@@ -102,7 +102,7 @@ def test_fm_w4_a_controller_that_could_not_read_live_gives_everyone_a_full_grace
 
 
 def test_a_lease_renewed_live_but_not_yet_in_the_cache_counts_as_life(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_node("n1"))
     world.put(a_lease("n1", "1"))
     scan(world)
@@ -115,7 +115,7 @@ def test_a_lease_renewed_live_but_not_yet_in_the_cache_counts_as_life(world_of):
 
 
 def test_conditions_and_unschedulable_become_no_schedule_taints_and_foreign_ones_stay(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     foreign = {"key": "mine", "effect": "NoSchedule"}
     stale = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
     assert world.put(a_node("n1", "False", taints=(foreign, stale), unschedulable=True)) == [Key("", "n1")]
@@ -126,7 +126,7 @@ def test_conditions_and_unschedulable_become_no_schedule_taints_and_foreign_ones
 
 
 def test_kubelet_3_one_of_ten_is_tainted_at_once_and_the_second_ten_seconds_later(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     for i in range(10):
         world.put(a_node(f"n{i}"))
     scan(world)
@@ -143,7 +143,7 @@ def test_kubelet_3_one_of_ten_is_tainted_at_once_and_the_second_ten_seconds_late
 
 
 def test_kubelet_3_when_all_of_the_only_zone_are_down_no_execute_taints_are_removed(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
     world.put(a_node("n0"))
     world.put(a_node("n1", "Unknown", taints=[taint]))
@@ -155,7 +155,7 @@ def test_kubelet_3_when_all_of_the_only_zone_are_down_no_execute_taints_are_remo
 
 
 def test_swapping_the_two_no_execute_taints_and_removing_them_waits_for_no_queue(world_of):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
     for i in range(6):
         world.put(a_node(f"n{i}"))
@@ -167,7 +167,7 @@ def test_swapping_the_two_no_execute_taints_and_removing_them_waits_for_no_queue
 
 @pytest.mark.parametrize(("nodes", "down", "tainted_in_100_s"), [(60, 40, 2), (40, 30, 0), (60, 2, 2)])
 def test_a_zone_half_down_is_evicted_slowly_or_not_at_all(world_of, nodes, down, tainted_in_100_s):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     for i in range(nodes):
         world.put(a_node(f"n{i}", "Unknown" if i < down else "True"))
     tainted = 0

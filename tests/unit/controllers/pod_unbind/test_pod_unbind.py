@@ -3,16 +3,15 @@
 import pytest
 
 from services.api.meta import Key
-from services.api.switches import Switches
 from services.api.unbind import request_id
-from services.controllers.pod_unbind.controller import controller as pod_unbind
+from services.controllers.pod_unbind.controller import CONTROLLER as POD_UNBIND
 
 ASKED = {"type": "UnbindRequested", "status": "True", "reason": "OutOfcpu", "message": "no capacity"}
 
 
 @pytest.fixture
 def world(world_of):
-    return world_of(pod_unbind)
+    return world_of(POD_UNBIND)
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def test_unbinding_4_2_a_request_becomes_an_unbind_of_that_binding(world, asking
 
 @pytest.mark.parametrize(("fence", "named"), [("session", False), ("resourceVersion", True)])
 def test_unbinding_4_5_the_version_that_was_seen_is_named_where_the_server_wants_it(world_of, asking, fence, named):
-    world = world_of(lambda _: pod_unbind(Switches.parse([f"unbind.fence={fence}"])))
+    world = world_of(POD_UNBIND, unbind__fence=fence)
     world.put(asking())
 
     (action,) = world.reconcile("p").actions

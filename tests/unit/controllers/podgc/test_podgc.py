@@ -1,7 +1,7 @@
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.meta import Key
-from services.controllers.podgc.controller import controller
+from services.controllers.podgc.controller import CONTROLLER
 from services.reconcile.actions import Delete, Patch, Query
 
 GONE = Query(Node, Key("", "n1"))
@@ -13,7 +13,7 @@ def deleted(result):
 
 
 def test_controllers_15_an_orphan_is_failed_and_deleted_after_forty_seconds_and_a_live_look(world_of, a_pod):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_pod("p", node="n1"))
 
     assert world.reconcile() == world.reconcile(after_s=20.0)
@@ -31,7 +31,7 @@ def test_controllers_15_an_orphan_is_failed_and_deleted_after_forty_seconds_and_
 def test_an_orphan_rebound_within_the_caches_lag_survives_the_recheck_and_dies_without_it(world_of, a_pod):
     outcomes = []
     for recheck in (True, False):
-        world = world_of(controller, podgc__recheck=recheck)
+        world = world_of(CONTROLLER, podgc__recheck=recheck)
         world.put(a_pod("p", node="n1"))
         world.reconcile()
         old = world.of(Pod).get(P.key)
@@ -42,7 +42,7 @@ def test_an_orphan_rebound_within_the_caches_lag_survives_the_recheck_and_dies_w
 
 
 def test_a_node_that_lives_keeps_its_pods(world_of, a_pod):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_pod("p", node="n1"))
     world.reconcile()
 
@@ -52,7 +52,7 @@ def test_a_node_that_lives_keeps_its_pods(world_of, a_pod):
 
 
 def test_controllers_13_ended_pods_above_three_go_evicted_first_then_the_oldest(world_of, a_pod):
-    world = world_of(controller, podgc__threshold=3)
+    world = world_of(CONTROLLER, podgc__threshold=3)
     for i in range(5):
         world.put(a_pod(f"p{i}", phase="Failed", creationTimestamp=f"2026-01-0{i + 1}T00:00:00Z"))
     world.put(a_pod("evicted", phase="Failed", creationTimestamp="2026-02-01T00:00:00Z", status={"reason": "Evicted"}))
@@ -61,7 +61,7 @@ def test_controllers_13_ended_pods_above_three_go_evicted_first_then_the_oldest(
 
 
 def test_a_terminating_pod_without_node_is_removed_and_one_out_of_service_too(world_of, a_pod):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
                "spec": {"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]}})  # fmt: skip
     ending = {"deletionTimestamp": "2026-01-01T00:00:00Z"}

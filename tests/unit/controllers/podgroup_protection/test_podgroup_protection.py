@@ -6,12 +6,12 @@ import pytest
 
 from services.api.kinds.podgroup import PROTECTION_FINALIZER
 from services.api.meta import Key
-from services.controllers.podgroup_protection.controller import controller as podgroup_protection
+from services.controllers.podgroup_protection.controller import CONTROLLER as PODGROUP_PROTECTION
 
 
 @pytest.fixture
 def world(world_of):
-    return world_of(podgroup_protection)
+    return world_of(PODGROUP_PROTECTION)
 
 
 def group(**metadata):

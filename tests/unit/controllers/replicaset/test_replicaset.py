@@ -1,7 +1,7 @@
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Key
-from services.controllers.replicaset.controller import controller
+from services.controllers.replicaset.controller import CONTROLLER
 from services.controllers.shared_pods import in_deletion_order
 from services.reconcile.actions import Batch, Create, Delete, Patch, Query, RecordEvent
 
@@ -21,7 +21,7 @@ def deletes(result):
 
 
 def test_controllers_1_hundred_creations_are_one_slow_start_batch_and_failures_lower_the_expectations(world_of, a_set):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set(100))
 
     first = world.reconcile("web")
@@ -45,7 +45,7 @@ def test_controllers_1_hundred_creations_are_one_slow_start_batch_and_failures_l
 
 
 def test_a_pod_is_the_template_with_its_unknown_fields_and_a_controller_reference(world_of, a_set):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set(1))
 
     document = creates(world.reconcile("web"))[0].document
@@ -56,7 +56,7 @@ def test_a_pod_is_the_template_with_its_unknown_fields_and_a_controller_referenc
 
 
 def test_controllers_3_a_creation_never_seen_is_given_up_after_three_hundred_seconds(world_of, a_set):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set(1))
     world.reconcile("web")
 
@@ -68,7 +68,7 @@ def test_controllers_3_a_creation_never_seen_is_given_up_after_three_hundred_sec
 
 
 def test_an_unbind_is_no_deletion_and_calls_for_no_other_pod(world_of, a_set, a_pod):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set(1))
     world.put(a_pod("p", owner="web", node="n1", phase="Pending"))
 
@@ -78,14 +78,14 @@ def test_an_unbind_is_no_deletion_and_calls_for_no_other_pod(world_of, a_set, a_
 
 
 def test_controllers_4_an_orphan_is_adopted_only_after_a_live_look_at_the_owner(world_of, a_set, a_pod):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set(1))
     assert world.put(a_pod("orphan")) == [WEB]
     query = Query(ReplicaSet, WEB)
 
     asked = world.reconcile("web")
     adopted = world.reconcile("web", live={query: world.of(ReplicaSet).get(WEB)})
-    refused = world_of(controller)
+    refused = world_of(CONTROLLER)
     refused.put(a_set(1))
     refused.put(a_pod("orphan"))
     gone = refused.reconcile("web", live={query: None})
@@ -98,7 +98,7 @@ def test_controllers_4_an_orphan_is_adopted_only_after_a_live_look_at_the_owner(
 
 
 def test_controllers_4_a_set_being_deleted_adopts_nothing_and_creates_nothing(world_of, a_set, a_pod):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set(3, deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x"]))
     world.put(a_pod("orphan"))
 
@@ -109,7 +109,7 @@ def test_controllers_4_a_set_being_deleted_adopts_nothing_and_creates_nothing(wo
 
 
 def test_a_pod_that_no_longer_matches_is_released(world_of, a_set, a_pod):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set(0))
     world.put(a_pod("p", owner="web", labels={"app": "other"}))
 
@@ -119,7 +119,7 @@ def test_a_pod_that_no_longer_matches_is_released(world_of, a_set, a_pod):
 
 
 def test_controllers_5_from_six_to_five_the_unassigned_pod_goes_with_its_uid(world_of, a_set, a_pod):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set(5))
     for i in range(5):
         world.put(a_pod(f"p{i}", owner="web", node="n1"))
@@ -135,7 +135,7 @@ def test_controllers_5_from_six_to_five_the_unassigned_pod_goes_with_its_uid(wor
 
 
 def test_the_deletion_order_asks_its_questions_one_after_the_other(world_of, a_pod):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     long_ago, lately = world.stamp(100_000), world.stamp(10)
     cost = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-5"}}
     restarts = {"containerStatuses": [{"restartCount": 7}]}
@@ -160,7 +160,7 @@ def test_the_deletion_order_asks_its_questions_one_after_the_other(world_of, a_p
 
 
 def test_available_pods_have_been_ready_for_min_ready_seconds_and_the_next_is_waited_for(world_of, a_set, a_pod):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set(2, min_ready_s=30))
     world.put(a_pod("old", owner="web", node="n", since=world.stamp(40)))
     world.put(a_pod("new", owner="web", node="n", since=world.stamp(10)))
@@ -173,7 +173,7 @@ def test_available_pods_have_been_ready_for_min_ready_seconds_and_the_next_is_wa
 
 
 def test_a_status_that_says_it_already_is_not_written_again(world_of, a_set, a_pod):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set(1))
     world.put(a_pod("p", owner="web", node="n"))
     status = world.reconcile("web").actions[0].patch["status"]
@@ -196,17 +196,17 @@ def failures_in(world, a_set, a_pod, replicas, seconds):
 
 
 def test_controllers_13_without_backoff_ten_replicas_fail_more_than_a_thousand_times_a_minute(world_of, a_set, a_pod):
-    assert failures_in(world_of(controller), a_set, a_pod, 10, 60) > 1000
+    assert failures_in(world_of(CONTROLLER), a_set, a_pod, 10, 60) > 1000
 
 
 def test_controllers_13_with_backoff_ten_replicas_fail_twenty_five_to_forty_times_a_minute(world_of, a_set, a_pod):
-    world = world_of(controller, rs__failed_backoff="on")
+    world = world_of(CONTROLLER, rs__failed_backoff="on")
 
     assert 25 <= failures_in(world, a_set, a_pod, 10, 60) <= 40
 
 
 def test_one_sync_creates_at_most_the_burst_of_five_hundred(world_of, a_set):
-    world = world_of(controller)
+    world = world_of(CONTROLLER)
     world.put(a_set(800))
 
     assert len(creates(world.reconcile("web"))) == 500

@@ -5,7 +5,7 @@ import pytest
 from services.api.kinds.pod import Pod
 from services.api.meta import AnyObject, Key
 from services.api.resources import resources
-from services.controllers.resourcequota.controller import controller
+from services.controllers.resourcequota.controller import CONTROLLER
 from services.reconcile.actions import NOTHING
 
 KEY = Key("default", "q")
@@ -13,7 +13,7 @@ KEY = Key("default", "q")
 
 @pytest.fixture
 def world(world_of):
-    return world_of(controller)
+    return world_of(CONTROLLER)
 
 
 def a_quota(hard, status=None, **spec):

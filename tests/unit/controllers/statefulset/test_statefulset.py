@@ -5,7 +5,7 @@ import pytest
 from services.api.kinds.statefulset import StatefulSet
 from services.api.meta import Key
 from services.controllers import shared_revisions as revisions
-from services.controllers.statefulset.controller import controller as statefulset
+from services.controllers.statefulset.controller import CONTROLLER as STATEFULSET
 from services.reconcile.actions import Batch, Create, Delete, Patch, Query, RecordEvent
 
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
@@ -52,7 +52,7 @@ def web(world_of, a_pod):
 
     class Web:
         def __init__(self):
-            self.world = world_of(statefulset)
+            self.world = world_of(STATEFULSET)
 
         def pod(self, ordinal, phase="Running", *, owner=True, revision=FIRST, name="", **more):
             name = name or f"web-{ordinal}"

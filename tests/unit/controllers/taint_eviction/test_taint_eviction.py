@@ -2,7 +2,7 @@ import pytest
 
 from services.api.kinds.pod import Pod
 from services.api.meta import Key
-from services.controllers.taint_eviction.controller import controller
+from services.controllers.taint_eviction.controller import CONTROLLER
 from services.reconcile.actions import Delete, Patch, Query, RecordEvent
 
 P = Key("default", "p")
@@ -28,7 +28,7 @@ def deletes(result):
 @pytest.fixture
 def tainted(world_of, a_pod):
     def build(faithful=False):
-        world = world_of(controller, tainteviction__faithful=faithful)
+        world = world_of(CONTROLLER, tainteviction__faithful=faithful)
         world.put(a_node("n1", "a"))
         world.put(a_node("n2"))
         assert world.put(a_pod("p", node="n1", spec={"tolerations": TOLERATIONS})) == [P]

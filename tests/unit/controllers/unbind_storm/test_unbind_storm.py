@@ -1,10 +1,12 @@
 """A node that unbinds more than a fifth of its pods gets an Event, and a taint where that is chosen."""
 
+from dataclasses import replace
+
 import pytest
 
 from services.api.meta import Key
 from services.api.switches import Switches
-from services.controllers.unbind_storm.controller import controller as unbind_storm
+from services.controllers.unbind_storm.controller import CONTROLLER as UNBIND_STORM
 
 TAINT = {"key": "emulation/unbind-storm", "effect": "NoSchedule"}
 N1 = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {}}
@@ -13,7 +15,7 @@ N1 = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {}
 @pytest.fixture
 def world(world_of):
     def build(*switches):
-        made = world_of(lambda _: unbind_storm(Switches.parse(switches)))
+        made = world_of(replace(UNBIND_STORM, build=lambda _: UNBIND_STORM.build(Switches.parse(switches))))
         made.put(N1)
         return made
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from kubelet.deviceplugin.emulated.plugin import Command, EmulatedPlugin
+from kubelet.deviceplugin.emulated.plugin import Command, DevicePlugin, EmulatedPlugin
 from kubelet.managers.device_calls import Device
-from kubelet.managers.device_definition import DevicePlugin
 from kubelet.node.definition import NodeDefinition
 
 GPU = "example.com/gpu"
@@ -15,7 +14,8 @@ def a_plugin(**settings):
 
 
 def test_it_lists_its_devices_with_the_numa_nodes_they_are_on():
-    assert a_plugin(devices=2, topology=(0, 1)).listed() == (Device("dev-0", numa=(0,)), Device("dev-1", numa=(1,)))
+    devices = a_plugin(devices=2, topology=(0, 1)).devices
+    assert list(devices.values()) == [Device("dev-0", numa=(0,)), Device("dev-1", numa=(1,))]
 
 
 def test_a_device_that_is_removed_and_added_again_is_where_it_was():

@@ -307,4 +307,4 @@ def test_a_state_that_does_not_follow_is_an_error_where_it_is_tried(a_pod):
     with pytest.raises(IllegalTransition, match="RUNNING -> STARTING"):
         life.worker.become(PodState.STARTING)
     with pytest.raises(IllegalTransition, match="main: RUNNING -> CREATE"):
-        life.worker.containers[0].create_at(2.0)
+        life.worker.containers[0].become(ContainerState.CREATE, 2.0)

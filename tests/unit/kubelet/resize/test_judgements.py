@@ -186,7 +186,7 @@ def ordered(ranks):
     queue = ResizeQueue()
     for name in ranks:
         queue.push(key(name), lambda k: ranks[k.uid])
-    return [k.uid for k in queue.in_order()]
+    return [k.uid for k in queue]
 
 
 def rank(grows=True, priority=0, qos="Burstable", since="2026-01-01T00:00:00Z"):
@@ -224,7 +224,7 @@ def test_a_resize_that_waits_keeps_its_place_until_it_is_discarded():
     queue.discard(key("a"))
     queue.discard(key("a"))
 
-    assert queue.in_order() == (key("b"),)
+    assert queue == [key("b")]
     assert key("a") not in queue
 
 

@@ -7,10 +7,9 @@ import pytest
 from kubelet.effects import Outbox
 from kubelet.managers.allocation import NO_ALLOCATION
 from kubelet.pod.context import Condition, PodContext, WallTimes
-from kubelet.resize.metrics import DeferredTimes, priority_bucket
+from kubelet.resize.manager import DeferredTimes, priority_bucket
 from kubelet.resize.policy import ResizePolicy, deferred_of
-from kubelet.status.resize_policy import FORMS, form_of
-from kubelet.switches import KubeletSwitches
+from kubelet.switches import POLICY_FORMS, KubeletSwitches
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.kinds.node import Node, NodePodPreemptionPolicy, NodeSpec
 from services.api.meta import ObjectMeta
@@ -44,39 +43,39 @@ def shown(policy, pod):
     [
         ({}, None),
         ({"resize.generation": "G0"}, None),
-        ({"resize.generation": "G1"}, FORMS["annotation"]),
-        ({"resize.generation": "G2"}, FORMS["pod_condition"]),
+        ({"resize.generation": "G1"}, POLICY_FORMS["G1"]),
+        ({"resize.generation": "G2"}, POLICY_FORMS["G2"]),
     ],
 )
 def test_the_design_says_whether_kubelets_show_the_policy_and_how(switches, form):
-    assert form_of(Switches({**ON, **switches}).of(KubeletSwitches)) == form
-    assert form_of(Switches(switches).of(KubeletSwitches)) is None
+    assert Switches({**ON, **switches}).of(KubeletSwitches).policy_form == form
+    assert Switches(switches).of(KubeletSwitches).policy_form is None
 
 
 @pytest.mark.parametrize(
-    ("source", "seen", "said"),
+    ("generation", "seen", "said"),
     [
         (
-            "annotation", node(scheduler_policy__disable_pod_resize_preemption="true"),
+            "G1", node(scheduler_policy__disable_pod_resize_preemption="true"),
             ("ResizePreemptionDisabled", "NodePolicyEnforced"),
         ),
-        ("annotation", node("ops/x"), None),
-        ("annotation", node(ops__disable_pod_resize_preemption="false"), None),
-        ("pod_condition", node("ops/x"), ("PodResizePreemptionDisabled", "PreemptionDisabledByNodePolicy")),
-        ("pod_condition", node(), None),
+        ("G1", node("ops/x"), None),
+        ("G1", node(ops__disable_pod_resize_preemption="false"), None),
+        ("G2", node("ops/x"), ("PodResizePreemptionDisabled", "PreemptionDisabledByNodePolicy")),
+        ("G2", node(), None),
     ],
 )  # fmt: skip
-def test_a_deferred_pod_shows_the_policy_in_the_words_of_the_design(source, seen, said):
-    policy = ResizePolicy(FORMS[source], "n1", WallTimes())
+def test_a_deferred_pod_shows_the_policy_in_the_words_of_the_design(generation, seen, said):
+    policy = ResizePolicy(POLICY_FORMS[generation], "n1", WallTimes())
 
     policy.take(seen, 9.0)
 
     assert [found[:2] for found in shown(policy, worker())] == ([said] if said else [])
-    assert policy.forbids is bool(said)
+    assert bool(policy.owners) is bool(said)
 
 
 def test_the_condition_names_node_and_owners_and_counts_from_the_later_of_wait_and_policy():
-    policy = ResizePolicy(FORMS["pod_condition"], "n1", WallTimes())
+    policy = ResizePolicy(POLICY_FORMS["G2"], "n1", WallTimes())
 
     policy.take(node("ops/x"), 9.0)
     policy.take(node("ops/x", "ops/y"), 20.0)
@@ -88,7 +87,7 @@ def test_the_condition_names_node_and_owners_and_counts_from_the_later_of_wait_a
 
 @pytest.mark.parametrize("reason", ["", "Infeasible"])
 def test_a_pod_whose_resize_is_not_deferred_does_not_show_the_policy(reason):
-    policy = ResizePolicy(FORMS["pod_condition"], "n1", WallTimes())
+    policy = ResizePolicy(POLICY_FORMS["G2"], "n1", WallTimes())
     policy.take(node("ops/x"), 9.0)
 
     assert shown(policy, worker(reason)) == []
@@ -96,7 +95,7 @@ def test_a_pod_whose_resize_is_not_deferred_does_not_show_the_policy(reason):
 
 
 def test_only_another_answer_is_news():
-    policy = ResizePolicy(FORMS["pod_condition"], "n1", WallTimes())
+    policy = ResizePolicy(POLICY_FORMS["G2"], "n1", WallTimes())
 
     answers = [policy.take(seen, 1.0) for seen in (node(), node("a"), node("a"), node("b"), node())]
 

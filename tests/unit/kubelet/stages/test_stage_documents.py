@@ -7,8 +7,7 @@ import pytest
 
 from kubelet.effects import StageDelete, StageEvent, StagePatch
 from kubelet.stages.document import StageError, read_stages
-from kubelet.stages.lifecycle import Draws, choose, delay_s, weight
-from kubelet.stages.operations import finalizer_changes, operations
+from kubelet.stages.lifecycle import Draws, choose, delay_s, finalizer_changes, operations, weight
 from kubelet.stages.stage import Finalizers
 from kubelet.stages.template_functions import Context
 from kubelet.stages.templates import TemplateError

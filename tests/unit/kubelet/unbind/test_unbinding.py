@@ -4,8 +4,9 @@ import hashlib
 
 import pytest
 
-from kubelet.unbind.unbinding import FallBack, Next, UnbindAnswer, Unbinding, Wait, may_unbind, request_id, unbind_body
+from kubelet.unbind.unbinding import FallBack, Next, UnbindAnswer, Unbinding, Wait, may_unbind, unbind_body
 from kubelet.view import WorkerKey
+from services.api.unbind import request_id
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def test_a_stale_session_that_is_ours_is_tried_exactly_once_more(calling):
 
 
 def test_guarantees_x_ub5_the_request_id_is_what_the_server_computes():
-    assert request_id(WorkerKey("u", 3), "n1") == hashlib.sha256(b"u\x003\x00n1").hexdigest()[:32]
+    assert request_id("u", 3, "n1") == hashlib.sha256(b"u\x003\x00n1").hexdigest()[:32]
 
 
 def test_kubelet_unbinding_21_daemon_static_mirror_and_preset_pods_are_exempt(a_pod):

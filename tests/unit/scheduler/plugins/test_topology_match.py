@@ -5,10 +5,10 @@ from random import Random
 import msgspec
 import pytest
 
+from kubelet.agent.topology_writer import topology_document
 from kubelet.managers.allocation import Allocation
 from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.node.definition import NodeDefinition
-from kubelet.node.topology_report import topology_document
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.framework.plugin import CycleState
 from scheduler.framework.status import SUCCESS

@@ -10,7 +10,7 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.queue.scheduling_queue import Pool
 from scheduler.resize.accounting import accounting_of
 from scheduler.resize.cycle import DEGRADED
-from scheduler.resize.metrics import apart
+from scheduler.resize.resize_loop import apart
 from services.api.kinds.pod import Container, ContainerStatus, ResourceRequirements
 from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Condition, Key
