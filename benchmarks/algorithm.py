@@ -221,7 +221,7 @@ class Algorithm:
         core = self.core
         if not isinstance(result, Unschedulable):
             raise AssertionError(f"{queued.key}: {result.message}; no workload expects that")
-        diagnosis, post = result.error.diagnosis, result.post_filter
+        diagnosis, post = result.diagnosis, result.post_filter
         core.queue.add_unschedulable(queued, now, rejectors=diagnosis.rejectors, pending=diagnosis.pending)
         if post is None:
             return

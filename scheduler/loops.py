@@ -411,7 +411,7 @@ class Scheduler:
 
     async def _no_node(self, attempt: Attempt, result: Unschedulable, group: asyncio.TaskGroup) -> None:
         """Evict whom PostFilter chose, and put the pod back."""
-        diagnosis, post = result.error.diagnosis, result.post_filter
+        diagnosis, post = result.diagnosis, result.post_filter
         nominated, actions = (post.nominated_node, post.actions) if post is not None else ("", ())
         error = await self._evictions.carry_out(actions, attempt.span, group, self._groups.record_disruption)
         if error:
@@ -419,7 +419,7 @@ class Scheduler:
         self._attempts.keep(
             attempt,
             "unschedulable",
-            message=result.error.message,
+            message=result.diagnosis.message,
             evaluated=diagnosis.node_count,
             rejected=diagnosis.rejected,
             nominated_node=nominated or "",
@@ -428,7 +428,7 @@ class Scheduler:
         await self._failures.fail(
             attempt,
             UNSCHEDULABLE,
-            result.error.message,
+            result.diagnosis.message,
             rejectors=diagnosis.rejectors,
             pending=diagnosis.pending,
             nominated=nominated,

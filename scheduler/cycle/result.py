@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from scheduler.cache.columns import Scores
-from scheduler.framework.plugin import CycleState, FitError, PostFilterResult
+from scheduler.framework.plugin import CycleState, Diagnosis, PostFilterResult
 
 ExtenderBind = Callable[[str], Awaitable[None]]
 """Has an extender bind a pod to the named node. Raises: UnknownOutcome."""
@@ -55,6 +55,6 @@ class ScheduleResult(msgspec.Struct, frozen=True):
 class Unschedulable:
     """No node fits; `post_filter` is what preemption achieved, if it ran."""
 
-    error: FitError
+    diagnosis: Diagnosis
     state: CycleState
     post_filter: PostFilterResult | None = None

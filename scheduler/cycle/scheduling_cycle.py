@@ -17,7 +17,7 @@ from scheduler.cache.columns import Columns, Scores
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.cycle.result import Ranking, ScheduleResult, Unschedulable
-from scheduler.framework.plugin import NO_NODES_AVAILABLE, CycleError, CycleState, Diagnosis, FitError
+from scheduler.framework.plugin import NO_NODES_AVAILABLE, CycleError, CycleState, Diagnosis
 from scheduler.framework.runner import Feasible, Runner
 from scheduler.framework.status import Code
 from services.api.seams import Random
@@ -287,7 +287,7 @@ class SchedulingCycle:
             if opinion is not None:
                 opinion.add_to(diagnosis)
             post_filter = runner.post_filter(state, pod, columns, diagnosis) if with_post_filter else None
-            return Unschedulable(FitError(diagnosis), state, post_filter)
+            return Unschedulable(diagnosis, state, post_filter)
         if count == 1:
             return self.only(int(np.argmax(found.mask)), state, evaluated)
         totals, status = runner.score(state, pod, columns, found)

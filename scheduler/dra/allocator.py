@@ -128,9 +128,8 @@ class Allocator:
             asked = each.exactly
             found = classes(asked.device_class_name)
             if found is None:
-                self.missing = self.missing or (
-                    f"request {each.name}: device class {asked.device_class_name} does not exist"
-                )
+                missing = f"request {each.name}: device class {asked.device_class_name} does not exist"
+                self.missing = self.missing or missing
                 continue
             self._classes[found.metadata.name] = found
             selectors = tuple(_compiled(s) for s in (*found.spec.selectors, *asked.selectors))
@@ -143,7 +142,11 @@ class Allocator:
         candidates = [each for pool in pools if pool.is_usable for each in pool.candidates]
         try:
             wants = [self._sized(want, pools) for want in self._wants]
-            self._check_sizes(wants)
+            for index, claim in enumerate(self._claims):
+                count = sum(want.count for want in wants if want.claim == index)
+                if count > DEVICES_MAX:
+                    excess = f"number of requested devices {count} exceeds the claim limit of {DEVICES_MAX}"
+                    raise AllocationError(f"claim {claim.metadata.key}: {excess}")
             is_possible = all(not want.is_all or want.count for want in wants)
             picks = self._search(wants, candidates, node_name) if is_possible else None
         except SelectorFailure as error:
@@ -165,15 +168,6 @@ class Allocator:
                 )
         fixed = tuple(each for pool in pools for each in pool.candidates if self._means(want, each))
         return replace(want, count=len(fixed), fixed=fixed)
-
-    def _check_sizes(self, wants: Sequence[Want]) -> None:
-        for index, claim in enumerate(self._claims):
-            count = sum(want.count for want in wants if want.claim == index)
-            if count > DEVICES_MAX:
-                raise AllocationError(
-                    f"claim {claim.metadata.key}: number of requested devices {count} exceeds the "
-                    f"claim limit of {DEVICES_MAX}"
-                )
 
     def _spelt(self, want: Want) -> str:
         return f"claim {self._claims[want.claim].metadata.key}, request {want.request}"

@@ -95,7 +95,7 @@ class Extenders:
         result = cycle.choose(pod, filtered, opinion)
         if isinstance(result, Unschedulable) and result.post_filter is not None and result.post_filter.asks:
             filtered.state.data[LEFT] = await self._preempt(asked, pod, result.post_filter.asks)
-            columns, diagnosis = self.cache.columns, result.error.diagnosis
+            columns, diagnosis = self.cache.columns, result.diagnosis
             return replace(result, post_filter=profile.runner.post_filter(filtered.state, pod, columns, diagnosis))
         return result
 

@@ -66,19 +66,14 @@ def _context(extender: Extender) -> ssl.SSLContext | bool:
         if tls.insecure or (extender.enable_https and not has_authority):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        if tls.cert_data or tls.cert_file:
-            _load_own(context, tls)
+        if tls.cert_data:
+            # The library reads own certificates from files only.
+            with tempfile.NamedTemporaryFile(suffix=".pem") as both:
+                both.write(tls.cert_data + b"\n" + tls.key_data)
+                both.flush()
+                context.load_cert_chain(both.name)
+        elif tls.cert_file:
+            context.load_cert_chain(tls.cert_file, tls.key_file or None)
     except (OSError, ValueError) as error:
         raise ExtenderError(f"extender {extender.url_prefix}: tlsConfig: {error}") from error
     return context
-
-
-def _load_own(context: ssl.SSLContext, tls: ExtenderTLS) -> None:
-    if not tls.cert_data:
-        context.load_cert_chain(tls.cert_file, tls.key_file or None)
-        return
-    # The library reads own certificates from files only.
-    with tempfile.NamedTemporaryFile(suffix=".pem") as both:
-        both.write(tls.cert_data + b"\n" + tls.key_data)
-        both.flush()
-        context.load_cert_chain(both.name)

@@ -97,35 +97,21 @@ class Diagnosis:
         if code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             self.unresolvable |= rows
 
-
-@dataclass(frozen=True, slots=True)
-class FitError:
-    """No node fits this pod; an expected no, so a value."""
-
-    diagnosis: Diagnosis
-
     @property
     def message(self) -> str:
         """The text of the event and of the condition: the refusal, then what PostFilter could not do about it."""
-        after = self.diagnosis.post_filter_message
-        return f"{self.refusal} {after}" if after else self.refusal
+        return f"{self.refusal} {self.post_filter_message}" if self.post_filter_message else self.refusal
 
     @property
     def refusal(self) -> str:
         """What the filters say: `0/5 nodes are available: 2 Insufficient cpu, …`."""
-        diagnosis = self.diagnosis
-        text = f"0/{diagnosis.node_count} nodes are available:"
-        if diagnosis.pre_filter_message:
-            text += f" {diagnosis.pre_filter_message}."
-        else:
-            histogram: Counter[str] = Counter()
-            for reasons in diagnosis.rejected.values():
-                histogram.update(reasons)
-            # Sorted as strings, counts included, as upstream sorts them.
-            lines = sorted(f"{nodes} {reason}" for reason, nodes in histogram.items())
-            if lines:
-                text += f" {', '.join(lines)}."
-        return text
+        histogram: Counter[str] = Counter()
+        for reasons in self.rejected.values():
+            histogram.update(reasons)
+        # Sorted as strings, counts included, as upstream sorts them.
+        lines = sorted(f"{nodes} {reason}" for reason, nodes in histogram.items())
+        why = self.pre_filter_message or ", ".join(lines)
+        return f"0/{self.node_count} nodes are available:" + (f" {why}." if why else "")
 
 
 @dataclass(frozen=True, slots=True)

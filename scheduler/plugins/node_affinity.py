@@ -128,10 +128,8 @@ class NodeAffinity:
         terms = self._preferred(pod)
         if not terms:
             return SKIP
-        for _, term in terms:
-            if problem := _invalid(term):
-                return failed(problem)
-        return SUCCESS
+        problem = next(filter(None, (_invalid(term) for _, term in terms)), "")
+        return failed(problem) if problem else SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Sum the weights of the preferred terms that match."""

@@ -79,22 +79,17 @@ class _FreeSlots:
         """Return each row's lowest limit of these drivers, infinite without one. Where plugins have migrated, volumes
         without a claim count too: there it is -1, so that no caller relies on it."""
         if self._known_as != (columns.epoch, columns.layout):
-            self._known_as = (columns.epoch, columns.layout)
-            self._by_driver = {}
+            self._known_as, self._by_driver = (columns.epoch, columns.layout), {}
         lowest = np.full(columns.capacity, np.inf)
         for driver in drivers:
             if driver not in self._by_driver:
-                self._by_driver[driver] = self._column(columns, limits, driver)
+                column = self._by_driver[driver] = np.full(columns.capacity, np.inf)
+                for name, limit in limits.items():
+                    row = columns.slots.get(name)
+                    if row is not None and driver in limit.by_driver:
+                        column[row] = -1 if limit.migrated else limit.by_driver[driver]
             lowest = np.minimum(lowest, self._by_driver[driver])
         return lowest
-
-    def _column(self, columns: Columns, limits: Mapping[str, _Limits], driver: str) -> Floats:
-        column = np.full(columns.capacity, np.inf)
-        for name, limit in limits.items():
-            row = columns.slots.get(name)
-            if row is not None and driver in limit.by_driver:
-                column[row] = -1 if limit.migrated else limit.by_driver[driver]
-        return column
 
 
 def limits_of(node: CSINode) -> dict[str, int]:

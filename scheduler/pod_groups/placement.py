@@ -134,12 +134,12 @@ class Placer:
     @staticmethod
     def _on_credit(found: Placement, member: QueuedPod, result: Unschedulable) -> Placed | Rejected:
         """Place the member where it preempts for itself: the members after it must see it there."""
-        post, diagnosis = result.post_filter, result.error.diagnosis
+        post, diagnosis = result.post_filter, result.diagnosis
         if post is not None and post.nominated_node:
             found.actions += post.actions
             there = ScheduleResult(post.nominated_node, result.state, diagnosis.node_count, 0)
             return Placed(member, there, needs_eviction=True)
-        status = unschedulable(result.error.message)
+        status = unschedulable(result.diagnosis.message)
         return Rejected(member, status, frozenset(diagnosis.rejectors), frozenset(diagnosis.pending))
 
     def assume(self, placed: Placed) -> Status:

@@ -8,7 +8,6 @@ Source: upstream `pkg/scheduler/framework/plugins/volumebinding/binder.go` (`Ass
 """
 
 import asyncio
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -42,10 +41,8 @@ class Reserved:
     @property
     def claims(self) -> tuple[Key, ...]:
         """The claims it is about."""
-        return (
-            *(claim.metadata.key for _, _, claim in self.bindings),
-            *(claim.metadata.key for claim in self.to_provision),
-        )
+        claims = (*(claim for _, _, claim in self.bindings), *self.to_provision)
+        return tuple(claim.metadata.key for claim in claims)
 
 
 def reserve(found: Found, node_name: str, assumed: AssumedVolumes) -> Reserved:
@@ -91,20 +88,17 @@ def _bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persist
 
 @dataclass(frozen=True)
 class Begun:
-    """What was written for a pod: the object and the version that the write made."""
+    """What was written for a pod: a volume, and the claim it is for, or a claim to make one for; `rv`: its version."""
 
     key: Key
     rv: int
+    claim: Key | None = None
 
 
-def progress(
-    world: World, node: Node, bindings: list[tuple[Begun, Key]], to_provision: list[Begun]
-) -> tuple[bool, str]:
-    """Return whether everything is bound, and else why it cannot be any more ("": not yet).
-    `bindings`: volume written, and its claim; `to_provision`: claims written."""
-    steps = itertools.chain(
-        (_binding(world, node, written, key) for written, key in bindings),
-        (_making(world, node, written) for written in to_provision),
+def progress(world: World, node: Node, begun: list[Begun]) -> tuple[bool, str]:
+    """Return whether everything is bound, and else why it cannot be any more ("": not yet)."""
+    steps = (
+        _making(world, node, each) if each.claim is None else _binding(world, node, each, each.claim) for each in begun
     )
     return next(((False, problem) for is_done, problem in steps if problem or not is_done), (True, ""))
 
@@ -190,11 +184,11 @@ class VolumeBinder:
             self._waiting.setdefault(key, {})[pod.uid] = event
         try:
             try:
-                bindings, to_provision = await self._write(pod, node_name, reserved, client)
+                begun = await self._write(node_name, reserved, client)
             except (ApiError, UnknownOutcome) as error:
                 return failed(str(error))
             async with asyncio.timeout(self._timeout_s):
-                return await self._wait(node_name, reserved, bindings, to_provision, event)
+                return await self._wait(node_name, reserved, begun, event)
         except TimeoutError:
             return failed("binding volumes: context deadline exceeded")
         finally:
@@ -207,10 +201,8 @@ class VolumeBinder:
             if not waiting:
                 self._waiting.pop(key, None)
 
-    async def _write(
-        self, pod: PodInfo, node_name: str, reserved: Reserved, client: Any
-    ) -> tuple[list[tuple[Begun, Key]], list[Begun]]:
-        bindings: list[tuple[Begun, Key]] = []
+    async def _write(self, node_name: str, reserved: Reserved, client: Any) -> list[Begun]:
+        begun: list[Begun] = []
         for before, volume, claim in reserved.bindings:
             rv = before.metadata.rv
             if volume is not before:
@@ -224,32 +216,19 @@ class VolumeBinder:
                     "uid": reference.uid,
                 }
                 patch = {"metadata": {"annotations": dict(volume.metadata.annotations)}, "spec": {"claimRef": wanted}}
-                rv = await client.patch_rv(
-                    "persistentvolumes",
-                    volume.metadata.key,
-                    patch,
-                    uid=volume.metadata.uid,
-                    resource_version=before.metadata.resource_version,
-                )
-            bindings.append((Begun(volume.metadata.key, rv), claim.metadata.key))
-        to_provision: list[Begun] = []
+                meta, version = volume.metadata, before.metadata.resource_version
+                rv = await client.patch_rv("persistentvolumes", meta.key, patch, uid=meta.uid, resource_version=version)
+            begun.append(Begun(volume.metadata.key, rv, claim.metadata.key))
         for claim in reserved.to_provision:
             meta = claim.metadata
             patch = {"metadata": {"annotations": {SELECTED_NODE: node_name}}}
             rv = await client.patch_rv(
                 "persistentvolumeclaims", meta.key, patch, uid=meta.uid, resource_version=meta.resource_version
             )
-            to_provision.append(Begun(meta.key, rv))
-        return bindings, to_provision
+            begun.append(Begun(meta.key, rv))
+        return begun
 
-    async def _wait(
-        self,
-        node_name: str,
-        reserved: Reserved,
-        bindings: list[tuple[Begun, Key]],
-        to_provision: list[Begun],
-        event: asyncio.Event,
-    ) -> Status:
+    async def _wait(self, node_name: str, reserved: Reserved, begun: list[Begun], event: asyncio.Event) -> Status:
         while True:
             event.clear()
             if reserved.is_cancelled:
@@ -257,7 +236,7 @@ class VolumeBinder:
             info = self._cache.nodes.get(node_name)
             if info is None or info.node is None:
                 return failed(f'binding volumes: failed to get node "{node_name}": node "{node_name}" not found')
-            is_done, problem = progress(self._world, info.node, bindings, to_provision)
+            is_done, problem = progress(self._world, info.node, begun)
             if is_done:
                 return SUCCESS
             if problem:

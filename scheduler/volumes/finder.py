@@ -49,11 +49,8 @@ def find(claims: PodClaims, node: Node) -> Found:
     """Return what the node offers to the pod's claims."""
     reasons: list[str] = []
     for _, volume in claims.bound:
-        if volume is None:
-            reasons.append(VOLUME_MISSING)
-            break
-        if not reach.reaches(volume, node):
-            reasons.append(NODE_CONFLICT)
+        if volume is None or not reach.reaches(volume, node):
+            reasons.append(VOLUME_MISSING if volume is None else NODE_CONFLICT)
             break
     bindings: list[tuple[PersistentVolume, PersistentVolumeClaim]] = []
     to_make = [claim for claim in claims.waiting if claim.selected_node]
@@ -69,12 +66,8 @@ def find(claims: PodClaims, node: Node) -> Found:
             bindings.append((volume, claim))
         else:
             to_make.append(claim)
-    for claim in to_make:
-        problem = _unmakeable(claims.to_provision[claim.metadata.uid], node)
-        if problem:
-            reasons.append(problem)
-            break
-    return Found(tuple(bindings), tuple(to_make), _sorted(reasons))
+    problems = (_unmakeable(claims.to_provision[claim.metadata.uid], node) for claim in to_make)
+    return Found(tuple(bindings), tuple(to_make), _sorted([*reasons, next(filter(None, problems), "")]))
 
 
 def _sorted(reasons: list[str]) -> tuple[str, ...]:
@@ -192,12 +185,11 @@ def score_of(claims: PodClaims, node: Node, shape: tuple[ShapePoint, ...]) -> in
     uses = _of_existing(found) if found.bindings else _of_free(found, claims, node)
     if not uses:
         return 0
-    total = sum(broken_line(shape, _percent(requested, capacity)) for requested, capacity in uses.values())
+    total = 0
+    for requested, capacity in uses.values():
+        is_full = capacity == 0 or requested > capacity
+        total += broken_line(shape, 100 if is_full else requested * 100 // capacity)
     return math.floor(total / len(uses) + 0.5)
-
-
-def _percent(requested: int, capacity: int) -> int:
-    return 100 if capacity == 0 or requested > capacity else requested * 100 // capacity
 
 
 def _of_existing(found: Found) -> dict[str, tuple[int, int]]:

@@ -83,7 +83,7 @@ def test_a_node_under_maintenance_takes_no_pods(examples, window, hour, is_refus
 
     assert is_refused is (not isinstance(result, ScheduleResult))
     if is_refused:
-        assert "1 node(s) were under maintenance" in result.error.message
+        assert "1 node(s) were under maintenance" in result.diagnosis.message
 
 
 def test_a_node_whose_maintenance_is_near_ranks_last(examples):

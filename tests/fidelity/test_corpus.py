@@ -317,7 +317,7 @@ def _check_pod(world: World, expect: dict[str, Any]) -> None:
     result = cycle.schedule(world.pod, 0.0)
     if "message" in expect:
         assert isinstance(result, Unschedulable | CycleError), result
-        assert (result.error.message if isinstance(result, Unschedulable) else result.message) == expect["message"]
+        assert (result.diagnosis.message if isinstance(result, Unschedulable) else result.message) == expect["message"]
         return
     assert isinstance(result, ScheduleResult), result
     if "chosen" in expect:

@@ -219,9 +219,7 @@ class InterPodAffinity:
                 means(term, other.metadata.namespace, other.metadata.labels) for term in terms.required_anti_affinity
             )
 
-        if joins(new) and not joins(old):
-            return Hint.QUEUE
-        if annoys(old) and not annoys(new):
+        if (joins(new) and not joins(old)) or (annoys(old) and not annoys(new)):
             return Hint.QUEUE
         if old is not None and new is None and self._dislikes(old, pod):
             return Hint.QUEUE
@@ -280,7 +278,6 @@ def _away(grouping: Grouping) -> Mask:
 
 
 def _add(worth: dict[str, Floats], key: str, tally: Tally, weight: int) -> None:
-    """Add the term's worth in each domain, if it matches a pod there."""
     counts = tally.by(key).counts
     if counts.any():
         known = worth.get(key)

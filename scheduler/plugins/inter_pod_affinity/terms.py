@@ -163,13 +163,9 @@ class HandCount:
     def has_unwanted(self, node_labels: Mapping[str, str]) -> bool:
         """Whether a pod that its anti-affinity matches is in one of the node's domains."""
         there, changes = self._census.counts.unwanted, self._changes.unwanted
-        for term in self._census.terms.required_anti_affinity:
-            value = node_labels.get(term.topology_key)
-            if value is not None:
-                pair = (term.topology_key, value)
-                if there.get(pair, 0) + changes.get(pair, 0) > 0:
-                    return True
-        return False
+        keys = (term.topology_key for term in self._census.terms.required_anti_affinity)
+        pairs = ((key, node_labels[key]) for key in keys if key in node_labels)
+        return any(there.get(pair, 0) + changes.get(pair, 0) > 0 for pair in pairs)
 
     def is_hostile(self, node_labels: Mapping[str, str]) -> bool:
         """Whether the anti-affinity of a pod in one of the node's domains matches this pod."""

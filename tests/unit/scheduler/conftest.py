@@ -17,7 +17,7 @@ from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.scheduling_cycle import SchedulingCycle
 from scheduler.entry import Handle
 from scheduler.event_handlers import EventHandlers
-from scheduler.framework.plugin import FitError
+from scheduler.framework.plugin import Diagnosis
 from scheduler.framework.runner import Enabled, Runner
 from scheduler.framework.world import FixedWorld
 from scheduler.queue.exclusions import Exclusions
@@ -161,11 +161,11 @@ class Cluster:
         assert isinstance(result, ScheduleResult), result
         return result
 
-    def refuse(self, pod: Pod, now: float = 0.0) -> FitError:
+    def refuse(self, pod: Pod, now: float = 0.0) -> Diagnosis:
         """Run one cycle that must not find a node."""
         result = self.cycle.schedule(PodInfo(pod), now)
         assert isinstance(result, Unschedulable), result
-        return result.error
+        return result.diagnosis
 
     def attempt(self, now: float) -> str:
         """Flush, pop and try one pod; return its name with `->node` or `!`, or "" when no pod is ready."""
@@ -180,7 +180,7 @@ class Cluster:
             self.queue.bound(queued)
             return f"{queued.key.name}->{result.node_name}"
         assert isinstance(result, Unschedulable)
-        self.queue.add_unschedulable(queued, now, rejectors=result.error.diagnosis.rejectors)
+        self.queue.add_unschedulable(queued, now, rejectors=result.diagnosis.rejectors)
         return f"{queued.key.name}!"
 
 

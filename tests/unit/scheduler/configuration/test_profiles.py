@@ -367,12 +367,12 @@ def test_a_plugin_that_names_no_events_is_asked_again_after_any(a):
     core.handlers.on_node(None, a.node("lead"), 0.0)
     core.handlers.on_pod(None, a.pod("p", scheduler_name="gold"), 0.0)
     queued = core.queue.pop(0.0)
-    error = core.profiles.of(queued.info).cycle.schedule(queued.info, 0.0).error
-    core.queue.add_unschedulable(queued, 0.0, rejectors=error.diagnosis.rejectors)
+    error = core.profiles.of(queued.info).cycle.schedule(queued.info, 0.0).diagnosis
+    core.queue.add_unschedulable(queued, 0.0, rejectors=error.rejectors)
 
     core.handlers.on_pod(None, a.pod("stranger", node="lead"), 5.0)
 
-    assert {"OnlyGold"} == error.diagnosis.rejectors
+    assert {"OnlyGold"} == error.rejectors
     assert core.queue.pop(20.0) is queued
 
 

@@ -36,14 +36,14 @@ def test_scheduler_queue_and_cycles_08_message_counts_reasons_over_all_nodes(clu
     error = cluster().nodes(*_five(a, "1")).refuse(a.pod(cpu="2"))
 
     assert error.refusal == "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s)."
-    assert error.diagnosis.rejectors == {"NodeResourcesFit", "TaintToleration"}
-    assert error.diagnosis.unresolvable.sum() == 5
+    assert error.rejectors == {"NodeResourcesFit", "TaintToleration"}
+    assert error.unresolvable.sum() == 5
 
 
 def test_scheduler_queue_and_cycles_08_nodes_that_are_merely_full_may_be_helped_by_preemption(cluster, a):
     world = cluster().nodes(*_five(a, "4")).pods(a.pod("x", cpu="3", node="s0"), a.pod("y", cpu="3", node="s1"))
 
-    assert world.refuse(a.pod(cpu="2")).diagnosis.unresolvable.sum() == 3
+    assert world.refuse(a.pod(cpu="2")).unresolvable.sum() == 3
 
 
 def test_scheduler_queue_and_cycles_08_what_preemption_cannot_do_follows_after_a_blank(cluster, a):
@@ -210,7 +210,7 @@ def test_an_extended_resource_that_no_node_has_is_out_of_reach(cluster, a):
     error = cluster().nodes(a.node("n1"), a.node("n2", example_com__gpu="1")).refuse(a.pod(requests={"x.io/fpga": "1"}))
 
     assert error.refusal == "0/2 nodes are available: 2 Insufficient x.io/fpga."
-    assert error.diagnosis.unresolvable.sum() == 2
+    assert error.unresolvable.sum() == 2
 
 
 def test_best_effort_pods_spread_by_assumed_requests(cluster, a):

@@ -324,7 +324,7 @@ def test_dra_core_01_a_pod_goes_where_the_devices_are_and_the_next_one_finds_non
     assert (result.node_name, status.is_success) == ("n2", True)
     error = world.refuse(pod(a, "q", "d"))
     assert error.message.startswith("0/2 nodes are available: 2 cannot allocate all claims. still not schedulable")
-    assert error.diagnosis.unresolvable[world.cache.columns.slots["n1"]]
+    assert error.unresolvable[world.cache.columns.slots["n1"]]
     world.runner.unreserve(result.state, first, result.node_name)
     assert world.schedule(pod(a, "q", "d")).node_name == "n2"
 

@@ -46,7 +46,7 @@ def _decisions(cluster, a, observed):
             world.cache.assume(pod, result.node_name, result.state)
             found.append(result.node_name)
         else:
-            found.append(result.error.message)
+            found.append(result.diagnosis.message)
     return found
 
 

@@ -107,7 +107,7 @@ def test_a_claim_that_went_after_the_pod_came_in_fails_the_attempt(cluster, a):
 
     error = world.refuse(pod(a, DIRECT).pod)
 
-    assert error.diagnosis.rejectors == {"DynamicResources"}
+    assert error.rejectors == {"DynamicResources"}
     assert error.message == (
         '0/1 nodes are available: could not find ResourceClaim "default/c". no new claims to deallocate, '
         "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."

@@ -94,7 +94,7 @@ def test_scheduler_queue_and_cycles_13_with_fewer_domains_than_min_domains_the_l
     error = zones(a=3, b=1, c=1).refuse(pod)
 
     assert error.message.startswith(f"0/3 nodes are available: 3 {UNEVEN}. ")
-    assert not error.diagnosis.unresolvable.any()
+    assert not error.unresolvable.any()
 
 
 def test_a_node_without_the_key_is_beyond_help_and_forms_no_domain_for_any_constraint(cluster, a):
@@ -110,7 +110,7 @@ def test_the_missing_label_is_named(cluster, a):
     error = cluster().nodes(a.node("n")).refuse(a.pod(labels=APP, topology_spread_constraints=(_spread(),)))
 
     assert error.message.startswith(f"0/1 nodes are available: 1 {UNEVEN} (missing required label). ")
-    assert error.diagnosis.unresolvable.sum() == 1
+    assert error.unresolvable.sum() == 1
 
 
 def test_an_empty_selector_counts_no_pod_but_means_the_pod_itself(zones, a):
@@ -285,7 +285,7 @@ def test_the_checks_come_in_order_and_only_missing_friends_are_beyond_help(clust
         "0/4 nodes are available: 1 node(s) didn't match pod affinity rules, 1 node(s) didn't satisfy existing pods "
         "anti-affinity rules, 2 node(s) didn't match pod anti-affinity rules. "
     )
-    assert error.diagnosis.unresolvable.sum() == 1
+    assert error.unresolvable.sum() == 1
 
 
 def test_an_existing_pod_counts_only_if_all_terms_mean_it(cluster, a):

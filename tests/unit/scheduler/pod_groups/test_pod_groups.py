@@ -525,7 +525,7 @@ def test_a_member_on_its_own_is_not_preempted_for():
 
     refused = cycle.schedule(PodInfo(member("p", cpu="2", priority=5)), 0.0)
 
-    assert refused.error.message.endswith("preemption: not eligible due to workload aware preemption enabled")
+    assert refused.diagnosis.message.endswith("preemption: not eligible due to workload aware preemption enabled")
 
 
 # -- units and conditions ----------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class Attempt:
         self.result = world.cycle.schedule(info, now)
         self.post = self.result.post_filter
         self.node = self.post.nominated_node
-        self.message = self.result.error.diagnosis.post_filter_message
+        self.message = self.result.diagnosis.post_filter_message
         self.victims = [v.key.name for eviction in self.post.actions for v in eviction.victims]
 
 

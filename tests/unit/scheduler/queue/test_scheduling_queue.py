@@ -91,7 +91,7 @@ def test_scheduler_queue_and_cycles_05_a_node_added_while_the_pod_is_tried_is_no
     error = world.refuse(queued.info.pod)
     world.nodes(a.node("n2", cpu="4"), now=0.1)
 
-    world.queue.add_unschedulable(queued, 0.2, rejectors=error.diagnosis.rejectors)
+    world.queue.add_unschedulable(queued, 0.2, rejectors=error.rejectors)
 
     assert queued.pool is Pool.BACKOFF
     assert world.queue.in_flight_event_count == 0

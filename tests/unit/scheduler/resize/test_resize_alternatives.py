@@ -87,7 +87,7 @@ def test_kep_5836_14_a_new_pod_takes_what_is_not_actuated_if_so_configured(scene
     s.pod("equal", 400, priority=MID, node="")
 
     assert schedule(s, "n").node_name == "n1"
-    assert "Insufficient cpu" in schedule(s, "equal").error.message  # to it the request counts
+    assert "Insufficient cpu" in schedule(s, "equal").diagnosis.message  # to it the request counts
     s.pod("n", 400, priority=HIGH)
     assert s.handle.cache.nodes["n1"].requested["cpu"] == 1500  # R's request counts again for all others
     assert s.pool("r") is Pool.UNSCHEDULABLE
@@ -113,8 +113,8 @@ def test_in_the_newcomers_eyes_a_node_is_short_of_what_it_would_still_be_short_o
     s.pod("n", 400, priority=HIGH, node="", preemption_policy="Never")
     s.pod("huge", 2000, priority=HIGH, node="", preemption_policy="Never")
 
-    assert "1 Insufficient cpu" in schedule(s, "n").error.message
-    assert "1 Insufficient cpu" in schedule(s, "huge").error.message
+    assert "1 Insufficient cpu" in schedule(s, "n").diagnosis.message
+    assert "1 Insufficient cpu" in schedule(s, "huge").diagnosis.message
 
 
 # -- the attempt -----------------------------------------------------------------------------------------------

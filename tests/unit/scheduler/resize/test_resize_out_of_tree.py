@@ -208,7 +208,7 @@ def test_a_new_pod_meets_only_those_to_whom_it_is_relevant(scene):
     placed, refused = place(beta.node(1000)), place(before.node(1000))
 
     assert (isinstance(placed, ScheduleResult), beta.plugins[0].asked) == (True, ["relevance"])
-    assert "1 node(s) were refused by a plugin" in refused.error.message
+    assert "1 node(s) were refused by a plugin" in refused.diagnosis.message
 
 
 @pytest.mark.parametrize(("generation", "asked"), [

@@ -250,7 +250,7 @@ def test_kep_5836_06_what_is_deferred_is_reserved(scene):
     result = s.core.profiles.of(s.queue.get(Key("default", "n")).info).cycle.schedule(
         s.queue.get(Key("default", "n")).info, 0.0
     )
-    assert "Insufficient cpu" in result.error.message
+    assert "Insufficient cpu" in result.diagnosis.message
 
 
 def test_kep_5836_08_what_eviction_cannot_cure_evicts_no_pod_until_less_is_asked_for(scene):
