@@ -141,11 +141,10 @@ class Heartbeats:
 
     async def _report(self) -> None:
         try:
-            again = True
-            while again:
+            self._reports_again = True
+            while self._reports_again:
                 self._reports_again = False
                 await self._report_once()
-                again = self._reports_again
         finally:
             self._is_reporting = False
 

@@ -73,15 +73,13 @@ class Prober:
             self._is_awaited, self.due_s = True, t + self.spec.timeout_seconds
             return None
         self._is_awaited = False
-        self._count(is_success=how in ("", WARNS))
-        self._set_due(t, script, started_s, is_success=not how)
-        return how
-
-    def _count(self, *, is_success: bool) -> None:
+        is_success = how in ("", WARNS)
         self._run = self._run + 1 if self._last is is_success else 1
         self._last = is_success
         if self._run >= (self.spec.success_threshold if is_success else self.spec.failure_threshold):
             self.result = is_success
+        self._set_due(t, script, started_s, is_success=not how)
+        return how
 
     def _set_due(self, t: float, script: Script, started_s: float, *, is_success: bool) -> None:
         """The next try, one of the times of its period; a steady success is asked again when it may end."""

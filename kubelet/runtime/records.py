@@ -183,14 +183,9 @@ def joined(
             actual=None if is_same(applied, checkpoint.allocated) else applied,
             claims=checkpoint.claims,
         )
-    for where, checkpoint in decided.items():
+    for where, own in decided.items():
         if where not in runtime:
             found[where] = PodRecord(
-                checkpoint.node,
-                checkpoint.uid,
-                checkpoint.generation,
-                allocation=checkpoint.allocation,
-                allocated=checkpoint.allocated,
-                claims=checkpoint.claims,
+                own.node, own.uid, own.generation, allocation=own.allocation, allocated=own.allocated, claims=own.claims
             )
     return found, silent
