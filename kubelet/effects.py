@@ -1,7 +1,7 @@
 """What a node wants done: one value for each effect, and the list on which they wait to be performed. Pure.
 
-Pods and managers emit effects; the shell (`agent`) performs them in order. Those of the last group are addressed to
-managers of the same node: `PodTable` hands them over at once, and they never reach the shell.
+Pods and managers emit effects; the shell (`agent`) performs them in order. Those from `StatusChanged` on are
+addressed to managers of the same node: `PodTable` hands them over at once, and they never reach the shell.
 """
 
 from typing import Any, Final
@@ -197,76 +197,70 @@ class EndSpan(Effect, frozen=True):
     error: str
 
 
-class ManagerEffect(Effect, frozen=True):
-    """What a pod wants a manager of its node to do."""
-
-
-class StatusChanged(ManagerEffect, frozen=True):
+class StatusChanged(Effect, frozen=True):
     """The pod waits for time to pass: its status is worth writing."""
 
 
-class PodStarted(ManagerEffect, frozen=True):
+class PodStarted(Effect, frozen=True):
     """The first container of the pod was started."""
 
     container: str
 
 
-class PodStopped(ManagerEffect, frozen=True):
+class PodStopped(Effect, frozen=True):
     """The last container of the pod has stopped; `container` is the one that `PodStarted` named."""
 
     container: str
 
 
-class PodEnded(ManagerEffect, frozen=True):
+class PodEnded(Effect, frozen=True):
     """Nothing of the pod runs or is held any more."""
 
 
-class StartFailed(ManagerEffect, frozen=True):
+class StartFailed(Effect, frozen=True):
     """The start has failed so often, for this reason, that the pod may be unbound if that is configured."""
 
     reason: str
     message: str
 
 
-class PodRejected(ManagerEffect, frozen=True):
+class PodRejected(Effect, frozen=True):
     """The pod was admitted, and what it needs cannot be had here: reject it after all."""
 
     reason: str
     message: str
 
 
-class ResizeAttempted(ManagerEffect, frozen=True):
+class ResizeAttempted(Effect, frozen=True):
     """Carrying a resize out took so long. When it succeeded, other resizes may fit now."""
 
     took_s: float
     succeeded: bool = True
 
 
-class PrepareDevices(ManagerEffect, frozen=True):
+class PrepareDevices(Effect, frozen=True):
     """A container is about to start: have plugins prepare its devices, then call `devices_prepared`."""
 
     container: str
 
 
-class PrepareClaims(ManagerEffect, frozen=True):
+class PrepareClaims(Effect, frozen=True):
     """Read the pod's claims, then call `claims_listed`, or `claims_prepared` with a problem."""
 
 
-class CallDrivers(ManagerEffect, frozen=True):
+class CallDrivers(Effect, frozen=True):
     """The record of the claims is durable: prepare them, then call `claims_prepared`; `is_broken`: this try fails."""
 
     is_broken: bool
 
 
-class UnprepareClaims(ManagerEffect, frozen=True):
+class UnprepareClaims(Effect, frozen=True):
     """Nothing of the pod runs: unprepare its claims, then call `claims_unprepared`."""
 
 
 class Outbox:
     """The effects of a node that are not performed yet, in order, its counters, and the pod syncs that are traced.
-
-    Invariant: the stages and the end of a sync follow its start.
-    """
+    Invariant: the stages and the end of a sync follow its start."""
 
     def __init__(self) -> None:
         self.effects: list[Effect | CallPlugin | DevicesChanged] = []

@@ -251,9 +251,7 @@ class Kubelet:
 
     def _without_containers(self, pod: KubeletPod, key: WorkerKey, record: PodRecord) -> PodRecord | None:
         """Nothing of a pod runs to which something was allocated: return what it goes on with, None to start anew.
-
-        It goes on when the API server saw it run: then it is the runtime that has forgotten it (FM-K5).
-        """
+        It goes on when the API server saw it run: then it is the runtime that has forgotten it (FM-K5)."""
         is_over = pod.is_terminal or pod.metadata.deletion_timestamp is not None
         if not is_over and any(has_run(each) for each in pod.status.container_statuses):
             return record

@@ -100,9 +100,8 @@ class Agent(NodeShell):
         self.heartbeats = Heartbeats(self)
         self.stages = StagePlayer(self, kubelet.out) if host.stages else None
         self.topology = TopologyReporting(self, kubelet.managers, kubelet.ledger) if is_wanted(self) else None
-        self.devices: DeviceSockets | None = None
-        if kubelet.plugins is not None:
-            self.devices = DeviceSockets(self, kubelet.plugins, kubelet.admission)
+        plugins = kubelet.plugins
+        self.devices = DeviceSockets(self, plugins, kubelet.admission) if plugins is not None else None
         self._performs = self._performers()
 
     # --- life ---

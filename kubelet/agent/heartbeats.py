@@ -107,10 +107,8 @@ class Heartbeats:
         return await node.call(self._about(verb="create", body=encode(lease)))
 
     def _look_soon(self) -> None:
-        """See what is said of a node whose Lease cannot be renewed, and say otherwise where that can be done.
-
-        Upstream looks every 10 s at any time; as long as the Lease is renewed there is nothing to see.
-        """
+        # What is said of a node whose Lease cannot be renewed is corrected where that can be done. Upstream looks
+        # every 10 s at any time; as long as the Lease is renewed there is nothing to see.
         if self._node.is_registered and self._node.writes_status and not self._is_looking:
             self._is_looking = True
             self._node.spawn(self._look())
@@ -141,11 +139,10 @@ class Heartbeats:
 
     async def _report(self) -> None:
         try:
-            again = True
-            while again:
+            self._reports_again = True
+            while self._reports_again:
                 self._reports_again = False
                 await self._report_once()
-                again = self._reports_again
         finally:
             self._is_reporting = False
 

@@ -21,8 +21,7 @@ from kubelet.runtime.records import (
     encode_checkpoint,
     encode_record,
     joined,
-    read_checkpoints,
-    replay,
+    newest,
 )
 from kubelet.view import WorkerKey
 from services.api.seams import Disk
@@ -57,8 +56,8 @@ class Journal:
 
     def load(self) -> dict[Where, PodRecord]:
         """Return what is known of the pods of every node; what was decided about pods that run is known again."""
-        runtime = replay(self._runtime.lines(), self._nodes)
-        checkpoint = read_checkpoints(self._checkpoint.lines(), self._nodes)
+        runtime = newest(PodRecord, self._runtime.lines(), self._nodes)
+        checkpoint = newest(Checkpoint, self._checkpoint.lines(), self._nodes)
         self._warn(RUNTIME, runtime)
         self._warn(CHECKPOINT, checkpoint)
         self._runtime.live = {where: encode_record(record) for where, record in runtime.found.items()}
@@ -91,9 +90,10 @@ class Journal:
 
     def of(self, node: str) -> dict[Where, PodRecord]:
         """Return what is known of one node's pods, as far as it is durable."""
-        runtime = replay((line for where, line in self._runtime.live.items() if where[0] == node), self._nodes)
+        record = (line for where, line in self._runtime.live.items() if where[0] == node)
         decided = (line for where, line in self._checkpoint.live.items() if where[0] == node)
-        return joined(runtime.found, read_checkpoints(decided, self._nodes).found)[0]
+        runtime, checkpoint = newest(PodRecord, record, self._nodes), newest(Checkpoint, decided, self._nodes)
+        return joined(runtime.found, checkpoint.found)[0]
 
     def put(self, lines: Lines, saved: Callable[[], None] | None = None) -> None:
         """Make what is known of a pod durable soon, and say so."""

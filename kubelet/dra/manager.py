@@ -183,14 +183,10 @@ class ClaimManager:
             if job.key in self._running or any(claim.uid in self._busy for claim in job.claims):
                 self._waiting.append(job)
                 continue
-            self._begin(job, now)
-
-    def _begin(self, job: Job, now: float) -> None:
-        self._running[job.key] = job
-        for claim in job.claims:
-            self._busy[claim.uid] = job.key
-        job.drivers = list(dict.fromkeys(name for claim in self._concerned(job) for name in claim.devices))
-        self._next(job, now)
+            self._running[job.key] = job
+            self._busy |= dict.fromkeys((claim.uid for claim in job.claims), job.key)
+            job.drivers = list(dict.fromkeys(name for claim in self._concerned(job) for name in claim.devices))
+            self._next(job, now)
 
     def _concerned(self, job: Job) -> list[HeldClaim]:
         if job.what == "prepare":

@@ -123,9 +123,14 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     def allocatable(self) -> dict[str, str]:
         """Return the capacity less what is reserved for the system and hard eviction thresholds that are said."""
         found = super().allocatable()
-        if not self._reserves_cpus:
+        taken_of = self._said()
+        if self._reserves_cpus:
+            taken_of.pop("cpu", None)  # that stands for all of it
+        else:
             found["cpu"] = self.capacity()["cpu"]
-        for name, taken in self._withheld().items():
+        if self.reserved_memory:
+            taken_of.pop("memory", None)  # and so does reservedMemory, which must be as much
+        for name, taken in taken_of.items():
             found[name] = format_amount(name, max(0, amount(name, found.get(name, "0")) - taken))
         return found
 
@@ -150,14 +155,6 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         for each in thresholds(self.eviction.hard or {}, {}, {}, self.resource_capacities):
             if (kept := _EVICTED.get(each.signal.name)) is not None:
                 taken[kept] = taken.get(kept, 0) + each.least
-        return taken
-
-    def _withheld(self) -> dict[str, int]:
-        taken = self._said()
-        if self._reserves_cpus:
-            taken.pop("cpu", None)  # that stands for all of it
-        if self.reserved_memory:
-            taken.pop("memory", None)  # and so does reservedMemory, which must be as much
         return taken
 
     def present_images(self) -> dict[str, int]:

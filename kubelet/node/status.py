@@ -120,8 +120,9 @@ class NodeReport:
                 reason, message = "CheckpointFailed", "the runtime's record cannot be written"
             conditions.append(self._condition(kind, str(is_true), reason, message, event, wall_s))
         ready = ("True", "KubeletReady", "kubelet is posting ready status", "NodeReady")
-        if self.reasons:
-            ready = ("False", "KubeletNotReady", _joined(self.reasons), "NodeNotReady")
+        if reasons := self.reasons:
+            text = reasons[0] if len(reasons) == 1 else f"[{', '.join(reasons)}]"  # as Go spells several errors
+            ready = ("False", "KubeletNotReady", text, "NodeNotReady")
         conditions.append(self._condition("Ready", *ready, wall_s))
         made: Document = {
             "capacity": self._definition.capacity() | {name: str(n) for name, (n, _) in self.devices.items()},
@@ -154,11 +155,6 @@ class NodeReport:
         if self.port > 0:
             made["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self.port}}
         return made
-
-
-def _joined(reasons: tuple[str, ...]) -> str:
-    """Return several errors as Go spells them together."""
-    return reasons[0] if len(reasons) == 1 else f"[{', '.join(reasons)}]"
 
 
 def lease_document(node: str, node_uid: str, duration_s: int, wall_s: float) -> Document:

@@ -187,12 +187,7 @@ def size_text(pod: KubeletPod, resources: PodResources, generation: int, error: 
 
 def requirements(resources: ResourceRequirements) -> Document:
     """Return the document of requests and limits; what is empty is left out."""
-    made: Document = {}
-    if resources.limits:
-        made["limits"] = resources.limits
-    if resources.requests:
-        made["requests"] = resources.requests
-    return made
+    return {name: part for name, part in (("limits", resources.limits), ("requests", resources.requests)) if part}
 
 
 def level_of(resources: PodResources) -> ResourceRequirements:

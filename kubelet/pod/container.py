@@ -24,8 +24,8 @@ _STARTING = (_C.IMAGE, _C.PULLING, _C.STUCK, _C.DEVICES, _C.CREATE)
 _HAVE_RUN = (_C.RUNNING, _C.BACKOFF, _C.EXITED)
 
 
-class Ended(msgspec.Struct, frozen=True):
-    """How a container ended; times as RFC 3339 text, because a restarted kubelet has them only so."""
+class Ended(msgspec.Struct, frozen=True, rename="camel"):
+    """How a container ended, as its status says it; times are text (RFC 3339): a restarted kubelet has only that."""
 
     exit_code: int
     reason: str

@@ -17,10 +17,8 @@ REDUCED_CRASHLOOP_S = (1.0, 60.0)
 def crashloop_bounds(
     initial_s: float, max_s: float, *, is_reduced: bool, node_max_s: float = 0.0
 ) -> tuple[float, float]:
-    """Return a node's first and longest back-off; 0 stands for Kubernetes' own value.
-
-    A node's own maximum below the first makes all back-offs equal to it. Source: KEP-4603.
-    """
+    """Return a node's first and longest back-off; 0 stands for Kubernetes' own value. A node's own maximum below the
+    first makes all back-offs equal to it. Source: KEP-4603."""
     first_s, longest_s = REDUCED_CRASHLOOP_S if is_reduced else CRASHLOOP_S
     longest_s = node_max_s or max_s or longest_s
     return min(initial_s or first_s, longest_s), longest_s

@@ -5,8 +5,10 @@ Source: kubelet 3.3 and 3.4.
 
 from typing import Any
 
+import msgspec
+
 from kubelet.pod.actuation import level_of, requirements
-from kubelet.pod.container import EPHEMERAL, INIT, MAIN, SIDECAR, Container, Ended
+from kubelet.pod.container import EPHEMERAL, INIT, MAIN, SIDECAR, Container
 from kubelet.pod.context import RESIZE_IN_PROGRESS, RESIZE_PENDING, Condition, PodContext
 from kubelet.pod.states import ContainerState, PodState
 from services.api.meta import Document
@@ -140,7 +142,7 @@ def _render_container(pod: PodContext, container: Container) -> Document:
         case _C.RUNNING if container.is_seen:
             state = {"running": {"startedAt": pod.time_text(container.started_s)}}
         case _C.EXITED if container.ended is not None:
-            state = {"terminated": _ended(container.ended)}
+            state = {"terminated": msgspec.to_builtins(container.ended)}
         case _C.BACKOFF | _C.STUCK:
             state = {"waiting": {"reason": container.waiting_reason, "message": container.waiting_message}}
         case _:
@@ -154,7 +156,7 @@ def _render_container(pod: PodContext, container: Container) -> Document:
     made: Document = {
         "name": container.name,
         "state": state,
-        "lastState": {"terminated": _ended(last)} if last is not None else {},
+        "lastState": {"terminated": msgspec.to_builtins(last)} if last is not None else {},
         "ready": container.is_ready or (container.kind == INIT and _is_done(container)),
         "restartCount": container.restarts,
         "image": container.image,
@@ -184,15 +186,6 @@ def waiting_reason(pod: PodContext, container: Container) -> str:
 
 def _is_done(container: Container) -> bool:
     return container.state == _C.EXITED and container.exit_code == 0
-
-
-def _ended(ended: Ended) -> Document:
-    return {
-        "exitCode": ended.exit_code,
-        "reason": ended.reason,
-        "startedAt": ended.started_at,
-        "finishedAt": ended.finished_at,
-    }
 
 
 def condition_document(pod: PodContext, kind: str, condition: Condition) -> Document:

@@ -52,11 +52,8 @@ class PodTable:
     def begin(self, pod: Pod, now: float) -> None:
         """Start a new pod, or hold it until its predecessor of the same name has ended."""
         name = pod.pod.metadata.key
-        predecessor: WorkerKey | None = None
-        if name in self._names:
-            predecessor = next(
-                (k for k, p in self.pods.items() if p.pod.metadata.key == name and p.state != PodState.TERMINATED), None
-            )
+        same = (k for k, p in self.pods.items() if p.pod.metadata.key == name and p.state != PodState.TERMINATED)
+        predecessor = next(same, None) if name in self._names else None
         self.add(pod)
         if predecessor is not None:
             pod.become(PodState.HELD)

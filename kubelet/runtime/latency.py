@@ -12,11 +12,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-STAGES = ("worker", "mount", "sandbox", "image", "create", "stop", "resize", "relist", "attach", "mount-claim")
-"""From the watch event to a worker; volumes; sandbox and network; image check; container create and
-start; from SIGTERM to the exit of a container whose script does not say; one call that resizes a container; a question
-for all containers of a node, drawn once a node; a volume of a claim, attached and then mounted."""
-
 DEFAULTS = {
     "worker": "lognormal:0.005,0.25",
     "mount": "lognormal:0.1,0.25",
@@ -29,6 +24,10 @@ DEFAULTS = {
     "attach": "lognormal:3,0.25",
     "mount-claim": "lognormal:0.5,0.25",
 }
+"""From the watch event to a worker; volumes; sandbox and network; image check; container create and
+start; from SIGTERM to the exit of a container whose script does not say; one call that resizes a container; a question
+for all containers of a node, drawn once a node; a volume of a claim, attached and then mounted."""
+STAGES = tuple(DEFAULTS)
 _PLACES = {stage: place if place < 6 else 1 << (26 + place) for place, stage in enumerate(STAGES)}
 """Where in the sequence of draws each stage begins; a stage apart does not change the luck of the others."""
 

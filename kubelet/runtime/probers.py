@@ -30,10 +30,8 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Prober:
-    """One probe of one container: its tries of the present run.
-
-    `result` None: it says nothing yet. `due_s` None: it is not asked, or its answer cannot change.
-    """
+    """One probe of one container: its tries of the present run. `result` None: it says nothing yet. `due_s` None: it is
+    not asked, or its answer cannot change."""
 
     __slots__ = ("_first_s", "_is_awaited", "_last", "_run", "due_s", "kind", "result", "spec")
 
@@ -63,9 +61,7 @@ class Prober:
 
     def attempt(self, t: float, script: Script, started_s: float) -> str | None:
         """Ask, at a time that is due; return how that failed, "" for a success, None while no answer has come.
-
-        A success that warns is asked for again, so that it is recorded each time.
-        """
+        A success that warns is asked for again, so that it is recorded each time."""
         how = HANGS if self._is_awaited else script.answer(self.kind, t - started_s)
         if how == WARNS and self.spec.http_get is None:
             how = ""
@@ -73,15 +69,13 @@ class Prober:
             self._is_awaited, self.due_s = True, t + self.spec.timeout_seconds
             return None
         self._is_awaited = False
-        self._count(is_success=how in ("", WARNS))
-        self._set_due(t, script, started_s, is_success=not how)
-        return how
-
-    def _count(self, *, is_success: bool) -> None:
+        is_success = how in ("", WARNS)
         self._run = self._run + 1 if self._last is is_success else 1
         self._last = is_success
         if self._run >= (self.spec.success_threshold if is_success else self.spec.failure_threshold):
             self.result = is_success
+        self._set_due(t, script, started_s, is_success=not how)
+        return how
 
     def _set_due(self, t: float, script: Script, started_s: float, *, is_success: bool) -> None:
         """The next try, one of the times of its period; a steady success is asked again when it may end."""
@@ -141,9 +135,7 @@ class ContainerProbes:
 
     def resume(self, started_s: float, now: float, *, was_started: bool, was_ready: bool, share: float) -> None:
         """Take over a run that began before this kubelet did; its last results stand until a probe says otherwise.
-
-        `share` (0 to 1): where in each probe's first period its first try is, so that not all come at once.
-        """
+        `share` (0 to 1): where in each probe's first period its first try is, so that not all come at once."""
         self.run(started_s)
         if self._readiness is not None:
             self._readiness.result = was_ready

@@ -8,7 +8,7 @@ runs with is what it was allocated (FM-K5); where the runtime is silent, nothing
 Source: kubelet 6; guarantees N2 to N4, FM-K5; dra-core 7.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 import msgspec
@@ -94,7 +94,6 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ENCODER = msgspec.json.Encoder()
-_RECORD, _CHECKPOINT = msgspec.json.Decoder(PodRecord), msgspec.json.Decoder(Checkpoint)
 R = TypeVar("R", PodRecord, Checkpoint)
 
 
@@ -132,8 +131,9 @@ class Reading(msgspec.Struct, Generic[R], frozen=True):
     elsewhere: dict[str, int]
 
 
-def _newest(lines: Iterable[bytes], nodes: frozenset[str], decode: Callable[[bytes], R]) -> Reading[R]:
+def newest(kind: type[R], lines: Iterable[bytes], nodes: frozenset[str]) -> Reading[R]:
     """Return what is newest of every pod of these nodes; other lines are left out and counted (FM-K5)."""
+    decode = msgspec.json.Decoder(kind).decode
     found: dict[Where, R] = {}
     torn, elsewhere = 0, dict[str, int]()
     for line in lines:
@@ -151,16 +151,6 @@ def _newest(lines: Iterable[bytes], nodes: frozenset[str], decode: Callable[[byt
         if not said.is_gone:
             found[said.node, said.key] = said
     return Reading(found, torn, elsewhere)
-
-
-def replay(lines: Iterable[bytes], nodes: frozenset[str]) -> Reading[PodRecord]:
-    """Return the newest record of every pod, and what was of no use."""
-    return _newest(lines, nodes, _RECORD.decode)
-
-
-def read_checkpoints(lines: Iterable[bytes], nodes: frozenset[str]) -> Reading[Checkpoint]:
-    """Return the newest checkpoint of every pod, and what was of no use."""
-    return _newest(lines, nodes, _CHECKPOINT.decode)
 
 
 def joined(
@@ -183,14 +173,9 @@ def joined(
             actual=None if is_same(applied, checkpoint.allocated) else applied,
             claims=checkpoint.claims,
         )
-    for where, checkpoint in decided.items():
+    for where, own in decided.items():
         if where not in runtime:
             found[where] = PodRecord(
-                checkpoint.node,
-                checkpoint.uid,
-                checkpoint.generation,
-                allocation=checkpoint.allocation,
-                allocated=checkpoint.allocated,
-                claims=checkpoint.claims,
+                own.node, own.uid, own.generation, allocation=own.allocation, allocated=own.allocated, claims=own.claims
             )
     return found, silent

@@ -123,13 +123,11 @@ def api_references(spec: Mapping[str, Any]) -> str:
     if spec.get("resourceClaims"):
         return "resourceclaims"
     for volume in spec.get("volumes") or ():
-        for kind in _API_VOLUMES:
-            if volume.get(kind):
-                return f"{kind} in volume {volume.get('name')!r}"
-        for source in (volume.get("projected") or {}).get("sources") or ():
-            for kind in _API_PROJECTIONS:
-                if source.get(kind):
-                    return f"{kind} in volume {volume.get('name')!r}"
+        sources = (volume.get("projected") or {}).get("sources") or ()
+        found = [kind for kind in _API_VOLUMES if volume.get(kind)]
+        found += [kind for source in sources for kind in _API_PROJECTIONS if source.get(kind)]
+        if found:
+            return f"{found[0]} in volume {volume.get('name')!r}"
     for part in ("initContainers", "containers"):
         for container in spec.get(part) or ():
             for source in container.get("envFrom") or ():

@@ -6,7 +6,7 @@ from kubelet.config import KubeletConfig
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.behavior import script_of
 from kubelet.runtime.latency import Distribution, LatencyModel
-from kubelet.runtime.records import ContainerRecord, PodRecord, encode_record, replay
+from kubelet.runtime.records import ContainerRecord, PodRecord, encode_record, newest
 from kubelet.runtime.script import FOREVER, Script, ScriptError, parse_script
 from kubelet.timers import Timers
 from services.runtime.config import StartError
@@ -104,7 +104,7 @@ def test_guarantees_fm_k5_torn_foreign_and_superseded_records_are_left_out():
     kept = record("n1", "a", containers=[ContainerRecord("c", 1.0, 1)])
     lines = [record("n1", "a"), kept, record("n2", "b"), record("n1", "c"), record("n1", "c", is_gone=True), kept[:9]]
 
-    reading = replay(lines, frozenset({"n1"}))
+    reading = newest(PodRecord, lines, frozenset({"n1"}))
 
     assert [r.uid for r in reading.found.values()] == ["a"]
     assert next(iter(reading.found.values())).containers[0].restarts == 1

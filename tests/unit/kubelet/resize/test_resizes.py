@@ -14,13 +14,13 @@ from kubelet.pod.table import PodTable
 from kubelet.resize.allocation import Deferred, Fits, NodeRules
 from kubelet.resize.manager import ResizeManager
 from kubelet.runtime.records import (
+    Checkpoint,
     PodRecord,
     checkpoint_of,
     encode_checkpoint,
     encode_record,
     joined,
-    read_checkpoints,
-    replay,
+    newest,
 )
 from kubelet.runtime.resources import resources_of
 from kubelet.status.versions import StatusVersions
@@ -191,8 +191,8 @@ def test_checkpoint_and_runtime_say_what_was_allocated_and_how_much_of_it_was_ap
     record = PodRecord("n1", "u", 2, allocated=resources_of(a_pod(cpu="700m")), actual=resources_of(a_pod(cpu="500m")))
     here = frozenset({"n1"})
 
-    runtime = replay([encode_record(record).rstrip()], here).found
-    allocated = read_checkpoints([encode_checkpoint(checkpoint_of(record)).rstrip()], here).found
+    runtime = newest(PodRecord, [encode_record(record).rstrip()], here).found
+    allocated = newest(Checkpoint, [encode_checkpoint(checkpoint_of(record)).rstrip()], here).found
 
     assert list(joined(runtime, allocated)[0].values()) == [record]
 
