@@ -37,10 +37,7 @@ class TokenFile(msgspec.Struct, frozen=True):
 
 
 def read_tokens(path: Path) -> TokenFile:
-    """Read the token file: `{"tokens": [...], "node_key": hex}` or just the list.
-
-    Raises: StartError that names the file and what is wrong with it.
-    """
+    """Read the token file: `{"tokens": [...], "node_key": hex}` or the list. Raises: StartError naming the fault."""
     try:
         text = path.read_bytes()
         found = msgspec.json.decode(text, type=TokenFile | list[TokenEntry])

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Sequence
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -23,8 +24,7 @@ from apiserver_fake.registry.read import ContinueTokens, NotYet
 from apiserver_fake.registry.registry import Registry, as_unbind
 from apiserver_fake.registry.write import Limits
 from apiserver_fake.storage.journal import Journal, Recovered
-from apiserver_fake.storage.records import Cause, Change, record_of
-from apiserver_fake.storage.selection import Selection
+from apiserver_fake.storage.records import Cause, Change, Selection, record_of
 from apiserver_fake.storage.store import Gap, Store, restore
 from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
@@ -48,13 +48,11 @@ STALE_WRITES = ("StaleBinding", "Forbidden")
 """Why a node's status of a pod is refused: of an earlier binding, or of a pod that is another's."""
 SPAN_VERBS = {"binding": "Bind", "unbind": "Unbind", "eviction": "Evict"}
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_ASKED = attrgetter("verb", "resource", "namespace", "name", "subresource", "patch_type", "uid", "resource_version")
 
 
 class ApiServer:
-    """The running API server.
-
-    Nothing is served before `run` has recovered the store; until then every call is refused with 503.
-    """
+    """The running API server; until `run` has recovered the store, every call is refused with 503."""
 
     def __init__(self, seams: Seams, journal: Journal, config: ApiServerConfig, tokens: TokenFile) -> None:
         self._seams, self._config, self._tokens = seams, config, tokens
@@ -460,15 +458,5 @@ def _check_deleted(response: Response) -> None:
 
 
 def _fingerprint(request: Request) -> bytes:
-    parts = (
-        request.verb,
-        request.resource,
-        request.namespace,
-        request.name,
-        request.subresource,
-        request.patch_type,
-        request.uid,
-        request.resource_version,
-        str(request.dry_run),
-    )
+    parts = (*_ASKED(request), str(request.dry_run))
     return hashlib.blake2b("\0".join(parts).encode() + b"\0" + request.body, digest_size=16).digest()

@@ -70,10 +70,7 @@ class ServerMemory:
 
     def bucket(self, name: str, burst: float, now_s: float) -> TokenBucket:
         """Return the bucket of that name; a new one is full."""
-        found = self.buckets.get(name)
-        if found is None:
-            found = self.buckets[name] = TokenBucket(burst, now_s)
-        return found
+        return self.buckets.setdefault(name, TokenBucket(burst, now_s))
 
 
 class WriteContext(msgspec.Struct, frozen=True):
@@ -121,9 +118,8 @@ class DeleteOptions:
         if not propagation and body.get("orphanDependents") is not None:
             propagation = "Orphan" if body["orphanDependents"] else "Background"
         if propagation not in ("", "Background", "Foreground", "Orphan"):
-            raise BadRequest(
-                f'deleteOptions.propagationPolicy: "{propagation}" is none of Background, Foreground, Orphan'
-            )
+            text = f'deleteOptions.propagationPolicy: "{propagation}" is none of Background, Foreground, Orphan'
+            raise BadRequest(text)
         return cls(
             grace_period_s=None if grace is None else max(0, grace),
             propagation=propagation,

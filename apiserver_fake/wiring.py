@@ -59,9 +59,8 @@ class ApiServerComponent:
                 servers.push_async_callback(rest.aclose)
             except OSError as error:
                 why = error.strerror or str(error)
-                raise StartError(
-                    f"cannot listen on {config.rest_host}:{config.rest_port}: {why}", EXIT_CONFIG
-                ) from None
+                text = f"cannot listen on {config.rest_host}:{config.rest_port}: {why}"
+                raise StartError(text, EXIT_CONFIG) from None
 
     @property
     def is_ready(self) -> bool:

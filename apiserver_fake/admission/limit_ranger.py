@@ -6,7 +6,7 @@ be younger than the pod. Source: kep-1287-in-place-resize 3.2; upstream `plugin/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -78,10 +78,7 @@ class Size(NamedTuple):
 
 
 def check_pod(old: Document | None, new: Document, ctx: WriteContext) -> None:
-    """Return when the pod keeps within every bound of its namespace; `old`: the stored pod of a resize.
-
-    Raises: Forbidden naming all bounds of a range that are broken.
-    """
+    """Return when a pod keeps within its namespace's bounds; `old`: that of a resize. Raises: Forbidden, all named."""
     ranges = ranges_of(ctx, ctx.request.namespace)
     if not ranges:
         return
@@ -124,9 +121,9 @@ def check_claim(old: Document | None, new: Document, ctx: WriteContext) -> None:
                 continue
             for name in sorted({**item.min, **item.max}):
                 if not size.same(before, name):
-                    problems += _below(name, item, size)
                     # Claims have no limits: their requests are held to the maximum.
-                    problems += _above(name, item, "request", (("request", size.requests),))
+                    for which in ("minimum", "maximum"):
+                        problems += _beyond(name, item, which, (("request", size.requests),))
         _refuse(problems, "persistentvolumeclaims", new)
 
 
@@ -145,39 +142,27 @@ def _refuse(problems: list[str], kind: str, new: Document) -> None:
 
 def _broken(item: LimitRangeItem, size: Size, before: Size | None) -> Iterator[str]:
     """Yield what is wrong with what changed, in upstream's words."""
-    for name in sorted(item.min):
-        if not size.same(before, name):
-            yield from _below(name, item, size)
-    for name in sorted(item.max):
-        if not size.same(before, name):
-            yield from _above(name, item, "limit", (("limit", size.limits), ("request", size.requests)))
+    requests, limits = ("request", size.requests), ("limit", size.limits)
+    for which, bounds, sides in (("minimum", item.min, (requests, limits)), ("maximum", item.max, (limits, requests))):
+        for name in sorted(bounds):
+            if not size.same(before, name):
+                yield from _beyond(name, item, which, sides)
     for name in sorted(item.max_limit_request_ratio):
         if not size.same(before, name):
             yield from _too_far_apart(name, item, size)
 
 
-def _below(name: str, item: LimitRangeItem, size: Size) -> list[str]:
-    if name not in item.min:
+def _beyond(name: str, item: LimitRangeItem, which: str, sides: Iterable[tuple[str, Amounts]]) -> list[str]:
+    """Return what is said of an amount below the minimum or above the maximum; the first side must be stated."""
+    bounds, sign = (item.min, -1) if which == "minimum" else (item.max, 1)
+    if name not in bounds:
         return []
-    least = amounts(item.min)[name]
-    head = f"minimum {name} usage per {item.type} is {text_of(name, least)}"
-    if name not in size.requests:
-        return [f"{head}.  No request is specified"]
-    for word, stated in (("request", size.requests), ("limit", size.limits)):
-        if stated.get(name, least) < least:
-            return [f"{head}, but {word} is {text_of(name, stated[name])}"]
-    return []
-
-
-def _above(name: str, item: LimitRangeItem, needed: str, sides: tuple[tuple[str, Mapping[str, int]], ...]) -> list[str]:
-    if name not in item.max:
-        return []
-    most = amounts(item.max)[name]
-    head = f"maximum {name} usage per {item.type} is {text_of(name, most)}"
-    if name not in sides[0][1]:
-        return [f"{head}.  No {needed} is specified"]
-    for word, stated in sides:
-        if stated.get(name, most) > most:
+    bound = amounts(bounds)[name]
+    head = f"{which} {name} usage per {item.type} is {text_of(name, bound)}"
+    for place, (word, stated) in enumerate(sides):
+        if place == 0 and name not in stated:
+            return [f"{head}.  No {word} is specified"]
+        if (stated.get(name, bound) - bound) * sign > 0:
             return [f"{head}, but {word} is {text_of(name, stated[name])}"]
     return []
 

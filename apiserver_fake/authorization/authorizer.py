@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from apiserver_fake.authorization.field_masks import check_mask
-from apiserver_fake.authorization.node import Listing, admit_node, may_node, not_yours
+from apiserver_fake.authorization.node import NODE_TEXT, Listing, admit_node, may_node
 from apiserver_fake.errors import forbidden
 from apiserver_fake.strategy import Lookup, WriteContext, delete_options
 from services.api.errors import Forbidden
@@ -47,7 +47,7 @@ def authorize(identity: Identity, request: Request, lookup: Lookup, listing: Lis
     """
     if identity.node:
         if not may_node(identity.node, request, lookup, listing):
-            raise not_yours()
+            raise Forbidden(NODE_TEXT)
     elif rule_for(identity, request, lookup) is None:
         raise _forbidden(identity, request)
 

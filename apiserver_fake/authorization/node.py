@@ -29,13 +29,9 @@ LABELS_OF_NODES = (
 EVENTS_PER_S, EVENTS_BURST = 20.0, 20.0
 """Events of one node (X-NR15)."""
 NODE_TEXT = "node may only act on objects it owns"
+"""The one answer a node gets for what it does not own, whether it exists or not."""
 NODE_LEASES = "kube-node-lease"
 Listing = Callable[[str, str], Iterable[Document]]
-
-
-def not_yours() -> Forbidden:
-    """Return the one answer a node gets for what it does not own, whether it exists or not."""
-    return Forbidden(NODE_TEXT)
 
 
 def is_bound_to(pod: Document | None, node: str) -> bool:
@@ -141,18 +137,14 @@ def references(pod: Document) -> list[tuple[str, str]]:
 
 
 def _volume_references(volume: Document) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
     secret, configmap = volume.get("secret") or {}, volume.get("configMap") or {}
-    if secret:
-        found.append(("secret", str(secret.get("secretName") or secret.get("name") or "")))
-    if configmap:
-        found.append(("configmap", str(configmap.get("name") or "")))
-    if claim := volume.get("persistentVolumeClaim"):
-        found.append(("claim", str(claim.get("claimName") or "")))
-    for name in ("serviceAccountToken", "clusterTrustBundle", "podCertificate", "ephemeral", "csi"):
-        if volume.get(name):
-            found.append((name, name))
-    return found
+    tokens = ("serviceAccountToken", "clusterTrustBundle", "podCertificate", "ephemeral", "csi")
+    return [
+        ("secret", str(secret.get("secretName") or secret.get("name") or "")),
+        ("configmap", str(configmap.get("name") or "")),
+        ("claim", str((volume.get("persistentVolumeClaim") or {}).get("claimName") or "")),
+        *((name, name) for name in tokens if volume.get(name)),
+    ]
 
 
 def admit_node(node: str, request: Request, old: Document | None, new: Document | None, ctx: WriteContext) -> None:
@@ -180,7 +172,7 @@ def admit_node(node: str, request: Request, old: Document | None, new: Document 
         case _:
             is_allowed = False
     if not is_allowed:
-        raise not_yours()
+        raise Forbidden(NODE_TEXT)
 
 
 def _admit_own_node(node: str, old: Document | None, new: Document) -> bool:
@@ -200,17 +192,11 @@ def _admit_own_node(node: str, old: Document | None, new: Document) -> bool:
 
 
 def _may_label(key: str, *, is_new: bool) -> bool:
-    if key in LABELS_OF_NODES:
-        return True
-    domain = key.rpartition("/")[0]
-    if domain == "kubelet.kubernetes.io" or domain.endswith(".kubelet.kubernetes.io"):
-        return True
-    if not is_new:
-        return False
-    if key in LABELS_AT_REGISTRATION:
+    domain = "." + key.rpartition("/")[0]
+    if key in LABELS_OF_NODES or domain.endswith(".kubelet.kubernetes.io"):
         return True
     # What a node is configured with besides, it may say once; names of Kubernetes' own domains it may not.
-    return not any(domain == own or domain.endswith(f".{own}") for own in ("kubernetes.io", "k8s.io"))
+    return is_new and (key in LABELS_AT_REGISTRATION or not domain.endswith((".kubernetes.io", ".k8s.io")))
 
 
 def _admit_own_object(node: str, new: Document, ctx: WriteContext) -> bool:

@@ -346,7 +346,6 @@ class GrpcServer(ApiServerServicer):
             await self._listener.stop(STOP_S)
 
     async def _identity(self, context: Any) -> Identity:
-        """Return the stream's identity, or refuse the stream."""
         bearer = ""
         try:
             for key, value in context.invocation_metadata() or ():

@@ -288,9 +288,8 @@ def _named(config: Document, request: Request) -> Document:
     if not request.subresource:
         for field, value in wanted.items():
             if config.get(field) != value:
-                raise BadRequest(
-                    f"an apply patch of {request.resource} needs {field} {value!r}, has {config.get(field)!r}"
-                )
+                text = f"an apply patch of {request.resource} needs {field} {value!r}, has {config.get(field)!r}"
+                raise BadRequest(text)
     if meta.get("name", request.name) != request.name:
         raise BadRequest(f"the name in the patch ({meta['name']}) does not match the name in the URL ({request.name})")
     if meta.get("namespace", request.namespace) != request.namespace:
@@ -302,13 +301,9 @@ def _named(config: Document, request: Request) -> Document:
 
 
 async def perform(api: Api, request: Request, *, is_forced: bool, wall_s: float) -> Response:
-    """Return the answer to an apply patch: 201 when it created the object, 200 otherwise.
-
-    Raises: Conflict, BadRequest; other refusals come back as the response.
-    """
-    config = json_object(request.body, "error decoding YAML", "an apply patch must be an object")
-    config = _named(config, request)
-    wanted_version = str((config["metadata"]).get("resourceVersion") or "")
+    """Return the answer to an apply patch: 201 if it created, else 200, or a refusal. Raises: Conflict, BadRequest."""
+    config = _named(json_object(request.body, "error decoding YAML", "an apply patch must be an object"), request)
+    wanted_version = str(config["metadata"].get("resourceVersion") or "")
     response = Response(code=409)
     for _ in range(TRIES_MAX):
         read = await api.call(

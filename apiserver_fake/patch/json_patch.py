@@ -21,9 +21,8 @@ def json_patch(document: Any, operations: Any) -> Any:
     if not isinstance(operations, list):
         raise BadRequest(f"a JSON patch must be a list of operations, not {type_name(operations)}")
     if len(operations) > OPERATIONS_MAX:
-        raise RequestEntityTooLarge(
-            f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {len(operations)}"
-        )
+        text = f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {len(operations)}"
+        raise RequestEntityTooLarge(text)
     work = _Workpiece(document)
     for operation in operations:
         work.apply(operation)
@@ -195,10 +194,8 @@ def _check_depth(path: list[str], value: Any) -> None:
 
 
 def _depth(value: Any) -> int:
-    if isinstance(value, dict):
-        return 1 + max(map(_depth, value.values()), default=0)
-    if isinstance(value, list):
-        return 1 + max(map(_depth, value), default=0)
+    if isinstance(value, dict | list):
+        return 1 + max(map(_depth, value.values() if isinstance(value, dict) else value), default=0)
     return 0
 
 

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from apiserver_fake.errors import check_scope, find_resource, not_found
-from apiserver_fake.storage.records import parse_rv
-from apiserver_fake.storage.selection import Page, Selection
+from apiserver_fake.storage.records import Page, Selection, parse_rv
 from apiserver_fake.storage.store import Store
 from apiserver_fake.strategy import served_subresource
 from services.api.errors import BadRequest, Expired
@@ -103,10 +102,7 @@ class Reads:
         return Response(code=200, rv=record.rv, body=body)
 
     def list(self, request: Request) -> Response:
-        """Return a snapshot of the selected objects, or a page of one (table 2.1).
-
-        Raises: BadRequest, Expired, NotYet.
-        """
+        """Return a snapshot of what is selected, or a page of one (table 2.1). Raises: BadRequest, Expired, NotYet."""
         resource = find_resource(request.resource)
         check_scope(resource, request)
         selection = self.selection(resource, request)

@@ -16,7 +16,7 @@ from apiserver_fake.errors import check_scope, find_resource, method_not_allowed
 from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.registry.read import ContinueTokens, Reads
 from apiserver_fake.registry.write import Limits, Write, WriteContexts, document_of
-from apiserver_fake.storage.selection import Selection
+from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Staged, Store
 from apiserver_fake.strategy import delete_options, served_subresource
 from services.api.errors import BadRequest, Conflict
@@ -78,10 +78,7 @@ class Registry:
         return {"metadata": metadata, "spec": {"nodeName": record.fields.get("spec.nodeName", "")}}
 
     def prepare(self, identity: Identity, request: Request, traceparent: str) -> Plan:
-        """Return the write as it will run inside the commit, fenced when its writer leads (C11).
-
-        Raises: ApiError for what can be refused without looking at the object.
-        """
+        """Return the write as it will run inside the commit, fenced when its writer leads (C11). Raises: ApiError."""
         plan = self._plan(identity, request, traceparent)
         return fenced(plan, request.lease_epoch) if request.lease_epoch else plan
 

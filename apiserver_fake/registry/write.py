@@ -19,8 +19,7 @@ from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, detai
 from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.schema.schemas import check_fields, conform
-from apiserver_fake.storage.records import Record, parse_rv
-from apiserver_fake.storage.selection import Selection
+from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, ServerMemory, Strategy, Subresource, WriteContext, strategy_for
 from apiserver_fake.switches import ApiServerSwitches
@@ -99,23 +98,18 @@ def document_of(record: Record | None) -> Document | None:
 GENERATED_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 GENERATE_TRIES = 8
 GENERATED_BASE_MAX = 58
-OBJECTS_MAX = 200_000
-OBJECTS_PER_NAMESPACE_MAX = 50_000
 
 
 @dataclass(frozen=True)
 class Limits:
     """L-OBJ: how many objects there may be, in all and of one kind in one namespace."""
 
-    objects: int = OBJECTS_MAX
-    per_namespace: int = OBJECTS_PER_NAMESPACE_MAX
+    objects: int = 200_000
+    per_namespace: int = 50_000
 
 
 def choose_name(random: Random, staged: Staged, resource: Resource, namespace: str, prefix: str) -> str:
-    """Return a name that is not taken: the prefix and five random characters.
-
-    Raises: AlreadyExists, marked as worth a retry, after eight collisions.
-    """
+    """Return a free name: prefix and five random characters. Raises: AlreadyExists, worth a retry, after 8 tries."""
     base = prefix[:GENERATED_BASE_MAX]
     name = ""
     for _ in range(GENERATE_TRIES):
@@ -214,16 +208,12 @@ class Write:
             staged.put(find_resource(QUOTAS), quota, self.traceparent)
 
     def _own(self, body: Document) -> Document:
-        """Return the document with right apiVersion and kind in front, and a metadata of its own.
-
-        Raises: BadRequest when it is of another kind or its fields have wrong types.
-        """
+        """Return the document, its kind in front, its metadata its own. Raises: BadRequest for another kind or type."""
         resource = self.resource
         kind, version = body.get("kind") or resource.kind, body.get("apiVersion") or resource.api_version
         if (version, kind) != (resource.api_version, resource.kind):
-            raise BadRequest(
-                f"{resource.name} take {resource.api_version} {resource.kind}, the body is {version} {kind}"
-            )
+            text = f"{resource.name} take {resource.api_version} {resource.kind}, the body is {version} {kind}"
+            raise BadRequest(text)
         meta = body.get("metadata")
         if meta is not None and not isinstance(meta, dict):
             raise BadRequest(f"metadata must be an object, got {type(meta).__name__}")
@@ -242,10 +232,9 @@ class Write:
         return typed
 
     def _check_name(self, name: str) -> None:
-        if name != self.request.name:
-            raise BadRequest(
-                f"the name of the object ({name}) does not match the name on the URL ({self.request.name})"
-            )
+        wanted = self.request.name
+        if name != wanted:
+            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
 
     def _place(self, meta: Document) -> None:
         request, resource = self.request, self.resource

@@ -184,10 +184,7 @@ def answer_of(body: bytes) -> Answer:
 
 @cache
 def document_at(path: str, form_version: str = "") -> Answer | None:
-    """Return the discovery document at a path without trailing slash; `form_version` asks for the aggregated form.
-
-    None when the path is not one of discovery's.
-    """
+    """Return discovery's document at a path without trailing slash, or None; `form_version`: the aggregated form."""
     parts = path.strip("/").split("/")
     match parts:
         case ["api"] if form_version:

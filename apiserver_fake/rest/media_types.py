@@ -115,10 +115,7 @@ def patch_type_of(content_type: str) -> str:
 
 
 def json_of(body: bytes, content_type: str) -> bytes:
-    """Return a create, update or delete body as JSON.
-
-    JSON passes untouched: the registry reads it strictly. Raises: UnsupportedMediaType, BadRequest.
-    """
+    """Return a create, update or delete body as JSON; JSON itself passes. Raises: UnsupportedMediaType, BadRequest."""
     media_type = media_type_of(content_type)
     if media_type == JSON or not body:
         return body

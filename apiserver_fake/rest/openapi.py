@@ -179,11 +179,6 @@ def _text_field(number: int, text: str) -> bytes:
     return bytes((number << 3 | 2, len(value))) + value
 
 
-def path_of(group: str, version: str) -> str:
-    """Return `apis/apps/v1` or `api/v1`: how the index names a group version."""
-    return f"apis/{group}/{version}" if group else f"api/{version}"
-
-
 @cache
 def group_version_answer(group: str, version: str) -> discovery.Answer | None:
     """Return the encoded document of a group version, or None when it is not served."""
@@ -200,7 +195,7 @@ def index() -> discovery.Answer:
         for version in versions:
             found = group_version_answer(group, version)
             assert found is not None, f"{group}/{version} is served"
-            path = path_of(group, version)
+            path = f"apis/{group}/{version}" if group else f"api/{version}"
             digest = found.etag.strip('"')
             paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
     return discovery.answer({"paths": paths})

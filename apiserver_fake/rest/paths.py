@@ -50,15 +50,13 @@ SUBRESOURCES: dict[str, SubresourceForm] = {
     "finalize": SubresourceForm(verbs=("update",)),
     "log": SubresourceForm(verbs=("get",)),
     "scale": SubresourceForm("Scale", "autoscaling", "v1"),
-    "status": SubresourceForm(),
     "unbind": SubresourceForm("PodUnbind", "", "v1", ("create",)),
 }
-_PLAIN_SUBRESOURCE = SubresourceForm()
 
 
 def subresource_form(name: str) -> SubresourceForm:
     """Return how that subresource appears; one without an entry is read and written like the object."""
-    return SUBRESOURCES.get(name, _PLAIN_SUBRESOURCE)
+    return SUBRESOURCES.get(name) or SubresourceForm()
 
 
 class Parameters:
@@ -80,9 +78,7 @@ class Parameters:
 
     def flag(self, name: str) -> bool:
         """Return a boolean in the spellings of Go's ParseBool; present without a value is true."""
-        if name not in self._query:
-            return False
-        text = self._query.get(name, "")
+        text = self._query.get(name, "false")
         if text in ("", "1", "t", "T", "true", "TRUE", "True"):
             return True
         if text in ("0", "f", "F", "false", "FALSE", "False"):
@@ -147,10 +143,7 @@ def split(raw_path: str) -> list[str]:
 
 
 def parse(group: str, version: str, rest: Sequence[str]) -> Route:
-    """Return the route of the segments after the group version.
-
-    Raises: NotFound when no such resource, subresource or scope is served.
-    """
+    """Return the route of the segments after the group version. Raises: NotFound for a resource or scope not served."""
     plurals = _served().get((group, version), {})
     parts = list(rest)
     is_watch = parts[0] == "watch" and len(parts) > 1
@@ -204,10 +197,7 @@ def is_watch(verb: str, route: Route, parameters: Parameters) -> bool:
 
 
 def watch_request(route: Route, parameters: Parameters) -> WatchRequest:
-    """Return the watch that the query asks for.
-
-    Raises: Invalid when `sendInitialEvents` or `resourceVersionMatch` are combined wrongly (W12).
-    """
+    """Return the watch that is asked for. Raises: Invalid when initial events and version match do not agree (W12)."""
     send_initial = parameters.flag("sendInitialEvents")
     match = parameters.text("resourceVersionMatch")
     bookmarks = parameters.flag("allowWatchBookmarks")
@@ -314,10 +304,7 @@ def to_request(
 
 
 def delete_options(body: bytes, parameters: Parameters) -> tuple[bytes, list[str]]:
-    """Return the DeleteOptions as JSON, query options filled in where the body is silent, and its `dryRun` values.
-
-    Raises: BadRequest when the body is not a JSON object.
-    """
+    """Return the DeleteOptions as JSON, completed by the query, and its `dryRun` values. Raises: BadRequest."""
     document: Document = {}
     if body.strip():
         malformed = "couldn't get version/kind; json parse error"

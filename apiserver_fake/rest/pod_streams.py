@@ -26,10 +26,7 @@ _NUMBERS = ("tailLines", "sinceSeconds", "limitBytes")
 
 
 def container_of(pod: Document, asked: str) -> str:
-    """Return the container whose log is meant.
-
-    Raises: BadRequest when the pod has several and none was named, or none of that name.
-    """
+    """Return the container whose log is meant. Raises: BadRequest when one of several is not named, or none is so."""
     name, spec = pod["metadata"].get("name", ""), pod.get("spec") or {}
     names = [str(c.get("name")) for c in spec.get("containers") or ()]
     inits = [str(c.get("name")) for c in spec.get("initContainers") or ()]

@@ -81,10 +81,7 @@ def table(
     version: str = "v1",
     with_columns: bool = True,
 ) -> Document:
-    """Return a Table with one row an object.
-
-    `metadata` is the list's or the object's own; `with_columns` is False after the first event of a watch.
-    """
+    """Return a Table, a row an object; `metadata` is the list's or object's. A watch's later events have no columns."""
     kind = str(documents[0].get("kind", "")) if documents else ""
     columns = _SCALE if kind == "Scale" else resource.columns or _PLAIN
     rows: list[Document] = []

@@ -63,10 +63,7 @@ async def stream(
     *,
     send_blocked_max_s: float,
 ) -> web.StreamResponse:
-    """Send the watch until it ends, the client leaves, or one send has blocked for `send_blocked_max_s`.
-
-    Raises: ApiError when the watch is refused before anything was sent.
-    """
+    """Send the watch until it ends, the client leaves, or a send blocks too long. Raises: ApiError if it is refused."""
     response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
     response.enable_chunked_encoding()
     first: asyncio.Future[list[WatchEvent]] = asyncio.ensure_future(anext(batches))

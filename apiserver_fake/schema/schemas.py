@@ -136,10 +136,9 @@ def conform(api_version: str, kind: str, document: Document, old: Document | Non
     if wanted is not None:
         try:
             msgspec.convert(document, wanted)
+            return document
         except msgspec.ValidationError:
             pass  # nulls, numbers for quantities, or a mistake: looked at one by one
-        else:
-            return document
     try:
         conformed = _conform(shape, document, old, "")
     except _Mismatch as mismatch:

@@ -65,10 +65,7 @@ class Journal:
     is_durable = False
 
     async def open(self, new_secret: bytes) -> Recovered:
-        """Take possession and read everything back; `new_secret` is kept when there is none yet.
-
-        Raises: JournalError.
-        """
+        """Take possession and read it all back; `new_secret` is kept when there is none yet. Raises: JournalError."""
         return Recovered(secret=new_secret, is_first_start=True)
 
     async def append(self, entries: Sequence[Entry], window_start: int) -> None:
@@ -272,9 +269,8 @@ class SqliteJournal(Journal):
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise JournalError(
-                    f"{self._directory} is in use by another API server (its lock is held)", EXIT_LOCKED
-                ) from None
+                text = f"{self._directory} is in use by another API server (its lock is held)"
+                raise JournalError(text, EXIT_LOCKED) from None
             self._acked = os.open(self._directory / "acked", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise JournalError(f"cannot use {self._directory}: {error.strerror}", EXIT_IO) from error
@@ -309,9 +305,8 @@ class SqliteJournal(Journal):
         assert self._acked is not None
         acked = int.from_bytes(os.pread(self._acked, 8, 0), "big")
         if last < acked:
-            raise JournalError(
-                f"{path}-wal: damaged; change {acked} was acknowledged, the log ends at {last}", EXIT_CORRUPT
-            )
+            text = f"{path}-wal: damaged; change {acked} was acknowledged, the log ends at {last}"
+            raise JournalError(text, EXIT_CORRUPT)
         return found
 
     async def append(self, entries: Sequence[Entry], window_start: int) -> None:

@@ -15,8 +15,18 @@ from itertools import islice
 
 import msgspec
 
-from apiserver_fake.storage.records import ADDED, DELETED, MODIFIED, Cause, Change, Entry, Record, record_of
-from apiserver_fake.storage.selection import Page, Selection
+from apiserver_fake.storage.records import (
+    ADDED,
+    DELETED,
+    MODIFIED,
+    Cause,
+    Change,
+    Entry,
+    Page,
+    Record,
+    Selection,
+    record_of,
+)
 from services.api.errors import Expired, RequestEntityTooLarge
 from services.api.meta import Document, Key, Resource
 from services.api.resources import resources
@@ -76,10 +86,6 @@ class _Table:
             if not found:
                 del self.by_field[(field, value)]
 
-    def changes_after(self, rv: int) -> list[Change]:
-        start = bisect_right(self.changes, rv, lo=self.head, key=lambda change: change.rv)
-        return self.changes[start:]
-
     def drop_oldest(self) -> None:
         self.head += 1
         if self.head >= 1024 and self.head * 2 >= len(self.changes):
@@ -109,8 +115,6 @@ class Store:
             table = self._tables[resource] = _Table(INDEXED_FIELDS.get(resource, ()))
         return table
 
-    # -- reading
-
     def get(self, resource: str, namespace: str, name: str) -> Record | None:
         """Return the visible object, or None."""
         table = self._tables.get(resource)
@@ -135,7 +139,9 @@ class Store:
         if rv < self.window_start:
             raise Expired(f"too old resource version: {rv} ({self.rv})")
         table = self._tables.get(resource)
-        return table.changes_after(rv) if table is not None else []
+        if table is None:
+            return []
+        return table.changes[bisect_right(table.changes, rv, lo=table.head, key=lambda change: change.rv) :]
 
     def select(
         self,
@@ -210,8 +216,6 @@ class Store:
             record for resource in sorted(self._tables) for record in self.select(resource, Selection(), at=rv).records
         ]
 
-    # -- writing
-
     def stage(self) -> Staged:
         """Return an empty batch on top of the visible state. Only one may be published on each state."""
         return Staged(self)
@@ -281,10 +285,7 @@ class Gap(Exception):
 
 
 def restore(store: Store, base: Iterable[Record], base_rv: int, entries: Iterable[Entry], now_s: float) -> None:
-    """Rebuild the state of before a restart from what a journal kept.
-
-    Raises: Gap when an RV is missing or repeated, or an entry's predecessor is not the one it names.
-    """
+    """Rebuild the state before a restart. Raises: Gap when an RV is missing or repeated, or follows a wrong one."""
     store.load(base, base_rv)
     for entry in entries:
         if entry.rv != store.rv + 1:
@@ -350,10 +351,7 @@ class Staged:
             self._news_in[place] = self._news_in.get(place, 0) + news
 
     def put(self, resource: Resource, document: Document, traceparent: str = "") -> Record:
-        """Stage a creation or change; `document` gets its resourceVersion.
-
-        Raises: RequestEntityTooLarge above 1.5 MiB; nothing is staged then.
-        """
+        """Stage a write, versioning `document`. Raises: RequestEntityTooLarge above 1.5 MiB, nothing staged."""
         return self._stage("", resource, document, traceparent)
 
     def remove(self, resource: Resource, document: Document, traceparent: str = "") -> Record:
@@ -366,9 +364,8 @@ class Staged:
         body = msgspec.json.encode(document)
         if len(body) > OBJECT_BYTES_MAX:
             name = document["metadata"].get("name", "")
-            raise RequestEntityTooLarge(
-                f'{resource.plural} "{name}" has {len(body)} bytes, at most {OBJECT_BYTES_MAX} can be stored'
-            )
+            text = f'{resource.plural} "{name}" has {len(body)} bytes, at most {OBJECT_BYTES_MAX} can be stored'
+            raise RequestEntityTooLarge(text)
         record = record_of(resource, document, rv, body, hashing=self._store.hashing)
         previous = self.get(resource.name, record.namespace, record.name)
         change_type = kind or (ADDED if previous is None else MODIFIED)
@@ -380,12 +377,8 @@ class Staged:
         self.bytes += len(body)
         return record
 
-    def mark(self) -> int:
-        """Return the place to `rollback` to or to `seal` a group from."""
-        return len(self.changes)
-
     def rollback(self, mark: int) -> None:
-        """Take back what was staged since the mark."""
+        """Take back what was staged since there were `mark` changes."""
         if len(self.changes) == mark:
             return
         for change in reversed(self.changes[mark:]):
@@ -397,7 +390,7 @@ class Staged:
         self.rv = self.changes[-1].rv if self.changes else self._store.rv
 
     def seal(self, mark: int) -> None:
-        """Make everything staged since the mark one group (S4)."""
+        """Make everything staged since there were `mark` changes one group (S4)."""
         if len(self.changes) - mark < 2:
             return
         end = self.changes[-1].rv

@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from apiserver_fake.storage.records import ADDED, DELETED, MODIFIED, Change, Record, future_version, parse_rv
-from apiserver_fake.storage.selection import Selection
+from apiserver_fake.storage.records import ADDED, DELETED, MODIFIED, Change, Record, Selection, future_version, parse_rv
 from apiserver_fake.storage.store import INDEXED_FIELDS, Store
 from services.api.errors import ApiError, BadRequest, Expired, TooManyRequests
 from services.api.identity import Identity
@@ -213,10 +212,7 @@ class _Index:
 
 
 class Hub:
-    """All watches of the server.
-
-    Between reading the store and entering the index there is no await, so no change is lost or seen twice (W12, P2).
-    """
+    """All watches. From reading the store to entering the index is no await: no change is lost or doubled (W12, P2)."""
 
     def __init__(
         self,
@@ -243,9 +239,6 @@ class Hub:
         self._number = self._timer_number = 0
         self._bookmarks: dict[str, WatchEvent] = {}
         self.events_sent = self.closed_slow = 0
-
-    def __len__(self) -> int:
-        return len(self._watchers)
 
     def counts(self) -> dict[str, int]:
         """Return the number of watchers by resource, in name order."""

@@ -35,8 +35,6 @@ OVERDUE_CHECK_S = 1.0
 
 _COMPONENTS = ("system:node:", "system:kube-scheduler", "system:controller:")
 
-Publish = Callable[[Sequence[Change]], None]
-
 
 def refusal(error: ApiError) -> Response:
     """Return a refusal as the answer it is."""
@@ -73,9 +71,6 @@ class AnswerTable:
                 return
             self._answers.popitem(last=False)
 
-    def __len__(self) -> int:
-        return len(self._answers)
-
 
 @dataclass(eq=False)
 class Operation:
@@ -109,7 +104,9 @@ class _Batch:
 class Writer:
     """Commits operations one batch at a time."""
 
-    def __init__(self, store: Store, journal: Journal, clock: Clock, publish: Publish) -> None:
+    def __init__(
+        self, store: Store, journal: Journal, clock: Clock, publish: Callable[[Sequence[Change]], None]
+    ) -> None:
         self._store, self._journal, self._clock, self._publish = store, journal, clock, publish
         self._queue: deque[Operation] = deque()
         self._queue_bytes = 0
@@ -125,10 +122,7 @@ class Writer:
         return len(self._queue)
 
     def submit(self, operation: Operation) -> asyncio.Future[Response]:
-        """Hand an operation over; from here on it is never cancelled.
-
-        Raises: Unavailable (not open, or read-only), TooManyRequests above 2,000 operations or 64 MiB.
-        """
+        """Take it for good. Raises: Unavailable (not open, read-only), TooManyRequests (2,000 waiting, or 64 MiB)."""
         if not self.is_open:
             raise Unavailable("the API server is not ready", reason="NotReady", retry_after_s=1)
         if self.is_read_only:
@@ -203,7 +197,7 @@ class Writer:
             return refusal(Timeout("the deadline passed before the write was begun; nothing was written"))
         staged = batch.staged
         staged.cause = operation.cause
-        mark = staged.mark()
+        mark = len(staged.changes)
         try:
             response = operation.plan(staged)
         except ApiError as error:

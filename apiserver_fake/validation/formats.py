@@ -167,10 +167,7 @@ def quantity(path: str, resource: str, text: str) -> list[Cause]:
 
 
 def metadata(document: Document, name_rule: Any = subdomain) -> Causes:
-    """Check what every object has: name, labels, annotations, finalizers and owner references (V4, V7).
-
-    `name_rule(path, name)` is the kind's own. Run by every strategy.
-    """
+    """Check what all objects have: name, labels, annotations, finalizers, owners (V4, V7). `name_rule`: the kind's."""
     meta = document["metadata"]
     if name := meta.get("name"):
         yield from name_rule("metadata.name", name)

@@ -26,8 +26,6 @@ REPLICA_SET_SPEC = Struct(*workload_fields("replicaset", has_history=False))
 
 
 def _rolling(defaults: Document) -> Callable[[Document], None]:
-    """Return what gives the strategy RollingUpdate its numbers."""
-
     def complete(strategy: Document) -> None:
         if strategy["type"] == "RollingUpdate":
             strategy["rollingUpdate"] = {**defaults, **(strategy.get("rollingUpdate") or {})}

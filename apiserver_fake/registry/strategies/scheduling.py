@@ -92,10 +92,7 @@ GROUP_SPEC = Struct(Field("workloadRef", struct=GROUP_REFERENCE), *GROUP)
 
 
 def require_gate(new: Document, ctx: WriteContext) -> None:
-    """Refuse to create what is not served without the gate; what is stored already stays (preemption 8).
-
-    Raises: NotFound, as for an unknown path.
-    """
+    """Refuse to create what needs the gate; what is stored stays (preemption 8). Raises: NotFound, as unknown paths."""
     if not ctx.switches.generic_workload:
         raise NotFound("the server could not find the requested resource (feature gate GenericWorkload is off)")
 

@@ -1,7 +1,4 @@
-"""`namespaces/finalize`: take the namespace controller's finalizer off; the last one gone ends the namespace.
-
-Source: controllers 11.
-"""
+"""`namespaces/finalize`: take off its controller's finalizer; the last one gone ends it. Source: controllers 11."""
 
 from apiserver_fake.registry.strategies.core import is_done
 from apiserver_fake.strategy import DeleteOptions, Subresource, SubresourceResult, WriteContext

@@ -28,18 +28,6 @@ BY_ADMISSION: Final = "admission"
 OS_LABEL: Final = "kubernetes.io/os"
 
 
-def check_feasible(pod: Document, ctx: WriteContext) -> None:
-    """Return when the pod's node could give what the pod asks for now, or the pod has none.
-
-    Raises: Forbidden naming every resource of which the node has too little, or what else is wrong with it.
-    """
-    node_name = (pod.get("spec") or {}).get("nodeName") or ""
-    if not node_name or ctx.switches.resize_feasibility != BY_ADMISSION:
-        return
-    if problem := _problem(pod, node_name, ctx.lookup("nodes", "", node_name)):
-        raise forbidden("pods", pod["metadata"]["name"], problem)
-
-
 def _problem(pod: Document, node_name: str, found: Document | None) -> str:
     if found is None:
         return f'node "{node_name}" not found'
@@ -69,7 +57,11 @@ def _resize(stored: Document, body: Document, ctx: WriteContext) -> SubresourceR
     resized = {**next_generation(stored), "spec": spec}
     if ranges:
         limit_ranger.check_pod(stored, resized, ctx)
-    check_feasible(resized, ctx)
+    node_name = before.get("nodeName") or ""
+    if node_name and ctx.switches.resize_feasibility == BY_ADMISSION:
+        problem = _problem(resized, node_name, ctx.lookup("nodes", "", node_name))
+        if problem:
+            raise forbidden("pods", stored["metadata"]["name"], problem)
     return SubresourceResult(document=resized)
 
 

@@ -1,7 +1,4 @@
-"""`scale` of workloads: the number of replicas as an autoscaling/v1 Scale, for `kubectl scale` and autoscalers.
-
-Source: kubectl-requests 8.
-"""
+"""`scale` of workloads: replicas as autoscaling/v1 Scale, for kubectl and autoscalers. Source: kubectl-requests 8."""
 
 from collections.abc import Mapping
 
@@ -37,9 +34,8 @@ def _write(stored: Document, body: Document, ctx: WriteContext) -> SubresourceRe
     spec = body.get("spec")
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
     if not isinstance(replicas, int) or isinstance(replicas, bool):
-        raise BadRequest(
-            f"Scale in version v1 cannot be handled as a Scale: spec.replicas is {replicas!r}, not a number"
-        )
+        text = f"Scale in version v1 cannot be handled as a Scale: spec.replicas is {replicas!r}, not a number"
+        raise BadRequest(text)
     if not 0 <= replicas <= 2**31 - 1:
         text = f"Invalid value: {replicas}: must be greater than or equal to 0"
         raise invalid("Scale", ctx.request.name, [("spec.replicas", "FieldValueInvalid", text)])

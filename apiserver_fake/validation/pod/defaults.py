@@ -123,10 +123,7 @@ def with_pod_level_requests(spec: Document) -> Document:
 
 
 def check_pod_level(spec: Document, at: str) -> Causes:
-    """Return where containers ask for more than their pod does, or one may use more than its pod.
-
-    Quantities must be valid.
-    """
+    """Return where containers ask for more than their pod, or one may use more than it. Quantities must be valid."""
     level = spec.get("resources") or {}
     limits, requests = level.get("limits") or {}, level.get("requests") or {}
     if not limits and not requests:

@@ -212,10 +212,7 @@ def workload_fields(
     is_whole: bool = True,
     is_selector_fixed: bool = True,
 ) -> tuple[Field | Check, ...]:
-    """Return what the specs of workloads begin with: selector, template and counts.
-
-    `is_whole`: whether the template says all of a pod, so that it can be judged as one.
-    """
+    """Return what workloads' specs begin with: selector, template, counts. `is_whole`: the template is a whole pod."""
     template = Struct(
         TEMPLATE_METADATA, Field("spec", default={}, struct=POD_SPEC, is_checked=is_whole), _always_restarts(kind)
     )

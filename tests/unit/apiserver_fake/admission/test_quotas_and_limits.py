@@ -48,7 +48,7 @@ class Server:
         )
         self.registry.authorize(identity, request)
         staged = self.store.stage()
-        mark = staged.mark()
+        mark = len(staged.changes)
         answer = self.registry.prepare(identity, request, "")(staged)
         staged.seal(mark)
         self.store.publish(staged.changes, 0.0)

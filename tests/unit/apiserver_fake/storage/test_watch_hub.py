@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver_fake.storage.selection import Selection
+from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Store
 from apiserver_fake.storage.watch_hub import WATCHERS_PER_NODE, Hub, transition_type
 from services.api.errors import BadRequest, TooManyRequests
@@ -170,7 +170,7 @@ def test_w13_a_watch_ends_by_itself_with_a_bookmark_two_seconds_before():
 
     assert watcher.end_reason == "Timeout"
     assert world.ended == [watcher]
-    assert len(world.hub) == 0
+    assert world.hub.counts() == {}
 
 
 def test_a_watch_lasts_five_to_ten_minutes_unless_the_request_says_so():
@@ -285,7 +285,7 @@ def test_as_16_malformed_watches_are_bad_requests_and_leave_nothing_behind(reque
     with pytest.raises(BadRequest):
         world.watch(**request_)
 
-    assert len(world.hub) == 0
+    assert world.hub.counts() == {}
 
 
 def test_a_node_may_hold_sixteen_watches():

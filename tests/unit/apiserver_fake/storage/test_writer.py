@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from apiserver_fake.storage.journal import JournalError
-from apiserver_fake.storage.selection import Selection
+from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Key, Store
 from apiserver_fake.storage.writer import (
     BATCH_CHANGES,
@@ -216,7 +216,6 @@ def test_s9_the_table_forgets_after_five_minutes_and_ten_thousand():
 
     assert [table.find(("i", str(step)), 4.0) is not None for step in range(5)] == [False, False, True, True, True]
     assert table.find(("i", "2"), 302.5) is None
-    assert len(table) == 3
 
 
 def test_s16_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself():
