@@ -31,7 +31,7 @@ _GROUP_ORDER = (
 
 
 REVIEWS = tuple(
-    Resource(kind, group=group, namespaced=False)
+    Resource(kind=kind, group=group, namespaced=False)
     for group, kind in (
         ("authentication.k8s.io", "SelfSubjectReview"),
         ("authorization.k8s.io", "SelfSubjectAccessReview"),

@@ -72,6 +72,12 @@ class ObjectMeta(View, frozen=True):
         return next((reference for reference in self.owner_references if reference.controller), None)
 
 
+class ObjectView(View, frozen=True):
+    """Base of the views of whole objects."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class AnyObject(View, frozen=True):
     """A view of what any object has; for components that treat all kinds alike (garbage collector, namespace)."""
 
@@ -129,8 +135,6 @@ def find_condition(conditions: tuple[Condition, ...], condition_type: str) -> Co
     return next((condition for condition in conditions if condition.type == condition_type), None)
 
 
-# --- how a kind declares itself ---
-
 NONE = "<none>"
 Cell = Callable[[Document, float], Any]
 """`(document, wall clock in seconds)` to what a table shows of it."""
@@ -168,15 +172,15 @@ class Resource:
     `has_spec` says that `metadata.generation` counts changes of the spec.
     """
 
+    view: type[View] = AnyObject
+    group: str = ""
     kind: str = ""
     plural: str = ""
-    group: str = ""
     version: str = "v1"
     namespaced: bool = True
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
-    view: type[View] = AnyObject
     has_spec: bool = False
     columns: tuple[Column, ...] = ()
     selectable_fields: dict[str, Callable[[Document], str]] = field(default_factory=dict)

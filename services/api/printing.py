@@ -1,6 +1,6 @@
 """How cells of `kubectl get` tables are spelled: ages, lists, and the columns that kinds share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from services.api.meta import NONE, Column, Document
@@ -65,10 +65,6 @@ def ready_of(document: Document, now_wall_s: float) -> str:
     return f"{document.get('status', {}).get('readyReplicas', 0)}/{document.get('spec', {}).get('replicas', 1)}"
 
 
-def _containers(field: str) -> Callable[[list[Document]], str]:
-    return lambda containers: ",".join(each.get(field, "") for each in containers)
-
-
 def _selector(selector: Document) -> str:
     parts = [f"{k}={v}" for k, v in sorted(selector.get("matchLabels", {}).items())]
     for term in selector.get("matchExpressions", ()):
@@ -81,8 +77,8 @@ def _selector(selector: Document) -> str:
 
 _CONTAINERS = "spec.template.spec.containers"
 TEMPLATE_COLUMNS = (
-    Column("Containers", _CONTAINERS, priority=1, show=_containers("name")),
-    Column("Images", _CONTAINERS, priority=1, show=_containers("image")),
+    Column("Containers", _CONTAINERS, priority=1, show=lambda d: ",".join(each.get("name", "") for each in d)),
+    Column("Images", _CONTAINERS, priority=1, show=lambda d: ",".join(each.get("image", "") for each in d)),
     Column("Selector", "spec.selector", priority=1, default=NONE, show=_selector),
 )
 """The wide columns of any workload."""

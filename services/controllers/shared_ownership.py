@@ -160,36 +160,3 @@ class Orphans:
         """Return the orphans of one namespace that this selector may adopt, in the order they became orphans."""
         found = (lister.get(key) for key in self._keys.get(namespace, ()))
         return [each for each in found if each is not None and _is_adoptable(each, selector)]
-
-
-class Unfinished:
-    """Which pods of an owner have not reached a terminal phase; kept up to date by a watch.
-
-    A runaway leaves thousands of Failed pods with their owner. They take no part in any decision
-    (upstream filters them out before claiming), so no reconcile should have to look at them.
-    """
-
-    def __init__(self) -> None:
-        self._keys: dict[str, dict[Key, None]] = {}
-
-    def note(self, old: Pod | None, new: Pod | None) -> None:
-        """Take a change into account."""
-        before, after = _unfinished_of(old), _unfinished_of(new)
-        if before is not None and before != after:
-            held = self._keys.get(before[0], {})
-            held.pop(before[1], None)
-            if not held:
-                self._keys.pop(before[0], None)
-        if after is not None:
-            self._keys.setdefault(after[0], {})[after[1]] = None
-
-    def keys(self, uid: str) -> list[Key]:
-        """Return the owner's unfinished pods, in the order they were first seen."""
-        return list(self._keys.get(uid, ()))
-
-
-def _unfinished_of(pod: Pod | None) -> tuple[str, Key] | None:
-    """Return the controller's uid and the pod's key, or None for a pod that is finished or has no controller."""
-    if pod is None or pod.is_terminal or (reference := pod.metadata.controller) is None:
-        return None
-    return reference.uid, pod.metadata.key

@@ -6,11 +6,12 @@ Source: controllers 2; upstream `pkg/api/v1/pod`, `ActivePodsWithRanks` (`pkg/co
 """
 
 import math
+from collections.abc import Callable
+from operator import attrgetter
 
 from services.api.kinds.pod import Pod
 from services.api.meta import Key, condition_status, find_condition
 from services.api.times import parse_time
-from services.reconcile.controller import Change
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _PHASE_ORDER = {"Pending": 0, "": 0, "Unknown": 1, "Running": 2}
@@ -81,27 +82,43 @@ def _cost(pod: Pod) -> int:
         return 0
 
 
-class PodsByNode:
-    """Keys of pods by the node they are bound to, in the order they were seen there; kept up to date by a watch."""
+BY_NODE = attrgetter("spec.node_name")
+"""The group of a pod that is the node it is bound to."""
 
-    def __init__(self) -> None:
+
+class PodsBy:
+    """Keys of pods by the group each is in ("": none), in the order they were seen there; kept up to date by a watch.
+
+    Saves looking through all pods on every reconcile.
+    """
+
+    def __init__(self, group_of: Callable[[Pod], str]) -> None:
+        self._group_of = group_of
         self._keys: dict[str, dict[Key, None]] = {}
 
-    def note(self, change: Change[Pod]) -> None:
+    def note(self, old: Pod | None, new: Pod | None) -> None:
         """Take a change into account."""
-        old, new = change.old, change.new
-        before = old.spec.node_name if old is not None else ""
-        after = new.spec.node_name if new is not None else ""
+        before = self._group_of(old) if old is not None else ""
+        after = self._group_of(new) if new is not None else ""
         if before == after:
             return
-        key = change.object.metadata.key
-        if before and (keys := self._keys.get(before)) is not None:
-            keys.pop(key, None)
+        if old is not None and (keys := self._keys.get(before)) is not None:
+            keys.pop(old.metadata.key, None)
             if not keys:
                 del self._keys[before]
-        if after:
-            self._keys.setdefault(after, {})[key] = None
+        if new is not None and after:
+            self._keys.setdefault(after, {})[new.metadata.key] = None
 
-    def on(self, node: str) -> list[Key]:
-        """Return the pods bound to a node."""
-        return list(self._keys.get(node, ()))
+    def of(self, group: str) -> list[Key]:
+        """Return the pods of a group."""
+        return list(self._keys.get(group, ()))
+
+
+def owner_unless_ended(pod: Pod) -> str:
+    """Return the uid of the pod's controller, "" when it has none, or the pod has ended.
+
+    A runaway leaves thousands of Failed pods with their owner. They take no part in any decision (upstream filters
+    them out before claiming), so no reconcile should have to look at them.
+    """
+    reference = None if pod.is_terminal else pod.metadata.controller
+    return reference.uid if reference is not None else ""

@@ -115,17 +115,21 @@ def _full_folders() -> dict[str, int]:
 
 def _deepest_inheritance() -> tuple[str, ...]:
     """Return the longest line of our own classes, from the child to the last of its ancestors that is ours."""
-    bases: dict[str, set[str]] = {}
+    bases: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
+        module, nodes = module_of(path), [*ast.walk(ast.parse(path.read_text()))]
+        froms = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+        known = {each.asname or each.name: (node.module or "", each.name) for node in froms for each in node.names}
+        for node in nodes:
             if isinstance(node, ast.ClassDef):
-                bases.setdefault(node.name, set()).update(b.id for b in node.bases if isinstance(b, ast.Name))
+                named = {known.get(b.id, (module, b.id)) for b in node.bases if isinstance(b, ast.Name)}
+                bases.setdefault((module, node.name), set()).update(named)
 
-    def line(name: str, seen: frozenset[str]) -> tuple[str, ...]:
-        parents = [base for base in sorted(bases[name]) if base in bases and base not in seen]
-        return (name, *max((line(base, seen | {base}) for base in parents), key=len, default=()))
+    def line(one: tuple[str, str], seen: frozenset[tuple[str, str]]) -> tuple[str, ...]:
+        parents = [base for base in sorted(bases[one]) if base in bases and base not in seen]
+        return (one[1], *max((line(base, seen | {base}) for base in parents), key=len, default=()))
 
-    return max((line(name, frozenset({name})) for name in sorted(bases)), key=len)
+    return max((line(one, frozenset({one})) for one in sorted(bases)), key=len)
 
 
 def main() -> None:

@@ -2,16 +2,15 @@
 
 from typing import Any
 
-from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectView, Resource
 
 
-class ControllerRevision(View, frozen=True):
+class ControllerRevision(ObjectView, frozen=True):
     """One state of an owner. `data`: a strategic merge patch that brings the owner back to it; it never changes.
 
     `revision` orders the states of one owner; going back to an old state gives it the highest number.
     """
 
-    metadata: ObjectMeta = ObjectMeta()
     data: dict[str, Any] = {}
     revision: int = 0
 
@@ -27,7 +26,7 @@ def _owner(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    view=ControllerRevision,
-    group="apps",
+    ControllerRevision,
+    "apps",
     columns=(NAME, Column("Controller", _owner), Column("Revision", "revision", default=0), AGE),
 )

@@ -1,6 +1,6 @@
 """CSIDriver: what a storage driver can do and wants to be asked (storage.k8s.io/v1)."""
 
-from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectView, Resource, View
 from services.api.printing import joined
 
 
@@ -11,10 +11,9 @@ class CSIDriverSpec(View, frozen=True):
     storage_capacity: bool = False
 
 
-class CSIDriver(View, frozen=True):
+class CSIDriver(ObjectView, frozen=True):
     """A driver as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
@@ -22,19 +21,14 @@ def _audiences(requests: list[Document]) -> str:
     return ",".join(str(each.get("audience", "")) for each in requests) or "<unset>"
 
 
-RESOURCE = Resource(
-    view=CSIDriver,
-    group="storage.k8s.io",
-    namespaced=False,
-    has_spec=True,
-    columns=(
-        NAME,
-        Column("AttachRequired", "spec.attachRequired", "boolean", default=True),
-        Column("PodInfoOnMount", "spec.podInfoOnMount", "boolean", default=False),
-        Column("StorageCapacity", "spec.storageCapacity", "boolean", default=False),
-        Column("TokenRequests", "spec.tokenRequests", default="<unset>", show=_audiences),
-        Column("RequiresRepublish", "spec.requiresRepublish", "boolean", default=False),
-        Column("Modes", "spec.volumeLifecycleModes", default=NONE, show=joined),
-        AGE,
-    ),
+_COLUMNS = (
+    NAME,
+    Column("AttachRequired", "spec.attachRequired", "boolean", default=True),
+    Column("PodInfoOnMount", "spec.podInfoOnMount", "boolean", default=False),
+    Column("StorageCapacity", "spec.storageCapacity", "boolean", default=False),
+    Column("TokenRequests", "spec.tokenRequests", default="<unset>", show=_audiences),
+    Column("RequiresRepublish", "spec.requiresRepublish", "boolean", default=False),
+    Column("Modes", "spec.volumeLifecycleModes", default=NONE, show=joined),
+    AGE,
 )
+RESOURCE = Resource(CSIDriver, "storage.k8s.io", namespaced=False, has_spec=True, columns=_COLUMNS)

@@ -1,6 +1,6 @@
 """CSINode: the storage drivers of a node, and how many volumes each can attach there (storage.k8s.io/v1)."""
 
-from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, Column, ObjectView, Resource, View
 
 MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 
@@ -26,16 +26,15 @@ class CSINodeSpec(View, frozen=True):
     drivers: tuple[CSINodeDriver, ...] = ()
 
 
-class CSINode(View, frozen=True):
+class CSINode(ObjectView, frozen=True):
     """A node's drivers as components see them; it has the name of its node."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()
 
 
 RESOURCE = Resource(
-    view=CSINode,
-    group="storage.k8s.io",
+    CSINode,
+    "storage.k8s.io",
     namespaced=False,
     columns=(NAME, Column("Drivers", "spec.drivers", "integer", default=0, show=len), AGE),
 )

@@ -1,13 +1,12 @@
 """CSIStorageCapacity: how much a driver can still provision in one part of the cluster (storage.k8s.io/v1)."""
 
-from services.api.meta import NAME, Column, LabelSelector, ObjectMeta, Resource, View
+from services.api.meta import NAME, Column, LabelSelector, ObjectView, Resource
 from services.api.quantity import units
 
 
-class CSIStorageCapacity(View, frozen=True):
+class CSIStorageCapacity(ObjectView, frozen=True):
     """One answer of a driver. `node_topology` None: no node can reach it, {}: every one can."""
 
-    metadata: ObjectMeta = ObjectMeta()
     storage_class_name: str = ""
     node_topology: LabelSelector | None = None
     capacity: str | None = None
@@ -20,13 +19,9 @@ class CSIStorageCapacity(View, frozen=True):
         return None if text is None else units(text)
 
 
-RESOURCE = Resource(
-    view=CSIStorageCapacity,
-    plural="csistoragecapacities",
-    group="storage.k8s.io",
-    columns=(
-        NAME,
-        Column("StorageClassName", "storageClassName"),
-        Column("Capacity", "capacity", default="<unset>", show=str),
-    ),
+_COLUMNS = (
+    NAME,
+    Column("StorageClassName", "storageClassName"),
+    Column("Capacity", "capacity", default="<unset>", show=str),
 )
+RESOURCE = Resource(CSIStorageCapacity, plural="csistoragecapacities", group="storage.k8s.io", columns=_COLUMNS)

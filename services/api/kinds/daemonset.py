@@ -1,7 +1,7 @@
 """DaemonSet: one pod on every node that fits (apps/v1)."""
 
 from services.api.kinds.pod import PodSpec
-from services.api.meta import AGE, NAME, NONE, Column, Condition, LabelSelector, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, NONE, Column, Condition, LabelSelector, ObjectView, Resource, View
 from services.api.printing import TEMPLATE_COLUMNS, labels_text
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -54,17 +54,16 @@ class DaemonSetStatus(View, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class DaemonSet(View, frozen=True):
+class DaemonSet(ObjectView, frozen=True):
     """A DaemonSet as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: DaemonSetSpec = DaemonSetSpec()
     status: DaemonSetStatus = DaemonSetStatus()
 
 
 RESOURCE = Resource(
-    view=DaemonSet,
-    group="apps",
+    DaemonSet,
+    "apps",
     short_names=("ds",),
     categories=("all",),
     subresources=("status",),

@@ -1,6 +1,6 @@
 """Deployment: roll a ReplicaSet's template forward without losing too many pods (apps/v1)."""
 
-from services.api.meta import AGE, NAME, Column, Condition, LabelSelector, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, Column, Condition, LabelSelector, ObjectView, Resource, View
 from services.api.printing import TEMPLATE_COLUMNS, ready_of
 
 
@@ -44,17 +44,16 @@ class DeploymentStatus(View, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class Deployment(View, frozen=True):
+class Deployment(ObjectView, frozen=True):
     """A Deployment as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: DeploymentSpec = DeploymentSpec()
     status: DeploymentStatus = DeploymentStatus()
 
 
 RESOURCE = Resource(
-    view=Deployment,
-    group="apps",
+    Deployment,
+    "apps",
     short_names=("deploy",),
     categories=("all",),
     subresources=("status", "scale"),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from services.api.kinds.resourceclaim import DeviceSelector
-from services.api.meta import AGE, NAME, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, ObjectView, Resource, View
 
 CLASSES = "deviceclasses.resource.k8s.io"
 
@@ -15,18 +15,12 @@ class DeviceClassSpec(View, frozen=True):
     config: tuple[dict[str, Any], ...] = ()
 
 
-class DeviceClass(View, frozen=True):
+class DeviceClass(ObjectView, frozen=True):
     """A class as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
 RESOURCE = Resource(
-    view=DeviceClass,
-    plural="deviceclasses",
-    group="resource.k8s.io",
-    namespaced=False,
-    has_spec=True,
-    columns=(NAME, AGE),
+    DeviceClass, plural="deviceclasses", group="resource.k8s.io", namespaced=False, has_spec=True, columns=(NAME, AGE)
 )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.api.meta import Column, Document, ObjectMeta, ObjectReference, Resource, View
+from services.api.meta import Column, Document, ObjectReference, ObjectView, Resource, View
 from services.api.printing import duration
 from services.api.times import parse_time
 
@@ -14,10 +14,9 @@ class EventSource(View, frozen=True):
     host: str = ""
 
 
-class Event(View, frozen=True):
+class Event(ObjectView, frozen=True):
     """An event as components see it. `type`: Normal or Warning."""
 
-    metadata: ObjectMeta = ObjectMeta()
     involved_object: ObjectReference = ObjectReference()
     reason: str = ""
     message: str = ""
@@ -45,8 +44,7 @@ def _first_seen(event: Document, now: float) -> str:
     return _ago(_first(event) or event.get("metadata", {}).get("creationTimestamp"), now)
 
 
-def _object(event: Document, now: float) -> str:
-    involved = event.get("involvedObject", {})
+def _object(involved: Document) -> str:
     return f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}"
 
 
@@ -57,34 +55,28 @@ def _source(event: Document, now: float) -> str:
     return f"{component}, {host}" if host else component
 
 
-def _message(event: Document, now: float) -> str:
-    return str(event.get("message") or event.get("note") or "").strip()
-
-
 def _involved(field: str) -> Any:
     return lambda d: d.get("involvedObject", {}).get(field, "")
 
 
+_INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 RESOURCE = Resource(
-    view=Event,
+    Event,
     short_names=("ev",),
     columns=(
         Column("Last Seen", _last_seen),
         Column("Type", "type"),
         Column("Reason", "reason"),
-        Column("Object", _object),
+        Column("Object", "involvedObject", default="/", show=_object),
         Column("Subobject", "involvedObject.fieldPath", priority=1),
         Column("Source", _source, priority=1),
-        Column("Message", _message),
+        Column("Message", lambda d, now: str(d.get("message") or d.get("note") or "").strip()),
         Column("First Seen", _first_seen, priority=1),
         Column("Count", "count", "integer", priority=1, default=1, show=lambda count: count or 1),
         Column("Name", "metadata.name", priority=1, format="name"),
     ),
     selectable_fields={
-        **{
-            f"involvedObject.{f}": _involved(f)
-            for f in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-        },
+        **{f"involvedObject.{field}": _involved(field) for field in _INVOLVED},
         "reason": lambda d: d.get("reason", ""),
         "type": lambda d: d.get("type", ""),
         "source": lambda d: d.get("source", {}).get("component", ""),

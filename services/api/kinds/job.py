@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import groupby
 
-from services.api.meta import AGE, NAME, Column, Condition, Document, LabelSelector, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, Column, Condition, Document, LabelSelector, ObjectView, Resource, View
 from services.api.printing import TEMPLATE_COLUMNS, duration
 from services.api.times import parse_time
 
@@ -110,10 +110,9 @@ class JobStatus(View, frozen=True):
     uncounted_terminated_pods: UncountedTerminatedPods | None = None
 
 
-class Job(View, frozen=True):
+class Job(ObjectView, frozen=True):
     """A Job as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
 
@@ -178,8 +177,8 @@ def _lasted(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    view=Job,
-    group="batch",
+    Job,
+    "batch",
     categories=("all",),
     subresources=("status",),
     has_spec=True,

@@ -1,6 +1,6 @@
 """Lease: heartbeats of nodes and leader election (coordination.k8s.io/v1)."""
 
-from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, Column, ObjectView, Resource, View
 
 
 class LeaseSpec(View, frozen=True):
@@ -13,13 +13,10 @@ class LeaseSpec(View, frozen=True):
     lease_transitions: int = 0
 
 
-class Lease(View, frozen=True):
+class Lease(ObjectView, frozen=True):
     """A lease as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpec = LeaseSpec()
 
 
-RESOURCE = Resource(
-    view=Lease, group="coordination.k8s.io", columns=(NAME, Column("Holder", "spec.holderIdentity"), AGE)
-)
+RESOURCE = Resource(Lease, "coordination.k8s.io", columns=(NAME, Column("Holder", "spec.holderIdentity"), AGE))

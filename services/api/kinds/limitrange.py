@@ -1,6 +1,6 @@
 """LimitRange: how big or small single objects of a namespace may be, and what they get by default (core/v1)."""
 
-from services.api.meta import ObjectMeta, Resource, View
+from services.api.meta import ObjectView, Resource, View
 
 CONTAINER, POD, CLAIM = "Container", "Pod", "PersistentVolumeClaim"
 
@@ -22,11 +22,10 @@ class LimitRangeSpec(View, frozen=True):
     limits: tuple[LimitRangeItem, ...] = ()
 
 
-class LimitRange(View, frozen=True):
+class LimitRange(ObjectView, frozen=True):
     """A limit range as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: LimitRangeSpec = LimitRangeSpec()
 
 
-RESOURCE = Resource(view=LimitRange, short_names=("limits",))
+RESOURCE = Resource(LimitRange, short_names=("limits",))

@@ -1,6 +1,6 @@
 """Namespace (core/v1); its `spec.finalizers` hold the content's removal (controllers 11)."""
 
-from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, Column, ObjectView, Resource, View
 
 
 class NamespaceSpec(View, frozen=True):
@@ -15,16 +15,15 @@ class NamespaceStatus(View, frozen=True):
     phase: str = ""
 
 
-class Namespace(View, frozen=True):
+class Namespace(ObjectView, frozen=True):
     """A namespace as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: NamespaceSpec = NamespaceSpec()
     status: NamespaceStatus = NamespaceStatus()
 
 
 RESOURCE = Resource(
-    view=Namespace,
+    Namespace,
     namespaced=False,
     short_names=("ns",),
     subresources=("status", "finalize"),

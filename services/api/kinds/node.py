@@ -1,6 +1,6 @@
 """Node: where pods run (core/v1)."""
 
-from services.api.meta import AGE, NAME, NONE, Column, Condition, Document, ObjectMeta, Resource, View, condition_status
+from services.api.meta import AGE, NAME, NONE, Column, Condition, Document, ObjectView, Resource, View, condition_status
 
 
 class Taint(View, frozen=True):
@@ -51,10 +51,9 @@ class NodeStatus(View, frozen=True):
     images: tuple[ContainerImage, ...] = ()
 
 
-class Node(View, frozen=True):
+class Node(ObjectView, frozen=True):
     """A node as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
@@ -87,7 +86,7 @@ def _address(name: str, kind: str) -> Column:
 
 
 RESOURCE = Resource(
-    view=Node,
+    Node,
     namespaced=False,
     short_names=("no",),
     subresources=("status",),

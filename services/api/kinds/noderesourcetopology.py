@@ -4,7 +4,7 @@ Not of Kubernetes itself: the API of the node feature discovery's topology updat
 read. Here the kubelet writes it. Ours is the attribute `keplabCountedPods`: which pods the figures include.
 """
 
-from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, Column, ObjectView, Resource, View
 
 POLICY, SCOPE = "topologyManagerPolicy", "topologyManagerScope"
 COUNTED_PODS = "keplabCountedPods"
@@ -35,10 +35,9 @@ class Zone(View, frozen=True):
     resources: tuple[ZoneResource, ...] = ()
 
 
-class NodeResourceTopology(View, frozen=True):
+class NodeResourceTopology(ObjectView, frozen=True):
     """The topology of the node of the same name."""
 
-    metadata: ObjectMeta = ObjectMeta()
     attributes: tuple[Attribute, ...] = ()
     zones: tuple[Zone, ...] = ()
 
@@ -48,7 +47,7 @@ class NodeResourceTopology(View, frozen=True):
 
 
 RESOURCE = Resource(
-    view=NodeResourceTopology,
+    NodeResourceTopology,
     plural="noderesourcetopologies",
     group="topology.node.k8s.io",
     version="v1alpha2",

@@ -8,7 +8,7 @@ from services.api.kinds.pod import (
     GCEPersistentDiskVolumeSource,
     NodeSelector,
 )
-from services.api.meta import AGE, NAME, Column, Document, ObjectMeta, ObjectReference, Resource, View
+from services.api.meta import AGE, NAME, Column, Document, ObjectReference, ObjectView, Resource, View
 from services.api.printing import phase
 
 AVAILABLE, BOUND, RELEASED, FAILED, PENDING = "Available", "Bound", "Released", "Failed", "Pending"
@@ -76,10 +76,9 @@ class PersistentVolumeStatus(View, frozen=True):
     message: str = ""
 
 
-class PersistentVolume(View, frozen=True):
+class PersistentVolume(ObjectView, frozen=True):
     """A volume as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
@@ -105,7 +104,7 @@ def _claim(reference: Document) -> str:
 
 
 RESOURCE = Resource(
-    view=PersistentVolume,
+    PersistentVolume,
     namespaced=False,
     short_names=("pv",),
     subresources=("status",),

@@ -2,7 +2,7 @@
 
 from services.api.kinds.persistentvolume import CLASS_ANNOTATION, class_text, modes_text
 from services.api.kinds.pod import ResourceRequirements
-from services.api.meta import AGE, NAME, Column, Document, LabelSelector, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, Column, Document, LabelSelector, ObjectView, Resource, View
 from services.api.printing import phase
 from services.api.quantity import units
 
@@ -38,10 +38,9 @@ class PersistentVolumeClaimStatus(View, frozen=True):
     capacity: dict[str, str] = {}
 
 
-class PersistentVolumeClaim(View, frozen=True):
+class PersistentVolumeClaim(ObjectView, frozen=True):
     """A claim as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
@@ -77,7 +76,7 @@ def _modes(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    view=PersistentVolumeClaim,
+    PersistentVolumeClaim,
     short_names=("pvc",),
     subresources=("status",),
     columns=(

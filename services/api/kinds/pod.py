@@ -432,7 +432,7 @@ def _gates(pod: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    view=Pod,
+    Pod,
     short_names=("po",),
     categories=("all",),
     subresources=("status", "binding", "unbind", "eviction", "log", "resize", "ephemeralcontainers"),

@@ -1,6 +1,6 @@
 """PodDisruptionBudget: how many pods may be away at once (policy/v1)."""
 
-from services.api.meta import AGE, NAME, Column, Condition, LabelSelector, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, Column, Condition, LabelSelector, ObjectView, Resource, View
 
 
 class PodDisruptionBudgetSpec(View, frozen=True):
@@ -24,25 +24,20 @@ class PodDisruptionBudgetStatus(View, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class PodDisruptionBudget(View, frozen=True):
+class PodDisruptionBudget(ObjectView, frozen=True):
     """A budget as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
+_COLUMNS = (
+    NAME,
+    Column("Min Available", "spec.minAvailable", default="N/A", show=str),
+    Column("Max Unavailable", "spec.maxUnavailable", default="N/A", show=str),
+    Column("Allowed Disruptions", "status.disruptionsAllowed", "integer", default=0),
+    AGE,
+)
 RESOURCE = Resource(
-    view=PodDisruptionBudget,
-    group="policy",
-    short_names=("pdb",),
-    subresources=("status",),
-    has_spec=True,
-    columns=(
-        NAME,
-        Column("Min Available", "spec.minAvailable", default="N/A", show=str),
-        Column("Max Unavailable", "spec.maxUnavailable", default="N/A", show=str),
-        Column("Allowed Disruptions", "status.disruptionsAllowed", "integer", default=0),
-        AGE,
-    ),
+    PodDisruptionBudget, "policy", short_names=("pdb",), subresources=("status",), has_spec=True, columns=_COLUMNS
 )

@@ -1,6 +1,6 @@
 """PodGroup: pods that are scheduled together, and perhaps evicted together (KEP-4671, KEP-5710)."""
 
-from services.api.meta import AGE, NAME, Column, Condition, Document, Mark, ObjectMeta, Resource, View, find_condition
+from services.api.meta import AGE, NAME, Column, Condition, Document, Mark, ObjectView, Resource, View, find_condition
 
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 """Once True it stays: later evictions never set it back."""
@@ -84,10 +84,9 @@ class PodGroupStatus(View, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class PodGroup(View, frozen=True):
+class PodGroup(ObjectView, frozen=True):
     """A group as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
 
@@ -98,26 +97,18 @@ class PodGroup(View, frozen=True):
         return found is not None and found.status == "True"
 
 
-def _gang(gang: Document) -> str:
-    return f"gang ({gang.get('minCount', 0)})"
-
-
 def _scheduled(document: Document, now: float) -> str:
     conditions = document.get("status", {}).get("conditions", ())
     return next((c.get("status", "") for c in conditions if c.get("type") == INITIALLY_SCHEDULED), "Unknown")
 
 
+_COLUMNS = (
+    NAME,
+    Column("Policy", "spec.schedulingPolicy.gang", default="basic", show=lambda d: f"gang ({d.get('minCount', 0)})"),
+    Column("Scheduled", _scheduled),
+    Column("Priority", "spec.priority", "integer", default=0),
+    AGE,
+)
 RESOURCE = Resource(
-    view=PodGroup,
-    group="scheduling.k8s.io",
-    version="v1beta1",
-    subresources=("status",),
-    has_spec=True,
-    columns=(
-        NAME,
-        Column("Policy", "spec.schedulingPolicy.gang", default="basic", show=_gang),
-        Column("Scheduled", _scheduled),
-        Column("Priority", "spec.priority", "integer", default=0),
-        AGE,
-    ),
+    PodGroup, "scheduling.k8s.io", version="v1beta1", subresources=("status",), has_spec=True, columns=_COLUMNS
 )

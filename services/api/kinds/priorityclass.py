@@ -1,12 +1,11 @@
 """PriorityClass: how important a pod is, and whether it may preempt others (KEP-268)."""
 
-from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, Column, ObjectView, Resource
 
 
-class PriorityClass(View, frozen=True):
+class PriorityClass(ObjectView, frozen=True):
     """A priority class as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     value: int = 0
     global_default: bool = False
     preemption_policy: str = "PreemptLowerPriority"
@@ -14,7 +13,7 @@ class PriorityClass(View, frozen=True):
 
 
 RESOURCE = Resource(
-    view=PriorityClass,
+    PriorityClass,
     plural="priorityclasses",
     group="scheduling.k8s.io",
     namespaced=False,

@@ -1,6 +1,6 @@
 """ReplicaSet: keep as many pods alive as asked (apps/v1)."""
 
-from services.api.meta import AGE, NAME, Column, Condition, LabelSelector, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, Column, Condition, LabelSelector, ObjectView, Resource, View
 from services.api.printing import TEMPLATE_COLUMNS
 
 
@@ -24,17 +24,16 @@ class ReplicaSetStatus(View, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class ReplicaSet(View, frozen=True):
+class ReplicaSet(ObjectView, frozen=True):
     """A ReplicaSet as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: ReplicaSetSpec = ReplicaSetSpec()
     status: ReplicaSetStatus = ReplicaSetStatus()
 
 
 RESOURCE = Resource(
-    view=ReplicaSet,
-    group="apps",
+    ReplicaSet,
+    "apps",
     short_names=("rs",),
     categories=("all",),
     subresources=("status", "scale"),

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from services.api.kinds.pod import NodeSelector
-from services.api.meta import AGE, NAME, Column, Document, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, Column, Document, ObjectView, Resource, View
 
 CLAIMS = "resourceclaims.resource.k8s.io"
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -124,10 +124,9 @@ class ResourceClaimStatus(View, frozen=True):
         return any(each.uid == uid for each in self.reserved_for)
 
 
-class ResourceClaim(View, frozen=True):
+class ResourceClaim(ObjectView, frozen=True):
     """A claim as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = msgspec.field(default_factory=ResourceClaimStatus)
 
@@ -143,8 +142,8 @@ def _state(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    view=ResourceClaim,
-    group="resource.k8s.io",
+    ResourceClaim,
+    "resource.k8s.io",
     subresources=("status",),
     has_spec=True,
     columns=(NAME, Column("State", _state), AGE),

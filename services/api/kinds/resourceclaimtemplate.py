@@ -1,7 +1,7 @@
 """ResourceClaimTemplate: what the claims of single pods are made from (resource.k8s.io/v1, KEP-4381)."""
 
 from services.api.kinds.resourceclaim import ResourceClaimSpec
-from services.api.meta import AGE, NAME, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, ObjectView, Resource, View
 
 
 class TemplateMeta(View, frozen=True):
@@ -18,11 +18,10 @@ class ResourceClaimTemplateSpec(View, frozen=True):
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
-class ResourceClaimTemplate(View, frozen=True):
+class ResourceClaimTemplate(ObjectView, frozen=True):
     """A template as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
 
 
-RESOURCE = Resource(view=ResourceClaimTemplate, group="resource.k8s.io", has_spec=True, columns=(NAME, AGE))
+RESOURCE = Resource(ResourceClaimTemplate, "resource.k8s.io", has_spec=True, columns=(NAME, AGE))

@@ -1,6 +1,6 @@
 """ResourceQuota: how much the objects of a namespace may ask for together (core/v1)."""
 
-from services.api.meta import AGE, NAME, Cell, Column, Document, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, Cell, Column, Document, ObjectView, Resource, View
 
 
 class ScopedResourceSelectorRequirement(View, frozen=True):
@@ -32,10 +32,9 @@ class ResourceQuotaStatus(View, frozen=True):
     used: dict[str, str] = {}
 
 
-class ResourceQuota(View, frozen=True):
+class ResourceQuota(ObjectView, frozen=True):
     """A quota as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
     status: ResourceQuotaStatus = ResourceQuotaStatus()
 
@@ -60,7 +59,7 @@ def _used(*, are_limits: bool) -> Cell:
 
 
 RESOURCE = Resource(
-    view=ResourceQuota,
+    ResourceQuota,
     short_names=("quota",),
     subresources=("status",),
     columns=(NAME, Column("Request", _used(are_limits=False)), Column("Limit", _used(are_limits=True)), AGE),

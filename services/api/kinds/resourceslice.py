@@ -3,7 +3,7 @@
 import msgspec
 
 from services.api.kinds.pod import NodeSelector
-from services.api.meta import AGE, NAME, Column, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, Column, ObjectView, Resource, View
 
 SLICES = "resourceslices.resource.k8s.io"
 
@@ -56,16 +56,15 @@ class ResourceSliceSpec(View, frozen=True):
     devices: tuple[Device, ...] = ()
 
 
-class ResourceSlice(View, frozen=True):
+class ResourceSlice(ObjectView, frozen=True):
     """A slice as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
 RESOURCE = Resource(
-    view=ResourceSlice,
-    group="resource.k8s.io",
+    ResourceSlice,
+    "resource.k8s.io",
     namespaced=False,
     has_spec=True,
     columns=(

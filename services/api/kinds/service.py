@@ -1,6 +1,6 @@
 """Service (core/v1); stored only: no addresses are given out and no endpoints are made."""
 
-from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectView, Resource, View
 from services.api.printing import joined, labels_text
 
 
@@ -19,10 +19,9 @@ class ServiceSpec(View, frozen=True):
     allocate_load_balancer_node_ports: bool = True
 
 
-class Service(View, frozen=True):
+class Service(ObjectView, frozen=True):
     """A service as components see it: which pods belong together."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
 
 
@@ -31,23 +30,15 @@ def _port(port: Document) -> str:
     return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
 
 
-def _ports(ports: list[Document]) -> str:
-    return joined([_port(port) for port in ports])
-
-
+_COLUMNS = (
+    NAME,
+    Column("Type", "spec.type", default="ClusterIP"),
+    Column("Cluster-IP", "spec.clusterIP", default=NONE),
+    Column("External-IP", "spec.externalIPs", default=NONE, show=joined),
+    Column("Port(s)", "spec.ports", default=NONE, show=lambda ports: joined([*map(_port, ports)])),
+    AGE,
+    Column("Selector", "spec.selector", priority=1, default=NONE, show=labels_text),
+)
 RESOURCE = Resource(
-    view=Service,
-    short_names=("svc",),
-    categories=("all",),
-    subresources=("status",),
-    has_spec=True,
-    columns=(
-        NAME,
-        Column("Type", "spec.type", default="ClusterIP"),
-        Column("Cluster-IP", "spec.clusterIP", default=NONE),
-        Column("External-IP", "spec.externalIPs", default=NONE, show=joined),
-        Column("Port(s)", "spec.ports", default=NONE, show=_ports),
-        AGE,
-        Column("Selector", "spec.selector", priority=1, default=NONE, show=labels_text),
-    ),
+    Service, short_names=("svc",), categories=("all",), subresources=("status",), has_spec=True, columns=_COLUMNS
 )

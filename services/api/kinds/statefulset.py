@@ -1,6 +1,6 @@
 """StatefulSet: pods that keep their names and their storage, made and ended in order (apps/v1)."""
 
-from services.api.meta import AGE, NAME, Column, LabelSelector, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, Column, LabelSelector, ObjectView, Resource, View
 from services.api.printing import TEMPLATE_COLUMNS, ready_of
 
 POD_NAME = "statefulset.kubernetes.io/pod-name"
@@ -37,10 +37,8 @@ class RetentionPolicy(View, frozen=True):
     when_scaled: str = RETAIN
 
 
-class ClaimTemplate(View, frozen=True):
+class ClaimTemplate(ObjectView, frozen=True):
     """A claim that every pod gets one of; the whole template stays in the document."""
-
-    metadata: ObjectMeta = ObjectMeta()
 
 
 class StatefulSetSpec(View, frozen=True):
@@ -72,10 +70,9 @@ class StatefulSetStatus(View, frozen=True):
     collision_count: int = 0
 
 
-class StatefulSet(View, frozen=True):
+class StatefulSet(ObjectView, frozen=True):
     """A StatefulSet as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: StatefulSetSpec = StatefulSetSpec()
     status: StatefulSetStatus = StatefulSetStatus()
 
@@ -87,8 +84,8 @@ class StatefulSet(View, frozen=True):
 
 
 RESOURCE = Resource(
-    view=StatefulSet,
-    group="apps",
+    StatefulSet,
+    "apps",
     short_names=("sts",),
     categories=("all",),
     subresources=("status", "scale"),

@@ -1,6 +1,6 @@
 """StorageClass: who makes volumes, where, and whether before or after the pod has a node (storage.k8s.io/v1)."""
 
-from services.api.meta import AGE, Column, Document, ObjectMeta, Resource, View
+from services.api.meta import AGE, Column, Document, ObjectView, Resource, View
 
 IMMEDIATE, WAIT_FOR_FIRST_CONSUMER = "Immediate", "WaitForFirstConsumer"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -20,10 +20,9 @@ class TopologySelectorTerm(View, frozen=True):
     match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
 
 
-class StorageClass(View, frozen=True):
+class StorageClass(ObjectView, frozen=True):
     """A class as components see it. `allowed_topologies` are ORed; none means anywhere."""
 
-    metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
     reclaim_policy: str = "Delete"
     volume_binding_mode: str = IMMEDIATE
@@ -47,7 +46,7 @@ def _name(document: Document, now: float) -> str:
 
 
 RESOURCE = Resource(
-    view=StorageClass,
+    StorageClass,
     plural="storageclasses",
     group="storage.k8s.io",
     namespaced=False,

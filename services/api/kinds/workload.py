@@ -1,7 +1,7 @@
 """Workload: the templates that a controller makes pod groups from (KEP-4671)."""
 
 from services.api.kinds.podgroup import DisruptionMode, PodGroupSchedulingPolicy
-from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectMeta, Resource, View
+from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectView, Resource, View
 
 TEMPLATES_MAX = 8
 
@@ -32,10 +32,9 @@ class WorkloadSpec(View, frozen=True):
     pod_group_templates: tuple[PodGroupTemplate, ...] = ()
 
 
-class Workload(View, frozen=True):
+class Workload(ObjectView, frozen=True):
     """A workload as components see it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()
 
 
@@ -43,19 +42,12 @@ def _owner(reference: Document) -> str:
     return f"{reference.get('kind', '')}/{reference.get('name', '')}" if reference else NONE
 
 
-def _names(templates: list[Document]) -> str:
-    return ",".join(each.get("name", "") for each in templates)
-
-
-RESOURCE = Resource(
-    view=Workload,
-    group="scheduling.k8s.io",
-    version="v1beta1",
-    has_spec=True,
-    columns=(
-        NAME,
-        Column("Controller", "spec.controllerRef", default=NONE, show=_owner),
-        Column("Templates", "spec.podGroupTemplates", show=_names),
-        AGE,
+_COLUMNS = (
+    NAME,
+    Column("Controller", "spec.controllerRef", default=NONE, show=_owner),
+    Column(
+        "Templates", "spec.podGroupTemplates", show=lambda listed: ",".join(each.get("name", "") for each in listed)
     ),
+    AGE,
 )
+RESOURCE = Resource(Workload, "scheduling.k8s.io", version="v1beta1", has_spec=True, columns=_COLUMNS)

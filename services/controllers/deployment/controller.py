@@ -11,19 +11,8 @@ from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.controllers import shared_conditions as conditions
-from services.controllers.deployment.replica_sets import (
-    clean_up,
-    find_new,
-    is_scaling,
-    new_set,
-    resize,
-    revision_of,
-    scale,
-    sync_deployment_revision,
-    sync_revision,
-    template_hash,
-    without_hash,
-)
+from services.controllers.deployment import replica_sets
+from services.controllers.deployment.replica_sets import clean_up, is_scaling, resize, sync_revision
 from services.controllers.deployment.rollout import fenceposts, new_size, old_sizes, oldest_first
 from services.controllers.deployment.status import SETS, Step, look_again_s, note_pause, note_progress, put, report
 from services.controllers.shared_ownership import (
@@ -95,19 +84,18 @@ class Deployments:
         if strategy.type == "RollingUpdate":
             numbers = strategy.rolling_update or RollingUpdate()
             step.surge, step.unavailable = fenceposts(numbers.max_surge, numbers.max_unavailable, step.replicas)
-        deadline_s = float(deployment.spec.progress_deadline_seconds)
-        if deadline_s < NO_DEADLINE_S:
-            step.deadline_s = deadline_s
+        if (deadline_s := deployment.spec.progress_deadline_seconds) < NO_DEADLINE_S:
+            step.deadline_s = float(deadline_s)
         return step
 
     def _advance(self, step: Step, listers: Listers) -> None:
         """Take one step. Order as upstream: paused, scaling, then the strategy."""
-        step.new = find_new(step, listers)
+        step.new = replica_sets.find_new(step, listers)
         note_pause(step)
         is_paused = step.deployment.spec.paused
         if is_paused or is_scaling(step):
             sync_revision(step)
-            scale(step)
+            replica_sets.scale(step)
             if is_paused:
                 clean_up(step)
         elif step.deployment.spec.strategy.type == "Recreate":
@@ -116,11 +104,8 @@ class Deployments:
             self._roll(step, listers)
 
     def _roll(self, step: Step, listers: Listers) -> None:
-        if not self._ensure_new(step, listers):
-            return
-        new = step.new
-        if new is None:  # just asked for; what to remove is decided when it is there
-            return
+        if not self._ensure_new(step, listers) or (new := step.new) is None:
+            return  # just asked for: what to remove is decided when it is there
         if resize(step, new, new_size(step.replicas, step.surge, new.spec.replicas, step.sets)):
             return
         sizes = old_sizes(step.replicas, step.unavailable, new, step.olds)
@@ -146,7 +131,7 @@ class Deployments:
             note_progress(step, "FoundNewReplicaSet", f'Found new replica set "{step.new.metadata.name}"')
             return True
         deployment, template = step.deployment, step.document["spec"].get("template") or {}
-        text = template_hash(without_hash(template), step.collision_count)
+        text = replica_sets.template_hash(replica_sets.without_hash(template), step.collision_count)
         name = f"{deployment.metadata.name}-{text}"
         if listers.of(ReplicaSet).get(Key(deployment.metadata.namespace, name)) is not None:
             # Same name, other template or other owner: count the clash; the next hash differs.
@@ -155,12 +140,12 @@ class Deployments:
         size = step.replicas
         if deployment.spec.strategy.type == "RollingUpdate":
             size = new_size(size, step.surge, 0, step.sets)
-        step.revision = str(max((revision_of(each) for each in step.sets), default=0) + 1)
-        step.actions.append(Create(SETS, new_set(step, name, text, size)))
+        step.revision = str(max(map(replica_sets.revision_of, step.sets), default=0) + 1)
+        step.actions.append(Create(SETS, replica_sets.new_set(step, name, text, size)))
         step.created_size = size
         if size > 0:
             step.note_scaling(name, 0, size)
-        sync_deployment_revision(step, step.revision)
+        replica_sets.sync_deployment_revision(step, step.revision)
         if step.deadline_s is not None:
             conditions.remove(step.conditions, "Progressing")
             put(step, "Progressing", "True", "NewReplicaSetCreated", f'Created new replica set "{name}"')

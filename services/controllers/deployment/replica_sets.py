@@ -21,16 +21,8 @@ PREFIX = "deployment.kubernetes.io/"
 REVISION = PREFIX + "revision"
 HISTORY = PREFIX + "revision-history"
 DESIRED = PREFIX + "desired-replicas"
-_OWN_ANNOTATIONS = frozenset(
-    (
-        REVISION,
-        HISTORY,
-        DESIRED,
-        MAX,
-        "kubectl.kubernetes.io/last-applied-configuration",
-        "deprecated.deployment.rollback.to",
-    )
-)
+_OTHERS = ("kubectl.kubernetes.io/last-applied-configuration", "deprecated.deployment.rollback.to")
+_OWN_ANNOTATIONS = frozenset((REVISION, HISTORY, DESIRED, MAX, *_OTHERS))
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 """Hash texts use these, so that no bad word can appear."""
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -50,11 +42,6 @@ def template_hash(template: Document, collision_count: int) -> str:
     return "".join(_SAFE[int(digit) if digit.isdigit() else 0] for digit in str(value))
 
 
-def same_template(a: Document, b: Document) -> bool:
-    """Whether two templates are equal but for the hash label."""
-    return without_hash(a) == without_hash(b)
-
-
 def without_hash(template: Document) -> Document:
     """Return the template as its hash is counted over: without the hash label and without a time."""
     metadata = dict(template.get("metadata") or {})
@@ -65,21 +52,18 @@ def without_hash(template: Document) -> Document:
 
 def find_new(step: Step, listers: Listers) -> ReplicaSet | None:
     """Return the oldest set whose template is the Deployment's, so that every look finds the same one."""
-    template = step.document["spec"].get("template") or {}
+    wanted = without_hash(step.document["spec"].get("template") or {})
     for each in step.sets:
         stored = listers.of(ReplicaSet).document(each.metadata.key)
-        if stored is not None and same_template(stored.get("spec", {}).get("template") or {}, template):
+        if stored is not None and without_hash(stored.get("spec", {}).get("template") or {}) == wanted:
             return each
     return None
 
 
 def is_scaling(step: Step) -> bool:
     """Whether the number desired changed since the sets were last scaled."""
-    for each in step.sets:
-        noted = each.metadata.annotations.get(DESIRED, "")
-        if each.spec.replicas > 0 and noted.isdigit() and int(noted) != step.replicas:
-            return True
-    return False
+    noted = [each.metadata.annotations.get(DESIRED, "") for each in step.sets if each.spec.replicas > 0]
+    return any(text.isdigit() and int(text) != step.replicas for text in noted)
 
 
 def revision_of(each: ReplicaSet) -> int:

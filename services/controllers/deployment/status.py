@@ -141,9 +141,8 @@ def _judge_progress(step: Step, counters: Document) -> None:
     is_over = current is not None and current.get("reason") == "NewReplicaSetAvailable"
     if is_over and counters["replicas"] == counters["updatedReplicas"]:
         return
-    name = f'Deployment "{step.deployment.metadata.name}"'
-    if step.new is not None:
-        name = f'ReplicaSet "{step.new.metadata.name}"'
+    shown = step.new or step.deployment
+    name = f'{type(shown).__name__} "{shown.metadata.name}"'
     if is_complete(step, counters):
         put(step, "Progressing", "True", "NewReplicaSetAvailable", f"{name} has successfully progressed.")
     elif _has_progressed(step.deployment, counters):
@@ -181,9 +180,8 @@ def _has_progressed(deployment: Deployment, counters: Document) -> bool:
 def _is_timed_out(step: Step, current: Document | None) -> bool:
     if current is None or step.deadline_s is None or current.get("reason") == "NewReplicaSetAvailable":
         return False
-    if current.get("reason") == "ProgressDeadlineExceeded":
-        return True
-    return step.now.wall_s > seconds_of(current.get("lastUpdateTime")) + step.deadline_s
+    due_s = seconds_of(current.get("lastUpdateTime")) + step.deadline_s
+    return current.get("reason") == "ProgressDeadlineExceeded" or step.now.wall_s > due_s
 
 
 def _copy_failure(step: Step) -> None:

@@ -13,16 +13,8 @@ from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.controllers import shared_writes as writes
-from services.controllers.job.decision import (
-    COMPLETED,
-    Outcome,
-    changes_of_status,
-    deadline_in_s,
-    is_complete,
-    news_of,
-    outcome_of,
-    status_of,
-)
+from services.controllers.job import decision
+from services.controllers.job.decision import Outcome
 from services.controllers.job.pods import missing, pod_of, surplus
 from services.controllers.job.policy import ended_at_s, index_failures, meaning_of
 from services.controllers.job.survey import Survey, survey
@@ -235,16 +227,16 @@ class Jobs:
         if job.metadata.deletion_timestamp is not None:
             return list(self._release(pods, memory, moment.now_s)), None
         self._note_failures(memory.backoff, found, wall_s)
-        outcome = outcome_of(job, found, wall_s)
-        again_s = deadline_in_s(job, wall_s) if outcome is None else None
+        outcome = decision.outcome_of(job, found, wall_s)
+        again_s = decision.deadline_in_s(job, wall_s) if outcome is None else None
         # What still runs of a job that is over keeps its finalizers, because its end counts.
         managed = deletions(job, found.active) if outcome is not None else []
         is_managed = outcome is None and self.expectations.are_satisfied(job.metadata.key, moment.now_s)
         if is_managed:
             managed, later_s = self._manage(job, pods, found, memory, listers, moment)
             again_s = earliest(again_s, later_s)
-            if is_complete(job, found, len(found.active)):
-                outcome = COMPLETED
+            if decision.is_complete(job, found, len(found.active)):
+                outcome = decision.COMPLETED
         status = self._status(job, found, outcome, memory, moment, is_managed=is_managed)
         return [*status, *self._release(found.releasable, memory, moment.now_s), *managed], again_s
 
@@ -258,9 +250,6 @@ class Jobs:
                 backoff.failures, backoff.failed_at_s = backoff.failures + 1, at_s
         backoff.seen = {pod.metadata.uid for pod, _ in found.ended}
 
-    def _delay_s(self, failures: int) -> float:
-        return min(BACKOFF_BASE_S * 2.0 ** min(failures - 1, 30), BACKOFF_MAX_S) if failures > 0 else 0.0
-
     def _manage(
         self, job: Job, pods: list[Pod], found: Survey, memory: _Memory, listers: Listers, moment: Moment
     ) -> tuple[list[Action | Batch], float | None]:
@@ -271,14 +260,13 @@ class Jobs:
             return [*self._release(victims, memory, moment.now_s), *deletions(job, victims)], None
 
         def wait_s(index: int, last: Pod) -> float:
-            failures = sum(index_failures(last)) + 1
-            return ended_at_s(last, wall_s) + self._delay_s(failures) - wall_s
+            return ended_at_s(last, wall_s) + _delay_s(sum(index_failures(last)) + 1) - wall_s
 
         wanted = missing(job, found, pods, wait_s)
         if not wanted.indexes:
             return [], wanted.again_s
         if job.spec.backoff_limit_per_index is None and memory.backoff.failures:
-            left_s = memory.backoff.failed_at_s + self._delay_s(memory.backoff.failures) - wall_s
+            left_s = memory.backoff.failed_at_s + _delay_s(memory.backoff.failures) - wall_s
             if left_s > 0:
                 return [], left_s
         document = listers.of(Job).document(key)
@@ -295,13 +283,13 @@ class Jobs:
     def _status(
         self, job: Job, found: Survey, outcome: Outcome | None, memory: _Memory, moment: Moment, *, is_managed: bool
     ) -> list[Action]:
-        wanted = status_of(job, found, outcome, is_managed=is_managed, wall_s=moment.wall_s)
-        changed = changes_of_status(job, wanted)
+        wanted = decision.status_of(job, found, outcome, is_managed=is_managed, wall_s=moment.wall_s)
+        changed = decision.changes_of_status(job, wanted)
         if not changed:
             return []
         memory.written = (job.metadata.resource_version, moment.now_s)
         events: list[Action] = []
-        for news in news_of(job, wanted):
+        for news in decision.news_of(job, wanted):
             match news.type, news.status:
                 case "Complete", _:
                     events.append(event(job, "Completed", "Job completed"))
@@ -317,6 +305,10 @@ class Jobs:
             events.append(event(job, "FailedCreate", memory.refusal, warns=True))
         memory.created, memory.refusal = [], ""
         return events
+
+
+def _delay_s(failures: int) -> float:
+    return min(BACKOFF_BASE_S * 2.0 ** min(failures - 1, 30), BACKOFF_MAX_S) if failures > 0 else 0.0
 
 
 def _is_tracked(pod: Pod) -> bool:

@@ -5,14 +5,8 @@ Source: controllers 5.1, 5.2; KEP-3329, KEP-3850, KEP-3939, KEP-3998.
 
 from dataclasses import dataclass
 
-from services.api.kinds.job import (
-    COMPLETION_INDEX,
-    INDEX_FAILURES,
-    INDEX_IGNORED_FAILURES,
-    Job,
-    PodFailurePolicyRule,
-    parse_indexes,
-)
+from services.api.kinds import job as jobs
+from services.api.kinds.job import Job, PodFailurePolicyRule
 from services.api.kinds.pod import ContainerStatus, Pod
 from services.controllers.shared_pods import seconds_of
 
@@ -32,10 +26,8 @@ IGNORED = Meaning(is_counted=False)
 
 def has_failed(pod: Pod, job: Job) -> bool:
     """Whether the pod failed, or, where that is enough for a replacement, is being deleted (KEP-3939)."""
-    if pod.status.phase == "Failed":
-        return True
-    if job.spec.replaces_failed_only or pod.status.phase == "Succeeded":
-        return False
+    if job.spec.replaces_failed_only or pod.is_terminal:
+        return pod.status.phase == "Failed"
     return pod.metadata.deletion_timestamp is not None
 
 
@@ -107,7 +99,7 @@ def success_rule_met(job: Job, completed: frozenset[int]) -> int | None:
     policy, completions = job.spec.success_policy, job.spec.completions or 0
     for number, rule in enumerate(policy.rules if policy is not None else ()):
         if rule.succeeded_indexes is not None:
-            wanted = parse_indexes(rule.succeeded_indexes, completions)
+            wanted = jobs.parse_indexes(rule.succeeded_indexes, completions)
             most = len(wanted) if rule.succeeded_count is None else rule.succeeded_count
             if len(wanted & completed) >= most:
                 return number
@@ -116,12 +108,9 @@ def success_rule_met(job: Job, completed: frozenset[int]) -> int | None:
     return None
 
 
-# --- indexes ---
-
-
 def index_of(pod: Pod, job: Job) -> int | None:
     """Return the pod's completion index; None when it has none that the job knows."""
-    text = pod.metadata.annotations.get(COMPLETION_INDEX, "")
+    text = pod.metadata.annotations.get(jobs.COMPLETION_INDEX, "")
     if not (text.isascii() and text.isdigit()) or int(text) >= (job.spec.completions or 0):
         return None
     return int(text)
@@ -129,7 +118,7 @@ def index_of(pod: Pod, job: Job) -> int | None:
 
 def index_failures(pod: Pod) -> tuple[int, int]:
     """Return how often the pod's index had failed before it: counted and ignored failures."""
-    return _number(pod, INDEX_FAILURES), _number(pod, INDEX_IGNORED_FAILURES)
+    return _number(pod, jobs.INDEX_FAILURES), _number(pod, jobs.INDEX_IGNORED_FAILURES)
 
 
 def _number(pod: Pod, annotation: str) -> int:

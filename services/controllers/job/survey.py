@@ -10,15 +10,8 @@ from dataclasses import dataclass, field
 
 from services.api.kinds.job import TRACKING_FINALIZER, Job, parse_indexes
 from services.api.kinds.pod import Pod
-from services.controllers.job.policy import (
-    Meaning,
-    ended_at_s,
-    fails_index,
-    has_failed,
-    index_failures,
-    index_of,
-    meaning_of,
-)
+from services.controllers.job import policy
+from services.controllers.job.policy import Meaning, has_failed, index_failures, index_of
 from services.controllers.shared_pods import is_ready
 
 UNCOUNTED_MAX = 500
@@ -83,7 +76,7 @@ def survey(job: Job, pods: Iterable[Pod], released: Iterable[str], *, counts_rej
     found.completed = completed
     known = {uid for uids in found.uncounted.values() for uid in uids}
     failed = [pod for pod in tracked if has_failed(pod, job)]
-    meanings = {pod.metadata.uid: meaning_of(pod, job, counts_rejections=counts_rejections) for pod in failed}
+    meanings = {pod.metadata.uid: policy.meaning_of(pod, job, counts_rejections=counts_rejections) for pod in failed}
     delayed = _judge_indexes(job, [(pod, meanings[pod.metadata.uid]) for pod in failed], pods, found, wall_s)
     for pod in tracked:
         if pod.metadata.uid in known:
@@ -119,7 +112,7 @@ def _judge_indexes(
     for pod, meaning in failures:
         if (index := index_of(pod, job)) is None:
             continue
-        if fails_index(pod, job, meaning):
+        if policy.fails_index(pod, job, meaning):
             found.failed_indexes |= {index}
         earlier = found.latest_failed.get(index)
         if earlier is None or _age(pod, wall_s) > _age(earlier, wall_s):
@@ -140,7 +133,7 @@ def _judge_indexes(
 
 
 def _age(pod: Pod, wall_s: float) -> tuple[int, float]:
-    return sum(index_failures(pod)), ended_at_s(pod, wall_s)
+    return sum(index_failures(pod)), policy.ended_at_s(pod, wall_s)
 
 
 def _stored_indexes(text: str, job: Job) -> frozenset[int]:

@@ -22,7 +22,7 @@ from services.api.times import format_time
 from services.controllers import shared_conditions as conditions
 from services.controllers import shared_writes as writes
 from services.controllers.node_lifecycle.zones import Zones
-from services.controllers.shared_pods import PodsByNode, is_ready
+from services.controllers.shared_pods import BY_NODE, PodsBy, is_ready
 from services.reconcile.actions import NOTHING, Action, Patch, Query, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
@@ -64,7 +64,7 @@ class NodeLifecycle:
 
     def __init__(self, switches: Switches) -> None:
         self._grace_s = switches.number("node.grace_s")
-        self._placement = PodsByNode()
+        self._placement = PodsBy(BY_NODE)
         self._health: dict[str, _Health] = {}
         self._zones = Zones()
         self._asked_live = False
@@ -73,7 +73,7 @@ class NodeLifecycle:
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Remember where pods are."""
-        self._placement.note(change)
+        self._placement.note(change.old, change.new)
         return []
 
     @staticmethod
@@ -182,7 +182,7 @@ class NodeLifecycle:
         return actions
 
     def _not_ready_pods(self, node: Node, listers: Listers, wall_s: float) -> Iterable[Patch]:
-        for key in self._placement.on(node.metadata.name):
+        for key in self._placement.of(node.metadata.name):
             pod = listers.of(Pod).get(key)
             if pod is None or pod.spec.node_name != node.metadata.name or pod.is_terminal or not is_ready(pod):
                 continue

@@ -15,15 +15,8 @@ from services.api.switches import Switches
 from services.controllers import shared_conditions as conditions
 from services.controllers import shared_writes as writes
 from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, OwnedPods, Refusal, deletions
-from services.controllers.shared_ownership import (
-    Unfinished,
-    changes_of,
-    claim,
-    controller_reference,
-    is_alive,
-    selector_of,
-)
-from services.controllers.shared_pods import available_in_s, in_deletion_order, is_ready
+from services.controllers.shared_ownership import changes_of, claim, controller_reference, is_alive, selector_of
+from services.controllers.shared_pods import PodsBy, available_in_s, in_deletion_order, is_ready, owner_unless_ended
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Patch, Query, Result, earliest
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
@@ -48,7 +41,7 @@ class ReplicaSets:
     def __init__(self, switches: Switches) -> None:
         self._waits_after_failures = switches.choice("rs.failed_backoff") == "on"
         self.pods = OwnedPods(ReplicaSet)
-        self._unfinished = Unfinished()
+        self._unfinished = PodsBy(owner_unless_ended)
         self._backoffs: dict[Key, _Backoff] = {}
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
@@ -84,7 +77,7 @@ class ReplicaSets:
         query = Query(ReplicaSet, key)
         if orphans and query not in moment.live:
             return Result(refresh=(query,))
-        owned = [p for k in self._unfinished.keys(replica_set.metadata.uid) if (p := pods.get(k)) is not None]
+        owned = [p for k in self._unfinished.of(replica_set.metadata.uid) if (p := pods.get(k)) is not None]
         can_adopt = is_alive(moment.live.get(query), replica_set)
         found = claim(owned, orphans, replica_set, selector, can_adopt=can_adopt)
         active = [pod for pod in found.kept if pod.is_active]
@@ -173,7 +166,9 @@ def _status(
     min_ready_s = replica_set.spec.min_ready_seconds
     waits = [w for pod in active if (w := available_in_s(pod, min_ready_s, wall_s)) is not None]
     again_s = min((wait for wait in waits if wait > 0), default=None)
-    labels = _template_labels(replica_set, listers) if active else {}
+    document = listers.of(ReplicaSet).document(replica_set.metadata.key) if active else None
+    template = (document or {}).get("spec", {}).get("template", {})
+    labels: dict[str, str] = (template.get("metadata") or {}).get("labels") or {}
     status: Document = {
         "replicas": len(active),
         "fullyLabeledReplicas": sum(labels.items() <= pod.metadata.labels.items() for pod in active),
@@ -194,12 +189,6 @@ def _status(
             listed.append(conditions.new("ReplicaFailure", "True", *refusal, wall_s))
         status["conditions"] = listed
     return [writes.status("replicasets.apps", replica_set, status)], again_s
-
-
-def _template_labels(replica_set: ReplicaSet, listers: Listers) -> dict[str, str]:
-    document = listers.of(ReplicaSet).document(replica_set.metadata.key) or {}
-    labels: dict[str, str] = (document.get("spec", {}).get("template", {}).get("metadata") or {}).get("labels") or {}
-    return labels
 
 
 def _build(switches: Switches) -> Controller:

@@ -18,9 +18,16 @@ from services.controllers import shared_writes as writes
 from services.controllers.shared_int_or_percent import resolve
 from services.controllers.shared_ownership import Claim, Orphans, changes_of, claim, is_alive, owner_key, selector_of
 from services.controllers.shared_pods import available_in_s
-from services.controllers.statefulset.changes import Known, changes_of_steps, is_blocked
 from services.controllers.statefulset.order import Desired, is_running_and_ready, revision_of, steps_of
-from services.controllers.statefulset.pods import CLAIMS, members, ordinal_of, parent_of
+from services.controllers.statefulset.pods import (
+    CLAIMS,
+    Known,
+    changes_of_steps,
+    is_blocked,
+    members,
+    ordinal_of,
+    parent_of,
+)
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Query, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 

@@ -15,7 +15,7 @@ from services.api.switches import Switches
 from services.api.taints import NO_EXECUTE, tolerates
 from services.controllers import shared_conditions as conditions
 from services.controllers import shared_writes as writes
-from services.controllers.shared_pods import PodsByNode
+from services.controllers.shared_pods import BY_NODE, PodsBy
 from services.reconcile.actions import NOTHING, Action, Delete, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
@@ -49,12 +49,12 @@ class TaintEviction:
 
     def __init__(self, switches: Switches) -> None:
         self._is_faithful = switches.flag("tainteviction.faithful")
-        self._placement = PodsByNode()
+        self._placement = PodsBy(BY_NODE)
         self._timers: dict[Key, Timer] = {}
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Return the pod if a timer or a tainted node makes it matter."""
-        self._placement.note(change)
+        self._placement.note(change.old, change.new)
         key = change.object.metadata.key
         if key in self._timers:
             return [key]
@@ -70,7 +70,7 @@ class TaintEviction:
         """Return the pods on a node whose NoExecute taints changed."""
         if _no_execute(change.old) == _no_execute(change.new):
             return []
-        return self._placement.on(change.object.metadata.name)
+        return self._placement.of(change.object.metadata.name)
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Set, keep, cancel or fire the pod's timer."""
@@ -98,7 +98,7 @@ class TaintEviction:
             return Result(requeue_after_s=timer.due_s - moment.now_s)
         wait_s = patience_s(taints, pod.spec.tolerations)
         if wait_s is None:
-            return self._cancel(pod)
+            return NOTHING if self._timers.pop(key, None) is None else Result((_cancelled(pod),))
         if wait_s <= 0:
             self._timers[key] = Timer(pod.metadata.uid, pod.spec.node_name, moment.now_s)
             return self._fire(pod, moment)
@@ -109,9 +109,6 @@ class TaintEviction:
             return Result(requeue_after_s=due_s - moment.now_s)
         self._timers[key] = Timer(pod.metadata.uid, pod.spec.node_name, due_s, is_announced=True)
         return Result((event(pod, EVENT, f"Marking for deletion Pod {pod.metadata.key}"),), due_s - moment.now_s)
-
-    def _cancel(self, pod: Pod) -> Result:
-        return NOTHING if self._timers.pop(pod.metadata.key, None) is None else Result((_cancelled(pod),))
 
     def _fire(self, pod: Pod, moment: Moment) -> Result:
         """Delete the pod after a live look at it, with the condition that Jobs read.
