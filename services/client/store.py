@@ -125,10 +125,7 @@ class Store(Generic[V]):
     def document(self, key: Key) -> Document | None:
         """Return the whole document, freshly decoded; the caller may change its copy."""
         body = self._bodies.get(key)
-        if body is None:
-            return None
-        document: Document = msgspec.json.decode(body)
-        return document
+        return None if body is None else msgspec.json.decode(body, type=dict[str, Any])
 
     def __len__(self) -> int:
         return len(self._views)

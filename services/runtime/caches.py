@@ -51,13 +51,11 @@ class Caches(Listers):
         """Return the cache of a declared kind. Raises: KeyError for one that was not declared."""
         if view is AnyObject and self._any is not None:
             return cast("Lister[V]", self._any)
-        lister: Lister[V] = self._by_view[view].lister
-        return lister
+        return self._by_view[view].lister
 
     def any(self, resource: str) -> Lister[Any]:
         """Return the cache of a resource by wire name. Raises: KeyError for one that was not declared."""
-        lister: Lister[Any] = self.by_resource[resource].lister
-        return lister
+        return self.by_resource[resource].lister
 
     def on_change(self, view: type[View], handler: Callable[[Change[Any]], None]) -> None:
         """Call `handler` with every change of that view."""
