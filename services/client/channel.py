@@ -84,7 +84,9 @@ class Link:
                         group.create_task(part)
             except* Exception as errors:
                 error = await _ending(stream, errors)
-                why = _why_of(error)
+                why = str(error) or type(error).__name__
+                if isinstance(error, grpc.aio.AioRpcError):
+                    why = f"{error.code().name}: {error.details()}"
                 self._failed(why)
                 broken(why, _status_of(error))
             finally:
@@ -142,13 +144,6 @@ async def _ending(stream: Any, errors: BaseExceptionGroup[Exception]) -> BaseExc
             return error
     # Writing to a stream that is over says only that; its status says why.
     return await _status(stream)
-
-
-def _why_of(error: BaseException) -> str:
-    """Return an error in words."""
-    if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name}: {error.details()}"
-    return str(error) or type(error).__name__
 
 
 def _status_of(error: BaseException) -> bytes | None:

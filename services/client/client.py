@@ -196,9 +196,8 @@ class Client:
     async def bind(
         self, key: Key, uid: str, node: str, *, expected_unbind_count: int | None = None, traceparent: str = ""
     ) -> int:
-        """Bind the pod to the node and return the resource version of that change.
-
-        Raises: Conflict (already bound, other uid, other unbind count), NotFound.
+        """Bind the pod to the node and return the resource version of that change. Raises: Conflict (already bound,
+        other uid, other unbind count), NotFound.
         """
         binding: Document = {
             "apiVersion": "v1",

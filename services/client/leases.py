@@ -207,10 +207,9 @@ class Elector:
 
     async def _renew(self) -> str:
         """Renew; return "" or why this process no longer leads."""
-        lease = dict(self._document)
-        lease["spec"] = self._spec(lease["spec"].get("acquireTime"))
+        renewed = {**self._document, "spec": self._spec(self._document["spec"].get("acquireTime"))}
         try:
-            self._document = await self._client.update(LEASES, self.lease, lease)
+            self._document = await self._client.update(LEASES, self.lease, renewed)
             return ""
         except (Conflict, NotFound):
             # Another client wrote, or an earlier renewal of ours took effect unnoticed: look.
@@ -227,11 +226,10 @@ class Elector:
     async def _release(self) -> None:
         """Clear the lease's holder, if the server answers soon; the next epoch fences what is still under way."""
         self.is_leader = False
-        lease = dict(self._document)
-        lease["spec"] = {**self._spec(lease["spec"].get("acquireTime")), "holderIdentity": ""}
+        spec = {**self._spec(self._document["spec"].get("acquireTime")), "holderIdentity": ""}
         try:
             async with asyncio.timeout(RELEASE_MAX_S):
-                await self._client.update(LEASES, self.lease, lease)
+                await self._client.update(LEASES, self.lease, {**self._document, "spec": spec})
         except (ApiError, UnknownOutcome, TimeoutError) as error:
             log.info("lease.not_released", lease=str(self.lease), reason=str(error))
         else:

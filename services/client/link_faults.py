@@ -41,10 +41,9 @@ class LinkFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         """Raise ValueError for what no link can have."""
         if self.cut not in CUTS:
             raise ValueError(f"cut={self.cut}: want requests, replies or both")
-        if unknown := [sort for sort in self.drop if sort not in SORTS]:
-            raise ValueError(f"drop={unknown[0]}: want of {', '.join(SORTS)}")
-        if unknown := [sort for sort in self.late if sort not in SORTS]:
-            raise ValueError(f"late={unknown[0]}: want of {', '.join(SORTS)}")
+        for name, sorts in (("drop", self.drop), ("late", self.late)):
+            if unknown := [sort for sort in sorts if sort not in SORTS]:
+                raise ValueError(f"{name}={unknown[0]}: want of {', '.join(SORTS)}")
         for name, chance in (("loss", self.loss), ("duplicate", self.duplicate)):
             if not 0.0 <= chance <= 1.0:
                 raise ValueError(f"{name}={chance:g}: want a chance, 0 to 1")

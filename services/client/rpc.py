@@ -103,9 +103,8 @@ class RpcTransport:
         return _IdentityApi(self._calls, self._watches, "" if identity == self._main else self._tokens[identity])
 
     async def node_api(self, node: str) -> Api:
-        """Return the server as `system:node:<node>`.
-
-        Raises: Forbidden when this process may not host that node; UnknownOutcome.
+        """Return the server as `system:node:<node>`. Raises: Forbidden when this process may not host that node;
+        UnknownOutcome.
         """
         self._start()
         if node not in self._node_apis:

@@ -125,10 +125,7 @@ class Store(Generic[V]):
     def document(self, key: Key) -> Document | None:
         """Return the whole document, freshly decoded; the caller may change its copy."""
         body = self._bodies.get(key)
-        if body is None:
-            return None
-        document: Document = msgspec.json.decode(body)
-        return document
+        return None if body is None else msgspec.json.decode(body, type=dict[str, Any])
 
     def __len__(self) -> int:
         return len(self._views)
@@ -140,69 +137,61 @@ class Store(Generic[V]):
         """Call `handler` with every change from now on, in order; it must not wait."""
         self._handlers.append(handler)
 
-    def put(self, key: Key, rv: int, body: bytes, traceparent: str = "") -> Change[V] | None:
-        """Take this state of the object if it is newer than what is known; return the change, if any.
+    def put(self, key: Key, rv: int, body: bytes, traceparent: str = "") -> None:
+        """Take this state of the object if it is newer than what is known.
 
         A body that cannot be read is skipped and counted; what was held before stays (V11).
         """
         if rv <= self._rvs.get(key, 0) or (self._tombstones and rv <= self._tombstones.get(key, (0, 0.0))[0]):
             self.stale_total += 1
-            return None
+            return
         try:
             new = self._decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self.undecodable_total += 1
-            return None
+            return
         old = self._views.get(key)
         self._insert(key, old, new, rv, body)
-        return self._notify(Change(old, new, rv, traceparent))
+        self._notify(Change(old, new, rv, traceparent))
 
-    def remove(
-        self, key: Key, rv: int, traceparent: str = "", *, final_state_unknown: bool = False
-    ) -> Change[V] | None:
-        """Forget the object unless something newer is held, and leave a tombstone; return the change, if any.
+    def remove(self, key: Key, rv: int, traceparent: str = "", *, final_state_unknown: bool = False) -> None:
+        """Forget the object unless something newer is held, and leave a tombstone.
 
         Handlers see as `old` what was held, also when the object merely left the selector (W7).
         """
         if rv < self._rvs.get(key, 0) or rv <= self._tombstones.get(key, (0, 0.0))[0]:
             self.stale_total += 1
-            return None
+            return
         self._offered_rv = max(self._offered_rv, rv)
         self._bury(key, rv)
         old = self._views.get(key)
-        if old is None:
-            return None
-        self._discard(key, old)
-        return self._notify(Change(old, None, rv, traceparent, final_state_unknown))
+        if old is not None:
+            self._discard(key, old)
+            self._notify(Change(old, None, rv, traceparent, final_state_unknown))
 
-    def replace(self, items: Iterable[Item], rv: int) -> list[Change[V]]:
+    def replace(self, items: Iterable[Item], rv: int) -> None:
         """Hold exactly these objects as of `rv`; vanished ones are reported with final state unknown (C4).
 
         Where a newer state of an object is already held (a direct reply above `rv`), it stays.
         """
         is_new_history = rv < self.reached_rv
-        changes: list[Change[V]] = []
         listed: dict[Key, None] = {}
         for item in items:
             listed[item.key] = None
             if is_new_history:
                 self._rvs[item.key] = 0
                 self._tombstones.pop(item.key, None)
-            if item.rv == self._rvs.get(item.key, 0):
-                continue
-            if change := self.put(item.key, item.rv, item.body, item.traceparent):
-                changes.append(change)
+            if item.rv != self._rvs.get(item.key, 0):
+                self.put(item.key, item.rv, item.body, item.traceparent)
         for key in [key for key in self._views if key not in listed]:
             if is_new_history:
                 self._rvs[key] = 0
-            if change := self.remove(key, rv, final_state_unknown=True):
-                changes.append(change)
+            self.remove(key, rv, final_state_unknown=True)
         if is_new_history:
             self._tombstones.clear()
         self.reached_rv = rv
-        return changes
 
-    def offer(self, document: Document | bytes) -> Change[V] | None:
+    def offer(self, document: Document | bytes) -> None:
         """Take the reply to a write of our own before the stream brings it, if it is news (C2, C7).
 
         Handlers are called as they would be by the stream, which then stays silent about this version.
@@ -214,11 +203,12 @@ class Store(Generic[V]):
         key = Key(metadata.get("namespace", ""), metadata.get("name", ""))
         version = int(metadata.get("resourceVersion") or 0)
         if version <= self.reached_rv:
-            return None  # the stream has passed that point: this object is as it shows
+            return  # the stream has passed that point: this object is as it shows
         self._offered_rv = max(self._offered_rv, version)
         if self._matches is not None and not self._matches(document):
-            return self.remove(key, version)
-        return self.put(key, version, body)
+            self.remove(key, version)
+        else:
+            self.put(key, version, body)
 
     @property
     def is_ahead(self) -> bool:
@@ -245,10 +235,9 @@ class Store(Generic[V]):
         canonical = msgspec.json.encode(msgspec.json.decode(body), order="deterministic")
         return int.from_bytes(hashlib.sha256(head + canonical).digest(), "big")
 
-    def _notify(self, change: Change[V]) -> Change[V]:
+    def _notify(self, change: Change[V]) -> None:
         for handler in self._handlers:
             handler(change)
-        return change
 
     def _insert(self, key: Key, old: V | None, new: V, rv: int, body: bytes) -> None:
         self._views[key] = new

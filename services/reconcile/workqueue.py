@@ -48,12 +48,6 @@ class TokenBucket:
             self._refill(now)
         return max(0.0, (1.0 - self._tokens) / self._per_s)
 
-    def is_full(self, now: float) -> bool:
-        """Whether nothing is missing: then this bucket remembers nothing worth keeping."""
-        if now > self._at:
-            self._refill(now)
-        return self._tokens >= self._burst
-
     def _refill(self, now: float) -> None:
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self._per_s)
         self._at = now

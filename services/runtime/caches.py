@@ -1,6 +1,7 @@
 """The caches that all controllers of a process share: one informer a kind, and all kinds read as one."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
@@ -22,19 +23,8 @@ class Caches(Listers):
     """One informer a kind, shared by all controllers. `AnyObject` reads all kinds as one."""
 
     def __init__(self, seams: Seams, views: list[type[View]]) -> None:
-        api = seams.transport.api()
-
-        def informer_of(view: type[V], resource: str = "", *, keep_documents: bool = True) -> Informer[V]:
-            return Informer(
-                api,
-                view,
-                clock=seams.clock,
-                random=seams.random,
-                resource=resource,
-                keep_documents=keep_documents,
-                events=seams.events,
-            )
-
+        api, clock, random, events = seams.transport.api(), seams.clock, seams.random, seams.events
+        informer_of = partial(Informer, api, clock=clock, random=random, events=events)
         self._by_view: dict[type[View], Informer[Any]] = {
             view: informer_of(view) for view in views if view is not AnyObject
         }
@@ -43,7 +33,7 @@ class Caches(Listers):
         if AnyObject in views:
             for name in resources():
                 if name not in self.by_resource and name not in NOT_ANY:
-                    self.by_resource[name] = informer_of(AnyObject, name, keep_documents=False)
+                    self.by_resource[name] = informer_of(AnyObject, resource=name, keep_documents=False)
             self._any = _AnyLister([(resources()[name], informer) for name, informer in self.by_resource.items()])
         self.informers: list[Informer[Any]] = list(self.by_resource.values())
 
@@ -51,13 +41,11 @@ class Caches(Listers):
         """Return the cache of a declared kind. Raises: KeyError for one that was not declared."""
         if view is AnyObject and self._any is not None:
             return cast("Lister[V]", self._any)
-        lister: Lister[V] = self._by_view[view].lister
-        return lister
+        return self._by_view[view].lister
 
     def any(self, resource: str) -> Lister[Any]:
         """Return the cache of a resource by wire name. Raises: KeyError for one that was not declared."""
-        lister: Lister[Any] = self.by_resource[resource].lister
-        return lister
+        return self.by_resource[resource].lister
 
     def on_change(self, view: type[View], handler: Callable[[Change[Any]], None]) -> None:
         """Call `handler` with every change of that view."""

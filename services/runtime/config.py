@@ -121,9 +121,8 @@ def _read(kind: Any, texts: Sequence[str]) -> Any:
 
 
 def parse(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, prog: str = "") -> C:
-    """Return the configuration that flags (first) and environment (second) describe.
-
-    Raises: StartError with exit code 64 that names the flag or variable; HelpRequested.
+    """Return the configuration that flags (first) and environment (second) describe. Raises: StartError with exit code
+    64 that names the flag or variable; HelpRequested.
     """
     hints = get_type_hints(cls)
     parser = _Parser(prog=prog or None, description=(cls.__doc__ or "").strip(), add_help=False, allow_abbrev=False)

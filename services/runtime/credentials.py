@@ -130,11 +130,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     out: Path = arguments.out
     made = make(out / "apiserver", hosts=[arguments.host], random=seeded_random(None))
-    for component, process in (
-        ("scheduler", "scheduler"),
-        ("controllers", "controllers"),
-        ("kubelet", "kubelet/" + arguments.host),
-    ):
+    processes = {"scheduler": "scheduler", "controllers": "controllers", "kubelet": f"kubelet/{arguments.host}"}
+    for component, process in processes.items():
         (out / component).mkdir(exist_ok=True, mode=0o700)
         _put(out / component / "token.json", made.of(process).read_bytes())
     (out / "admin").mkdir(exist_ok=True, mode=0o700)

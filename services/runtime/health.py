@@ -39,10 +39,6 @@ HttpResponse = tuple[int, str, bytes | AsyncIterator[bytes]]
 Handler = Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
 
 
-def _pattern(path: str) -> re.Pattern[str]:
-    return re.compile("^" + re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path)) + "/?$")
-
-
 class HealthServer:
     """Answers for one process. `port` is known after `start`."""
 
@@ -62,7 +58,10 @@ class HealthServer:
             ("/metrics", lambda _: (200, "text/plain; version=0.0.4", render(self._metrics()))),
             ("/configz", lambda _: (200, "application/json", msgspec.json.encode(self._configuration(), enc_hook=str))),
         ]
-        self._routes = [(_pattern(path), handler) for path, handler in (*own, *routes)]
+        self._routes = [
+            (re.compile("^" + re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path)) + "/?$"), handler)
+            for path, handler in (*own, *routes)
+        ]
         self._server: asyncio.Server | None = None
         self.port = 0
 

@@ -306,9 +306,8 @@ class ControllerLoop:
         return _decode(query, body)
 
     def _refuse_stale_deletes(self, key: Key, result: Result) -> None:
-        """Let a decision that deletes wait for caches that are in touch with the server (C9).
-
-        Raises: Unavailable. The controller's `failed` learns that nothing was performed.
+        """Let a decision that deletes wait for caches that are in touch with the server (C9). Raises: Unavailable. The
+        controller's `failed` learns that nothing was performed.
         """
         actions = [a for action in result.actions for a in (action.actions if isinstance(action, Batch) else (action,))]
         if not any(isinstance(action, Delete) for action in actions):
@@ -343,13 +342,8 @@ class ControllerLoop:
 
     def _start_span(self, key: Key, causes: list[str]) -> Span:
         # One cause continues its writer's trace; several begin a new one that links to them (decision 0007).
-        return self._seams.tracer.start(
-            f"reconcile {self._controller.name}",
-            parent=causes[0] if len(causes) == 1 else "",
-            links=causes,
-            controller=self._controller.name,
-            key=str(key),
-        )
+        name, parent = self._controller.name, causes[0] if len(causes) == 1 else ""
+        return self._seams.tracer.start(f"reconcile {name}", parent=parent, links=causes, controller=name, key=str(key))
 
     def _fault(self, key: Key, error: Exception) -> None:
         self._faults_total += 1

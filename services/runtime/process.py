@@ -158,26 +158,18 @@ class _Process:
                 # What is wrong with the machine comes in through the seams; no component knows.
                 self._machine.follow(self._loop)
                 store, self._events = FailingDisk(store, self._machine), StrikingLog(self._events, self._machine)
+            service, name, clock, random = self._service, config.name, self._clock, self._random
             sinks = sinks_from_environment(
-                self._environ,
-                service=self._service,
-                instance=config.name,
-                spans_dir=config.spans_dir,
-                incarnation=self._incarnation,
+                self._environ, service=service, instance=name, spans_dir=config.spans_dir, incarnation=self._incarnation
             )
             self._tracer = Tracer(
-                self._service,
-                clock=self._clock,
-                random=self._random,
-                instance=config.name,
-                sampler=self._sampler,
-                sinks=sinks,
+                service, clock=clock, random=random, instance=name, sampler=self._sampler, sinks=sinks
             )
             self._events.write("proc.start", data=self._birth())
             seams = Seams(
-                component=config.name,
-                clock=self._clock,
-                random=self._random,
+                component=name,
+                clock=clock,
+                random=random,
                 disk=store,
                 transport=self._make_transport(),
                 events=self._events,

@@ -34,7 +34,7 @@ def seeded_random(seed: int | None) -> random.Random:
 
 
 class FileDisk:
-    """Files below one directory; what `write` and `append` have returned from survives a power cut.
+    """Files below one directory; what `write` and `append_all` have returned from survives a power cut.
 
     Syncs run in one thread, in the order they were asked for. Names may contain `/`.
     """

@@ -58,9 +58,8 @@ OF_EVERY_CONTROLLER: Final = (
 
 @cache
 def controller_roles(folder: Path = FOLDER) -> tuple[Role, ...]:
-    """Return the roles of all controllers, in the order of their folders.
-
-    Raises: ValueError naming the file that is no role.
+    """Return the roles of all controllers, in the order of their folders. Raises: ValueError naming the file that is no
+    role.
     """
     roles = [_decode(path, Role) for path in sorted(folder.glob(f"*/{FILE}"))]
     return tuple(

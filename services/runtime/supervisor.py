@@ -91,9 +91,8 @@ class Supervisor:
         self._is_ready = False
 
     async def start(self) -> None:
-        """Return when every process is ready; after an error or a cancellation nothing is left running.
-
-        Raises: AlreadyRunning; MeshError with the line of the process that could not start.
+        """Return when every process is ready; after an error or a cancellation nothing is left running. Raises:
+        AlreadyRunning; MeshError with the line of the process that could not start.
         """
         try:
             self._prepare()
@@ -140,9 +139,8 @@ class Supervisor:
             self._lock_fd = -1
 
     def kill(self, name: str, number: int = signal.SIGKILL, *, down_s: float | None = None) -> None:
-        """Send a signal. A process that dies of it comes back after the back-off, or after `down_s`.
-
-        Raises: KeyError when there is no such process; MeshError when it is not running.
+        """Send a signal. A process that dies of it comes back after the back-off, or after `down_s`. Raises: KeyError
+        when there is no such process; MeshError when it is not running.
         """
         child = self.child(name)
         if not child.pid:
@@ -207,9 +205,8 @@ class Supervisor:
         }
 
     def client_transport(self, identity: str = "") -> RpcTransport:
-        """Return a new connection as one identity, "" for the administrator; close it when done.
-
-        Raises: KeyError when this mesh has no token for that identity.
+        """Return a new connection as one identity, "" for the administrator; close it when done. Raises: KeyError when
+        this mesh has no token for that identity.
         """
         assert self._credentials is not None, "the mesh is not started"
         identity = identity or ADMIN.user
@@ -378,5 +375,4 @@ def _free_port() -> int:
     """Return a loopback port that no process listens on at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+        return int(probe.getsockname()[1])

@@ -43,14 +43,12 @@ def set_up(
         *([] if is_plain else [name_component]),
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
     ]
-    is_console = out.isatty() or is_plain
-    last: Any = structlog.dev.ConsoleRenderer(colors=out.isatty()) if is_console else _json
-    if is_console:
-        shared.remove(structlog.processors.format_exc_info)
+    last: list[Any] = [structlog.processors.format_exc_info, _json]
+    if out.isatty() or is_plain:
+        last = [structlog.dev.ConsoleRenderer(colors=out.isatty())]
     structlog.configure(
-        processors=[*shared, last],
+        processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.WriteLoggerFactory(out),
         cache_logger_on_first_use=is_final,

@@ -103,17 +103,7 @@ _ROOT_UNSAMPLED = UnsampledSpan(_UNSAMPLED)
 class RecordedSpan:
     """A span being recorded; `end` hands it to the sinks, once."""
 
-    __slots__ = (
-        "_attributes",
-        "_context",
-        "_events",
-        "_links",
-        "_name",
-        "_offset_ns",
-        "_parent",
-        "_start_ns",
-        "_tracer",
-    )
+    __slots__ = ("_context", "_events", "_links", "_name", "_offset_ns", "_parent", "_start_ns", "_tracer", "_values")
 
     def __init__(
         self,
@@ -122,11 +112,11 @@ class RecordedSpan:
         context: Context,
         parent: str,
         links: Sequence[str],
-        attributes: dict[str, Attribute],
+        values: dict[str, Attribute],
     ) -> None:
         self._tracer: Tracer | None = tracer
         self._name, self._context, self._parent = name, context, parent
-        self._links, self._attributes = links, attributes
+        self._links, self._values = links, values
         self._events: list[SpanEvent] = []
         now = tracer.clock.now()
         # The wall clock places a span among other processes'; its length is monotonic, so that a
@@ -146,7 +136,7 @@ class RecordedSpan:
 
     def set(self, **attributes: Attribute) -> None:
         """Add attributes; a later value of the same name wins."""
-        self._attributes.update(attributes)
+        self._values.update(attributes)
 
     def event(self, name: str, **attributes: Attribute) -> None:
         """Note that something happened now."""
@@ -168,7 +158,7 @@ class RecordedSpan:
                 parent=self._parent,
                 start_ns=self._start_ns,
                 end_ns=self._now_ns(tracer),
-                attributes=_named(self._attributes),
+                attributes=_named(self._values),
                 links=[link for link in self._links if link],
                 events=self._events,
                 error=error,

@@ -26,10 +26,20 @@ def store() -> Store[Pod]:
     return Store(Pod, kind="Pod")
 
 
+def changes_of(store) -> list:
+    """Return the list that the store's changes from now on are added to."""
+    seen = []
+    store.on_change(seen.append)
+    return seen
+
+
 def test_an_older_state_never_replaces_a_newer_one(store):
     store.put(key("a"), 7, body("a", 7, node="n2"))
 
-    assert store.put(key("a"), 5, body("a", 5, node="n1")) is None
+    changes = changes_of(store)
+    store.put(key("a"), 5, body("a", 5, node="n1"))
+
+    assert changes == []
     assert store.get(key("a")).spec.node_name == "n2"
 
 
@@ -37,9 +47,12 @@ def test_a_state_older_than_the_deletion_does_not_bring_the_object_back(store):
     store.put(key("a"), 5, body("a", 5))
     store.remove(key("a"), 9)
 
-    assert store.put(key("a"), 8, body("a", 8)) is None
-    assert store.get(key("a")) is None
-    assert store.put(key("a"), 10, body("a", 10)).old is None
+    changes = changes_of(store)
+    store.put(key("a"), 8, body("a", 8))
+    assert (changes, store.get(key("a"))) == ([], None)
+
+    store.put(key("a"), 10, body("a", 10))
+    assert [change.old for change in changes] == [None]
 
 
 def test_tombstones_are_kept_for_the_window_only():
@@ -49,12 +62,13 @@ def test_tombstones_are_kept_for_the_window_only():
     clock[0] = TOMBSTONE_S + 1
     store.remove(key("b"), 12)
 
-    assert store.put(key("a"), 8, body("a", 8)) is not None
+    store.put(key("a"), 8, body("a", 8))
+
+    assert store.get(key("a")) is not None
 
 
 def test_a_change_carries_old_new_and_the_writers_traceparent(store):
-    seen = []
-    store.on_change(seen.append)
+    seen = changes_of(store)
     store.put(key("a"), 1, body("a", 1), "00-t1")
     store.put(key("a"), 2, body("a", 2, node="n1"), "00-t2")
     store.remove(key("a"), 3, "00-t3")
@@ -70,7 +84,8 @@ def test_a_relist_reports_vanished_objects_with_final_state_unknown(store):
     store.put(key("a"), 1, body("a", 1))
     store.put(key("b"), 2, body("b", 2))
 
-    changes = store.replace([Item(key("b"), 2, body("b", 2)), Item(key("c"), 6, body("c", 6))], 8)
+    changes = changes_of(store)
+    store.replace([Item(key("b"), 2, body("b", 2)), Item(key("c"), 6, body("c", 6))], 8)
 
     assert [(c.object.metadata.name, c.final_state_unknown) for c in changes] == [("c", False), ("a", True)]
     assert store.reached_rv == 8
@@ -92,7 +107,8 @@ def test_a_server_whose_history_began_anew_replaces_everything(store):
     store.replace([Item(key("a"), 2, body("a", 2, node="new"))], 3)
 
     assert store.get(key("a")).spec.node_name == "new"
-    assert store.put(key("a"), 4, body("a", 4)) is not None
+    store.put(key("a"), 4, body("a", 4))
+    assert store.rv(key("a")) == 4
 
 
 def test_a_late_reply_about_an_object_the_stream_deleted_is_refused(store):
@@ -100,31 +116,39 @@ def test_a_late_reply_about_an_object_the_stream_deleted_is_refused(store):
     store.remove(key("a"), 9)
     store.reached_rv = 9
 
-    assert store.offer(body("a", 7)) is None
-    assert store.get(key("a")) is None
+    changes = changes_of(store)
+    store.offer(body("a", 7))
+
+    assert (changes, store.get(key("a"))) == ([], None)
 
 
 def test_a_reply_older_than_what_the_stream_has_passed_is_no_news(store):
     store.replace([], 20)
 
-    assert store.offer(body("created-and-deleted-before-the-list", 15)) is None
-    assert len(store) == 0
+    changes = changes_of(store)
+    store.offer(body("created-and-deleted-before-the-list", 15))
+
+    assert (changes, len(store)) == ([], 0)
 
 
 def test_an_offered_object_that_left_the_selector_is_removed():
     store = Store(Pod, matches=lambda document: document["spec"]["nodeName"] == "n1")
     store.put(key("a"), 5, body("a", 5, node="n1"))
 
-    change = store.offer(body("a", 6, node=""))
+    changes = changes_of(store)
+    store.offer(body("a", 6, node=""))
 
-    assert change.new is None
+    assert [change.new for change in changes] == [None]
     assert store.get(key("a")) is None
 
 
 def test_an_undecodable_body_is_skipped_and_counted_and_the_last_good_state_stays(store):
     store.put(key("a"), 1, body("a", 1, node="n1"))
 
-    assert store.put(key("a"), 2, b'{"spec": {"nodeName": 7}}') is None
+    changes = changes_of(store)
+    store.put(key("a"), 2, b'{"spec": {"nodeName": 7}}')
+
+    assert changes == []
     assert store.undecodable_total == 1
     assert store.get(key("a")).spec.node_name == "n1"
 

@@ -31,6 +31,9 @@ class World:
     def __init__(self, registration, **switches):
         self.controller = registration.build(Switches({k.replace("__", "."): v for k, v in switches.items()}))
         self.stores = {name: Store(resource.view) for name, resource in resources().items()}
+        self._changes = []
+        for store in self.stores.values():
+            store.on_change(self._changes.append)
         self.version = 0
         self.now_s = 1000.0
 
@@ -49,13 +52,15 @@ class World:
         metadata["resourceVersion"] = str(self.version)
         body = msgspec.json.encode({**document, "metadata": metadata})
         key = Key(metadata["namespace"], metadata["name"])
-        return self._keys_of(resource, self.stores[resource.name].put(key, self.version, body))
+        self.stores[resource.name].put(key, self.version, body)
+        return self._keys_of(resource, self._changes.pop())
 
     def drop(self, kind, name, namespace="default", api_version="v1"):
         self.version += 1
         resource = resource_of_kind(api_version, kind)
         key = Key(namespace if resource.namespaced else "", name)
-        return self._keys_of(resource, self.stores[resource.name].remove(key, self.version))
+        self.stores[resource.name].remove(key, self.version)
+        return self._keys_of(resource, self._changes.pop())
 
     def _keys_of(self, resource, change):
         keys = []
