@@ -104,7 +104,6 @@ class Kubelet:
             self.out,
         )
         self.admission = AdmissionHandler(
-            definition.name,
             self.pods,
             self.table,
             start=self._start,
@@ -112,7 +111,6 @@ class Kubelet:
             switches=switches,
             ledger=self.ledger,
             managers=self.managers,
-            facts=NodeFacts(definition.name, None, definition.taints),
             sysctls=definition.allowed_unsafe_sysctls,
             features=definition.features,
             defined=NodeFacts(definition.name, node_labels(definition), definition.taints),

@@ -76,9 +76,6 @@ class NodeFeatures(msgspec.Struct, frozen=True):
         return None
 
 
-ALL_FEATURES: Final = NodeFeatures()
-
-
 def _wants_app_armor(pod: KubeletPod) -> bool:
     containers = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
     contexts = [pod.spec.security_context, *(container.security_context for container in containers)]

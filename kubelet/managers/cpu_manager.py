@@ -18,10 +18,7 @@ class CpuManager:
     def __init__(
         self, machine: CpuTopology, *, options: CpuOptions = NO_CPU_OPTIONS, reserved: int | Sequence[int] = 0
     ) -> None:
-        """`reserved`: which CPUs, or how many; then those are taken that a container would get first.
-
-        Raises: ValueError when a reserved CPU does not exist.
-        """
+        """`reserved`: which, or how many: those a container would get first. Raises: ValueError when one is missing."""
         self.machine = machine
         self._options = options
         self._how = Taking(
