@@ -191,7 +191,11 @@ def pod_resources(devices: DeviceManager, pods: Iterable[tuple[KubeletPod, tuple
             continue
         containers: dict[str, list[Document]] = {}
         for share in shares:
-            containers.setdefault(share.container, []).append(_device(devices, share))
+            numas = sorted({numa for device in share.ids for numa in devices.numa_of(share.resource, device)})
+            made: Document = {"resource_name": share.resource, "device_ids": list(share.ids), **_near(numas)}
+            if share.given != NOTHING_GIVEN:
+                made["given"] = msgspec.to_builtins(share.given)
+            containers.setdefault(share.container, []).append(made)
         meta = pod.metadata
         named = [{"name": name, "devices": held} for name, held in containers.items()]
         listed.append({"name": meta.name, "namespace": meta.namespace, "containers": named})
@@ -201,14 +205,6 @@ def pod_resources(devices: DeviceManager, pods: Iterable[tuple[KubeletPod, tuple
         for resource, device in devices.healthy()
     ]
     return {"pod_resources": listed, "allocatable_resources": {"devices": allocatable}}
-
-
-def _device(devices: DeviceManager, share: Share) -> Document:
-    numas = sorted({numa for device in share.ids for numa in devices.numa_of(share.resource, device)})
-    made: Document = {"resource_name": share.resource, "device_ids": list(share.ids), **_near(numas)}
-    if share.given != NOTHING_GIVEN:
-        made["given"] = msgspec.to_builtins(share.given)
-    return made
 
 
 def _near(numas: Iterable[int]) -> Document:

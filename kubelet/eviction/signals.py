@@ -78,8 +78,8 @@ def capacities(memory: str, ephemeral_storage: str) -> dict[str, int]:
 
 def thresholds(chosen: Eviction, capacity: Mapping[str, int]) -> tuple[Threshold, ...]:
     """Return the thresholds, memory before all else. Raises: ValueError naming a signal or a quantity."""
-    hard, soft, soft_grace_s = chosen.hard, chosen.soft, chosen.soft_grace_period
-    hard = DEFAULT_HARD if hard is None else hard
+    hard = DEFAULT_HARD if chosen.hard is None else chosen.hard
+    soft, soft_grace_s = chosen.soft, chosen.soft_grace_period
     found: list[Threshold] = []
     for given, is_soft in ((hard, False), (soft, True)):
         for name in given:
