@@ -100,7 +100,6 @@ class Kubelet:
         own_use = parse_curves(definition.usage, NODE_RESOURCES)
         self.pressure = NodePressure(own_use, definition.resource_capacities, definition.eviction, self.out)
         self.admission = AdmissionHandler(
-            definition.name,
             self.pods,
             self.table,
             start=self._start,
@@ -108,7 +107,6 @@ class Kubelet:
             switches=switches,
             ledger=self.ledger,
             managers=self.managers,
-            facts=NodeFacts(definition.name, None, definition.taints),
             sysctls=definition.allowed_unsafe_sysctls,
             features=definition.features,
             defined=NodeFacts(definition.name, node_labels(definition), definition.taints),

@@ -32,8 +32,7 @@ class _Waiting(msgspec.Struct):
     is_gone: bool = False
 
 
-Decision = Admitted | Rejection
-Answered = tuple[WorkerKey | None, Decision | None]
+Answered = tuple[WorkerKey | None, Admitted | Rejection | None]
 """The pod whose wait is over (None: it is gone), and what was decided (None: decide it again, all is known now)."""
 
 
@@ -75,10 +74,8 @@ class DeviceAdmission:
         share = shares[len(done)]
         self._ask(key, Allocate(share.resource, share.ids), admitted, done)
 
-    def _ask(
-        self, key: WorkerKey, call: Call, admitted: Admitted | None = None, done: list[Share] | None = None
-    ) -> None:
-        self._waiting = _Waiting(key, self.send(call), call, admitted, done or [])
+    def _ask(self, key: WorkerKey, call: Call, admitted: Admitted | None = None, done: Sequence[Share] = ()) -> None:
+        self._waiting = _Waiting(key, self.send(call), call, admitted, list(done))
 
     def send(self, call: Call) -> int:
         """Have a call made; return its number."""

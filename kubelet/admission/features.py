@@ -76,9 +76,6 @@ class NodeFeatures(msgspec.Struct, frozen=True):
         return None
 
 
-ALL_FEATURES: Final = NodeFeatures()
-
-
 def _wants_app_armor(pod: KubeletPod) -> bool:
     containers = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
     contexts = [pod.spec.security_context, *(container.security_context for container in containers)]
@@ -96,12 +93,10 @@ def _needs(pod: KubeletPod) -> list[str]:
 
 def check_features(gates: Mapping[str, bool], declared: tuple[str, ...]) -> None:
     """Raise ValueError for what no node can lack, or declare."""
-    for name in gates:
-        if name not in GATES:
-            raise ValueError(f"featureGates: {name!r}, want one of {', '.join(GATES)}")
-    for name in declared:
-        if name not in DECLARABLE:
-            raise ValueError(f"declaredFeatures: {name!r}, want one of {', '.join(DECLARABLE)}")
+    for field, names, known in (("featureGates", gates, GATES), ("declaredFeatures", declared, DECLARABLE)):
+        for name in names:
+            if name not in known:
+                raise ValueError(f"{field}: {name!r}, want one of {', '.join(known)}")
 
 
 def forbidden_sysctl(pod: KubeletPod, allowed: tuple[str, ...]) -> Rejection | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from kubelet.admission.devices import DeviceAdmission
-from kubelet.admission.features import ALL_FEATURES, NodeFeatures, forbidden_sysctl
+from kubelet.admission.features import NodeFeatures, forbidden_sysctl
 from kubelet.admission.predicates import Admitted, Ledger, NodeFacts, PreemptionNeeded, admit, asks_for_labels
 from kubelet.effects import Outbox, ReadNode, SetTimer
 from kubelet.eviction.manager import NodePressure
@@ -42,7 +42,6 @@ class AdmissionHandler:
 
     def __init__(
         self,
-        node: str,
         pods: Mapping[str, KubeletPod],
         table: PodTable,
         *,
@@ -51,9 +50,8 @@ class AdmissionHandler:
         switches: KubeletSwitches,
         ledger: Ledger,
         managers: ResourceManagers,
-        sysctls: tuple[str, ...] = (),
-        features: NodeFeatures = ALL_FEATURES,
-        facts: NodeFacts,
+        sysctls: tuple[str, ...],
+        features: NodeFeatures,
         defined: NodeFacts,
         pressure: NodePressure,
         statuses: StatusManager,
@@ -61,14 +59,14 @@ class AdmissionHandler:
         times: WallTimes,
     ) -> None:
         self.switches = switches
-        self.node, self._defined = facts, defined
+        self.node, self._defined = msgspec.structs.replace(defined, labels=None), defined
         self._is_held = False
         self.refused: Rejection | None = None
         """Why no pod is admitted now."""
         self.parked: dict[WorkerKey, Parked] = {}
-        self.unbinds = UnbindManager(node, switches, statuses.versions, out, times)
+        self.unbinds = UnbindManager(defined.name, switches, statuses.versions, out, times)
         self.deferring = Deferral(switches, out)
-        self._name, self._pods, self._table, self._statuses = node, pods, table, statuses
+        self._pods, self._table, self._statuses = pods, table, statuses
         self._start, self._evict = start, evict
         self._sysctls, self._features = sysctls, features
         self._ledger, self._managers, self._pressure = ledger, managers, pressure

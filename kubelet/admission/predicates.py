@@ -120,9 +120,6 @@ class PreemptionNeeded(msgspec.Struct, frozen=True):
     resource: str = ""
 
 
-Outcome = Admitted | Rejection | PreemptionNeeded
-
-
 def admit(
     pod: KubeletPod,
     ledger: Ledger,
@@ -130,7 +127,7 @@ def admit(
     node: NodeFacts,
     *,
     evicting: frozenset[WorkerKey] = frozenset(),
-) -> Outcome:
+) -> Admitted | Rejection | PreemptionNeeded:
     """Decide whether the pod may run, and take its allocation; the ledger is the caller's. `evicting`: who leaves."""
     requests = ledger.needs(pod)
     allocation = managers.admit(pod)

@@ -121,7 +121,11 @@ class DevicePlugins:
             return False
         health: dict[str, list[Document]] = {}
         for share in worker.allocation.devices:
-            health.setdefault(share.container, []).append(self._health_of(share))
+            known = ((each, self._devices.health(share.resource, each)) for each in sorted(share.ids))
+            shown = [
+                {"resourceID": each, "health": "Healthy" if is_healthy else "Unhealthy"} for each, is_healthy in known
+            ]
+            health.setdefault(share.container, []).append({"name": share.resource, "resources": shown})
         changed = health != worker.device_health
         worker.device_health = health
         return changed
@@ -147,18 +151,6 @@ class DevicePlugins:
                 if problem:
                     return devices_unexpected(problem)
         return None
-
-    def _health_of(self, share: Share) -> Document:
-        return {
-            "name": share.resource,
-            "resources": [
-                {
-                    "resourceID": device,
-                    "health": "Healthy" if self._devices.health(share.resource, device) else "Unhealthy",
-                }
-                for device in sorted(share.ids)
-            ],
-        }
 
     def _pre_start(self, worker: Pod, effect: PrepareDevices, now: float) -> None:
         """A container is about to start: ask the plugins that want to know."""
@@ -199,27 +191,20 @@ def pod_resources(devices: DeviceManager, pods: Iterable[tuple[KubeletPod, tuple
             continue
         containers: dict[str, list[Document]] = {}
         for share in shares:
-            containers.setdefault(share.container, []).append(_device(devices, share))
+            numas = sorted({numa for device in share.ids for numa in devices.numa_of(share.resource, device)})
+            made: Document = {"resource_name": share.resource, "device_ids": list(share.ids), **_near(numas)}
+            if share.given != NOTHING_GIVEN:
+                made["given"] = msgspec.to_builtins(share.given)
+            containers.setdefault(share.container, []).append(made)
         meta = pod.metadata
         named = [{"name": name, "devices": held} for name, held in containers.items()]
         listed.append({"name": meta.name, "namespace": meta.namespace, "containers": named})
-    return {
-        "pod_resources": sorted(listed, key=lambda each: (each["namespace"], each["name"])),
-        "allocatable_resources": {
-            "devices": [
-                {"resource_name": resource, "device_ids": [device.id], **_near(device.numa)}
-                for resource, device in devices.healthy()
-            ]
-        },
-    }
-
-
-def _device(devices: DeviceManager, share: Share) -> Document:
-    numas = sorted({numa for device in share.ids for numa in devices.numa_of(share.resource, device)})
-    made: Document = {"resource_name": share.resource, "device_ids": list(share.ids), **_near(numas)}
-    if share.given != NOTHING_GIVEN:
-        made["given"] = msgspec.to_builtins(share.given)
-    return made
+    listed.sort(key=lambda each: (each["namespace"], each["name"]))
+    allocatable = [
+        {"resource_name": resource, "device_ids": [device.id], **_near(device.numa)}
+        for resource, device in devices.healthy()
+    ]
+    return {"pod_resources": listed, "allocatable_resources": {"devices": allocatable}}
 
 
 def _near(numas: Iterable[int]) -> Document:

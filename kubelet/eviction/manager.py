@@ -71,16 +71,9 @@ class Look(msgspec.Struct, frozen=True):
 class Pressure:
     """One node's shortage. Invariant: `conditions` are those of thresholds crossed within the transition period."""
 
-    def __init__(
-        self,
-        thresholds: tuple[Threshold, ...],
-        capacity: Mapping[str, int],
-        *,
-        transition_s: float = 300.0,
-        max_pod_grace_s: float = 0.0,
-    ) -> None:
-        self._thresholds, self._capacity = thresholds, capacity
-        self._transition_s, self._max_pod_grace_s = transition_s, max_pod_grace_s
+    def __init__(self, chosen: Eviction, capacity: Mapping[str, int]) -> None:
+        self._thresholds, self._capacity = thresholds(chosen, capacity), capacity
+        self._transition_s, self._max_pod_grace_s = chosen.pressure_transition_period, chosen.max_pod_grace_period
         self._since_s: dict[int, float] = {}
         self._seen_s: dict[str, float] = {}
         self._leaving: WorkerKey | None = None
@@ -178,12 +171,7 @@ class NodePressure:
     def __init__(self, own_use: usage.Curves, capacity: Mapping[str, int], chosen: Eviction, out: Outbox) -> None:
         self._out = out
         self._own = own_use
-        self._pressure = Pressure(
-            thresholds(chosen.hard_thresholds, chosen.soft, chosen.soft_grace_period, capacity),
-            capacity,
-            transition_s=chosen.pressure_transition_period,
-            max_pod_grace_s=chosen.max_pod_grace_period,
-        )
+        self._pressure = Pressure(chosen, capacity)
         self._began_s: float | None = None
         self._images = 0
         self.is_looking = False
@@ -222,9 +210,8 @@ class NodePressure:
         if look.has_turned:
             self._out.effects.append(ReportNode(pressures=self._pressure.conditions))
         if look.reclaims:
-            self._out.effects.append(
-                RecordNodeEvent("EvictionThresholdMet", f"Attempting to reclaim {look.reclaims}", "Warning")
-            )
+            said = f"Attempting to reclaim {look.reclaims}"
+            self._out.effects.append(RecordNodeEvent("EvictionThresholdMet", said, "Warning"))
         if self._own or self._pressure.conditions or any(_describes_usage(w.pod) for w in here):
             self._look_later(now)
         else:

@@ -54,11 +54,6 @@ class Eviction(Definition, frozen=True):
     max_pod_grace_period: float = 0.0
     pressure_transition_period: float = 300.0
 
-    @property
-    def hard_thresholds(self) -> dict[str, str]:
-        """What is evicted for at once."""
-        return DEFAULT_HARD if self.hard is None else self.hard
-
 
 class Threshold(msgspec.Struct, frozen=True):
     """Less than `least` left of a signal is too little. `grace_s` None: at once, else after so long (soft)."""
@@ -81,10 +76,10 @@ def capacities(memory: str, ephemeral_storage: str) -> dict[str, int]:
     }
 
 
-def thresholds(
-    hard: Mapping[str, str], soft: Mapping[str, str], soft_grace_s: Mapping[str, float], capacity: Mapping[str, int]
-) -> tuple[Threshold, ...]:
+def thresholds(chosen: Eviction, capacity: Mapping[str, int]) -> tuple[Threshold, ...]:
     """Return the thresholds, memory before all else. Raises: ValueError naming a signal or a quantity."""
+    hard = DEFAULT_HARD if chosen.hard is None else chosen.hard
+    soft, soft_grace_s = chosen.soft, chosen.soft_grace_period
     found: list[Threshold] = []
     for given, is_soft in ((hard, False), (soft, True)):
         for name in given:

@@ -30,10 +30,8 @@ def choose(machine: CpuTopology, free: frozenset[int], wanted: int, how: Taking)
         return frozenset()
     if wanted > len(free):
         return f"not enough cpus available to satisfy request: requested={wanted}, available={len(free)}"
-    if how.over_numas and wanted % how.group == 0:
-        spread = _spread(machine, free, wanted, how)
-        if spread is not None:
-            return spread
+    if how.over_numas and wanted % how.group == 0 and (spread := _spread(machine, free, wanted, how)) is not None:
+        return spread
     return _Packing(machine, free, wanted).pack(how)
 
 

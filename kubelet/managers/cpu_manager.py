@@ -18,10 +18,7 @@ class CpuManager:
     def __init__(
         self, machine: CpuTopology, *, options: CpuOptions = NO_CPU_OPTIONS, reserved: int | Sequence[int] = 0
     ) -> None:
-        """`reserved`: which CPUs, or how many; then those are taken that a container would get first.
-
-        Raises: ValueError when a reserved CPU does not exist.
-        """
+        """`reserved`: which, or how many: those a container would get first. Raises: ValueError when one is missing."""
         self.machine = machine
         self._options = options
         self._how = Taking(
@@ -32,20 +29,15 @@ class CpuManager:
         )
         self._numa_count = max(machine.numas, default=0) + 1
         everything = frozenset(machine.cpus)
-        self.reserved = self._reserved(everything, reserved)
+        chosen = choose(machine, everything, reserved, self._how) if isinstance(reserved, int) else frozenset(reserved)
+        if isinstance(chosen, str):
+            raise ValueError(f"unable to reserve the required amount of CPUs: {reserved} of {len(everything)}")
+        if unknown := chosen - everything:
+            raise ValueError(f"reserved CPUs {format_cpus(unknown)} do not exist, there are {format_cpus(everything)}")
+        self.reserved = chosen
         self._reserved_cores = machine.siblings(self.reserved)
         self.usable = everything - self.reserved
         self.free = set(self.usable)
-
-    def _reserved(self, everything: frozenset[int], wanted: int | Sequence[int]) -> frozenset[int]:
-        if isinstance(wanted, int):
-            chosen = choose(self.machine, everything, wanted, self._how)
-            if isinstance(chosen, str):
-                raise ValueError(f"unable to reserve the required amount of CPUs: {wanted} of {len(everything)}")
-            return chosen
-        if unknown := set(wanted) - everything:
-            raise ValueError(f"reserved CPUs {format_cpus(unknown)} do not exist, there are {format_cpus(everything)}")
-        return frozenset(wanted)
 
     @property
     def shared(self) -> frozenset[int]:

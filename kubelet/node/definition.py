@@ -152,7 +152,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         for reserved in (self.kube_reserved, self.system_reserved):
             for name, text in reserved.items():
                 taken[name] = taken.get(name, 0) + amount(name, text)
-        for each in thresholds(self.eviction.hard or {}, {}, {}, self.resource_capacities):
+        for each in thresholds(Eviction(hard=self.eviction.hard or {}), self.resource_capacities):
             if (kept := _EVICTED.get(each.signal.name)) is not None:
                 taken[kept] = taken.get(kept, 0) + each.least
         return taken
@@ -221,8 +221,7 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
                 read_manifest(f"definition/{index}", msgspec.json.encode(document), self.name, 0.0)
             except ManifestError as error:
                 raise ValueError(f"staticPods[{index}]: {error}") from None
-        chosen = self.eviction
-        thresholds(chosen.hard_thresholds, chosen.soft, chosen.soft_grace_period, self.resource_capacities)
+        thresholds(self.eviction, self.resource_capacities)
         if self.max_container_restart_period and not 1 <= self.max_container_restart_period <= 300:
             raise ValueError(f"maxContainerRestartPeriod: {self.max_container_restart_period} s, want 1 to 300")
 

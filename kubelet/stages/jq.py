@@ -326,10 +326,9 @@ def _applied(name: str, argument: Filter) -> Filter:
     match name:
         case "select":
             return lambda v: (v for each in argument(v) if _is_true(each))
-        case "any":
-            return lambda v: iter((any(_is_true(o) for each in _each(v) for o in argument(each)),))
-        case "all":
-            return lambda v: iter((all(_is_true(o) for each in _each(v) for o in argument(each)),))
+        case "any" | "all":
+            judge = any if name == "any" else all
+            return lambda v: iter((judge(_is_true(o) for each in _each(v) for o in argument(each)),))
 
     def run(value: Any) -> Iterator[Any]:
         for part in argument(value):

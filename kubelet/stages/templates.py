@@ -202,12 +202,9 @@ def _tokens(text: str, line: int) -> list[_Token]:
         if match is None:
             raise TemplateError(f"line {line}: unexpected {text[at:].strip()[:20]!r} in action")
         kind = str(match.lastgroup)
-        if kind == "space":
-            glued = False
-        else:
+        if kind != "space":
             found.append(_Token(kind, match[0], glued))
-            glued = True
-        at = match.end()
+        at, glued = match.end(), kind != "space"
     return found
 
 

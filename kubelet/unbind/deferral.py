@@ -21,8 +21,6 @@ _EARLY_S = 1e-6
 
 
 class _Deferred(msgspec.Struct):
-    """Until when a pod is tried again, and when next."""
-
     until_s: float
     next_s: float
 

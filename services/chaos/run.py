@@ -187,11 +187,8 @@ async def _rest(observer: Observer, auditor: Auditor, changes: Mapping[str, int]
 def _unscheduled(pods: Iterable[Document]) -> list[tuple[str, str]]:
     """Return the pods that no node has; scenarios for chaos have capacity for all."""
     waiting = (pod for pod in pods if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp"))
-    return [
-        (f"Pod {pod['metadata']['namespace']}/{pod['metadata']['name']}", "is still unscheduled at rest")
-        for pod in waiting
-        if pod.get("status", {}).get("phase", "Pending") == "Pending"
-    ]
+    pending = (pod["metadata"] for pod in waiting if pod.get("status", {}).get("phase", "Pending") == "Pending")
+    return [(f"Pod {meta['namespace']}/{meta['name']}", "is still unscheduled at rest") for meta in pending]
 
 
 def _undisturbed(scenario: Scenario, overrides: Mapping[str, Value]) -> Mapping[str, int]:

@@ -69,7 +69,7 @@ class Comparison:
 
     scenario: str
     mode: str
-    arms: list[tuple[Arm, list[RunResult]]] = field(default_factory=list)
+    arms: list[tuple[Arm, list[RunResult]]]
     differences: list[PodDifference] = field(default_factory=list)
     difference_count: int = 0
 
@@ -125,9 +125,7 @@ def compare(
     scenario: str, mode: str, arms: tuple[Arm, ...], seeds: range, run_one: Callable[[Arm, int], RunResult]
 ) -> Comparison:
     """Run arm by arm, seed by seed (`run_one`), and collect the differences from the first arm."""
-    made = Comparison(scenario, mode)
-    for arm in arms:
-        made.arms.append((arm, [run_one(arm, seed) for seed in seeds]))
+    made = Comparison(scenario, mode, [(arm, [run_one(arm, seed) for seed in seeds]) for arm in arms])
     first_runs = made.arms[0][1]
     for arm, runs in made.arms[1:]:
         for one, other in zip(first_runs, runs, strict=True):

@@ -3,7 +3,7 @@
 import pytest
 
 from kubelet.eviction.manager import PodUse, Pressure, container_use
-from kubelet.eviction.signals import capacities, thresholds
+from kubelet.eviction.signals import Eviction, capacities
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.usage import parse_curves, used, value_at
 from kubelet.view import worker_key
@@ -14,7 +14,7 @@ CAPACITY = capacities("4Gi", "100Gi")
 
 def pressure(hard=None, soft=None, grace=None, **settings):
     hard = {"memory.available": "100Mi"} if hard is None else hard
-    return Pressure(thresholds(hard, soft or {}, grace or {}, CAPACITY), CAPACITY, **settings)
+    return Pressure(Eviction(hard=hard, soft=soft or {}, soft_grace_period=grace or {}, **settings), CAPACITY)
 
 
 def use(pod, **amounts):
@@ -114,7 +114,7 @@ def test_a_condition_lasts_for_five_minutes_after_relief():
 
 
 def test_a_soft_threshold_evicts_only_after_its_grace_period_and_more_gently(a_pod):
-    watch = pressure({}, {"memory.available": "1Gi"}, {"memory.available": 60}, max_pod_grace_s=20)
+    watch = pressure({}, {"memory.available": "1Gi"}, {"memory.available": 60}, max_pod_grace_period=20)
     uses = [use(a_pod(), memory=3 * GI + MI)]
 
     assert watch.look(0, {}, uses).victim is None
