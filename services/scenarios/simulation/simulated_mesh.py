@@ -40,8 +40,7 @@ from services.runtime.roles import controller_identities
 from services.runtime.simloop import OWNER, SimLoop
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, Site
-from services.scenarios.simulation.disk import DiskImage, SimDisk
-from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
+from services.scenarios.simulation.lifetime import DiskImage, Lifetime, LivingLog, SimClock, SimDisk
 from services.scenarios.simulation.network import Network, SimApi, SimTransport
 from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 from services.scenarios.simulation.traffic import ArrivalRecorder, Traffic

@@ -17,8 +17,7 @@ from services.controllers.config import ControllersConfig
 from services.controllers.wiring import build as build_controllers
 from services.runtime import simloop
 from services.runtime.roles import controller_identities
-from services.scenarios.simulation.disk import DiskImage, SimDisk
-from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
+from services.scenarios.simulation.lifetime import DiskImage, Lifetime, LivingLog, SimClock, SimDisk
 from services.scenarios.simulation.network import Network, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer

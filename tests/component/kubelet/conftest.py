@@ -18,8 +18,7 @@ from services.api.switches import Switches
 from services.api.wire import Request
 from services.client.client import Client
 from services.runtime import simloop
-from services.scenarios.simulation.disk import DiskImage, SimDisk
-from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
+from services.scenarios.simulation.lifetime import DiskImage, Lifetime, LivingLog, SimClock, SimDisk
 from services.scenarios.simulation.network import Network, SimTransport
 from services.scenarios.simulation.sockets import MachineSockets, SimSockets
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents

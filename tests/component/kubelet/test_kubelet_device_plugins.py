@@ -15,8 +15,7 @@ from services.api.local_rpc import LocalService, RpcError
 from services.api.meta import Key
 from services.client.link_faults import LinkFaults
 from services.runtime.health import HttpRequest
-from services.scenarios.simulation.disk import DiskImage
-from services.scenarios.simulation.lifetime import Lifetime
+from services.scenarios.simulation.lifetime import DiskImage, Lifetime
 from services.scenarios.simulation.sockets import SimSockets
 
 GPU = "example.com/gpu"

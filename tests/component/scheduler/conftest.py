@@ -21,8 +21,7 @@ from services.api.switches import Switches
 from services.api.wire import Request, Response
 from services.client.client import Client
 from services.runtime import simloop
-from services.scenarios.simulation.disk import DiskImage, SimDisk
-from services.scenarios.simulation.lifetime import Lifetime, SimClock
+from services.scenarios.simulation.lifetime import DiskImage, Lifetime, SimClock, SimDisk
 from services.scenarios.simulation.network import Network, SimApi, SimTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
