@@ -94,7 +94,7 @@ class BindingGenerations(Check):
             if count in counts:
                 report(line, f"bound twice at unbindCount {count}")
             counts[count] = None
-            commit = self.view.at(line.rv) if line.rv else None
+            commit = self.view.by_rv.get(line.rv) if line.rv else None
             if commit is not None and commit.content.uid != uid:
                 report(line, f"the bind of {uid} bound {commit.content.uid} at version {line.rv}")
         elif outcome in ("error", "conflict") and line.obj is not None:

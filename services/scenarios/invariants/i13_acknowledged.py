@@ -69,7 +69,7 @@ class AcknowledgedIsStored(Check):
         self._match(line, response.rv, name, uid, sha256, report)
 
     def _match(self, line: Line, rv: int, name: str, uid: str, sha256: str, report: Report) -> None:
-        commit = self.view.at(rv)
+        commit = self.view.by_rv.get(rv)
         if commit is None:
             if rv > self.view.rv:
                 report(line, f"acknowledged at {rv}, which was never committed; the newest version is {self.view.rv}")

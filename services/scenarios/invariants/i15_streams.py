@@ -79,7 +79,7 @@ class Stream:
         if self.is_blind:
             return []
         wrong = []
-        commit = self._view.at(rv)
+        commit = self._view.by_rv.get(rv)
         if commit is not None and commit.group_end != rv:
             wrong.append(f"W4: a bookmark at {rv}, inside the group that ends at {commit.group_end}")
         if rv > self._view.rv:

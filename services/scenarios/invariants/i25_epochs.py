@@ -37,7 +37,7 @@ class LeaseEpochs(Check):
             case "ctrl.write" if line.comp in self._epochs and line.req_id:
                 self._named[line.req_id] = self._epochs[line.comp]
             case "sched.bind_result" if line.comp in self._epochs and line.data.get("resolved_how") == "reply":
-                commit = self.view.at(line.rv) if line.rv else None
+                commit = self.view.by_rv.get(line.rv) if line.rv else None
                 if commit is not None:
                     self._compare(line, commit.lease_epoch, self._epochs[line.comp], report)
 

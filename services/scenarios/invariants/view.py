@@ -13,7 +13,6 @@ import msgspec
 from services.api.errors import ApiError
 from services.api.resources import resources
 from services.api.selectors import parse_field_selector
-from services.api.statehash import MODULUS, version_summand
 from services.telemetry.eventlog import Line
 
 WINDOW = 20_000
@@ -205,30 +204,18 @@ class Table:
         """Return the number of the first change above `rv`, counted from the beginning of time."""
         return self.dropped + len(self.changes) - sum(1 for _ in self._after(rv))
 
-    def hash_at(self, rv: int, matches: Matches) -> str | None:
-        """Return the hash that a cache of the matching objects has at `rv`; None when that is too long ago."""
-        found = self.at(rv, matches)
-        if found is None:
-            return None
-        total = sum(version_summand(s.kind, s.namespace, s.name, s.rv) for s in found.values())
-        return f"{total % MODULUS:064x}"
-
 
 class View:
     """Everything stored, by kind. `rv`: the newest version; `commit`: the change last taken, None if it was known.
-    `kinds` by wire name, `resources` the other way."""
+    `by_rv`: the latest changes; `kinds` by wire name, `resources` the other way."""
 
     def __init__(self) -> None:
         self.rv = 0
         self.commit: Commit | None = None
         self.tables: defaultdict[str, Table] = defaultdict(Table)
-        self._by_rv: Recent[int, Commit] = Recent(WINDOW)
+        self.by_rv: Recent[int, Commit] = Recent(WINDOW)
         self.kinds = {name: resource.kind for name, resource in resources().items()}
         self.resources = {resource.kind: name for name, resource in resources().items()}
-
-    def at(self, rv: int) -> Commit | None:
-        """Return the change with that version, if it is still remembered."""
-        return self._by_rv.get(rv)
 
     def get(self, kind: str, namespace: str, name: str) -> Stored | None:
         """Return what is stored under that name."""
@@ -238,7 +225,7 @@ class View:
     def forget(self) -> None:
         """Begin anew: a volatile store has lost everything."""
         self.tables.clear()
-        self._by_rv.clear()
+        self.by_rv.clear()
         self.rv, self.commit = 0, None
 
     def take(self, line: Line) -> None:
@@ -266,7 +253,7 @@ class View:
             str(data.get("lease_epoch", "")),
         )
         table.add(commit)
-        self._by_rv[rv] = commit
+        self.by_rv[rv] = commit
         self.rv = max(self.rv, rv)
 
 

@@ -58,10 +58,12 @@ def leaves_claims_of_pods_that_have_ended(monkeypatch):
 
 
 def never_unprepares(monkeypatch):
+    unprepare = ClaimManager.unprepare
+
     def forgets(self, key, now):
         for uid in [uid for uid, cached in self.cached.items() if list(cached.pods) == [key]]:
             del self.cached[uid]
-        self._unprepared(key, now)
+        unprepare(self, key, now)
 
     monkeypatch.setattr(ClaimManager, "unprepare", forgets)
 

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from apiserver_fake.storage.writer import Writer
-from services.telemetry.eventlog import MemoryEventLog
+from services.telemetry.eventlog import MemoryEvents
 
 STEADY = """
 nodes n1 cpu=16
@@ -26,8 +26,8 @@ def acknowledges_what_it_never_stores(monkeypatch):
 
 
 def loses_a_line(monkeypatch):
-    take = MemoryEventLog.take
-    monkeypatch.setattr(MemoryEventLog, "take", lambda self, line: None if line.seq == 20 else take(self, line))
+    take = MemoryEvents.take
+    monkeypatch.setattr(MemoryEvents, "take", lambda self, line: None if line.seq == 20 else take(self, line))
 
 
 PLANTS = [(acknowledges_what_it_never_stores, STEADY, "I13"), (loses_a_line, STEADY, "I27")]
