@@ -31,7 +31,8 @@ from scheduler.event_handlers import ClearNomination, Crash, Effect, EventHandle
 from scheduler.explain.explanation import Explainer
 from scheduler.explain.record_writer import RecordWriter
 from scheduler.extenders.extended_cycle import Extenders
-from scheduler.framework.plugin import PODS_TO_ACTIVATE, CycleError
+from scheduler.framework.cycle_state import CycleError
+from scheduler.framework.plugin import PODS_TO_ACTIVATE
 from scheduler.framework.status import Code, Status
 from scheduler.framework.world import world_event
 from scheduler.leadership import Leadership, MissingNodes

@@ -30,8 +30,8 @@ from scheduler.configuration.parser import ConfigurationError, decode
 from scheduler.configuration.validation import duplicate, invalid
 from scheduler.configuration.validation import problems as problems_of
 from scheduler.entry import Handle, PluginEntry
-from scheduler.framework.plugin import POINTS, FilterPlugin, serves
-from scheduler.framework.runner import Enabled
+from scheduler.framework.plugin import FilterPlugin
+from scheduler.framework.runner import POINTS, Enabled, serves
 
 ALL: Final = "*"
 MULTI_POINT: Final = "multiPoint"

@@ -6,7 +6,7 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.profiles import Profiles
 from scheduler.dispatcher.calls import StatusPatch
 from scheduler.dispatcher.dispatch import Dispatcher
-from scheduler.framework.plugin import ExplainsGate
+from scheduler.framework.proposed import ExplainsGate
 from scheduler.framework.status import Status
 from scheduler.queue.preenqueue_status import Reporter, ReportRules
 from scheduler.queue.queued_pod import QueuedPod

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import msgspec
 
 from scheduler.cache.columns import Scores
-from scheduler.framework.plugin import CycleState, Diagnosis, PostFilterResult
+from scheduler.framework.cycle_state import CycleState, Diagnosis
+from scheduler.framework.plugin import PostFilterResult
 
 ExtenderBind = Callable[[str], Awaitable[None]]
 """Has an extender bind a pod to the named node. Raises: UnknownOutcome."""

@@ -17,7 +17,7 @@ from scheduler.cache.columns import Columns, Scores
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.cycle.result import Ranking, ScheduleResult, Unschedulable
-from scheduler.framework.plugin import NO_NODES_AVAILABLE, CycleError, CycleState, Diagnosis
+from scheduler.framework.cycle_state import NO_NODES_AVAILABLE, CycleError, CycleState, Diagnosis
 from scheduler.framework.runner import Feasible, Runner
 from scheduler.framework.status import Code
 from services.api.seams import Random

@@ -19,7 +19,8 @@ import numpy as np
 from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cycle.profiles import Profile
-from scheduler.framework.plugin import CycleState, PreFilterResult
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.runner import Prepared, Runner
 
 PREFIX: Final = "kube-scheduler-simulator.sigs.k8s.io/"

@@ -19,7 +19,7 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Mask
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.nominator import Nominator
-from scheduler.framework.plugin import CycleState
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.runner import Runner
 from scheduler.plugins.default_preemption import DefaultPreemption
 from services.api.kinds.node import Taint

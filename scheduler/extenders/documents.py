@@ -19,7 +19,8 @@ from scheduler.cache.columns import Columns, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.configuration.document import Extender
 from scheduler.cycle.scheduling_cycle import EXTENDER
-from scheduler.framework.plugin import MAX_NODE_SCORE, Diagnosis
+from scheduler.framework.cycle_state import Diagnosis
+from scheduler.framework.plugin import MAX_NODE_SCORE
 from scheduler.preemption.candidates import ExtenderError, Victims
 from scheduler.preemption.units import Unit, by_importance, pod_unit
 from services.api.meta import Document

@@ -22,7 +22,7 @@ from scheduler.cycle.result import ExtenderBind, ScheduleResult, Unschedulable
 from scheduler.cycle.scheduling_cycle import Filtered
 from scheduler.extenders import documents
 from scheduler.extenders.documents import Gathered, is_interested, victims_of
-from scheduler.framework.plugin import CycleError
+from scheduler.framework.cycle_state import CycleError
 from scheduler.framework.status import Status
 from scheduler.preemption.candidates import ASKING, LEFT, Candidate, ExtenderError, Victims, left_by_extender
 from services.api.errors import UnknownOutcome

@@ -18,7 +18,7 @@ import numpy as np
 from scheduler.cache.columns import Columns, Mask
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.nominator import Nominator
-from scheduler.framework.plugin import CycleState
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import SUCCESS, Status
 
 REMEMBERED_MAX: Final = 16

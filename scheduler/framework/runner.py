@@ -13,34 +13,60 @@ from numpy.typing import NDArray
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.nominator import Nominator
+from scheduler.framework.cycle_state import CycleState, Diagnosis
 from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
 from scheduler.framework.nominated_pods import BlockedRows, NominatedPodFilter
 from scheduler.framework.plugin import (
-    POINTS,
-    REJECTING,
     BindCall,
-    CycleState,
-    Diagnosis,
+    BindPlugin,
     EnqueueExtensions,
     FilterPlugin,
-    PlacementFeasiblePlugin,
-    PlacementProgress,
+    PermitPlugin,
+    PostBindPlugin,
+    PostFilterPlugin,
     PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
     PreFilterExtensions,
+    PreFilterPlugin,
     PreFilterResult,
-    RelevancePlugin,
-    RowPure,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
     ScoreExtensions,
     ScorePlugin,
-    Signs,
-    serves,
 )
+from scheduler.framework.proposed import PlacementFeasiblePlugin, PlacementProgress, RelevancePlugin
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
 from scheduler.framework.templates import Asked, Forms, Remembered, Templates
 from scheduler.framework.timing import Observed, Observer
+from scheduler.framework.vectorized import RowPure, Signs, VectorFilterPlugin, VectorScorePlugin
 from services.api.kinds.podgroup import PodGroup
 
 PERMIT_WAIT_MAX_S: Final = 900.0
+POINTS: Final[dict[str, tuple[Any, ...]]] = {
+    "preEnqueue": (PreEnqueuePlugin,),
+    "queueSort": (QueueSortPlugin,),
+    "preFilter": (PreFilterPlugin,),
+    "filter": (FilterPlugin, VectorFilterPlugin),
+    "postFilter": (PostFilterPlugin,),
+    "preScore": (PreScorePlugin,),
+    "score": (ScorePlugin, VectorScorePlugin),
+    "reserve": (ReservePlugin,),
+    "permit": (PermitPlugin,),
+    "preBind": (PreBindPlugin,),
+    "bind": (BindPlugin,),
+    "postBind": (PostBindPlugin,),
+}
+"""Any of the protocols serves the point; in the order of scheduler-queue-and-cycles 5."""
+
+REJECTING: Final = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
+"""Points at which a plugin can reject a pod, which then waits for an event."""
+
+
+def serves(plugin: Any, point: str) -> bool:
+    """Whether the plugin has what the point calls; a point that is not in `POINTS` is served by no plugin."""
+    return isinstance(plugin, POINTS.get(point, ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ import numpy as np
 
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.plugin import CycleState, VectorFilterPlugin, VectorScorePlugin
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import Code
+from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
 
 REMEMBERED_TEMPLATES_MAX: Final = 16
 SIGNATURES_MAX: Final = 65536

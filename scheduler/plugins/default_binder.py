@@ -2,7 +2,8 @@
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.entry import Args, Handle, PluginEntry
-from scheduler.framework.plugin import BindCall, CycleState
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.plugin import BindCall
 from scheduler.framework.status import Status
 
 

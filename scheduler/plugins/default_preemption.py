@@ -10,8 +10,9 @@ from typing import Final
 from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, Handle, PluginEntry
+from scheduler.framework.cycle_state import CycleState, Diagnosis
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Hint, Registration
-from scheduler.framework.plugin import CycleState, Diagnosis, PostFilterResult
+from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.preemption import candidates, eligibility

@@ -20,8 +20,9 @@ from scheduler.dra.ledger import PendingRelease, Release
 from scheduler.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
 from scheduler.dra.pools import Slices
 from scheduler.entry import Args, Handle, PluginEntry
+from scheduler.framework.cycle_state import CycleState, Diagnosis
 from scheduler.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, Hint, Registration, queue_if
-from scheduler.framework.plugin import CycleState, Diagnosis, PostFilterResult, PreFilterResult
+from scheduler.framework.plugin import PostFilterResult, PreFilterResult
 from scheduler.framework.status import SKIP, SUCCESS, Status, failed, unresolvable, unschedulable
 from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.node import Node

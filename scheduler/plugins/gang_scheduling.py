@@ -11,8 +11,10 @@ from typing import Final
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.pod_group_membership import group_of
 from scheduler.entry import Args, Handle, PluginEntry
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration, queue_if
-from scheduler.framework.plugin import PODS_TO_ACTIVATE, CycleState, PlacementProgress
+from scheduler.framework.plugin import PODS_TO_ACTIVATE
+from scheduler.framework.proposed import PlacementProgress
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 from scheduler.switches import GangSwitches
 from services.api.kinds.pod import Pod

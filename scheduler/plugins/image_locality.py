@@ -9,7 +9,7 @@ import numpy as np
 from scheduler.cache.columns import Columns, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, Handle, PluginEntry
-from scheduler.framework.plugin import CycleState
+from scheduler.framework.cycle_state import CycleState
 
 MIB: Final = 2**20
 LEAST_BYTES: Final = 23 * MIB

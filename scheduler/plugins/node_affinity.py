@@ -18,10 +18,12 @@ from scheduler.cache.node_selection import (
     terms_mask,
 )
 from scheduler.entry import Args, Handle, PluginEntry
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration, queue_if
-from scheduler.framework.plugin import CycleState, PreFilterResult, Refusal
+from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.runner import default_normalize
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable
+from scheduler.framework.vectorized import Refusal
 from services.api.kinds.node import Node
 from services.api.kinds.pod import NodeAffinity as NodeAffinitySpec
 from services.api.kinds.pod import NodeSelectorTerm

@@ -6,9 +6,10 @@ from collections.abc import Hashable, Sequence
 from scheduler.cache.columns import Columns, Mask
 from scheduler.cache.node_info import ANY_IP, HostPort, NodeInfo, PodInfo, host_ports
 from scheduler.entry import PluginEntry
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration, queue_if
-from scheduler.framework.plugin import CycleState, Refusal
 from scheduler.framework.status import SKIP, SUCCESS, Status, unschedulable
+from scheduler.framework.vectorized import Refusal
 from services.api.kinds.pod import Pod
 
 REASON = "node(s) didn't have free ports for the requested pod ports"

@@ -12,9 +12,10 @@ import numpy as np
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, Handle, PluginEntry
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration, queue_if
-from scheduler.framework.plugin import CycleState, Refusal
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable
+from scheduler.framework.vectorized import Refusal
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 

@@ -15,8 +15,8 @@ from typing import Final
 from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, Handle, PluginEntry
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, Action, ClusterEvent, Registration
-from scheduler.framework.plugin import CycleState
 from scheduler.framework.status import SKIP, SUCCESS, Status, unschedulable
 from services.api.kinds.noderesourcetopology import COUNTED_PODS, POLICY, SCOPE, NodeResourceTopology
 from services.api.kinds.pod import Pod

@@ -8,7 +8,7 @@ import numpy as np
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NATIVE, NodeInfo, PodInfo
 from scheduler.entry import Args, Handle, PluginEntry
-from scheduler.framework.plugin import CycleState
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import SKIP, SUCCESS, Status
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NATIVE, NodeInfo, PodInfo, requests_of
 from scheduler.entry import Args, Handle, PluginEntry
+from scheduler.framework.cycle_state import TOO_MANY_PODS, CycleState
 from scheduler.framework.events import (
     ASSIGNED_POD,
     NODE,
@@ -19,9 +20,10 @@ from scheduler.framework.events import (
     Registration,
     queue_if,
 )
-from scheduler.framework.plugin import TOO_MANY_PODS, CycleState, PreFilterResult, Refusal
+from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable
 from scheduler.framework.utilization_shape import ShapePoint, broken_line
+from scheduler.framework.vectorized import Refusal
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.quantity import amount

@@ -6,9 +6,10 @@ from collections.abc import Hashable, Sequence
 from scheduler.cache.columns import Columns, Mask
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import PluginEntry
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration, queue_if
-from scheduler.framework.plugin import CycleState, Refusal
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable
+from scheduler.framework.vectorized import Refusal
 from services.api.kinds.node import Node, Taint
 from services.api.taints import NO_SCHEDULE, tolerates
 

@@ -9,10 +9,11 @@ import numpy as np
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, Handle, PluginEntry
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, UNSCHEDULED_POD, Action, ClusterEvent, Hint, Registration, queue_if
-from scheduler.framework.plugin import CycleState, Refusal
 from scheduler.framework.runner import default_normalize
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable
+from scheduler.framework.vectorized import Refusal
 from services.api.kinds.node import Node, Taint
 from services.api.kinds.pod import Toleration
 from services.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, tolerates, untolerated

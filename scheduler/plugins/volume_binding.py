@@ -14,10 +14,12 @@ import numpy as np
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.entry import Args, Handle, PluginEntry
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, Action, ClusterEvent, Hint, Registration, queue_if
-from scheduler.framework.plugin import CycleState, PreFilterResult, Refusal
+from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable
 from scheduler.framework.utilization_shape import ShapePoint
+from scheduler.framework.vectorized import Refusal
 from scheduler.volumes.binder import Reserved, VolumeBinder, reserve, revert
 from scheduler.volumes.claims import ClaimReader, PodClaims, claim_changed
 from scheduler.volumes.finder import Everywhere, find, find_everywhere, score_of

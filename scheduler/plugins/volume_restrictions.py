@@ -15,9 +15,11 @@ import numpy as np
 from scheduler.cache.columns import Columns, Mask
 from scheduler.cache.node_info import NodeInfo, PodInfo, volume_claims
 from scheduler.entry import Args, Handle, PluginEntry
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD, NODE, Action, ClusterEvent, Hint, Registration, queue_if
-from scheduler.framework.plugin import CycleState, PreFilterResult, Refusal
+from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.status import SKIP, SUCCESS, Status, unresolvable, unschedulable
+from scheduler.framework.vectorized import Refusal
 from scheduler.volumes.claims import claim_changed
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod, Volume

@@ -7,7 +7,8 @@ from typing import Any
 from scheduler.cache.cache import Assumption
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.entry import Handle
-from scheduler.framework.plugin import CycleError, CycleState, PlacementProgress
+from scheduler.framework.cycle_state import CycleError, CycleState
+from scheduler.framework.proposed import PlacementProgress
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status, failed, unschedulable
 from scheduler.queue.queued_pod import QueuedPod

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Final, Protocol
 
 from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.framework.plugin import CycleState
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import Code, Status, failed, unresolvable, unschedulable
 from scheduler.preemption.units import Unit, Units, by_importance

@@ -7,7 +7,7 @@ the node is overbooked in anything the pod asks for. Source: kep-5836 6.2; upstr
 from collections.abc import Callable, Sequence
 
 from scheduler.cache.node_info import NATIVE, NodeInfo, PodInfo, native_first
-from scheduler.framework.plugin import TOO_MANY_PODS
+from scheduler.framework.cycle_state import TOO_MANY_PODS
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.preemption.units import Unit
 from services.api.podresources import Amounts

@@ -15,7 +15,9 @@ import numpy as np
 
 from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.framework.plugin import CycleState, Diagnosis, PostFilterResult, RelevancePlugin, ResizeInterestedPlugin
+from scheduler.framework.cycle_state import CycleState, Diagnosis
+from scheduler.framework.plugin import PostFilterResult
+from scheduler.framework.proposed import RelevancePlugin, ResizeInterestedPlugin
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import SUCCESS, Code, Status
 from services.api.podresources import Amounts

@@ -10,7 +10,7 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.configuration.file import Configured
 from scheduler.configuration.plugins import GROUP, PluginSourceError, known_plugins
 from scheduler.cycle.result import ScheduleResult
-from scheduler.framework.plugin import CycleState
+from scheduler.framework.cycle_state import CycleState
 from scheduler.wiring import core_of
 from services.api.meta import Condition, ObjectMeta
 from services.api.switches import Switches

@@ -18,18 +18,11 @@ from scheduler.configuration.plugins import DEFAULT, plugins
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.scheduling_cycle import SchedulingCycle
 from scheduler.entry import Handle
-from scheduler.framework.plugin import (
-    CycleError,
-    CycleState,
-    PreFilterPlugin,
-    PreFilterResult,
-    PreScorePlugin,
-    ScoreExtensions,
-    VectorFilterPlugin,
-    VectorScorePlugin,
-)
+from scheduler.framework.cycle_state import CycleError, CycleState
+from scheduler.framework.plugin import PreFilterPlugin, PreFilterResult, PreScorePlugin, ScoreExtensions
 from scheduler.framework.runner import Enabled, Runner
 from scheduler.framework.status import Code, Status
+from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
 from scheduler.framework.world import FixedWorld
 from scheduler.queue.exclusions import Exclusions
 from services.api.kinds.node import Node

@@ -16,9 +16,10 @@ from scheduler.cache.columns import Columns, Floats, Mask, Scores
 from scheduler.cache.node_info import NO_TERMS, NodeInfo, PodInfo, PodTerm, PodTerms, terms_of
 from scheduler.cache.pod_index import REQUIRED_AFFINITY, REQUIRED_ANTI_AFFINITY, Grouping, Tally
 from scheduler.entry import Args, Handle, PluginEntry
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration, queue_if
-from scheduler.framework.plugin import CycleState, Refusal
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
+from scheduler.framework.vectorized import Refusal
 from scheduler.plugins.inter_pod_affinity.terms import (
     Census,
     HandCount,

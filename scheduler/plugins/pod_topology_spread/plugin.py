@@ -22,9 +22,10 @@ from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.node_selection import matches_required
 from scheduler.cache.pod_index import Area, Grouping, Tally
 from scheduler.entry import Args, Handle, PluginEntry
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import NODE, POD, Action, ClusterEvent, Hint, Registration, queue_if
-from scheduler.framework.plugin import CycleState, Refusal
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
+from scheduler.framework.vectorized import Refusal
 from scheduler.plugins.pod_topology_spread.constraints import (
     Areas,
     Census,

@@ -10,7 +10,7 @@ from scheduler.dra.allocator import AllocationError, Allocator
 from scheduler.dra.claim_writer import release_patch
 from scheduler.dra.ledger import ClaimLedger, PendingRelease, Release
 from scheduler.dra.pools import Slices
-from scheduler.framework.plugin import CycleError
+from scheduler.framework.cycle_state import CycleError
 from services.api.kinds.deviceclass import DeviceClass, DeviceClassSpec
 from services.api.kinds.pod import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodResourceClaim
 from services.api.kinds.resourceclaim import (

@@ -3,8 +3,7 @@
 from scheduler.cache.node_info import PodInfo
 from scheduler.cycle.profiles import Profile
 from scheduler.explain.simulator_record import answers_of
-from scheduler.framework.plugin import POINTS, serves
-from scheduler.framework.runner import Runner
+from scheduler.framework.runner import POINTS, Runner, serves
 
 BALANCED = "NodeResourcesBalancedAllocation"
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from scheduler.cache.node_info import PodInfo
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.nominated_pods import NominatedPodFilter
-from scheduler.framework.plugin import CycleState
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.plugin import CycleState, PostFilterResult
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.runner import Enabled, Runner
 from scheduler.framework.status import SKIP, SUCCESS, Code, unschedulable
 

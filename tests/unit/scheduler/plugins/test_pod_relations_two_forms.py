@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo, compile_selector
 from scheduler.cache.pod_index import REQUIRED_AFFINITY, Clause, Question
-from scheduler.framework.plugin import CycleState
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import Code
 from scheduler.plugins.image_locality import tagged
 from services.api.kinds.namespace import Namespace

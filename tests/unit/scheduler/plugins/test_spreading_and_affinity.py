@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.cache.node_info import PodInfo
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE
-from scheduler.framework.plugin import CycleState
 from scheduler.framework.status import SKIP, Code
 from scheduler.plugins.inter_pod_affinity.plugin import PLUGIN as INTER_POD_AFFINITY
 from scheduler.plugins.pod_topology_spread.plugin import PLUGIN as POD_TOPOLOGY_SPREAD

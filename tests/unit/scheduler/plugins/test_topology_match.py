@@ -10,7 +10,7 @@ from kubelet.managers.allocation import Allocation
 from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.node.definition import NodeDefinition
 from scheduler.cache.node_info import NodeInfo, PodInfo
-from scheduler.framework.plugin import CycleState
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import SUCCESS
 from services.api.kinds.noderesourcetopology import NodeResourceTopology
 from services.api.kinds.pod import Pod

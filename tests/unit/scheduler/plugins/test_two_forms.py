@@ -14,10 +14,12 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.configuration.plugins import default_profile
 from scheduler.entry import Handle
-from scheduler.framework.plugin import CycleState, FilterPlugin, ScorePlugin, VectorFilterPlugin, VectorScorePlugin
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.plugin import FilterPlugin, ScorePlugin
 from scheduler.framework.runner import Runner
 from scheduler.framework.status import Code
 from scheduler.framework.utilization_shape import ShapePoint
+from scheduler.framework.vectorized import VectorFilterPlugin, VectorScorePlugin
 from scheduler.framework.world import FixedWorld
 from scheduler.plugins.node_resources_balanced_allocation import ResourceSpec
 from scheduler.plugins.node_resources_fit import RatioArgs, ResourceArgs, StrategyArgs

@@ -8,8 +8,8 @@ import pytest
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.node_info import PodInfo
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import Hint
-from scheduler.framework.plugin import CycleState
 from scheduler.framework.status import Code, Status
 from scheduler.plugins.node_volume_limits import PLUGIN as LIMITS
 from scheduler.plugins.volume_binding import PLUGIN as BINDING

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.plugin import CycleState, PreFilterResult
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.plugin import PreFilterResult
 from scheduler.plugins import node_volume_limits, volume_binding, volume_restrictions, volume_zone
 from services.api.kinds.csidriver import CSIDriver, CSIDriverSpec
 from services.api.kinds.csinode import CSINode, CSINodeDriver, CSINodeSpec, VolumeNodeResources

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.framework.plugin import CycleState
+from scheduler.framework.cycle_state import CycleState
 from scheduler.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 from services.api.kinds.poddisruptionbudget import (
     PodDisruptionBudget,

@@ -1,0 +1,103 @@
+"""One cycle of one pod: what plugins leave each other, and what comes of their refusals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler.framework.status import Code
+
+NO_NODES_AVAILABLE: Final = "no nodes available to schedule pods"
+TOO_MANY_PODS: Final = "Too many pods"
+Mask = npt.NDArray[np.bool_]
+
+
+class CycleState:
+    """What plugins leave each other, by name, in one cycle of one pod, and what the runner itself notes.
+
+    `skip_filter` and `skip_score` name plugins that skip this pod's Filter and Score, `irrelevant` those that have
+    nothing to do with it. `alive` is, during Filter, the nodes that passed all earlier filters. `error`: why Filter
+    could not be finished. Source: upstream `pkg/scheduler/framework/cycle_state.go`.
+    """
+
+    __slots__ = ("alive", "data", "error", "irrelevant", "now", "skip_filter", "skip_score")
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+        self.data: dict[str, Any] = {}
+        self.skip_filter: set[str] = set()
+        self.skip_score: set[str] = set()
+        self.alive: Mask | None = None
+        self.error = ""
+        self.irrelevant: frozenset[str] = frozenset()
+
+    def clone(self) -> CycleState:
+        """Return a copy for a what-if; values with a `clone()` of their own are copied by it, all others shared.
+        What a plugin's `add_pod` and `remove_pod` change must offer `clone`."""
+        copy = CycleState(self.now)
+        copy.data = {name: value.clone() if hasattr(value, "clone") else value for name, value in self.data.items()}
+        copy.skip_filter, copy.skip_score = set(self.skip_filter), set(self.skip_score)
+        copy.alive, copy.irrelevant = self.alive, self.irrelevant
+        return copy
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """Why no node fitted. `rejected`: plugin to reason to number of nodes. `unresolvable`: rows preemption cannot help.
+
+    `rejectors` wake the pod by their events, `pending` plugins also spare it the back-off.
+    `pre_filter_message` replaces the histogram. Source: scheduler-queue-and-cycles 4.2, 12.1.
+    """
+
+    node_count: int
+    rejected: dict[str, dict[str, int]] = field(default_factory=dict)
+    rejectors: set[str] = field(default_factory=set)
+    pending: set[str] = field(default_factory=set)
+    unresolvable: Mask = field(default_factory=lambda: np.zeros(0, bool))
+    pre_filter_message: str = ""
+    post_filter_message: str = ""
+
+    def count(self, plugin: str, reason: str, nodes: int) -> None:
+        """Add nodes that a plugin refused for a reason."""
+        reasons = self.rejected.setdefault(plugin, {})
+        reasons[reason] = reasons.get(reason, 0) + nodes
+
+    def refuse(self, plugin: str, reasons: Iterable[str], code: Code, rows: Mask) -> None:
+        """Charge the nodes of these rows to a plugin; without any it is not charged."""
+        nodes = int(np.count_nonzero(rows))
+        if not nodes:
+            return
+        for reason in reasons:
+            self.count(plugin, reason, nodes)
+        (self.pending if code is Code.PENDING else self.rejectors).add(plugin)
+        if code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            self.unresolvable |= rows
+
+    @property
+    def message(self) -> str:
+        """The text of the event and of the condition: the refusal, then what PostFilter could not do about it."""
+        return f"{self.refusal} {self.post_filter_message}" if self.post_filter_message else self.refusal
+
+    @property
+    def refusal(self) -> str:
+        """What the filters say: `0/5 nodes are available: 2 Insufficient cpu, …`."""
+        histogram: Counter[str] = Counter()
+        for reasons in self.rejected.values():
+            histogram.update(reasons)
+        # Sorted as strings, counts included, as upstream sorts them.
+        lines = sorted(f"{nodes} {reason}" for reason, nodes in histogram.items())
+        why = self.pre_filter_message or ", ".join(lines)
+        return f"0/{self.node_count} nodes are available:" + (f" {why}." if why else "")
+
+
+@dataclass(frozen=True, slots=True)
+class CycleError:
+    """The cycle itself failed: a plugin's error, or no node exists. `is_rejection` for the latter."""
+
+    message: str
+    is_rejection: bool = False
