@@ -15,7 +15,9 @@ def _observed(name, seed):
         mesh.on_line(lines.append)
         await observed.wait()
 
-    return simulate(load_scenario(FOLDER / f"{name}.txt"), seed=seed, disturb=lambda auditor: listen), lines
+    return simulate(
+        load_scenario(FOLDER / f"{name}.txt"), seed=seed, disturb=lambda auditor, *rest: listen(*rest)
+    ), lines
 
 
 def test_fm_s2_the_late_binding_of_a_stopped_leader_is_refused_and_the_standby_led_in_time():

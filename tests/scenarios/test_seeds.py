@@ -10,7 +10,7 @@ from services.chaos.plan import KINDS, draw
 from services.chaos.run import ChaosJob, digest_elsewhere, run_seed
 from services.experiments.compare import compare, parse_arms
 from services.scenarios.run import load_scenario, simulate
-from services.scenarios.sweep import Outcome, run_seeds
+from services.scenarios.sweep import Outcome, run_jobs
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 RUNAWAY = str(EXPERIMENTS / "runaway" / "runaway.txt")
@@ -64,13 +64,13 @@ def test_finished_seeds_are_not_run_again_and_failed_ones_are(tmp_path):
     record.write_bytes(b"\n".join(map(msgspec.json.encode, (passed, failed))) + b'\n{"torn')
     outcomes = []
 
-    run_seeds(jobs, record, outcomes.append, workers=1, run=run_seed)
+    run_jobs(jobs, record, outcomes.append, workers=1, run=run_seed)
 
     assert outcomes[0] == passed
     assert outcomes[1].seed == 1
     assert outcomes[1].problem == ""
     again = []
-    run_seeds(jobs, record, again.append, workers=1, run=run_seed)
+    run_jobs(jobs, record, again.append, workers=1, run=run_seed)
     assert again == outcomes
 
 

@@ -385,7 +385,7 @@ def test_kubelet_unbinding_section_12_a_scheduler_that_dies_with_the_event_on_it
         await observed.wait()
 
     scenario = load_scenario(FOLDER / "unbinding" / "binding-delete.txt")
-    result = simulate(scenario, seed=1, disturb=lambda auditor: disturb)
+    result = simulate(scenario, seed=1, disturb=lambda auditor, *rest: disturb(*rest))
 
     assert struck
     assert [j.text for j in result.expectations if not j.passed and "within" in j.text] == []
@@ -413,7 +413,7 @@ def test_kubelet_unbinding_section_12_a_storm_of_other_writers_delays_an_unbind_
 
     scenario = load_scenario(FOLDER / "unbinding" / "late-scheduler.txt")
     result = simulate(
-        scenario, seed=1, overrides={"unbind.fence": "resourceVersion"}, disturb=lambda auditor: disturb,
+        scenario, seed=1, overrides={"unbind.fence": "resourceVersion"}, disturb=lambda auditor, *rest: disturb(*rest),
         on_line=lines.append,
     )  # fmt: skip
     conflicts = [
