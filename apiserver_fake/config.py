@@ -10,10 +10,10 @@ class ApiServerConfig(CommonConfig):
     """Configuration of the API server."""
 
     engine: str = setting("sqlite", "where state is kept: memory or sqlite")
-    grpc_host: str = setting("127.0.0.1", "address of the mesh's own door")
-    grpc_port: int | None = setting(7443, "its port; 0: any free one, none: no such door")
-    rest_host: str = setting("127.0.0.1", "address of the door for kubectl")
-    rest_port: int | None = setting(7080, "its port; 0: any free one, none: no such door")
+    grpc_host: str = setting("127.0.0.1", "address of the gRPC endpoint, which keplab's components use")
+    grpc_port: int | None = setting(7443, "its port; 0: any free one, none: no gRPC")
+    rest_host: str = setting("127.0.0.1", "address of the REST endpoint, which kubectl uses")
+    rest_port: int | None = setting(7080, "its port; 0: any free one, none: no REST")
     rest_allowed_hosts: tuple[str, ...] = setting((), "host name besides the loopback ones that kubectl may call it by")
     state_hash: bool = setting(False, "keep a hash over the whole state and log it with every commit")
     log_watch_events: bool = setting(False, "write a line for every event sent to every watcher; costly")

@@ -207,7 +207,7 @@ class Algorithm:
         core.queue.bound(queued)
 
     def _resize(self, queued: QueuedPod, now: float) -> None:
-        """Make one attempt to make room for a deferred resize; victims leave at once."""
+        """Make one attempt to preempt for a deferred resize; victims leave at once."""
         resizes = self.core.resizes
         assert resizes is not None, f"{queued.key} has a node and is queued, although no plugin follows resizes"
         outcome = resizes.cycle.decide(queued.info)

@@ -45,7 +45,7 @@ CORRUPTED: Final = (
     "Pod updated on a different node than previously added to: pod {pod}, was on {old!r}, is on {new!r}; "
     "scheduler cache is corrupted and can badly affect scheduling decisions"
 )
-"""Upstream's last words before exit status 1 (kubelet-unbinding 3.1)."""
+"""What upstream logs before exit status 1 (kubelet-unbinding 3.1)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The mains every room is plugged into, and the annexes that are processes of their own.
+"""What every component shares, and the components without a folder of their own at the top.
 
-A folder here with a `__main__.py` is a process; one without is a main.
+A folder here with a `__main__.py` is a process; one without is a library.
 """

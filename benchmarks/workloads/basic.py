@@ -1,4 +1,4 @@
-"""Pods that only need room, with and without a node affinity, and pods that never find any."""
+"""Pods that only need capacity, with and without a node affinity, and pods that never find any."""
 
 from typing import Final
 
@@ -49,7 +49,7 @@ WORKLOADS: Final = (
     ),
     Workload(
         "Unschedulable",
-        "pods with room, while five a second come that no node is big enough for",
+        "schedulable pods, while five a second come that no node is big enough for",
         (
             CreateNodes(),
             CreatePods(templates.DEFAULT, "init_pods"),
@@ -60,7 +60,7 @@ WORKLOADS: Final = (
     ),
     Workload(
         "SchedulingWithMixedChurn",
-        "pods with room, while a node, a hopeless pod and a service are made anew every second",
+        "schedulable pods, while a node, a hopeless pod and a service are made anew every second",
         (
             CreateNodes(),
             Churn(
@@ -74,7 +74,7 @@ WORKLOADS: Final = (
     ),
     Workload(
         "SchedulingWhileGated",
-        "pods with room, while others are gated and others are deleted",
+        "schedulable pods, while others are gated and others are deleted",
         (
             CreateNodes(1, templates.NODE_OF_MANY, name=NODE_NAME),
             CreatePods(

@@ -1,4 +1,4 @@
-"""Pods that have to make room for themselves."""
+"""Pods that have to preempt."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ WORKLOADS: Final = (
     ),
     Workload(
         "PreemptionAsync",
-        "pods with room, while five a second come that have to make room",
+        "schedulable pods, while five a second come that have to preempt",
         (CreateNodes(), FULL, Churn((("pods", templates.HIGH),), 0.2), CreatePods(templates.DEFAULT, is_measured=True)),
         (Size(500, 2_000, 500), Size(5_000, 20_000, 5_000)),
     ),

@@ -19,7 +19,7 @@ DEFER: Final = DeferResizes(WISHING, {"cpu": "10m", "memory": "100Mi"})
 WORKLOADS: Final = (
     Workload(
         "DeferredResizes",
-        "100 pods a second with room, beside ten deferred resizes a node that nothing helps",
+        "100 schedulable pods a second, beside ten deferred resizes a node that nothing helps",
         (CreateNodes(template=SMALL), DEFER, CreatePods(CPU_ONLY, is_measured=True, per_s=100.0)),
         (Size(100, 1_000, 500),),
     ),

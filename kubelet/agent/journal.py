@@ -69,7 +69,7 @@ class Journal:
             line = self._decided[where] = encode_checkpoint(checkpoint_of(known[where]))
             self._enqueue(Lines(where, b"", line, False))
         for node, pods in self.silent.items():
-            reason = "they run on, with what the runtime was told they have"
+            reason = "they run on, with the resources that the runtime was given for them"
             log.warning("checkpoint.lost", node=node, pods=pods, reason=reason)
         return known
 
@@ -84,7 +84,7 @@ class Journal:
                 file=file,
                 lines=lines_elsewhere,
                 nodes=sorted(reading.elsewhere),
-                reason=f"it tells of nodes that do not live here; there are {len(self._nodes)}, "
+                reason=f"it names nodes that do not run here; there are {len(self._nodes)}, "
                 f"such as {min(self._nodes, default='none')}",
             )
 

@@ -116,7 +116,7 @@ class NodeLife:
         self._set_admission(self._refused, self._health.holds_back(now), now)
 
     def _images_changed(self, now: float) -> None:
-        """Tell of the images that are new, or gone, those of some seconds together; watch over them."""
+        """Report the images that are new or gone, those of some seconds together; watch the disk pressure."""
         self._pressure.images_changed(self._images.total, now)
         self._collect_later(now)
         if now >= self._images_reported_s:

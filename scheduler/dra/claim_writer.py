@@ -141,7 +141,7 @@ class ClaimReleaser:
         ledger.on_release = self._wake.set
 
     async def run(self) -> None:
-        """Let go whatever is asked for, until cancelled."""
+        """Deallocate the claims that the ledger lists for release, until cancelled."""
         while True:
             while self._ledger.releases:
                 await self._perform(self._ledger.releases.popleft())

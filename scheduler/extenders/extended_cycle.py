@@ -38,7 +38,7 @@ class ExtenderTransport(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         ...
 
 
@@ -69,7 +69,7 @@ class Extenders:
         return any(is_interested(each, pod) for each in self.extenders)
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         await self.transport.close()
 
     async def schedule(self, profile: Profile, pod: PodInfo, now: float) -> ScheduleResult | Unschedulable | CycleError:

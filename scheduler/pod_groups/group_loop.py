@@ -156,7 +156,7 @@ class GroupLoop:
         span.end(result.message if result.outcome is Outcome.ERROR else "")
 
     def _drop_needless(self, queue: GroupedQueue, info: GroupInfo) -> None:
-        """Let go of members that are being deleted or have a node already."""
+        """Drop the members that are being deleted or have a node already."""
         for member in list(info.members.values()):
             if member.info.metadata.deletion_timestamp is not None:
                 text = f"skip schedule deleting pod: {member.key}"

@@ -295,7 +295,7 @@ class GroupedQueue(SchedulingQueue):
             super().done(uid)
 
     def bound(self, queued: QueuedPod) -> None:
-        """Let go of a pod whose binding goes its way."""
+        """Forget a pod whose binding is under way."""
         if isinstance(queued.info, GroupInfo) or self._group(queued.info) is None:
             super().bound(queued)
         elif self._members.get(queued.key) is queued:

@@ -227,7 +227,7 @@ class SchedulingQueue:
         self._in_flight.end(uid)
 
     def bound(self, queued: QueuedPod) -> None:
-        """Let go of a pod whose binding goes its way; its flight ends."""
+        """Forget a pod whose binding is under way; it is in flight no longer."""
         self.done(queued.uid)
         if self._pods.get(queued.key) is queued:
             self._leave(queued)

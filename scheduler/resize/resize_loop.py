@@ -163,7 +163,7 @@ def _condition_change(outcome: ResizeOutcome, error: str, mode: str) -> Conditio
         return ClearCondition(CONDITION_REASON, CONDITION) if mode == "resize_unschedulable_g1" else None
     if not outcome.has_tried or outcome.is_guarded:
         return None
-    short = ", ".join(f"{format_amount(name, amount)} of {name}" for name, amount in outcome.missing) or "room"
+    short = ", ".join(f"{format_amount(name, amount)} of {name}" for name, amount in outcome.missing) or "capacity"
     text = f"preemption on node '{outcome.node}' failed to free {short} needed for the resize"
     return SetCondition(CONDITION_REASON, text, CONDITION, "True")
 

@@ -139,17 +139,17 @@ def has_infeasible_resize(pod: Pod) -> bool:
 
 
 def as_held(pod: Pod) -> Pod:
-    """Return the pod as one that asks for what it was promised or still has, whatever it wishes; else for its spec."""
+    """Return the pod as one that requests what is allocated or still in use, whatever it desires; else its spec."""
     return _reported(pod, lambda desired, allocated, actual: _most(allocated, actual))
 
 
 def as_actual(pod: Pod) -> Pod:
-    """Return the pod as one that asks for what its runtime was told; as far as the node has not said, its spec."""
+    """Return the pod as one that requests its actual resources; as far as the node has not reported them, its spec."""
     return _reported(pod, lambda desired, allocated, actual: actual)
 
 
 def as_allocated(pod: Pod) -> Pod:
-    """Return the pod as one that asks for what its node has promised it; as far as the node has not said, its spec."""
+    """Return the pod as one that requests what its node has allocated; as far as that is not reported, its spec."""
     return _reported(pod, lambda desired, allocated, actual: allocated)
 
 

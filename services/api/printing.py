@@ -11,7 +11,7 @@ _PRECISIONS = (
     (120, "s", ""), (600, "m", "s"), (3 * 3600, "m", ""), (8 * 3600, "h", "m"), (48 * 3600, "h", ""),
     (8 * 86400, "d", "h"), (730 * 86400, "d", ""), (8 * 365 * 86400, "y", "d"),
 )  # fmt: skip
-"""Up to how many seconds an age is told in which unit, and in which smaller one besides."""
+"""Up to how many seconds an age is printed in which unit, and in which smaller one besides."""
 
 
 def cells(columns: Sequence[Column], document: Document, now_wall_s: float) -> list[Any]:

@@ -2,7 +2,7 @@
 
 Everything that is not computation enters through one of these, passed in by wiring. Processes get the
 real ones (`services.runtime.real`), the simulation gets virtual ones (`services.scenarios.simulation`);
-a component cannot tell which. Shells may await `asyncio` primitives: under simulation the event loop
+a component does not know which. Shells may await `asyncio` primitives: under simulation the event loop
 itself is virtual.
 """
 

@@ -91,9 +91,9 @@ REGISTER: tuple[Switch, ...] = (
            "globs allowed", f"{_UNBIND} 6.1", "unbinding/defer-then-unbind"),
     Switch("device.defer_timeout_s", 0.0, "how long a pod is deferred whose devices are missing, 0 as long as any "
            "other", "kubelet 11", "devices/slow-plugin-deferred", minimum=0.0),
-    Switch("ResourceHealthStatus", False, "feature gate: a container's status tells the health of its devices "
+    Switch("ResourceHealthStatus", False, "feature gate: a container's status has the health of its devices "
            "(KEP-4680)", "kubelet 5.5", "devices/ill-device"),
-    Switch("unbind.reasons", "all", "reasons for which a pod is given back: A+B, globs allowed; all: what 6.1 has on",
+    Switch("unbind.reasons", "all", "reasons for which a pod is unbound: A+B, globs allowed; all: what 6.1 has on",
            f"{_UNBIND} 11", "node-life/broken-network"),
     Switch("kubelet.unbind_teardown", "before", "tear down before or after the unbind call", f"{_UNBIND} 6.2",
            "unbinding/teardown", ("before", "after")),
@@ -116,11 +116,11 @@ REGISTER: tuple[Switch, ...] = (
            "unbinding/deadline", minimum=0.0),
     Switch("unbind.require_scheduler_capability", True, "refuse to unbind a pod whose scheduler cannot take it back",
            f"{_UNBIND} 4.6", "unbinding/old-scheduler"),
-    Switch("unbind.storm_taint", False, "a node that gives back too much takes nothing new for five minutes",
+    Switch("unbind.storm_taint", False, "a node that unbinds too much is tainted for five minutes",
            f"{_UNBIND} 9", "unbinding/storm-taint"),
-    Switch("unbind.gang", "member", "whether a member of a pod group is given back whose siblings run",
+    Switch("unbind.gang", "member", "whether a member of a pod group is unbound whose siblings run",
            f"{_UNBIND} 7.4", "unbinding/gang-refuse", ("member", "refuse")),
-    Switch("unbind.claim_release", "scheduler", "who frees the device claims of a pod that was given back: the "
+    Switch("unbind.claim_release", "scheduler", "who deallocates the claims of a pod that was unbound: the "
            "scheduler at once, its PostFilter once the pod fits nowhere, or the claim controller", f"{_UNBIND} 7.4",
            "unbinding/devices-postfilter", ("scheduler", "postfilter", "rc")),
     Switch("dra.double_allocation_guard", "none", "who refuses a device that another claim has: no component, its "
@@ -191,7 +191,7 @@ REGISTER: tuple[Switch, ...] = (
            "10 s to 300 s (KEP-4603)", "kubelet 1", "pod-life/decay"),
     Switch("ContainerRestartRules", True, "feature gate: containers have restart policies and rules by exit code of "
            "their own (KEP-5307)", "kubelet 3.3", "pod-life/restart-rules"),
-    Switch("pleg.mode", "evented", "when nodes notice what containers do: asked every second, or told at once",
+    Switch("pleg.mode", "evented", "when nodes notice what containers do: by relisting every second, or by events",
            "kubelet 11", "node-life/noticing", ("generic", "evented")),
     Switch("restart.readmit_running", True, "running pods are asked again whether they fit when their kubelet "
            "restarts; not with the gate NotEvictPodOnKubeletRestart", "kubelet 6, 11", "devices/reboot"),
@@ -252,15 +252,15 @@ REGISTER: tuple[Switch, ...] = (
            "async-api-calls/held-up", minimum=0.0),
     Switch("async_api.burst", 100, "calls at once of a limited client", "kep-5229 1", "async-api-calls/held-up",
            minimum=1),
-    Switch("SchedulerPreEnqueuePodStatus", False, "feature gate: pod status tells PreEnqueue rejections (KEP-5501)",
+    Switch("SchedulerPreEnqueuePodStatus", False, "feature gate: pod status reports PreEnqueue rejections (KEP-5501)",
            "kep-5501 1", "preenqueue-status/models"),
-    Switch("preenqueue_report.model", "implicit_delayed", "whose words a PreEnqueue rejection is told in, and when",
+    Switch("preenqueue_report.model", "implicit_delayed", "whose message reports a PreEnqueue rejection, and when",
            "kep-5501 7", "preenqueue-status/models",
            ("off", "explicit_immediate", "explicit_delayed", "implicit_delayed_optout", "implicit_delayed",
             "implicit_immediate")),
-    Switch("preenqueue_report.delay_s", 5.0, "how long a rejection must last to be told", "kep-5501 3",
+    Switch("preenqueue_report.delay_s", 5.0, "how long a rejection must last to be reported", "kep-5501 3",
            "preenqueue-status/models", minimum=0.0),
-    Switch("preenqueue_report.clear_delay_s", 5.0, "how long a told rejection outlives its end", "kep-5501 4.1",
+    Switch("preenqueue_report.clear_delay_s", 5.0, "how long a reported rejection outlives its end", "kep-5501 4.1",
            "preenqueue-status/clear", minimum=0.0),
     Switch("preenqueue_report.on_other_plugin_rejects", "keep_stale", "what becomes of a text once a silent plugin "
            "rejects", "kep-5501 7", "preenqueue-status/stale", ("keep_stale", "clear", "generic")),
@@ -295,7 +295,7 @@ REGISTER: tuple[Switch, ...] = (
            "scheduler-queue-and-cycles 5.2", "scheduling/tolerations"),
     Switch("InPlacePodLevelResourcesVerticalScaling", True, "feature gate: pods with resources of their own may be "
            "resized (KEP-5419)", "kep-1287-in-place-resize 13", "resize/pod-level"),
-    Switch("InPlacePodVerticalScalingSchedulerPreemption", False, "feature gate: the scheduler makes room for deferred "
+    Switch("InPlacePodVerticalScalingSchedulerPreemption", False, "feature gate: the scheduler preempts for deferred "
            "resizes (KEP-5836)", "kep-5836 1", "kep-5836/one-victim"),
     Switch("resize.generation", "G3", "which draft of KEP-5836 is at work: G0 of February to G4 of September 2026",
            "kep-5836 1", "kep-5836/parked-woken", ("G0", "G1", "G2", "G3", "G4")),
@@ -317,12 +317,12 @@ REGISTER: tuple[Switch, ...] = (
            ("one_step", "queue_first", "cache_first")),
     Switch("resize.group_member", "individual", "whether a resizing member of a pod group preempts for itself or for "
            "its group", "kep-5836 14", "kep-5836/for-its-group", ("individual", "group")),
-    Switch("resize.reserved_space", "evict_pod", "what a new pod of higher priority does to one whose wish has "
-           "reserved the room: evict it, or take the room that is only wished for", "kep-5836 13.3",
+    Switch("resize.reserved_space", "evict_pod", "what a new pod of higher priority does to one whose deferred "
+           "resize reserves space: evict it, or take the space that is only desired", "kep-5836 13.3",
            "kep-5836/newcomer-beside", ("evict_pod", "ignore_unactuated")),
     Switch("resize.supersede", "follow_spec", "what a pod counts for whose deferred resize is replaced by another",
            "kep-5836 13.2", "kep-5836/superseded", ("follow_spec", "hold_max_until_resolved")),
-    Switch("resize.reprieve_uses_allocated", False, "victims of a resize are chosen by what pods were promised, as the "
+    Switch("resize.reprieve_uses_allocated", False, "victims of a resize are chosen by allocated resources, as the "
            "kubelet counts", "kep-5836 4.3", "kep-5836/over-eviction-allocated"),
     Switch("resize.feasibility", "node", "who says no to a resize that the pod's node could never do: the node, as "
            "Infeasible, or the API server, as PodResizeValidator since v1.37", "kep-1287-in-place-resize 3.2",

@@ -2,7 +2,7 @@
 
 One `Request` and one `Response` serve every verb; a watch is a `WatchRequest` and a stream of
 batches of `WatchEvent`. gRPC (`protos/mesh/v1`), the simulated transport and the in-memory server all
-carry exactly these, so a component cannot tell which one it speaks through.
+carry exactly these, so a component does not know which one it uses.
 """
 
 from __future__ import annotations

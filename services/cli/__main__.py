@@ -62,8 +62,8 @@ Run a Kubernetes control plane in pieces, simulated or as processes, and ask it 
 Start with:
   keplab up --nodes 5          a mesh on this machine, with a kubeconfig for kubectl
   keplab status ; keplab down
-  keplab scenarios             the stories shipped
-  keplab run FILE              tell one, in virtual time or as processes
+  keplab scenarios             the scenarios shipped
+  keplab run FILE              run one, in virtual time or as processes
   keplab compare FILE --arm …  the same scenario in several arms
   keplab switches              every alternative
 """

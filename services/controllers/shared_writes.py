@@ -17,7 +17,7 @@ def patch(
     on_version: bool = False,
     is_strategic: bool = False,
 ) -> Patch:
-    """Return the patch of this very object, by uid; `on_version`: only as long as nobody else has written it."""
+    """Return the patch of this very object, by uid; `on_version`: only while it is at the version that was read."""
     meta = about.metadata
     version = meta.resource_version if on_version else ""
     return Patch(resource, meta.key, change, subresource, "strategic" if is_strategic else "merge", meta.uid, version)

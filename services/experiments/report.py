@@ -38,7 +38,7 @@ OF_SOME: tuple[tuple[str, str, str], ...] = (
     ("resizes_met", "Resizes that came true", "{:.0f}"),
     ("time_to_resized_p50_s", "Time to resized, p50", "{:.2f} s"),
     ("time_to_resized_p99_s", "Time to resized, p99", "{:.2f} s"),
-    ("resize_attempts", "Attempts to make room for resizes", "{:.0f}"),
+    ("resize_attempts", "Attempts to preempt for resizes", "{:.0f}"),
     ("jobs_complete", "Jobs complete", "{:.0f}"),
     ("jobs_failed", "Jobs failed", "{:.0f}"),
     ("job_duration_p50_s", "Time from a Job's creation to its end, p50", "{:.1f} s"),

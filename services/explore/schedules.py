@@ -5,7 +5,7 @@ preceded. *Overtakings and delays*: one message is held until some later one has
 ladder, so that also what it causes comes late. *Random*: a few messages at once, each held for a random time. A bug
 that needs d messages out of order is found by d holds, and few bugs need more than two (delay-bounded scheduling,
 Emmi, Qadeer and Rakamarić, 2011; the depth of PCT, Burckhardt et al., 2010).
-Source: guarantees 12.2; kep-5836 13, the race for the freed room.
+Source: guarantees 12.2; kep-5836 13, the race for the freed capacity.
 """
 
 import math

@@ -1,7 +1,7 @@
 """The machine a process runs on, as far as something is wrong with it: network, disk, wall clock, sudden ends.
 
 A process that is given `--faults-file` reads there what its machine suffers from, at its start and whenever SIGURG
-tells it to look again. No component knows: a fault comes in through the seams, as in the simulation. A *strike* stops
+makes it look again. No component knows: a fault comes in through the seams, as in the simulation. A *strike* stops
 the process in the middle of what a line of its event log reports, or before or after one of its calls. A *late request*
 is one that the network holds up; it is left in a file beside, for the scenario runner to deliver.
 """

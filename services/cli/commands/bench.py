@@ -209,7 +209,7 @@ def _show(result: SchedulerBench) -> None:
         f"{result.cpu_us_per_pod:,.0f} µs of CPU a pod"
     )
     if result.resize_attempts:
-        click.echo(f"attempts to make room for deferred resizes: {result.resize_attempts:,}")
+        click.echo(f"attempts to preempt for deferred resizes: {result.resize_attempts:,}")
     click.echo(f"{what}  p50 {result.p50_ms:,.3f} ms, p99 {result.p99_ms:,.3f} ms")
     rows = [("process", name, f"{used:,.1f}") for name, used in result.cpu_us_per_pod_by_process.items()]
     for kind, found in (

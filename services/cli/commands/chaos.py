@@ -41,7 +41,7 @@ def COMMAND(  # noqa: N802
     workers: int,
     output: str,
 ) -> None:
-    """Tell FILE once a seed while components are killed and links break; judge invariants and rest."""
+    """Run FILE once a seed while components are killed and links break; judge the invariants and the end state."""
     with refusing(ScriptError, SwitchError):
         load_scenario(file)
         Switches.parse(assignments)

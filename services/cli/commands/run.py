@@ -167,7 +167,7 @@ def _show(result: RunResult, title: str) -> None:
     if result.mode == "simulated" and result.wall_s:
         speed = f", {result.virtual_s / result.wall_s:.3g} × real time"
     console.print(
-        f"  {result.mode}, seed {result.seed}, {result.virtual_s:.1f} s told in {result.wall_s:.1f} s{speed}, "
+        f"  {result.mode}, seed {result.seed}, {result.virtual_s:.1f} s simulated in {result.wall_s:.1f} s{speed}, "
         f"{result.lines} event lines, digest {result.digest[:16]}",
         markup=False,
     )

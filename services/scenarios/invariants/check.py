@@ -1,5 +1,6 @@
 """What every invariant is made of: a class that looks at some of the log's lines and speaks up."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -66,7 +67,7 @@ class Check:
         self.context, self.view, self.switches = context, context.view, context.switches
 
     def take(self, line: Line, report: Report) -> None:
-        """Look at one line; of the store, at the change that it tells, unless that is known."""
+        """Look at one line; of the store, at the change that it records, unless that is known."""
         commit = self.view.commit
         if line.ev == "store.commit" and commit is not None and (not self.kinds or commit.kind in self.kinds):
             self._committed(line, commit, report)
@@ -89,7 +90,7 @@ class Wrong(NamedTuple):
     unfinished: str
 
 
-class Graced(Check):
+class Graced(Check, ABC):
     """An invariant that may be broken for `grace_s`; only time without faults counts. `since`: from when, by key."""
 
     grace_s = 0.0
@@ -98,9 +99,9 @@ class Graced(Check):
         super().__init__(context)
         self.since: dict[Hashable, float] = {}
 
+    @abstractmethod
     def wrong(self, now_s: float) -> Iterator[Wrong]:
         """Yield what is wrong now, all of it in `since`."""
-        raise NotImplementedError
 
     def note(self, keys: Iterable[Hashable], now_s: float) -> None:
         """Have these, and nothing else, be wrong: those that are new since now."""

@@ -10,7 +10,7 @@ from services.telemetry.eventlog import Line
 
 @dataclass
 class _Bindings:
-    """What became of one pod's bindings, by generation; `saved` and `started` tell on which nodes."""
+    """What became of one pod's bindings, by generation; `saved` and `started`: on which nodes."""
 
     bound: dict[int, str] = field(default_factory=dict)
     saved: dict[tuple[int, str], None] = field(default_factory=dict)

@@ -15,14 +15,14 @@ class DenseVersions(Check):
         self._last = 0
 
     def take(self, line: Line, report: Report) -> None:
-        """Expect the successor of the last version, and after a recovery everything that was told."""
+        """Expect the successor of the last version, and after a recovery every version that was logged."""
         if line.rv is None:
             return
         if line.ev == "store.recovered":
             if self.context.is_volatile:
                 self._last = 0
             elif line.rv < self._last:
-                report(line, f"recovered up to version {line.rv}, although {self._last} was told")
+                report(line, f"recovered up to version {line.rv}, although {self._last} was logged")
             return
         if line.data.get("replayed") and line.rv <= self._last:
             return

@@ -26,7 +26,7 @@ _HEAD = msgspec.json.Decoder(_Head)
 
 
 class AcknowledgedIsStored(Check):
-    """I13: an answer with version r tells of the object, uid and content that the log has at r.
+    """I13: an answer with version r has the object, uid and content that the log has at r.
 
     Judged where the answer is given (`api.response`, `client.return`) and, in the simulation, where it
     arrives. An answer that reports no change names the version it found.

@@ -23,7 +23,7 @@ class CommitsHaveRequests(Check):
     """I14: a commit has its `api.request`, a request commits at most one group, a refused one none.
 
     A request id may arrive more than once; what counts is that not all its arrivals were refused. Calls
-    without an id are told apart by identity, verb and object only.
+    without an id are distinguished by identity, verb and object only.
     """
 
     id = "I14"

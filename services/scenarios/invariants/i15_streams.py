@@ -1,4 +1,4 @@
-"""I15: every watch stream tells the commit log, the whole of it, once and in order."""
+"""I15: every watch stream delivers the commit log, the whole of it, once and in order."""
 
 import hashlib
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class Stream:
     `event` and `mark` return what is wrong as sentences that begin with the rule's name and show the neighbours that
     disagree. `start` None: it begins with the state, up to the bookmark that says so (W12).
 
-    `matches` None: the selector is not told by commit lines, so only the order can be judged. Once
+    `matches` None: commit lines do not show what the selector matches, so only the order can be judged. Once
     `is_blind`, the stream has fallen out of the window of the view and nothing is said of it any more.
     """
 
@@ -31,7 +31,7 @@ class Stream:
         self._position = 0 if start is None else self._table.position_after(start)
         self._bookmark = 0
         self.last = start or 0
-        """The version up to which the receiver has been told."""
+        """The version up to which the receiver has events."""
         self.is_blind = start is not None and start < self._table.oldest_rv
 
     @property
@@ -185,7 +185,7 @@ class StreamsAreTrue(Check):
             start = int(request.resource_version) if request.resource_version.isdigit() else 0
             known = self._chains.get(chain)
             if start and known is not None and not self._open.get(chain) and start < known:
-                say((), f"W2: {who} resumed from {start} after it had been told up to {known}")
+                say((), f"W2: {who} resumed from {start} after it had events up to {known}")
         # A start at 0 yields the state without saying where it ends: nothing can be held against it.
         stream = Stream(self.view, kind, matches, start) if kind and start != 0 else None
         self._open[chain] = self._open.get(chain, 0) + 1
@@ -245,7 +245,7 @@ class StreamsAreTrue(Check):
             if line.data.get("reason") not in REASONS:
                 report(line, f"W18: watch {number} ended for {line.data.get('reason')!r}")
         elif line.data.get("type") == "ERROR":
-            return  # it tells why the stream ends, and nothing of what is stored
+            return  # it says why the stream ends, and nothing of what is stored
         elif (sent := self._sent.get(key)) is not None and line.rv is not None:
             self.why_not = ""
             for detail in self._take_sent(sent, line, line.rv):

@@ -9,7 +9,7 @@ class VictimsHavePreemptors(Check):
     """I18: what the scheduler deletes is a victim it announced, once, for a pod that waits and matters more.
 
     A pod that wants more of its node (`resize`) waits there: its victims leave that node for it (KEP-5836).
-    `sched.victim` tells the preemptor's uid and, as `priority` and `preemptor_priority`, both priorities. Its
+    `sched.victim` has the preemptor's uid and, as `priority` and `preemptor_priority`, both priorities. Its
     `rv_seen` is the newest version the scheduler knew when it sent the delete: what happened to the preemptor later,
     while the call was under way, no scheduler could have known.
     """

@@ -21,7 +21,7 @@ class _Job:
 class JobCountsAreExact(Check):
     """I19: a uid enters the counters once; counters never fall; no more is counted than ended; nothing starts after.
 
-    With `exact` jobs, the counters of a finished job are all that ended: pods that were let go first, because they
+    With `exact` jobs, the counters of a finished job are all that ended: pods that were released first, because they
     were too many, did not end while tracked. Of Indexed jobs only indexes that exist count, and a failure policy may
     ignore ends: for these the numbers are bounds.
     """

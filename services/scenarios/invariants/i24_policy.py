@@ -13,7 +13,7 @@ NODE_HOST_PREFIX = "system:node-host:"
 class CommitsAreAllowed(Check):
     """I24: the independent evaluator allows each commit for its identity and the object as it was before.
 
-    Who owns a namespace is not told by commit lines, so a user is taken to own the one written to; a pod's
+    Commit lines do not say who owns a namespace, so a user is taken to own the one written to; a pod's
     use of a secret neither, so a node's reads are not judged: only writes are commits.
     """
 

@@ -17,7 +17,7 @@ NODE_RULES = "system:nodes"
 
 @dataclass(frozen=True)
 class Call:
-    """One call as the audit line tells it. `verb` is the plain one (`create` on `pods/binding`).
+    """One call as the audit line records it. `verb` is the plain one (`create` on `pods/binding`).
 
     `bound_to`: the node of the stored pod, "" when it has none or does not exist. `owned`: namespaces that belong
     to a `user:`. `preconditions`: which of `uid` and `rv` a delete names. `referenced`: a pod bound to

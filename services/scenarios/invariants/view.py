@@ -54,11 +54,11 @@ _IN_A_LINE = {
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False, rename=_IN_A_LINE):
-    """One object at one version, as far as commit lines tell. `requests` and `allocatable` are None when not told.
+    """One object at one version, as far as commit lines show. `requests` and `allocatable` are None when not logged.
 
     `group`: the pod group a pod names; `min_count`: of a pod group, 0 for one that is no gang. `claims`: names of the
     claims a pod uses. Of a claim: `granted`, its devices, None while it has none; `nodes` that can use them, None where
-    that is not told; `consumers`, the uids of who may; `is_generated`, made for one pod.
+    that is not logged; `consumers`, the uids of who may; `is_generated`, made for one pod.
     """
 
     kind: str
@@ -105,7 +105,7 @@ _FIELDS: dict[str, Callable[[Stored], str]] = {
 
 @cache
 def matcher(namespace: str, field_selector: str, label_selector: str) -> Matches | None:
-    """Return whether an object is selected; None when commit lines do not tell (labels, other fields)."""
+    """Return whether an object is selected; None when commit lines do not show it (labels, other fields)."""
     if label_selector:
         return None
     try:

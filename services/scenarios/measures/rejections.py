@@ -31,7 +31,7 @@ class Fate(NamedTuple):
 def waits_after_rejection(fates: Iterable[Fate]) -> list[float]:
     """Return the seconds from each rejection that was made good to the Running pod that did, for one workload.
 
-    A pod that was given back and runs makes good its own. A pod that did not survive is made good by a replacement
+    A pod that was unbound and runs makes good its own. A pod that did not survive is made good by a replacement
     that was never rejected: the oldest by the first. The rejections of its other replacements, in a runaway, are
     part of that wait and no waits of their own.
     """

@@ -15,14 +15,14 @@ from services.telemetry.eventlog import Line
 
 
 class Preemptions:
-    """What schedulers did to make room. `victims`: uids of evicted pods; `attempts`: cycles of deferred resizes."""
+    """What schedulers preempted for resizes. `victims`: uids of pods; `attempts`: cycles of deferred resizes."""
 
     def __init__(self) -> None:
         self.attempts = 0
         self.victims: dict[str, None] = {}
 
     def take(self, line: Line) -> None:
-        """Note an attempt to make room for a resize, or a victim, for any pod."""
+        """Note an attempt to preempt for a resize, or a victim, for any pod."""
         if line.ev == "sched.resize":
             self.attempts += 1
         elif line.ev == "sched.victim" and line.obj is not None:
