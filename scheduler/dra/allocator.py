@@ -126,6 +126,8 @@ class Allocator:
         wants = []
         for each in claim.spec.devices.requests:
             asked = each.exactly
+            if asked is None:
+                raise AllocationError(f"request {each.name}: alternatives are not supported")
             found = classes(asked.device_class_name)
             if found is None:
                 missing = f"request {each.name}: device class {asked.device_class_name} does not exist"

@@ -13,6 +13,8 @@ class DeviceClassSpec(View, frozen=True):
 
     selectors: tuple[DeviceSelector, ...] = ()
     config: tuple[dict[str, Any], ...] = ()
+    extended_resource_name: str | None = None
+    """The extended resource that pods may request devices of this class by, without a claim (KEP-5004)."""
 
 
 class DeviceClass(ObjectView, frozen=True):

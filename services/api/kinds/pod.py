@@ -17,11 +17,19 @@ from services.api.meta import (
 )
 
 
+class ResourceClaimUse(View, frozen=True):
+    """One of the pod's `resourceClaims` that a container uses; of its requests all, or the one named (KEP-4381)."""
+
+    name: str = ""
+    request: str = ""
+
+
 class ResourceRequirements(View, frozen=True):
-    """Quantities by resource name, as text."""
+    """Quantities by resource name, as text, and the claims that a container uses."""
 
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
+    claims: tuple[ResourceClaimUse, ...] = ()
 
 
 class ContainerResizePolicy(View, frozen=True):
@@ -262,6 +270,21 @@ class PodResourceClaimStatus(View, frozen=True):
     resource_claim_name: str | None = None
 
 
+class ContainerExtendedResourceRequest(View, frozen=True):
+    """Which request of the pod's extended resource claim a container's extended resource became."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class PodExtendedResourceClaimStatus(View, frozen=True):
+    """The claim that the scheduler made for the pod's extended resources (KEP-5004)."""
+
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    resource_claim_name: str = ""
+
+
 class PodSpec(View, frozen=True):
     """What a pod asks for."""
 
@@ -367,6 +390,7 @@ class PodStatus(View, frozen=True):
     unbind_count: int = 0
     unbind_history: tuple[UnbindRecord, ...] = ()
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
     allocated_resources: dict[str, str] = {}
     resources: ResourceRequirements | None = None
 

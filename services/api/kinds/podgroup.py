@@ -47,6 +47,21 @@ class PodGroupSchedulingConstraints(View, frozen=True):
     topology: tuple[TopologyConstraint, ...] = ()
 
 
+class PodGroupResourceClaim(View, frozen=True):
+    """A claim that all members share: one that exists, or one made for the group (KEP-5729)."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodGroupResourceClaimStatus(View, frozen=True):
+    """What the claim controller made for the group; no name: it needs none."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodGroupSpec(View, frozen=True):
     """How the members are scheduled and evicted. `priority` is filled in by admission, as for pods.
 
@@ -60,6 +75,7 @@ class PodGroupSpec(View, frozen=True):
     priority_class_name: str = ""
     priority: int = 0
     preemption_policy: str = ""
+    resource_claims: tuple[PodGroupResourceClaim, ...] = ()
 
     @property
     def min_count(self) -> int:
@@ -79,9 +95,10 @@ class PodGroupSpec(View, frozen=True):
 
 
 class PodGroupStatus(View, frozen=True):
-    """What the scheduler found."""
+    """What the scheduler found, and the claims that the claim controller made."""
 
     conditions: tuple[Condition, ...] = ()
+    resource_claim_statuses: tuple[PodGroupResourceClaimStatus, ...] = ()
 
 
 class PodGroup(ObjectView, frozen=True):

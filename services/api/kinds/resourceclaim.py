@@ -1,18 +1,22 @@
-"""ResourceClaim: a request for devices, and which were granted to whom (resource.k8s.io/v1, KEP-4381)."""
+"""ResourceClaim: a request for devices, which were allocated, and for whom they are reserved (KEP-4381)."""
 
 from typing import Any
 
 import msgspec
 
 from services.api.kinds.pod import NodeSelector
-from services.api.meta import AGE, NAME, Column, Document, ObjectView, Resource, View
+from services.api.meta import AGE, NAME, Column, Condition, Document, ObjectView, Resource, View
 
 CLAIMS = "resourceclaims.resource.k8s.io"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 """Annotation of a generated claim: which of the pod's `resourceClaims` it was made for."""
 EXACT_COUNT, ALL = "ExactCount", "All"
-CONSUMERS_MAX, DEVICES_MAX = 256, 32
+CONSUMERS_MAX, DEVICES_MAX, ALTERNATIVES_MAX = 256, 32, 8
+EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation of a claim that the scheduler made for a pod's extended resources (KEP-5004)."""
+ADMIN_NAMESPACE_LABEL = "resource.kubernetes.io/admin-access"
+"""Label of namespaces in which claims may ask for admin access; its value is "true" (KEP-5018)."""
 
 
 class CELDeviceSelector(View, frozen=True):
@@ -32,20 +36,55 @@ class DeviceSelector(View, frozen=True):
         return self.cel.expression if self.cel is not None else ""
 
 
+class DeviceToleration(View, frozen=True):
+    """Which taints of a device do no harm (KEP-5055). No key with Exists: every taint; no effect: every effect.
+
+    `toleration_seconds` limits how long a NoExecute taint is tolerated; None: for ever.
+    """
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class CapacityRequirements(View, frozen=True):
+    """How much of each capacity of one device is requested, as quantities (KEP-5075)."""
+
+    requests: dict[str, str] = {}
+
+
+class DeviceSubRequest(View, frozen=True):
+    """One alternative of a request; the first that can be allocated is taken (KEP-4816)."""
+
+    name: str = ""
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = EXACT_COUNT
+    count: int = 1
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
 class ExactDeviceRequest(View, frozen=True):
-    """`count` devices of a class, or all of them."""
+    """`count` devices of a class, or all of them. `admin_access`: also those in use (KEP-5018)."""
 
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = EXACT_COUNT
     count: int = 1
+    admin_access: bool = False
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
 
 
 class DeviceRequest(View, frozen=True):
-    """One request of a claim, by a name that pods and constraints refer to."""
+    """One request of a claim, by a name that pods and constraints refer to: `exactly`, or else alternatives."""
 
     name: str = ""
-    exactly: ExactDeviceRequest = ExactDeviceRequest()
+    exactly: ExactDeviceRequest | None = None
+    first_available: tuple[DeviceSubRequest, ...] = ()
 
 
 class DeviceConstraint(View, frozen=True):
@@ -64,19 +103,44 @@ class DeviceClaim(View, frozen=True):
     config: tuple[dict[str, Any], ...] = ()
 
 
+class ResourceClaimConsumerReference(View, frozen=True):
+    """Who may use the claim. `resource` is the lower-case plural: `pods`, `jobs`, `podgroups`."""
+
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+    @property
+    def is_pod(self) -> bool:
+        """Whether it names a pod."""
+        return not self.api_group and self.resource == "pods"
+
+
 class ResourceClaimSpec(View, frozen=True):
-    """Never changes."""
+    """Never changes. `reserved_for`: the workload whose pods may all use the claim (KEP-5194)."""
 
     devices: DeviceClaim = DeviceClaim()
+    reserved_for: ResourceClaimConsumerReference | None = None
 
 
 class DeviceRequestAllocationResult(View, frozen=True):
-    """One device for one request."""
+    """One device for one request, `name` or `name/alternative`.
+
+    Tolerations and binding conditions are copies, made at allocation. `share_id` tells shares of one device apart;
+    `consumed_capacity` is what this share has of it (KEP-5075).
+    """
 
     request: str = ""
     driver: str = ""
     pool: str = ""
     device: str = ""
+    admin_access: bool = False
+    tolerations: tuple[DeviceToleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    share_id: str | None = msgspec.field(name="shareID", default=None)
+    consumed_capacity: dict[str, str] = {}
 
     @property
     def id(self) -> tuple[str, str, str]:
@@ -97,6 +161,8 @@ class AllocationResult(View, frozen=True):
     devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
     allocation_timestamp: str | None = None
+    reserved_for_any_pod: bool = False
+    """Whether any pod that references the claim may use it (KEP-5194)."""
 
     @property
     def device_ids(self) -> tuple[tuple[str, str, str], ...]:
@@ -104,20 +170,27 @@ class AllocationResult(View, frozen=True):
         return tuple(each.id for each in self.devices.results)
 
 
-class ResourceClaimConsumerReference(View, frozen=True):
-    """Who may use the claim: at most 256 of them."""
+class AllocatedDeviceStatus(View, frozen=True):
+    """What a driver says of a device of the allocation (KEP-4817); `conditions` decide on binding (KEP-5007)."""
 
-    api_group: str = ""
-    resource: str = ""
-    name: str = ""
-    uid: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = msgspec.field(name="shareID", default=None)
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def id(self) -> tuple[str, str, str]:
+        """`(driver, pool, device)`."""
+        return self.driver, self.pool, self.device
 
 
 class ResourceClaimStatus(View, frozen=True):
-    """`allocation` None: not granted yet."""
+    """`allocation` None: not allocated yet."""
 
     allocation: AllocationResult | None = None
     reserved_for: tuple[ResourceClaimConsumerReference, ...] = ()
+    devices: tuple[AllocatedDeviceStatus, ...] = ()
 
     def is_reserved_for(self, uid: str) -> bool:
         """Whether the pod of that uid may use the claim."""

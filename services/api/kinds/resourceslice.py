@@ -8,13 +8,20 @@ from services.api.meta import AGE, NAME, Column, ObjectView, Resource, View
 SLICES = "resourceslices.resource.k8s.io"
 
 
+NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
+
+
 class DeviceAttribute(View, frozen=True):
-    """Exactly one of the four; `version` by semver 2.0.0."""
+    """Exactly one is set; `version` by semver 2.0.0. The lists exist with the gate DRAListTypeAttributes."""
 
     int_value: int | None = msgspec.field(name="int", default=None)
     bool_value: bool | None = msgspec.field(name="bool", default=None)
     string: str | None = None
     version: str | None = None
+    ints: tuple[int, ...] | None = None
+    bools: tuple[bool, ...] | None = None
+    strings: tuple[str, ...] | None = None
+    versions: tuple[str, ...] | None = None
 
     @property
     def typed(self) -> tuple[str, int | bool | str] | None:
@@ -23,18 +30,81 @@ class DeviceAttribute(View, frozen=True):
         return next(((kind, value) for kind, value in values.items() if value is not None), None)
 
 
+class CapacityRequestPolicyRange(View, frozen=True):
+    """From `min` in steps to `max`, as quantities; None: without bound."""
+
+    min: str = "0"
+    max: str | None = None
+    step: str | None = None
+
+
+class CapacityRequestPolicy(View, frozen=True):
+    """How requests for a share of a capacity are rounded (KEP-5075): to one of `valid_values`, or within a range.
+
+    `default` is what a claim gets that requests none.
+    """
+
+    default: str | None = None
+    valid_values: tuple[str, ...] = ()
+    valid_range: CapacityRequestPolicyRange | None = None
+
+
 class DeviceCapacity(View, frozen=True):
     """How much of something a device has, as a quantity."""
 
     value: str = "0"
+    request_policy: CapacityRequestPolicy | None = None
+
+
+class Counter(View, frozen=True):
+    """An amount that devices of a pool share, as a quantity."""
+
+    value: str = "0"
+
+
+class CounterSet(View, frozen=True):
+    """Counters of a pool that its devices draw from (partitionable devices, KEP-4815)."""
+
+    name: str = ""
+    counters: dict[str, Counter] = {}
+
+
+class DeviceCounterConsumption(View, frozen=True):
+    """What a device takes from a counter set while it is allocated."""
+
+    counter_set: str = ""
+    counters: dict[str, Counter] = {}
+
+
+class DeviceTaint(View, frozen=True):
+    """Keeps pods off a device (NoSchedule) or ends those that use it (NoExecute); None: shows, does nothing."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
 
 
 class Device(View, frozen=True):
-    """One device; its name is unique in the pool."""
+    """One device; its name is unique in the pool.
+
+    Where it is stands in the slice, or here with `perDeviceNodeSelection`. `binds_to_node`: an allocation is for one
+    node even if the device is reachable from several. `binding_conditions` must be True before a pod is bound, none of
+    `binding_failure_conditions` may be (KEP-5007). `allow_multiple_allocations`: claims share its capacity (KEP-5075).
+    """
 
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
     capacity: dict[str, DeviceCapacity] = {}
+    consumes_counters: tuple[DeviceCounterConsumption, ...] = ()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool = False
+    taints: tuple[DeviceTaint, ...] = ()
+    binds_to_node: bool = False
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    allow_multiple_allocations: bool = False
 
 
 class ResourcePool(View, frozen=True):
@@ -46,14 +116,16 @@ class ResourcePool(View, frozen=True):
 
 
 class ResourceSliceSpec(View, frozen=True):
-    """What a driver offers: on one node, on those the selector names, or on all."""
+    """What a driver offers: on one node, on those the selector names, on all, or where each device says."""
 
     driver: str = ""
     pool: ResourcePool = ResourcePool()
     node_name: str = ""
     node_selector: NodeSelector | None = None
     all_nodes: bool = False
+    per_device_node_selection: bool = False
     devices: tuple[Device, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
 
 
 class ResourceSlice(ObjectView, frozen=True):
