@@ -70,6 +70,9 @@ system:kube-scheduler         get,create,change           leases.coordination.k8
 system:kube-controller-manager read                       all-but-secrets
 system:kube-controller-manager create,change              events
 system:kube-controller-manager get,create,change          leases.coordination.k8s.io                      own-lease
+system:claim-controller       read                        pods resourceclaims.resource.k8s.io \
+resourceclaimtemplates.resource.k8s.io
+system:claim-controller       get,create,change           leases.coordination.k8s.io                      own-lease
 C:replicaset                  read                        replicasets.apps pods
 C:replicaset                  create,change               pods
 C:replicaset                  delete                      pods                                            uid
@@ -124,11 +127,13 @@ C:volume-protection           read,change                 persistentvolumes pers
 C:volume-protection           read                        pods
 C:ephemeral-volume            read                        pods persistentvolumeclaims
 C:ephemeral-volume            create                      persistentvolumeclaims
-C:resourceclaim               read                        pods resourceclaims.resource.k8s.io \
+system:serviceaccount:kube-system:resource-claim-controller read pods resourceclaims.resource.k8s.io \
 resourceclaimtemplates.resource.k8s.io workloads.scheduling.k8s.io
-C:resourceclaim               create,delete               resourceclaims.resource.k8s.io
-C:resourceclaim               change                      resourceclaims.resource.k8s.io \
+system:serviceaccount:kube-system:resource-claim-controller create,delete resourceclaims.resource.k8s.io
+system:serviceaccount:kube-system:resource-claim-controller change resourceclaims.resource.k8s.io \
 resourceclaims.resource.k8s.io/status pods/status
+system:serviceaccount:kube-system:resource-claim-controller create,change events
+system:serviceaccount:kube-system:resource-claim-controller get,create,change leases.coordination.k8s.io own-lease
 C:namespace                   read                        *
 C:namespace                   delete,deletecollection     *
 C:namespace                   change                      namespaces/status
