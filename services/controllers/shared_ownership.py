@@ -48,9 +48,9 @@ def owner_key(view: type[View], metadata: ObjectMeta) -> Key | None:
     return Key(metadata.namespace, reference.name) if reference is not None and is_owner(reference, view) else None
 
 
-def controller_reference(owner: Workload | Pod) -> Document:
+def controller_reference(owner: Described) -> Document:
     """Return the owner reference that makes `owner` an object's controller."""
-    resource = resource_of_view(type(owner))
+    resource = resource_of_view(type(owner))  # type: ignore[arg-type]  # a view, as it has metadata
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
