@@ -94,6 +94,10 @@ C:job                         read                        jobs.batch pods
 C:job                         create,change               pods
 C:job                         delete                      pods                                            uid
 C:job                         change                      jobs.batch/status
+C:cronjob                     read                        cronjobs.batch jobs.batch
+C:cronjob                     create                      jobs.batch
+C:cronjob                     delete                      jobs.batch                                      uid
+C:cronjob                     change                      cronjobs.batch/status
 C:ttl-after-finished          read                        jobs.batch
 C:ttl-after-finished          delete                      jobs.batch                                      uid,rv
 C:node-lifecycle              read                        nodes pods leases.coordination.k8s.io
@@ -145,7 +149,7 @@ C:*                           create,change               events
 C:*                           get,create,change           leases.coordination.k8s.io                      own-lease
 user:*                        ordinary                    pods configmaps secrets serviceaccounts services \
 persistentvolumeclaims deployments.apps replicasets.apps daemonsets.apps poddisruptionbudgets.policy jobs.batch \
-podgroups.scheduling.k8s.io workloads.scheduling.k8s.io resourceclaims.resource.k8s.io \
+cronjobs.batch podgroups.scheduling.k8s.io workloads.scheduling.k8s.io resourceclaims.resource.k8s.io \
 resourceclaimtemplates.resource.k8s.io own-namespace
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale \
 statefulsets.apps/scale pods/resize pods/ephemeralcontainers                                              own-namespace
