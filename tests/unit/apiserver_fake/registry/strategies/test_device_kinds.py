@@ -6,7 +6,7 @@ import pytest
 
 from apiserver_fake.authorization.authorizer import admit
 from apiserver_fake.strategy import strategy_for
-from services.api.identity import SCHEDULER, controller_identity
+from services.api.identity import SCHEDULER, Identity
 from services.api.kinds.deviceclass import CLASSES
 from services.api.kinds.resourceclaim import CLAIMS, FINALIZER
 from services.api.kinds.resourceslice import SLICES
@@ -99,9 +99,7 @@ def test_a_claim_may_be_reserved_for_256_and_each_once(world):
     many = [{**POD, "uid": f"u{i}"} for i in range(257)]
 
     assert status(world, stored, {"allocation": ALLOCATION, "reservedFor": many})[0] == ["status.reservedFor"]
-    assert status(world, stored, {"allocation": ALLOCATION, "reservedFor": [POD, POD]})[0] == [
-        "status.reservedFor[1]"
-    ]
+    assert status(world, stored, {"allocation": ALLOCATION, "reservedFor": [POD, POD]})[0] == ["status.reservedFor[1]"]
     assert status(world, stored, {"allocation": ALLOCATION, "reservedFor": many[:256]})[0] == []
 
 
@@ -180,7 +178,7 @@ def test_whose_slice_it_is_and_where_never_changes(world):
 
 def test_the_claim_controller_may_not_write_finalizers_through_the_status(world):
     stored = world.create(CLAIMS, claim())
-    controller = controller_identity("resourceclaim")
+    controller = Identity("system:serviceaccount:kube-system:resource-claim-controller")
     meta = {**stored["metadata"], "finalizers": [FINALIZER]}
 
     causes, new = status(world, stored, {}, controller, metadata=meta)
