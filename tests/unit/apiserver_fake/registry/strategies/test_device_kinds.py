@@ -193,7 +193,7 @@ def test_the_claim_controller_may_not_write_finalizers_through_the_status(world)
         ([{"name": "a"}], [], ["spec.resourceClaims[0]"]),
         ([{"name": "a", "resourceClaimName": "c", "resourceClaimTemplateName": "t"}], [], ["spec.resourceClaims[0]"]),
         ([{"name": "a", "resourceClaimName": "c"}] * 2, [], ["spec.resourceClaims[1].name"]),
-        ([], [{"name": "b"}], ["spec.containers[0].resources.claims[0].name"]),
+        ([], [{"name": "b"}], ["spec.containers[0].resources.claims[0]"]),
     ],
 )
 def test_a_pod_names_claims_and_its_containers_name_those(world, claims, used, paths):
