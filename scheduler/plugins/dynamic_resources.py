@@ -28,9 +28,11 @@ from services.api.kinds.resourceclaim import CONSUMERS_MAX, AllocationResult, Re
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import Key
 from services.api.times import Duration
-from services.dra.allocator import AllocationError, Allocator
+from services.dra.allocator import Allocator
 from services.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
 from services.dra.pools import Slices
+from services.dra.requests import AllocationError
+from services.dra.solution import Solution, share_ids
 from services.reconcile.controller import Change
 
 NAME: Final = "DynamicResources"
@@ -46,13 +48,15 @@ TRIES_PER_S: Final = 200_000
 @dataclass
 class _Notes:
     """What a cycle learns. `granted` and `open`: claims with devices, and without. `unavailable`: indices of granted
-    claims that some node could not use; `found`: by node, one allocation for each open claim."""
+    claims that some node could not use; `found`: by node, devices for all open claims; `allocations`: one for each of
+    them, on the node that was chosen."""
 
     granted: list[ResourceClaim] = field(default_factory=list)
     open: list[ResourceClaim] = field(default_factory=list)
     allocator: Allocator | None = None
     unavailable: dict[int, None] = field(default_factory=dict)
-    found: dict[str, list[AllocationResult]] = field(default_factory=dict)
+    found: dict[str, Solution] = field(default_factory=dict)
+    allocations: list[AllocationResult] = field(default_factory=list)
     reserved_on: str = ""
 
 
@@ -76,14 +80,17 @@ class DynamicResources:
         timeout_s = FILTER_TIMEOUT_S if args.filter_timeout is None else float(args.filter_timeout)
         self._tries_max = int(timeout_s * TRIES_PER_S) or None
         self._granter = Granter(self._ledger, self._find, handle.wall)
-        self._slices: Slices | None = None
-        handle.world.on_change(ResourceSlice, self._slices_changed)
+        self._slices = Slices(handle.world.all(ResourceSlice))
+        handle.world.on_change(ResourceSlice, self._slice_changed)
         handle.world.on_change(ResourceClaim, self._ledger.on_change)
         for claim in handle.world.all(ResourceClaim):
             self._ledger.on_change(Change(None, claim))
 
-    def _slices_changed(self, _: Change[ResourceSlice]) -> None:
-        self._slices = None
+    def _slice_changed(self, change: Change[ResourceSlice]) -> None:
+        if change.new is not None:
+            self._slices.put(change.new)
+        else:
+            self._slices.drop(change.object.metadata.name)
 
     def _find(self, key: Key) -> ResourceClaim | None:
         return self._ledger.of(key, self._world.get(ResourceClaim, key))
@@ -124,10 +131,7 @@ class DynamicResources:
         if not notes.granted and not notes.open:
             return SKIP  # it was decided that the pod needs none of them
         if notes.open:
-            try:
-                notes.allocator = Allocator(notes.open, self._class, self._ledger.in_use, tries_max=self._tries_max)
-            except AllocationError as error:
-                return failed(str(error))
+            notes.allocator = Allocator(notes.open, self._class, self._ledger.allocated, tries_max=self._tries_max)
             if notes.allocator.missing:
                 return unresolvable(notes.allocator.missing)
         state.data[NAME] = notes
@@ -144,8 +148,6 @@ class DynamicResources:
             return unresolvable(UNAVAILABLE)
         if notes.allocator is None:
             return SUCCESS
-        if self._slices is None:
-            self._slices = Slices(self._world.all(ResourceSlice))
         try:
             found = notes.allocator.allocate(node.name, self._slices.of_node(node.node))
         except AllocationError as error:
@@ -176,10 +178,11 @@ class DynamicResources:
         notes: _Notes | None = state.data.get(NAME)
         if notes is None:
             return SUCCESS
-        allocations = notes.found.get(node_name)
-        if notes.open and allocations is None:
+        found = notes.found.get(node_name)
+        if notes.open and found is None:
             return failed("claim allocation not found for node")
-        for claim, allocation in zip(notes.open, allocations or (), strict=True):
+        notes.allocations = found.allocations(node_name, share_ids(self._handle.random)) if found is not None else []
+        for claim, allocation in zip(notes.open, notes.allocations, strict=True):
             self._ledger.allocate(claim, allocation)
         notes.reserved_on = node_name
         return SUCCESS
@@ -211,10 +214,9 @@ class DynamicResources:
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status:
         """Write down who may use which devices, claim by claim."""
         notes = _notes(state)
-        allocations = notes.found[node_name] if notes.open else []
         work: list[tuple[ResourceClaim, AllocationResult | None]] = [
             *((claim, None) for claim in notes.granted if not claim.status.is_reserved_for(pod.uid)),
-            *zip(notes.open, allocations, strict=True),
+            *zip(notes.open, notes.allocations, strict=True),
         ]
         for claim, allocation in work:
             status = await self._granter.grant(pod, claim, allocation, client)
