@@ -7,15 +7,14 @@ Source: dra-core 6.1; upstream `pkg/scheduler/framework/plugins/dynamicresources
 """
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from scheduler.cache.node_info import count
 from scheduler.dra.metrics import ClaimMetrics
 from services.api.kinds.resourceclaim import AllocationResult, ResourceClaim
 from services.api.meta import Key
-from services.dra.pools import DeviceId
+from services.dra.allocated import Allocated
 from services.reconcile.controller import Change
 
 
@@ -60,16 +59,11 @@ class ClaimLedger:
     releases: deque[PendingRelease] = field(default_factory=deque)
     on_release: Callable[[], None] = lambda: None
     metrics: ClaimMetrics = field(default_factory=ClaimMetrics)
-    _seen: dict[str, tuple[DeviceId, ...]] = field(default_factory=dict)
+    allocated: Allocated = field(default_factory=Allocated)
+    """The devices that some claim has or is about to get."""
+    _seen: dict[str, AllocationResult | None] = field(default_factory=dict)
     _written: dict[Key, ResourceClaim] = field(default_factory=dict)
     _in_flight: dict[str, _Pending] = field(default_factory=dict)
-    _counted: dict[str, tuple[DeviceId, ...]] = field(default_factory=dict)
-    _in_use: dict[DeviceId, int] = field(default_factory=dict)
-
-    @property
-    def in_use(self) -> Container[DeviceId]:
-        """The devices that some claim has or is about to get."""
-        return self._in_use
 
     def pending(self, claim_uid: str) -> AllocationResult | None:
         """Return the allocation that is made but not written yet."""
@@ -100,7 +94,7 @@ class ClaimLedger:
             self._seen.pop(change.old.metadata.uid, None)
             self._count(change.old)
         if new is not None:
-            self._seen[new.metadata.uid] = _devices(new.status.allocation)
+            self._seen[new.metadata.uid] = new.status.allocation
             self._count(new)
 
     def wrote(self, claim: ResourceClaim) -> None:
@@ -137,17 +131,7 @@ class ClaimLedger:
         uid = claim.metadata.uid
         written = self._written.get(claim.metadata.key)
         if written is not None and written.metadata.uid == uid:
-            known = _devices(written.status.allocation)
+            known = written.status.allocation
         else:
-            known = self._seen.get(uid, ())
-        devices = tuple(dict.fromkeys((*known, *_devices(self.pending(uid)))))
-        for each in self._counted.pop(uid, ()):
-            count(self._in_use, each, -1)
-        if devices:
-            self._counted[uid] = devices
-        for each in devices:
-            count(self._in_use, each, 1)
-
-
-def _devices(allocation: AllocationResult | None) -> tuple[DeviceId, ...]:
-    return allocation.device_ids if allocation is not None else ()
+            known = self._seen.get(uid)
+        self.allocated.put(uid, known, self.pending(uid))

@@ -38,9 +38,11 @@ from services.api.kinds.resourceclaim import ALTERNATIVES_MAX, AllocationResult,
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import Key
 from services.api.times import Duration
-from services.dra.allocator import AllocationError, Allocator
+from services.dra.allocator import Allocator
 from services.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
 from services.dra.pools import Slices
+from services.dra.requests import AllocationError
+from services.dra.solution import Solution, share_ids
 from services.reconcile.controller import Change
 
 NAME: Final = "DynamicResources"
@@ -62,14 +64,16 @@ TRIES_PER_S: Final = 200_000
 class _Notes:
     """What a cycle learns. `granted` and `open`: claims with devices, and without. `shared`: allocations in flight that
     the pod relies on, by claim uid; these claims are among the granted. `unavailable`: indices of granted claims that
-    some node could not use; `found`: by node, one allocation for each open claim."""
+    some node could not use; `found`: by node, devices for all open claims; `allocations`: one for each of them, on the
+    node that was chosen."""
 
     granted: list[ResourceClaim] = field(default_factory=list)
     open: list[ResourceClaim] = field(default_factory=list)
     shared: dict[str, AllocationResult] = field(default_factory=dict)
     allocator: Allocator | None = None
     unavailable: dict[int, None] = field(default_factory=dict)
-    found: dict[str, list[AllocationResult]] = field(default_factory=dict)
+    found: dict[str, Solution] = field(default_factory=dict)
+    allocations: list[AllocationResult] = field(default_factory=list)
     reserved_on: str = ""
 
 
@@ -100,14 +104,17 @@ class DynamicResources:
         self._tries_max = int(timeout_s * TRIES_PER_S) or None
         self._binding_timeout_s = BINDING_TIMEOUT_S if args.binding_timeout is None else float(args.binding_timeout)
         self._granter = Granter(self._ledger, self._find, handle.wall, handle.random, self._rules)
-        self._slices: Slices | None = None
-        handle.world.on_change(ResourceSlice, self._slices_changed)
+        self._slices = Slices(handle.world.all(ResourceSlice))
+        handle.world.on_change(ResourceSlice, self._slice_changed)
         handle.world.on_change(ResourceClaim, self._ledger.on_change)
         for claim in handle.world.all(ResourceClaim):
             self._ledger.on_change(Change(None, claim))
 
-    def _slices_changed(self, _: Change[ResourceSlice]) -> None:
-        self._slices = None
+    def _slice_changed(self, change: Change[ResourceSlice]) -> None:
+        if change.new is not None:
+            self._slices.put(change.new)
+        else:
+            self._slices.drop(change.object.metadata.name)
 
     def _find(self, key: Key) -> ResourceClaim | None:
         return self._ledger.of(key, self._world.get(ResourceClaim, key))
@@ -155,10 +162,7 @@ class DynamicResources:
         if not notes.granted and not notes.open:
             return SKIP  # it was decided that the pod needs none of them
         if notes.open:
-            try:
-                notes.allocator = Allocator(notes.open, self._class, self._ledger.in_use, tries_max=self._tries_max)
-            except AllocationError as error:
-                return failed(str(error))
+            notes.allocator = Allocator(notes.open, self._class, self._ledger.allocated, tries_max=self._tries_max)
             if notes.allocator.missing:
                 return unresolvable(notes.allocator.missing)
         state.data[NAME] = notes
@@ -179,22 +183,19 @@ class DynamicResources:
         notes = _notes(state)
         if node.node is None:
             return SUCCESS
-        found: list[AllocationResult] = []
+        found: Solution | str = ""
         if notes.allocator is not None:
-            if self._slices is None:
-                self._slices = Slices(self._world.all(ResourceSlice))
             try:
-                answer = notes.allocator.allocate(node.name, self._slices.of_node(node.node))
+                found = notes.allocator.allocate(node.name, self._slices.of_node(node.node))
             except AllocationError as error:
                 return failed(str(error))
-            if isinstance(answer, str):
-                return unresolvable(answer)
-            found = answer
+            if isinstance(found, str):
+                return unresolvable(found)
         unusable = [i for i, claim in enumerate(notes.granted) if not self._is_usable(claim, node.node)]
         if unusable:
             notes.unavailable |= dict.fromkeys(unusable)
             return unresolvable(UNAVAILABLE)
-        if notes.allocator is not None:
+        if isinstance(found, Solution):
             notes.found[node.name] = found
         return SUCCESS
 
@@ -265,9 +266,9 @@ class DynamicResources:
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return how early the chosen alternatives stand in their lists: 8 points for a first one, 7 for a second."""
         notes = _notes(state)
-        open_claims = zip(notes.open, notes.found.get(node.name, ()), strict=False)
-        with_devices = ((claim, claim.status.allocation) for claim in notes.granted)
-        return sum(_points(claim, allocation) for claim, allocation in (*with_devices, *open_claims))
+        found = notes.found.get(node.name)
+        chosen = found.alternatives if found is not None else ()
+        return sum(ALTERNATIVES_MAX - index for index in chosen) + sum(_points(claim) for claim in notes.granted)
 
     def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
         """Scale to 100 for the best node."""
@@ -278,10 +279,11 @@ class DynamicResources:
         notes: _Notes = state.data.get(NAME, _NONE)
         if notes is _NONE:
             return SUCCESS
-        allocations = notes.found.get(node_name)
-        if notes.open and allocations is None:
+        found = notes.found.get(node_name)
+        if notes.open and found is None:
             return failed("claim allocation not found for node")
-        for claim, allocation in zip(notes.open, allocations or (), strict=True):
+        notes.allocations = found.allocations(node_name, share_ids(self._handle.random)) if found is not None else []
+        for claim, allocation in zip(notes.open, notes.allocations, strict=True):
             self._ledger.allocate(claim, allocation, pod.uid)
         for claim in notes.granted:
             if claim.metadata.uid in notes.shared:
@@ -310,10 +312,9 @@ class DynamicResources:
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status:
         """Write down who may use which devices, claim by claim; then wait until these are attached."""
         notes, group = _notes(state), self._group(pod)
-        allocations = notes.found[node_name] if notes.open else []
         work: list[tuple[ResourceClaim, AllocationResult | None]] = [
             *((claim, notes.shared.get(claim.metadata.uid)) for claim in notes.granted),
-            *zip(notes.open, allocations, strict=True),
+            *zip(notes.open, notes.allocations, strict=True),
         ]
         for claim, allocation in work:
             status = await self._granter.grant(pod, claim, allocation, client, group)
@@ -398,7 +399,8 @@ def _notes(state: CycleState) -> _Notes:
     return notes
 
 
-def _points(claim: ResourceClaim, allocation: AllocationResult | None) -> int:
+def _points(claim: ResourceClaim) -> int:
+    allocation = claim.status.allocation
     chosen = {each.request for each in allocation.devices.results} if allocation is not None else frozenset()
     return sum(
         ALTERNATIVES_MAX - index
