@@ -69,6 +69,8 @@ ROWS = {
     "dra.double_allocation_guard": Row(("none",), {
         "driver": "one pod runs either way; which claims were granted is in tests/scenarios/test_device_claims.py",
     }),
+    "kubelet.dra_reconcile_s": Row((60.0,)),
+    "kubelet.dra_wipe_delay_s": Row((30.0,)),
     "unbind.user_bound": Row(("exempt", "fail")),
     "unbind.rate_node_per_min": Row((10.0,)),
     "unbind.rate_node_burst": Row((20,)),
