@@ -194,7 +194,7 @@ class Load:
 
 
 async def _play(assignments: tuple[str, ...], workload: Workload, size: Size, progress: Progress) -> SchedulerBench:
-    without = frozenset(("controllers",))
+    without = frozenset(("controllers", "claim-controller"))
     async with running_mesh(
         engine="memory", switches=assignments, without=without, arguments=quiet_arguments()
     ) as mesh:

@@ -19,7 +19,7 @@ from services.api.errors import Forbidden
 from services.api.identity import Identity
 from services.api.meta import Document
 from services.api.wire import Request
-from services.runtime.roles import Role, Rule, controller_roles, read_roles
+from services.runtime.roles import CLAIM_FOLDER, Role, Rule, controller_roles, read_roles
 
 _SPECIAL_VERBS = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
 
@@ -27,7 +27,7 @@ _SPECIAL_VERBS = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "t
 @cache
 def roles() -> tuple[Role, ...]:
     """Return every role there is."""
-    return (*read_roles(Path(__file__).with_name("roles.yaml")), *controller_roles())
+    return (*read_roles(Path(__file__).with_name("roles.yaml")), *controller_roles(), *controller_roles(CLAIM_FOLDER))
 
 
 def verb_of(request: Request) -> str:

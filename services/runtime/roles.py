@@ -12,11 +12,12 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from services.api.identity import CONTROLLER_PREFIX, Identity
+from services.api.identity import CONTROLLER_PREFIX, SERVICE_ACCOUNT_PREFIX, Identity
 
 T = TypeVar("T")
 
 FOLDER: Final = Path(__file__).parents[1] / "controllers"
+CLAIM_FOLDER: Final = Path(__file__).parents[2] / "claim_controller"
 FILE: Final = "role.yaml"
 CHANGE: Final = ("update", "patch")
 LEASES: Final = "leases.coordination.k8s.io"
@@ -56,21 +57,29 @@ OF_EVERY_CONTROLLER: Final = (
 """No controller's file repeats these."""
 
 
+_CONTROLLERS: Final = (CONTROLLER_PREFIX, SERVICE_ACCOUNT_PREFIX)
+
+
 @cache
 def controller_roles(folder: Path = FOLDER) -> tuple[Role, ...]:
-    """Return the roles of all controllers, in the order of their folders. Raises: ValueError naming the file that is no
-    role.
+    """Return the roles of one process's controllers, in the order of their folders. Raises: ValueError naming the file
+    that is no role.
     """
     roles = [_decode(path, Role) for path in sorted(folder.glob(f"*/{FILE}"))]
     return tuple(
-        Role(role.user, (*role.rules, *OF_EVERY_CONTROLLER)) if role.user.startswith(CONTROLLER_PREFIX) else role
+        Role(role.user, (*role.rules, *OF_EVERY_CONTROLLER)) if role.user.startswith(_CONTROLLERS) else role
         for role in roles
     )
 
 
 def controller_identities() -> tuple[Identity, ...]:
-    """Return the users that the controllers act as."""
+    """Return the users that the controllers of the controller manager act as."""
     return tuple(Identity(role.user) for role in controller_roles())
+
+
+def claim_controller_identities() -> tuple[Identity, ...]:
+    """Return the users that the controllers of the claim controller's process act as."""
+    return tuple(Identity(role.user) for role in controller_roles(CLAIM_FOLDER))
 
 
 def read_roles(path: Path) -> list[Role]:

@@ -124,7 +124,7 @@ def test_kubelet_unbinding_15_devices_that_do_not_come_up_are_left_for_others(re
     own = [
         (line.identity, "granted" in line.data) for line in scenario.claim_commits("guest-") if line.data["subresource"]
     ]
-    who = {"rc": "system:controller:resourceclaim"}.get(release, "system:kube-scheduler")
+    who = {"rc": "system:serviceaccount:kube-system:resource-claim-controller"}.get(release, "system:kube-scheduler")
     assert own == [("system:kube-scheduler", True), (who, False), ("system:kube-scheduler", True)]
     failed = [line for line in scenario.of("sched.attempt") if line.data["outcome"] != "scheduled"]
     assert len([line for line in failed if "deallocation" in line.data["message"]]) == (release == "postfilter")

@@ -70,6 +70,9 @@ system:kube-scheduler         get,create,change           leases.coordination.k8
 system:kube-controller-manager read                       all-but-secrets
 system:kube-controller-manager create,change              events
 system:kube-controller-manager get,create,change          leases.coordination.k8s.io                      own-lease
+system:claim-controller       read                        pods resourceclaims.resource.k8s.io \
+resourceclaimtemplates.resource.k8s.io
+system:claim-controller       get,create,change           leases.coordination.k8s.io                      own-lease
 C:replicaset                  read                        replicasets.apps pods
 C:replicaset                  create,change               pods
 C:replicaset                  delete                      pods                                            uid
@@ -91,6 +94,10 @@ C:job                         read                        jobs.batch pods
 C:job                         create,change               pods
 C:job                         delete                      pods                                            uid
 C:job                         change                      jobs.batch/status
+C:cronjob                     read                        cronjobs.batch jobs.batch
+C:cronjob                     create                      jobs.batch
+C:cronjob                     delete                      jobs.batch                                      uid
+C:cronjob                     change                      cronjobs.batch/status
 C:ttl-after-finished          read                        jobs.batch
 C:ttl-after-finished          delete                      jobs.batch                                      uid,rv
 C:node-lifecycle              read                        nodes pods leases.coordination.k8s.io
@@ -124,11 +131,13 @@ C:volume-protection           read,change                 persistentvolumes pers
 C:volume-protection           read                        pods
 C:ephemeral-volume            read                        pods persistentvolumeclaims
 C:ephemeral-volume            create                      persistentvolumeclaims
-C:resourceclaim               read                        pods resourceclaims.resource.k8s.io \
+system:serviceaccount:kube-system:resource-claim-controller read pods resourceclaims.resource.k8s.io \
 resourceclaimtemplates.resource.k8s.io workloads.scheduling.k8s.io
-C:resourceclaim               create,delete               resourceclaims.resource.k8s.io
-C:resourceclaim               change                      resourceclaims.resource.k8s.io \
+system:serviceaccount:kube-system:resource-claim-controller create,delete resourceclaims.resource.k8s.io
+system:serviceaccount:kube-system:resource-claim-controller change resourceclaims.resource.k8s.io \
 resourceclaims.resource.k8s.io/status pods/status
+system:serviceaccount:kube-system:resource-claim-controller create,change events
+system:serviceaccount:kube-system:resource-claim-controller get,create,change leases.coordination.k8s.io own-lease
 C:namespace                   read                        *
 C:namespace                   delete,deletecollection     *
 C:namespace                   change                      namespaces/status
@@ -140,7 +149,7 @@ C:*                           create,change               events
 C:*                           get,create,change           leases.coordination.k8s.io                      own-lease
 user:*                        ordinary                    pods configmaps secrets serviceaccounts services \
 persistentvolumeclaims deployments.apps replicasets.apps daemonsets.apps poddisruptionbudgets.policy jobs.batch \
-podgroups.scheduling.k8s.io workloads.scheduling.k8s.io resourceclaims.resource.k8s.io \
+cronjobs.batch podgroups.scheduling.k8s.io workloads.scheduling.k8s.io resourceclaims.resource.k8s.io \
 resourceclaimtemplates.resource.k8s.io own-namespace
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale \
 statefulsets.apps/scale pods/resize pods/ephemeralcontainers                                              own-namespace
