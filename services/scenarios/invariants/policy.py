@@ -60,7 +60,7 @@ statefulsets.apps poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io 
 workloads.scheduling.k8s.io persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io \
 csinodes.storage.k8s.io csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io \
 noderesourcetopologies.topology.node.k8s.io resourceclaims.resource.k8s.io resourceslices.resource.k8s.io \
-deviceclasses.resource.k8s.io
+deviceclasses.resource.k8s.io devicetaintrules.resource.k8s.io
 system:kube-scheduler         change                      pods pods/status persistentvolumes persistentvolumeclaims \
 podgroups.scheduling.k8s.io/status resourceclaims.resource.k8s.io resourceclaims.resource.k8s.io/status
 system:kube-scheduler         bind                        pods/binding
@@ -281,6 +281,8 @@ def _node_may(call: Call, node: str) -> bool:
             return call.name == node and verb in ("get", "create", "update", "patch")
         case "resourceclaims.resource.k8s.io", "":
             return verb == "get" and bool(call.name) and call.referenced
+        case "resourceclaims.resource.k8s.io", "status":
+            return verb in ("get", "update", "patch") and bool(call.name) and call.referenced
         case "resourceslices.resource.k8s.io", "":
             if verb in ("list", "watch", "deletecollection"):
                 return call.field_selector == f"spec.nodeName={node}"

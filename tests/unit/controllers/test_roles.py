@@ -45,7 +45,8 @@ GRANTED_ALL_THE_SAME = {
     "node_lifecycle": {"delete pods"},  # guarantees 8.3
     "persistentvolume_binder": {"read csidrivers.storage.k8s.io", "read csistoragecapacities.storage.k8s.io"},
     "pod_unbind": {"read nodes"},
-    "resourceclaim": {"read workloads.scheduling.k8s.io"},  # guarantees 8.3
+    # Guarantees 8.3; dra-core 9: asked of whoever changes an allocation through the status.
+    "resourceclaim": {"read workloads.scheduling.k8s.io", "patch resourceclaims.resource.k8s.io/binding"},
 }
 BORROWED = {"unbind_storm": "node_lifecycle"}
 """A controller without a role of its own acts as another one."""
