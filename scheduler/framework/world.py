@@ -116,7 +116,7 @@ class FixedWorld(World):
     """A world made of objects, without informers: for benchmarks and tests."""
 
     def __init__(self, *objects: View) -> None:
-        kinds: tuple[type[View], ...] = (*WORLD_KINDS, NodeResourceTopology)
+        kinds: tuple[type[View], ...] = (*WORLD_KINDS, NodeResourceTopology, DeviceTaintRule)
         self._objects = {view: _Objects() for view in kinds}
         super().__init__(self._objects)
         for each in objects:
