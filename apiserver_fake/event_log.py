@@ -113,7 +113,9 @@ def _grant(claim: ResourceClaim) -> Document:
     allocation = claim.status.allocation
     if allocation is None:
         return found
-    found["granted"] = ["/".join(each) for each in allocation.device_ids]
+    # Shares of one device are things of their own, and admin access takes nothing from others.
+    exclusive = (each for each in allocation.devices.results if not each.admin_access)
+    found["granted"] = ["/".join((*each.id, *((each.share_id,) if each.share_id else ()))) for each in exclusive]
     selector = allocation.node_selector
     if selector is not None and len(selector.node_selector_terms) == 1:
         term = selector.node_selector_terms[0]

@@ -161,6 +161,10 @@ REGISTER: tuple[Switch, ...] = (
     Switch("dra.double_allocation_guard", "none", "who refuses a device that another claim has: no component, its "
            "driver at prepare, or the apiserver", "dra-core 11", "claims/two-schedulers",
            ("none", "driver", "apiserver")),
+    Switch("kubelet.dra_reconcile_s", 60.0, "how often the kubelet looks for prepared devices that no pod uses",
+           "dra-core 7", "devices/reconcile", minimum=1.0),
+    Switch("kubelet.dra_wipe_delay_s", 30.0, "how long the slices of a DRA driver are kept that cannot be reached",
+           "dra-core 7", "devices/driver-under-load", minimum=0.0),
     Switch("unbind.user_bound", "exempt", "pods whose nodeName the user set", f"{_UNBIND} 11", "unbinding/user-bound",
            ("exempt", "fail", "allow")),
     Switch("unbind.rate_node_per_min", 10.0, "unbinds per node and minute", f"{_UNBIND} 4.3", "unbinding/rate-limited",
@@ -299,6 +303,19 @@ REGISTER: tuple[Switch, ...] = (
            "preenqueue-status/clear", minimum=0.0),
     Switch("preenqueue_report.on_other_plugin_rejects", "keep_stale", "what becomes of a text once a silent plugin "
            "rejects", "kep-5501 7", "preenqueue-status/stale", ("keep_stale", "clear", "generic")),
+    Switch("preenqueue_report.reason", "NotReadyForScheduling", "the reason of reported rejections: one of their own, "
+           "or one that exists", "kep-5501 12", "preenqueue-status/reason",
+           ("NotReadyForScheduling", "Unschedulable", "SchedulingGated")),
+    Switch("preenqueue_report.condition", "PodScheduled", "the condition that has them: the one that a bind "
+           "overwrites, or one of their own", "kep-5501 12", "preenqueue-status/own-condition",
+           ("PodScheduled", "ReadyForScheduling")),
+    Switch("preenqueue_report.delay_scope", "global", "who says how long a rejection must last to be reported: "
+           "preenqueue_report.delay_s, its plugin, or its plugin each time", "kep-5501 12",
+           "preenqueue-status/delay-scope", ("global", "per_plugin", "per_call")),
+    Switch("preenqueue_report.qps", 0.0, "reports a second, apart from other calls; 0: they share async_api.qps",
+           "kep-5501 12", "preenqueue-status/rate-limit", minimum=0.0),
+    Switch("preenqueue_report.target", "pod", "whose status reports the rejection of a pod group's members: each "
+           "pod's, or their group's", "kep-5501 12", "preenqueue-status/group-status", ("pod", "podgroup")),
     Switch("preenqueue_report.gates_message", "unified", "whether SchedulingGates says the API server's words",
            "kep-5501 5", "preenqueue-status/gated", ("unified", "legacy")),
     Switch("GenericWorkload", False, "feature gate: pod groups, gang scheduling and their preemption (KEP-4671)",

@@ -96,6 +96,17 @@ def moments(day: int, hour: int, minute: int, zone: Zone) -> list[float]:
     return sorted(at for at in found if datetime.fromtimestamp(at, zone).replace(fold=0) == shown)
 
 
+_PLAIN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)?")
+
+
+def seconds_in(text: str) -> float:
+    """Return seconds of `5s`, `200ms`, `2m`, `1h` or a bare number, as annotations say them. Raises: ValueError."""
+    found = _PLAIN.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no duration; want for example 200ms, 5s or 2m")
+    return float(found[1]) * _UNITS_S[found[2] or "s"]
+
+
 class Duration(float):
     """Seconds, written as Go writes a time.Duration, `1m30s`: the form of durations in configuration files."""
 

@@ -166,8 +166,8 @@ class _Search:
     """Depth first, with a stack of what was chosen; a failure goes back to the latest choice.
 
     When a request would take the claim beyond its limit of devices, other devices for what was picked before cannot
-    help, only other alternatives can: the failure goes back to these at once (`_too_many`: the claim). For the claims
-    before, it is a failure like others.
+    help, only other alternatives can: the failure goes back to these at once (`_is_too_many`). It never leaves the
+    claim, whose smallest alternatives are within the limit together.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class _Search:
         self._picked: dict[DeviceId, list[int]] = {}
         self._shared: dict[DeviceId, int] = {}
         self._capacity: dict[DeviceId, dict[str, int]] = {}
-        self._too_many: int | None = None
+        self._is_too_many = False
         self._tries = 0
 
     def taken(self) -> list[_Taken]:
@@ -248,7 +248,7 @@ class _Search:
         if wanted.fixed is not None and not wanted.fixed:
             return False
         if k == 0 and wanted.count and self._count[wanted.asked.claim] + wanted.count > DEVICES_MAX:
-            self._too_many = wanted.asked.claim
+            self._is_too_many = True
             return False
         return True
 
@@ -256,22 +256,18 @@ class _Search:
         """Undo choices until there is another one; return what to go on with, None when there is none left."""
         while self._stack:
             latest = self._stack.pop()
-            asked = (latest.wanted if isinstance(latest, _Taken) else latest.alternatives[0]).asked
-            if self._too_many != asked.claim:
-                self._too_many = None  # a claim before the one with too many
             if isinstance(latest, _Taken):
                 self._undo(latest)
-                if self._too_many is None and latest.wanted.fixed is None:
+                if not self._is_too_many and latest.wanted.fixed is None:
                     return latest.wanted, latest.k, latest.at + 1
                 continue
-            if self._too_many is None:
-                latest.is_too_many = False
+            latest.is_too_many &= self._is_too_many
             latest.at += 1
             if latest.at < len(latest.alternatives):
-                self._too_many = None
+                self._is_too_many = False
                 self._stack.append(latest)
                 return latest.alternatives[latest.at], 0, 0
-            self._too_many = asked.claim if latest.is_too_many else None
+            self._is_too_many = latest.is_too_many
         return None
 
     def _advance(self, wanted: _Wanted, k: int, start: int) -> bool:

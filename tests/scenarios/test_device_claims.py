@@ -57,7 +57,7 @@ def test_dra_core_01_four_devices_for_five_pods_and_a_few_writes_for_each_claim(
     assert writes == CLAIM_WRITES[:3]  # made, finalizer, granted with who may use it
     prepared = scenario.of("driver.prepare")
     assert len({line.data["devices"][0] for line in prepared[:4]}) == 4
-    (of_a,) = (line for line in prepared if line.obj["name"] == "a")
+    (of_a,) = (line for line in prepared if line.obj["name"].startswith("a-"))
     assert prepared[4].data["devices"] == of_a.data["devices"]
 
 

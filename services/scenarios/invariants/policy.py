@@ -98,6 +98,10 @@ C:cronjob                     read                        cronjobs.batch jobs.ba
 C:cronjob                     create                      jobs.batch
 C:cronjob                     delete                      jobs.batch                                      uid
 C:cronjob                     change                      cronjobs.batch/status
+C:horizontal-pod-autoscaler   read                        horizontalpodautoscalers.autoscaling pods \
+deployments.apps replicasets.apps statefulsets.apps
+C:horizontal-pod-autoscaler   change                      deployments.apps/scale replicasets.apps/scale \
+statefulsets.apps/scale horizontalpodautoscalers.autoscaling/status
 C:ttl-after-finished          read                        jobs.batch
 C:ttl-after-finished          delete                      jobs.batch                                      uid,rv
 C:node-lifecycle              read                        nodes pods leases.coordination.k8s.io
@@ -149,8 +153,8 @@ C:*                           create,change               events
 C:*                           get,create,change           leases.coordination.k8s.io                      own-lease
 user:*                        ordinary                    pods configmaps secrets serviceaccounts services \
 persistentvolumeclaims deployments.apps replicasets.apps daemonsets.apps poddisruptionbudgets.policy jobs.batch \
-cronjobs.batch podgroups.scheduling.k8s.io workloads.scheduling.k8s.io resourceclaims.resource.k8s.io \
-resourceclaimtemplates.resource.k8s.io own-namespace
+cronjobs.batch horizontalpodautoscalers.autoscaling podgroups.scheduling.k8s.io workloads.scheduling.k8s.io \
+resourceclaims.resource.k8s.io resourceclaimtemplates.resource.k8s.io own-namespace
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale \
 statefulsets.apps/scale pods/resize pods/ephemeralcontainers                                              own-namespace
 user:*                        read                        events pods/log resourcequotas limitranges \
