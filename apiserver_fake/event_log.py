@@ -59,7 +59,7 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
         case "jobs.batch":
             found["job"] = _counts(_JOB.decode(body))
         case "resourceclaims.resource.k8s.io":
-            found |= _grant(_CLAIM.decode(body))
+            found |= _grant(_CLAIM.decode(body)) | {"bytes": len(body)}
         case "resourceslices.resource.k8s.io":
             found["node"] = spec.get("nodeName") or ""
     return found

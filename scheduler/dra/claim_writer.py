@@ -16,13 +16,13 @@ import structlog
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.dra.ledger import ClaimLedger, PendingRelease, Release
-from scheduler.dra.pod_claims import FindClaim, claim_keys
 from scheduler.framework.status import SUCCESS, Status, failed
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import CLAIMS, FINALIZER, AllocationResult, ResourceClaim
 from services.api.meta import Document, Key
 from services.api.times import format_time
+from services.dra.pod_claims import FindClaim, claim_keys
 
 TRIES: Final = 5
 RETRY_S: Final = 0.01

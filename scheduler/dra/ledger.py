@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from scheduler.cache.node_info import count
-from scheduler.dra.pools import DeviceId
 from services.api.kinds.resourceclaim import AllocationResult, ResourceClaim
 from services.api.meta import Key
+from services.dra.pools import DeviceId
 from services.reconcile.controller import Change
 
 

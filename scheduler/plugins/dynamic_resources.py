@@ -14,11 +14,8 @@ from typing import Any, Final
 from scheduler.cache.columns import Columns
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.node_selection import term_matches
-from scheduler.dra.allocator import AllocationError, Allocator
 from scheduler.dra.claim_writer import Granter
 from scheduler.dra.ledger import PendingRelease, Release
-from scheduler.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
-from scheduler.dra.pools import Slices
 from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.cycle_state import CycleState, Diagnosis
 from scheduler.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, Hint, Registration, queue_if
@@ -31,6 +28,9 @@ from services.api.kinds.resourceclaim import CONSUMERS_MAX, AllocationResult, Re
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import Key
 from services.api.times import Duration
+from services.dra.allocator import AllocationError, Allocator
+from services.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
+from services.dra.pools import Slices
 from services.reconcile.controller import Change
 
 NAME: Final = "DynamicResources"

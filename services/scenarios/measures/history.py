@@ -13,6 +13,7 @@ from services.api.kinds.pod import Pod
 from services.api.meta import find_condition
 from services.reconcile.controller import Change
 from services.scenarios.measures import quantile
+from services.scenarios.measures.claims import ClaimCosts
 from services.scenarios.measures.rejections import Fate, Rejections, waits_after_rejection
 from services.scenarios.measures.resizes import Preemptions, Resizes, resize_measures
 from services.scenarios.measures.scheduling_results import ReportedReason, SchedulingResults
@@ -166,11 +167,11 @@ class Measures:
 
     def __init__(self) -> None:
         self._writes, self._results = Writes(), SchedulingResults()
-        self._preemptions, self._rejections = Preemptions(), Rejections()
+        self._preemptions, self._rejections, self._claims = Preemptions(), Rejections(), ClaimCosts()
 
     def take(self, line: Line) -> None:
         """Note what is measured."""
-        for each in (self._writes, self._results, self._preemptions, self._rejections):
+        for each in (self._writes, self._results, self._preemptions, self._rejections, self._claims):
             each.take(line)
 
     def of(self, history: History, started_s: float, duration_s: float) -> dict[str, float | None]:
@@ -218,6 +219,7 @@ class Measures:
             "status_stale_min": sum(stale for _, stale in misreported) / 60.0,
             **resize_measures(history.resizes, self._preemptions),
             **writes.job_measures(),
+            **self._claims.measures(),
         }
 
 

@@ -6,10 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.dra.allocator import AllocationError, Allocator
 from scheduler.dra.claim_writer import release_patch
 from scheduler.dra.ledger import ClaimLedger, PendingRelease, Release
-from scheduler.dra.pools import Slices
 from scheduler.framework.cycle_state import CycleError
 from services.api.kinds.deviceclass import DeviceClass, DeviceClassSpec
 from services.api.kinds.pod import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodResourceClaim
@@ -31,6 +29,8 @@ from services.api.kinds.resourceclaim import (
 )
 from services.api.kinds.resourceslice import Device, DeviceAttribute, ResourcePool, ResourceSlice, ResourceSliceSpec
 from services.api.meta import ObjectMeta
+from services.dra.allocator import AllocationError, Allocator
+from services.dra.pools import Slices
 from services.reconcile.controller import Change
 
 DRIVER = "gpu.example"

@@ -11,7 +11,6 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from scheduler.dra.pools import Candidate, DeviceId, Pool
 from services.api.cel.device_selectors import Selector, SelectorError, SelectorFailure, compile_selector
 from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.pod import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
@@ -25,6 +24,7 @@ from services.api.kinds.resourceclaim import (
     DeviceSelector,
     ResourceClaim,
 )
+from services.dra.pools import Candidate, DeviceId, Pool
 
 Value = tuple[str, int | bool | str]
 
