@@ -123,6 +123,25 @@ REGISTER: tuple[Switch, ...] = (
     Switch("unbind.claim_release", "scheduler", "who deallocates the claims of a pod that was unbound: the "
            "scheduler at once, its PostFilter once the pod fits nowhere, or the claim controller", f"{_UNBIND} 7.4",
            "unbinding/devices-postfilter", ("scheduler", "postfilter", "rc")),
+    Switch("reserved_for.mode", "pods", "for whom claims are reserved: for each pod, for the workload that the claim "
+           "names (gate DRAReservedForWorkloads of KEP-5194), or for a pod group that names the claim (gate "
+           "DRAWorkloadResourceClaims of KEP-5729)", "kep-5194 0", "kep-5194/owner-gone",
+           ("pods", "kep5194", "kep5729")),
+    Switch("release.design", "owner", "who takes a workload off a claim that is reserved for it: its owner; the claim "
+           "controller once it notices that the workload is gone, or by a watch of built-in kinds; or the claim "
+           "controller with the pod group", "kep-5194 5", "kep-5194/job-deleted",
+           ("rc_never", "rc_builtin", "owner", "podgroup")),
+    Switch("owner_deletion", "finalizer", "what releases the claims of a workload that is deleted: a finalizer on the "
+           "workload, the claim controller's look whether it is there, or nothing", "kep-5194 5.3",
+           "kep-5194/owner-gone", ("finalizer", "rc_fallback", "leak")),
+    Switch("rc.owner_check_interval", 60.0, "seconds until the claim controller looks again for a claim's workload",
+           "kep-5194 5.3", "kep-5194/owner-gone", minimum=1.0),
+    Switch("rc.unknown_entry", "by_mode", "what the claim controller does with a claim that is reserved for what it "
+           "does not know: report an error and leave all entries, or skip that entry; by_mode: skip in mode kep5194",
+           "kep-5194 1", "kep-5194/downgrade", ("by_mode", "error", "skip")),
+    Switch("rc.dealloc_when_empty", "spec_reservedFor", "which claims the claim controller deallocates that it finds "
+           "reserved for no consumer: none, those whose spec names a workload, or any", "kep-5194 5.1",
+           "kep-5194/emptied", ("transition_only", "spec_reservedFor", "any")),
     Switch("dra.double_allocation_guard", "none", "who refuses a device that another claim has: no component, its "
            "driver at prepare, or the apiserver", "dra-core 11", "claims/two-schedulers",
            ("none", "driver", "apiserver")),

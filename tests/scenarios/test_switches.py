@@ -53,6 +53,12 @@ ROWS = {
     "dra.double_allocation_guard": Row(("none",), {
         "driver": "one pod runs either way; which claims were granted is in tests/scenarios/test_device_claims.py",
     }),
+    "reserved_for.mode": Row(("pods", "kep5729")),
+    "release.design": Row(("rc_never", "owner", "podgroup")),
+    "owner_deletion": Row(("finalizer", "leak")),
+    "rc.owner_check_interval": Row((60.0,)),
+    "rc.unknown_entry": Row(("by_mode", "error")),
+    "rc.dealloc_when_empty": Row(("transition_only", "spec_reservedFor")),
     "unbind.user_bound": Row(("exempt", "fail")),
     "unbind.rate_node_per_min": Row((10.0,)),
     "unbind.rate_node_burst": Row((20,)),
