@@ -11,6 +11,7 @@ class ClaimSwitches:
 
     claim_release: str = switch("unbind.claim_release")
     mode: str = switch("reserved_for.mode")
+    consumers_max: int = switch("reserved_for.max")
     design: str = switch("release.design")
     unknown_entry: str = switch("rc.unknown_entry")
     dealloc_when_empty: str = switch("rc.dealloc_when_empty")

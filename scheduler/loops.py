@@ -25,7 +25,8 @@ from scheduler.cycle.gate_reports import GateReports
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, clear_nomination
-from scheduler.dra.claim_writer import ClaimReleaser, release_unbound
+from scheduler.dra.claim_releaser import ClaimReleaser, release_unbound
+from scheduler.dra.metrics import METRICS as CLAIM_METRICS
 from scheduler.entry import Handle
 from scheduler.event_handlers import ClearNomination, Crash, Effect, EventHandlers, HeldChanges, ResizeEnded, Unbound
 from scheduler.explain.explanation import Explainer
@@ -109,6 +110,7 @@ class Scheduler:
         self._held_changes = HeldChanges()
         self._leadership = Leadership(clients.elector, clients.client, clients.recorder)
         self._recorder = SchedulerRecorder(clients.recorder, seams.events)
+        handle.events.send = self._recorder.event
         rules = rules_of(seams.switches)
         self._gate_reports = GateReports(rules, core.profiles, core.queue, clients.dispatcher, self._recorder)
         self._attempts = Attempts(seams, core.decisions, core.metrics)
@@ -181,6 +183,7 @@ class Scheduler:
         found.update(self._leadership.metrics())
         found.update(self._evictions.metrics())
         found.update(core.profiles.metrics())
+        found.update(CLAIM_METRICS.of(self._claims.metrics))
         if core.group_cycle is not None:
             found.update(self._groups.metrics())
         found.update(clients.dispatcher.metrics())

@@ -58,7 +58,7 @@ def rule_for(identity: Identity, request: Request, lookup: Lookup) -> Rule | Non
         return None  # only with its group is this a node, and then it is not looked up here (X-ID3)
     verb = verb_of(request)
     wanted = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
-    for rule in _rules_of(identity.user, identity.groups):
+    for rule in rules_of(identity.user, identity.groups):
         if (
             verb in rule.verbs
             and _covers(rule.resources, wanted, request)
@@ -69,7 +69,8 @@ def rule_for(identity: Identity, request: Request, lookup: Lookup) -> Rule | Non
 
 
 @cache
-def _rules_of(user: str, groups: tuple[str, ...]) -> tuple[Rule, ...]:
+def rules_of(user: str, groups: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Return what an identity may do, those rules first whose mask is wider."""
     mine = [rule for role in roles() if _has(role, user, groups) for rule in role.rules]
     return tuple(sorted(mine, key=lambda rule: bool(rule.may_change)))
 

@@ -21,7 +21,6 @@ from services.api.kinds.pod import Pod, PodResourceClaim
 from services.api.kinds.podgroup import PodGroup, PodGroupResourceClaim
 from services.api.kinds.resourceclaim import (
     CLAIMS,
-    CONSUMERS_MAX,
     FINALIZER,
     POD_CLAIM_NAME,
     ResourceClaim,
@@ -181,7 +180,7 @@ class ClaimController:
                 continue
             if claim.metadata.deletion_timestamp is not None:
                 continue
-            if len(claim.status.reserved_for) >= CONSUMERS_MAX:
+            if len(claim.status.reserved_for) >= self._switches.consumers_max:
                 continue
             if key.name in made and not is_made_for(claim, pod.metadata.uid):
                 continue

@@ -123,10 +123,41 @@ REGISTER: tuple[Switch, ...] = (
     Switch("unbind.claim_release", "scheduler", "who deallocates the claims of a pod that was unbound: the "
            "scheduler at once, its PostFilter once the pod fits nowhere, or the claim controller", f"{_UNBIND} 7.4",
            "unbinding/devices-postfilter", ("scheduler", "postfilter", "rc")),
+    Switch("DRAAdminAccess", True, "feature gate: claims may ask for devices that are in use, in namespaces that allow "
+           "it (KEP-5018)", "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRAPrioritizedList", True, "feature gate: requests may list alternatives (KEP-4816)", "dra-core 0.1",
+           "claims/gated-fields"),
+    Switch("DRAResourceClaimDeviceStatus", True, "feature gate: drivers may write status.devices of claims (KEP-4817)",
+           "dra-core 0.1", "claims/device-status"),
+    Switch("DRAPartitionableDevices", True, "feature gate: devices may draw from counters that they share, and say "
+           "themselves where they are (KEP-4815)", "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRADeviceTaints", True, "feature gate: devices may be tainted, requests tolerate taints (KEP-5055)",
+           "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRADeviceTaintRules", False, "feature gate: administrators taint devices by DeviceTaintRules (KEP-5055)",
+           "dra-core 0.1", "claims/taint-rules"),
+    Switch("DRAConsumableCapacity", True, "feature gate: claims may share a device by its capacity (KEP-5075)",
+           "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRADeviceBindingConditions", True, "feature gate: pods are bound when conditions of their devices are True "
+           "(KEP-5007)", "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRAExtendedResource", True, "feature gate: pods may get devices of a class by an extended resource "
+           "(KEP-5004)", "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRAListTypeAttributes", False, "feature gate: attributes of devices may be lists (KEP-5491)",
+           "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRAResourceClaimGranularStatusAuthorization", True, "feature gate: who changes a claim's allocation needs "
+           "resourceclaims/binding, who changes status.devices resourceclaims/driver", "dra-core 9",
+           "claims/device-status"),
     Switch("reserved_for.mode", "pods", "for whom claims are reserved: for each pod, for the workload that the claim "
            "names (gate DRAReservedForWorkloads of KEP-5194), or for a pod group that names the claim (gate "
-           "DRAWorkloadResourceClaims of KEP-5729)", "kep-5194 0", "kep-5194/owner-gone",
+           "DRAWorkloadResourceClaims of KEP-5729)", "kep-5194 0", "claims/for-a-workload",
            ("pods", "kep5194", "kep5729")),
+    Switch("template.allow_reservedFor", False, "whether a claim template may say for which workload its claims are",
+           "kep-5194 2", "claims/for-a-workload"),
+    Switch("reservedFor.uid_policy", "strict", "whether a claim must name its workload's uid, or the scheduler looks "
+           "it up when it copies the reference", "kep-5194 2", "claims/for-a-workload", ("strict", "late")),
+    Switch("reserved_for.max", 256, "for how many consumers a claim may be reserved", "kep-5194 13",
+           "claims/for-a-workload", minimum=1),
+    Switch("reserved_for.allow_without_allocation", False, "whether a claim may be reserved for a workload before it "
+           "is allocated", "kep-5194 13", "claims/for-a-workload"),
     Switch("release.design", "owner", "who takes a workload off a claim that is reserved for it: its owner; the claim "
            "controller once it notices that the workload is gone, or by a watch of built-in kinds; or the claim "
            "controller with the pod group", "kep-5194 5", "kep-5194/job-deleted",

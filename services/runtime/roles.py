@@ -30,6 +30,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     must name, `uid` and `rv`; `unless` is a switch setting under which it need not. `where`: "" anywhere, `own` in
     namespaces of that user, `lease` for the caller's own lease only. `to_unknown`: conditions may be changed to
     Unknown only. `may_choose_node`: a pod may be created with its node (S22: it bypasses the scheduler).
+    `resource_names`: only objects of these names; asked where the permission is for a driver's claims (dra-core 9).
     """
 
     name: str
@@ -41,6 +42,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     where: str = ""
     to_unknown: bool = False
     may_choose_node: bool = False
+    resource_names: tuple[str, ...] = ()
 
 
 class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

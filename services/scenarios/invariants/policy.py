@@ -60,7 +60,7 @@ statefulsets.apps poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io 
 workloads.scheduling.k8s.io persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io \
 csinodes.storage.k8s.io csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io \
 noderesourcetopologies.topology.node.k8s.io resourceclaims.resource.k8s.io resourceslices.resource.k8s.io \
-deviceclasses.resource.k8s.io
+deviceclasses.resource.k8s.io devicetaintrules.resource.k8s.io
 system:kube-scheduler         change                      pods pods/status persistentvolumes persistentvolumeclaims \
 podgroups.scheduling.k8s.io/status resourceclaims.resource.k8s.io resourceclaims.resource.k8s.io/status
 system:kube-scheduler         bind                        pods/binding
@@ -94,6 +94,10 @@ C:job                         read                        jobs.batch pods
 C:job                         create,change               pods
 C:job                         delete                      pods                                            uid
 C:job                         change                      jobs.batch/status
+C:cronjob                     read                        cronjobs.batch jobs.batch
+C:cronjob                     create                      jobs.batch
+C:cronjob                     delete                      jobs.batch                                      uid
+C:cronjob                     change                      cronjobs.batch/status
 C:ttl-after-finished          read                        jobs.batch
 C:ttl-after-finished          delete                      jobs.batch                                      uid,rv
 C:node-lifecycle              read                        nodes pods leases.coordination.k8s.io
@@ -146,7 +150,7 @@ C:*                           create,change               events
 C:*                           get,create,change           leases.coordination.k8s.io                      own-lease
 user:*                        ordinary                    pods configmaps secrets serviceaccounts services \
 persistentvolumeclaims deployments.apps replicasets.apps daemonsets.apps poddisruptionbudgets.policy jobs.batch \
-podgroups.scheduling.k8s.io workloads.scheduling.k8s.io resourceclaims.resource.k8s.io \
+cronjobs.batch podgroups.scheduling.k8s.io workloads.scheduling.k8s.io resourceclaims.resource.k8s.io \
 resourceclaimtemplates.resource.k8s.io own-namespace
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale \
 statefulsets.apps/scale pods/resize pods/ephemeralcontainers                                              own-namespace
@@ -278,6 +282,8 @@ def _node_may(call: Call, node: str) -> bool:
             return call.name == node and verb in ("get", "create", "update", "patch")
         case "resourceclaims.resource.k8s.io", "":
             return verb == "get" and bool(call.name) and call.referenced
+        case "resourceclaims.resource.k8s.io", "status":
+            return verb in ("get", "update", "patch") and bool(call.name) and call.referenced
         case "resourceslices.resource.k8s.io", "":
             if verb in ("list", "watch", "deletecollection"):
                 return call.field_selector == f"spec.nodeName={node}"

@@ -303,6 +303,28 @@ def job(name: str, options: Options) -> Document:
     return _object("batch/v1/Job", name, options, spec, labels)
 
 
+_CRON_JOB_SPEC: Fields = {
+    "schedule": ("schedule", str),
+    "zone": ("timeZone", str),
+    "concurrency": ("concurrencyPolicy", str),
+    "starting-deadline": ("startingDeadlineSeconds", int),
+    "keep-successful": ("successfulJobsHistoryLimit", int),
+    "keep-failed": ("failedJobsHistoryLimit", int),
+    "suspend": ("suspend", is_true),
+}
+
+
+def cron_job(name: str, options: Options) -> Document:
+    """`cronjob NAME schedule="*/5 * * * *" [zone=…] [concurrency=Forbid] …`: return a CronJob.
+
+    Other options are those of `job`. Raises: ValueError for an unknown option.
+    """
+    made = job(name, {option: value for option, value in options.items() if option not in _CRON_JOB_SPEC})
+    template = {"metadata": {"labels": {"app": name}}, "spec": made["spec"]}
+    spec = {"jobTemplate": template} | fields(options, _CRON_JOB_SPEC)
+    return {**made, "kind": "CronJob", "spec": spec}
+
+
 MAKERS: Mapping[str, Callable[[str, Options], Document]] = {
     "pod": pod,
     "replicaset": replica_set,
@@ -310,6 +332,7 @@ MAKERS: Mapping[str, Callable[[str, Options], Document]] = {
     "statefulset": stateful_set,
     "daemonset": daemon_set,
     "job": job,
+    "cronjob": cron_job,
     "podgroup": pod_group,
     "priorityclass": priority_class,
 }

@@ -47,6 +47,7 @@ GRANTED_ALL_THE_SAME = {
     "pod_unbind": {"read nodes"},
     "resourceclaim": {
         "read workloads.scheduling.k8s.io",  # guarantees 8.3
+        "patch resourceclaims.resource.k8s.io/binding",  # dra-core 9: asked of whoever changes an allocation
         *(f"read {kind}" for kind in ("daemonsets.apps", "deployments.apps", "jobs.batch")),  # kep-5194 7
         *(f"read {kind}" for kind in ("podgroups.scheduling.k8s.io", "replicasets.apps", "statefulsets.apps")),
     },
