@@ -71,7 +71,7 @@ system:kube-controller-manager read                       all-but-secrets
 system:kube-controller-manager create,change              events
 system:kube-controller-manager get,create,change          leases.coordination.k8s.io                      own-lease
 system:claim-controller       read                        pods resourceclaims.resource.k8s.io \
-resourceclaimtemplates.resource.k8s.io
+resourceclaimtemplates.resource.k8s.io podgroups.scheduling.k8s.io deployments.apps statefulsets.apps jobs.batch
 system:claim-controller       get,create,change           leases.coordination.k8s.io                      own-lease
 C:replicaset                  read                        replicasets.apps pods
 C:replicaset                  create,change               pods
@@ -136,10 +136,11 @@ C:volume-protection           read                        pods
 C:ephemeral-volume            read                        pods persistentvolumeclaims
 C:ephemeral-volume            create                      persistentvolumeclaims
 system:serviceaccount:kube-system:resource-claim-controller read pods resourceclaims.resource.k8s.io \
-resourceclaimtemplates.resource.k8s.io workloads.scheduling.k8s.io
+resourceclaimtemplates.resource.k8s.io workloads.scheduling.k8s.io daemonsets.apps deployments.apps jobs.batch \
+podgroups.scheduling.k8s.io replicasets.apps statefulsets.apps
 system:serviceaccount:kube-system:resource-claim-controller create,delete resourceclaims.resource.k8s.io
 system:serviceaccount:kube-system:resource-claim-controller change resourceclaims.resource.k8s.io \
-resourceclaims.resource.k8s.io/status pods/status
+resourceclaims.resource.k8s.io/status pods/status podgroups.scheduling.k8s.io/status
 system:serviceaccount:kube-system:resource-claim-controller create,change events
 system:serviceaccount:kube-system:resource-claim-controller get,create,change leases.coordination.k8s.io own-lease
 C:namespace                   read                        *
