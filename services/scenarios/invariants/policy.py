@@ -102,6 +102,9 @@ C:horizontal-pod-autoscaler   read                        horizontalpodautoscale
 deployments.apps replicasets.apps statefulsets.apps
 C:horizontal-pod-autoscaler   change                      deployments.apps/scale replicasets.apps/scale \
 statefulsets.apps/scale horizontalpodautoscalers.autoscaling/status
+C:endpointslice-controller    read                        services pods nodes endpointslices.discovery.k8s.io
+C:endpointslice-controller    create,change               endpointslices.discovery.k8s.io
+C:endpointslice-controller    delete                      endpointslices.discovery.k8s.io                 uid
 C:ttl-after-finished          read                        jobs.batch
 C:ttl-after-finished          delete                      jobs.batch                                      uid,rv
 C:node-lifecycle              read                        nodes pods leases.coordination.k8s.io
@@ -159,7 +162,7 @@ resourceclaims.resource.k8s.io resourceclaimtemplates.resource.k8s.io own-namesp
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale \
 statefulsets.apps/scale pods/resize pods/ephemeralcontainers                                              own-namespace
 user:*                        read                        events pods/log resourcequotas limitranges \
-controllerrevisions.apps                                                                                  own-namespace
+controllerrevisions.apps endpointslices.discovery.k8s.io                                                   own-namespace
 user:*                        get                         namespaces                                      own-namespace
 user:*                        evict                       pods/eviction                                   own-namespace
 """
