@@ -158,6 +158,10 @@ REGISTER: tuple[Switch, ...] = (
            "claims/for-a-workload", minimum=1),
     Switch("reserved_for.allow_without_allocation", False, "whether a claim may be reserved for a workload before it "
            "is allocated", "kep-5194 13", "claims/for-a-workload"),
+    Switch("dra.distinct_attribute", "correct", "whether distinctAttribute compares all devices of a request, or as "
+           "upstream only with the latest", "dra-core 3.3", "claims/pairwise", ("correct", "upstream")),
+    Switch("dra.counter_bugs", False, "keep upstream's defects of shared counters: one budget for pools of one name, "
+           "and what was given up stays consumed", "dra-core 3.3", "claims/two-budgets"),
     Switch("dra.double_allocation_guard", "none", "who refuses a device that another claim has: no component, its "
            "driver at prepare, or the apiserver", "dra-core 11", "claims/two-schedulers",
            ("none", "driver", "apiserver")),

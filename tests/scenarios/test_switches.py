@@ -66,6 +66,8 @@ ROWS = {
     "reservedFor.uid_policy": Row(("strict",)),
     "reserved_for.max": Row((256,)),
     "reserved_for.allow_without_allocation": Row((False,)),
+    "dra.distinct_attribute": Row(("upstream",)),
+    "dra.counter_bugs": Row((True,)),
     "dra.double_allocation_guard": Row(("none",), {
         "driver": "one pod runs either way; which claims were granted is in tests/scenarios/test_device_claims.py",
     }),

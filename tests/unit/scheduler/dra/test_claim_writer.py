@@ -126,10 +126,14 @@ def changed_before_each_write(bench: Bench) -> None:
     [
         (claim(), claim(granted("gpu-1")), granted("gpu-0"), "claim default/c got allocated elsewhere in the meantime"),
         (claim(granted("gpu-0")), claim(), None, "claim default/c got deallocated elsewhere in the meantime"),
-        (claim(granted("gpu-0")), claim(granted("gpu-1")), None,
-         "claim default/c got allocated elsewhere in the meantime"),
+        (
+            claim(granted("gpu-0")),
+            claim(granted("gpu-1")),
+            None,
+            "claim default/c got allocated elsewhere in the meantime",
+        ),
     ],
-)  # fmt: skip
+)
 def test_after_a_conflict_the_claim_is_judged_anew(a, seen, live, allocation, message):
     bench = Bench(a, seen, live)
     bench.server.change(live)
