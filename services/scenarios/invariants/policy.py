@@ -72,7 +72,7 @@ system:kube-controller-manager read                       all-but-secrets
 system:kube-controller-manager create,change              events
 system:kube-controller-manager get,create,change          leases.coordination.k8s.io                      own-lease
 system:claim-controller       read                        pods resourceclaims.resource.k8s.io \
-resourceclaimtemplates.resource.k8s.io
+resourceclaimtemplates.resource.k8s.io podgroups.scheduling.k8s.io deployments.apps statefulsets.apps jobs.batch
 system:claim-controller       get,create,change           leases.coordination.k8s.io                      own-lease
 C:replicaset                  read                        replicasets.apps pods
 C:replicaset                  create,change               pods
@@ -103,6 +103,9 @@ C:horizontal-pod-autoscaler   read                        horizontalpodautoscale
 deployments.apps replicasets.apps statefulsets.apps
 C:horizontal-pod-autoscaler   change                      deployments.apps/scale replicasets.apps/scale \
 statefulsets.apps/scale horizontalpodautoscalers.autoscaling/status
+C:endpointslice-controller    read                        services pods nodes endpointslices.discovery.k8s.io
+C:endpointslice-controller    create,change               endpointslices.discovery.k8s.io
+C:endpointslice-controller    delete                      endpointslices.discovery.k8s.io                 uid
 C:ttl-after-finished          read                        jobs.batch
 C:ttl-after-finished          delete                      jobs.batch                                      uid,rv
 C:node-lifecycle              read                        nodes pods leases.coordination.k8s.io
@@ -137,10 +140,11 @@ C:volume-protection           read                        pods
 C:ephemeral-volume            read                        pods persistentvolumeclaims
 C:ephemeral-volume            create                      persistentvolumeclaims
 system:serviceaccount:kube-system:resource-claim-controller read pods resourceclaims.resource.k8s.io \
-resourceclaimtemplates.resource.k8s.io workloads.scheduling.k8s.io
+resourceclaimtemplates.resource.k8s.io workloads.scheduling.k8s.io daemonsets.apps deployments.apps jobs.batch \
+podgroups.scheduling.k8s.io replicasets.apps statefulsets.apps
 system:serviceaccount:kube-system:resource-claim-controller create,delete resourceclaims.resource.k8s.io
 system:serviceaccount:kube-system:resource-claim-controller change resourceclaims.resource.k8s.io \
-resourceclaims.resource.k8s.io/status pods/status
+resourceclaims.resource.k8s.io/status pods/status podgroups.scheduling.k8s.io/status
 system:serviceaccount:kube-system:resource-claim-controller create,change events
 system:serviceaccount:kube-system:resource-claim-controller get,create,change leases.coordination.k8s.io own-lease
 C:namespace                   read                        *
@@ -159,7 +163,7 @@ resourceclaims.resource.k8s.io resourceclaimtemplates.resource.k8s.io own-namesp
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale \
 statefulsets.apps/scale pods/resize pods/ephemeralcontainers                                              own-namespace
 user:*                        read                        events pods/log resourcequotas limitranges \
-controllerrevisions.apps                                                                                  own-namespace
+controllerrevisions.apps endpointslices.discovery.k8s.io                                                   own-namespace
 user:*                        get                         namespaces                                      own-namespace
 user:*                        evict                       pods/eviction                                   own-namespace
 """

@@ -50,8 +50,12 @@ GRANTED_ALL_THE_SAME = {
     "node_lifecycle": {"delete pods"},  # guarantees 8.3
     "persistentvolume_binder": {"read csidrivers.storage.k8s.io", "read csistoragecapacities.storage.k8s.io"},
     "pod_unbind": {"read nodes"},
-    # Guarantees 8.3; dra-core 9: asked of whoever changes an allocation through the status.
-    "resourceclaim": {"read workloads.scheduling.k8s.io", "patch resourceclaims.resource.k8s.io/binding"},
+    "resourceclaim": {
+        "read workloads.scheduling.k8s.io",  # guarantees 8.3
+        "patch resourceclaims.resource.k8s.io/binding",  # dra-core 9: asked of whoever changes an allocation
+        *(f"read {kind}" for kind in ("daemonsets.apps", "deployments.apps", "jobs.batch")),  # kep-5194 7
+        *(f"read {kind}" for kind in ("podgroups.scheduling.k8s.io", "replicasets.apps", "statefulsets.apps")),
+    },
 }
 BORROWED = {"unbind_storm": "node_lifecycle"}
 """A controller without a role of its own acts as another one."""
