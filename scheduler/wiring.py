@@ -21,6 +21,7 @@ from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.call_queue import CallQueue
 from scheduler.dispatcher.dispatch import Dispatcher
 from scheduler.dispatcher.limited_client import LimitedClient, Limits, Sharing
+from scheduler.dra.ledger import ClaimLedger
 from scheduler.entry import Handle
 from scheduler.event_handlers import EventHandlers
 from scheduler.extenders.extended_cycle import Extenders, ExtenderTransport
@@ -48,6 +49,8 @@ from services.api.seams import Seams
 from services.client.client import Client
 from services.client.informer import Informer
 from services.client.recorder import Recorder
+from services.dra.allocated import Allocated
+from services.dra.features import Features
 from services.reconcile.workqueue import TokenBucket
 from services.runtime.config import StartError
 
@@ -99,6 +102,7 @@ def build(
         wall=clock.wall,
         profile=config.scheduler_name,
         preempting=RunningPreemptions(partial(_is_staying, pods)),
+        claims=ClaimLedger(allocated=Allocated(consumable_capacity=switches.of(Features).consumable_capacity)),
         groups=PodGroups(is_on=switches.of(GangSwitches).is_on),
         waiting=waiting,
     )

@@ -31,6 +31,7 @@ from scheduler.framework.runner import default_normalize
 from scheduler.framework.status import SKIP, SUCCESS, Status, failed, unresolvable, unschedulable
 from scheduler.switches import DraSwitches, ReservationSwitches
 from services.api.kinds.deviceclass import DeviceClass
+from services.api.kinds.devicetaintrule import DeviceTaintRule
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
@@ -39,6 +40,7 @@ from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import Key
 from services.api.times import Duration
 from services.dra.allocator import Allocator
+from services.dra.features import Features
 from services.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
 from services.dra.pools import Slices
 from services.dra.requests import AllocationError
@@ -110,7 +112,11 @@ class DynamicResources:
         self._tries_max = int(timeout_s * TRIES_PER_S) or None
         self._binding_timeout_s = BINDING_TIMEOUT_S if args.binding_timeout is None else float(args.binding_timeout)
         self._granter = Granter(self._ledger, self._find, handle.wall, handle.random, self._rules)
-        self._slices = Slices(handle.world.all(ResourceSlice))
+        self._features = handle.switches.of(Features)
+        self._slices = Slices(handle.world.all(ResourceSlice), self._features)
+        for rule in handle.world.all(DeviceTaintRule):
+            self._slices.put_rule(rule)
+        handle.world.on_change(DeviceTaintRule, self._rule_changed)
         handle.world.on_change(ResourceSlice, self._slice_changed)
         handle.world.on_change(ResourceClaim, self._ledger.on_change)
         for claim in handle.world.all(ResourceClaim):
@@ -121,6 +127,12 @@ class DynamicResources:
             self._slices.put(change.new)
         else:
             self._slices.drop(change.object.metadata.name)
+
+    def _rule_changed(self, change: Change[DeviceTaintRule]) -> None:
+        if change.new is not None:
+            self._slices.put_rule(change.new)
+        else:
+            self._slices.drop_rule(change.object.metadata.name)
 
     def _find(self, key: Key) -> ResourceClaim | None:
         return self._ledger.of(key, self._world.get(ResourceClaim, key))
@@ -172,7 +184,9 @@ class DynamicResources:
         if not notes.granted and not notes.open:
             return SKIP  # it was decided that the pod needs none of them
         if notes.open:
-            notes.allocator = Allocator(notes.open, self._class, self._ledger.allocated, tries_max=self._tries_max)
+            notes.allocator = Allocator(
+                notes.open, self._class, self._ledger.allocated, self._features, tries_max=self._tries_max
+            )
             if notes.allocator.missing:
                 return unresolvable(notes.allocator.missing)
         state.data[NAME] = notes
@@ -215,6 +229,8 @@ class DynamicResources:
         selector = allocation.node_selector if allocation is not None else None
         if selector is not None and not any(term_matches(term, node) for term in selector.node_selector_terms):
             return False
+        if not self._features.binding_conditions:
+            return True
         if failure_of(claim):
             return False
         return is_ready(claim) or not is_timed_out(claim, self._handle.wall(), self._binding_timeout_s)
@@ -336,7 +352,7 @@ class DynamicResources:
         """Return once the binding conditions of all devices are True, or why they will not be."""
         claims = [claim for key in keys if (claim := self._find(key)) is not None]
         drivers = list(dict.fromkeys(driver for claim in claims for driver in drivers_to_wait_for(claim)))
-        if not drivers:
+        if not drivers or not self._features.binding_conditions:
             return SUCCESS
         text = f"waiting for binding conditions for device on node {node_name}"
         self._handle.events.send(pod, CONDITIONS_PENDING, text, action="Scheduling")

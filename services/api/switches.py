@@ -168,6 +168,10 @@ REGISTER: tuple[Switch, ...] = (
            "kep-5194 5.4", "kep-5194/dead-owner"),
     Switch("dra.inflight_sharing", "podgroup", "which pods may rely on an allocation that is not written yet: none, "
            "those of one pod group, or any", "dra-core 11", "kep-5194/in-flight-group", ("none", "podgroup", "any")),
+    Switch("dra.distinct_attribute", "correct", "whether distinctAttribute compares all devices of a request, or as "
+           "upstream only with the latest", "dra-core 3.3", "claims/pairwise", ("correct", "upstream")),
+    Switch("dra.counter_bugs", False, "keep upstream's defects of shared counters: one budget for pools of one name, "
+           "and what was given up stays consumed", "dra-core 3.3", "claims/two-budgets"),
     Switch("dra.double_allocation_guard", "none", "who refuses a device that another claim has: no component, its "
            "driver at prepare, or the apiserver", "dra-core 11", "claims/two-schedulers",
            ("none", "driver", "apiserver")),

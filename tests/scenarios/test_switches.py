@@ -70,6 +70,8 @@ ROWS = {
     "scheduler.postfilter_dealloc": Row(("never_nonpod",)),
     "scheduler.verify_owner": Row((False,)),
     "dra.inflight_sharing": Row(("none",), {"any": "the gang is all there is"}),
+    "dra.distinct_attribute": Row(("upstream",)),
+    "dra.counter_bugs": Row((True,)),
     "dra.double_allocation_guard": Row(("none",), {
         "driver": "one pod runs either way; which claims were granted is in tests/scenarios/test_device_claims.py",
     }),

@@ -49,8 +49,8 @@ def _gated(resource: str, fields: Struct, **others: object) -> Strategy:
     """Return the strategy of a kind some of whose fields come with feature gates."""
     return declared(
         fields,
-        before_create=lambda new, ctx: drop_disabled(resource, None, new, ctx),
-        before_update=lambda old, new, ctx: drop_disabled(resource, old, new, ctx),
+        before_create=partial(drop_disabled, resource, None),
+        before_update=partial(drop_disabled, resource),
         **others,  # type: ignore[arg-type]  # the parts of a strategy, each checked where it is defined
     )
 
