@@ -104,6 +104,10 @@ def _counts(job: Job) -> Document:
 def _grant(claim: ResourceClaim) -> Document:
     """Return what a claim was granted and who may use it; `nodes` only where the selector names nodes."""
     found: Document = {"consumers": [each.uid for each in claim.status.reserved_for]}
+    workloads = [each for each in claim.status.reserved_for if not each.is_pod]
+    if workloads:
+        found["workloads"] = [each.name for each in workloads]
+        found["shared"] = claim.status.allocation is not None and claim.status.allocation.reserved_for_any_pod
     if POD_CLAIM_NAME in claim.metadata.annotations:
         found["generated"] = True
     allocation = claim.status.allocation

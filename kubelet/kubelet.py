@@ -48,7 +48,7 @@ from kubelet.resize.manager import ResizeManager
 from kubelet.resize.policy import LOOK_S, ResizePolicy, deferred_of
 from kubelet.runtime.records import LOST_EXIT, PodRecord
 from kubelet.runtime.resources import is_same, overlaid, resources_of
-from kubelet.runtime.usage import NODE_RESOURCES, parse_curves
+from kubelet.runtime.usage import NODE_RESOURCES
 from kubelet.stages.manager import StageManager
 from kubelet.static_pods.manager import StaticPodManager
 from kubelet.static_pods.manifests import is_mirror
@@ -59,6 +59,7 @@ from kubelet.view import KubeletPod, WorkerKey, is_static, worker_key
 from services.api.kinds.node import Node
 from services.api.meta import Document, Key
 from services.api.podresources import Amounts
+from services.api.usage import parse_curves
 
 _NO_POD = KubeletPod()
 

@@ -43,6 +43,23 @@ class EvictionSwitches:
 
 
 @dataclass(frozen=True)
+class ReservationSwitches:
+    """Of who is written into `reservedFor` of claims, and what that protects (KEP-5194, KEP-5729)."""
+
+    mode: str = "kep5194"
+    fence: str = "none"
+    postfilter: str = "never_nonpod"
+    verifies_owner: bool = False
+
+
+@dataclass(frozen=True)
+class DraSwitches:
+    """Of the DynamicResources plugin."""
+
+    sharing: str = "podgroup"
+
+
+@dataclass(frozen=True)
 class GangSwitches:
     """Of pod groups (KEP-4671, KEP-5710)."""
 

@@ -16,11 +16,12 @@ from kubelet.managers.options import ALPHA_GATE, BETA_GATE, check_gates
 from kubelet.node.health import parse_node_faults
 from kubelet.node.image_gc import ImagePolicy
 from kubelet.node.shutdown import Period, plain_periods
-from kubelet.runtime.usage import NODE_RESOURCES, parse_curves
+from kubelet.runtime.usage import NODE_RESOURCES
 from kubelet.static_pods.manifests import ManifestError, read_manifest
 from services.api.kinds.node import Taint
 from services.api.quantity import amount, format_amount
 from services.api.switches import Switches
+from services.api.usage import parse_curves
 
 RESERVABLE = ("cpu", "memory", "ephemeral-storage")
 _POLICIES = {

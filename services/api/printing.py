@@ -75,10 +75,15 @@ def _selector(selector: Document) -> str:
     return joined(parts)
 
 
-_CONTAINERS = "spec.template.spec.containers"
-TEMPLATE_COLUMNS = (
-    Column("Containers", _CONTAINERS, priority=1, show=lambda d: ",".join(each.get("name", "") for each in d)),
-    Column("Images", _CONTAINERS, priority=1, show=lambda d: ",".join(each.get("image", "") for each in d)),
-    Column("Selector", "spec.selector", priority=1, default=NONE, show=_selector),
-)
+def pod_template_columns(at: str) -> tuple[Column, ...]:
+    """Return the wide columns of what makes pods; `at`: where its selector and template stand."""
+    containers = f"{at}.template.spec.containers"
+    return (
+        Column("Containers", containers, priority=1, show=lambda d: ",".join(each.get("name", "") for each in d)),
+        Column("Images", containers, priority=1, show=lambda d: ",".join(each.get("image", "") for each in d)),
+        Column("Selector", f"{at}.selector", priority=1, default=NONE, show=_selector),
+    )
+
+
+TEMPLATE_COLUMNS = pod_template_columns("spec")
 """The wide columns of any workload."""

@@ -123,6 +123,45 @@ REGISTER: tuple[Switch, ...] = (
     Switch("unbind.claim_release", "scheduler", "who deallocates the claims of a pod that was unbound: the "
            "scheduler at once, its PostFilter once the pod fits nowhere, or the claim controller", f"{_UNBIND} 7.4",
            "unbinding/devices-postfilter", ("scheduler", "postfilter", "rc")),
+    Switch("DRAAdminAccess", True, "feature gate: claims may ask for devices that are in use, in namespaces that allow "
+           "it (KEP-5018)", "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRAPrioritizedList", True, "feature gate: requests may list alternatives (KEP-4816)", "dra-core 0.1",
+           "claims/gated-fields"),
+    Switch("DRAResourceClaimDeviceStatus", True, "feature gate: drivers may write status.devices of claims (KEP-4817)",
+           "dra-core 0.1", "claims/device-status"),
+    Switch("DRAPartitionableDevices", True, "feature gate: devices may draw from counters that they share, and say "
+           "themselves where they are (KEP-4815)", "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRADeviceTaints", True, "feature gate: devices may be tainted, requests tolerate taints (KEP-5055)",
+           "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRADeviceTaintRules", False, "feature gate: administrators taint devices by DeviceTaintRules (KEP-5055)",
+           "dra-core 0.1", "claims/taint-rules"),
+    Switch("DRAConsumableCapacity", True, "feature gate: claims may share a device by its capacity (KEP-5075)",
+           "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRADeviceBindingConditions", True, "feature gate: pods are bound when conditions of their devices are True "
+           "(KEP-5007)", "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRAExtendedResource", True, "feature gate: pods may get devices of a class by an extended resource "
+           "(KEP-5004)", "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRAListTypeAttributes", False, "feature gate: attributes of devices may be lists (KEP-5491)",
+           "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRAResourceClaimGranularStatusAuthorization", True, "feature gate: who changes a claim's allocation needs "
+           "resourceclaims/binding, who changes status.devices resourceclaims/driver", "dra-core 9",
+           "claims/device-status"),
+    Switch("reserved_for.mode", "pods", "for whom claims are reserved: for each pod, for the workload that the claim "
+           "names (gate DRAReservedForWorkloads of KEP-5194), or for a pod group that names the claim (gate "
+           "DRAWorkloadResourceClaims of KEP-5729)", "kep-5194 0", "claims/for-a-workload",
+           ("pods", "kep5194", "kep5729")),
+    Switch("template.allow_reservedFor", False, "whether a claim template may say for which workload its claims are",
+           "kep-5194 2", "claims/for-a-workload"),
+    Switch("reservedFor.uid_policy", "strict", "whether a claim must name its workload's uid, or the scheduler looks "
+           "it up when it copies the reference", "kep-5194 2", "claims/for-a-workload", ("strict", "late")),
+    Switch("reserved_for.max", 256, "for how many consumers a claim may be reserved", "kep-5194 13",
+           "claims/for-a-workload", minimum=1),
+    Switch("reserved_for.allow_without_allocation", False, "whether a claim may be reserved for a workload before it "
+           "is allocated", "kep-5194 13", "claims/for-a-workload"),
+    Switch("dra.distinct_attribute", "correct", "whether distinctAttribute compares all devices of a request, or as "
+           "upstream only with the latest", "dra-core 3.3", "claims/pairwise", ("correct", "upstream")),
+    Switch("dra.counter_bugs", False, "keep upstream's defects of shared counters: one budget for pools of one name, "
+           "and what was given up stays consumed", "dra-core 3.3", "claims/two-budgets"),
     Switch("dra.double_allocation_guard", "none", "who refuses a device that another claim has: no component, its "
            "driver at prepare, or the apiserver", "dra-core 11", "claims/two-schedulers",
            ("none", "driver", "apiserver")),
@@ -268,6 +307,19 @@ REGISTER: tuple[Switch, ...] = (
            "preenqueue-status/clear", minimum=0.0),
     Switch("preenqueue_report.on_other_plugin_rejects", "keep_stale", "what becomes of a text once a silent plugin "
            "rejects", "kep-5501 7", "preenqueue-status/stale", ("keep_stale", "clear", "generic")),
+    Switch("preenqueue_report.reason", "NotReadyForScheduling", "the reason of reported rejections: one of their own, "
+           "or one that exists", "kep-5501 12", "preenqueue-status/reason",
+           ("NotReadyForScheduling", "Unschedulable", "SchedulingGated")),
+    Switch("preenqueue_report.condition", "PodScheduled", "the condition that has them: the one that a bind "
+           "overwrites, or one of their own", "kep-5501 12", "preenqueue-status/own-condition",
+           ("PodScheduled", "ReadyForScheduling")),
+    Switch("preenqueue_report.delay_scope", "global", "who says how long a rejection must last to be reported: "
+           "preenqueue_report.delay_s, its plugin, or its plugin each time", "kep-5501 12",
+           "preenqueue-status/delay-scope", ("global", "per_plugin", "per_call")),
+    Switch("preenqueue_report.qps", 0.0, "reports a second, apart from other calls; 0: they share async_api.qps",
+           "kep-5501 12", "preenqueue-status/rate-limit", minimum=0.0),
+    Switch("preenqueue_report.target", "pod", "whose status reports the rejection of a pod group's members: each "
+           "pod's, or their group's", "kep-5501 12", "preenqueue-status/group-status", ("pod", "podgroup")),
     Switch("preenqueue_report.gates_message", "unified", "whether SchedulingGates says the API server's words",
            "kep-5501 5", "preenqueue-status/gated", ("unified", "legacy")),
     Switch("GenericWorkload", False, "feature gate: pod groups, gang scheduling and their preemption (KEP-4671)",

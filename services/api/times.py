@@ -1,11 +1,14 @@
-"""RFC 3339 timestamps and Go's durations: the one place that spells wall-clock time (and may import `datetime`)."""
+"""RFC 3339 timestamps, Go's durations, days in a time zone: the one place that spells wall-clock time (and may import
+`datetime`).
+"""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, tzinfo
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo
 
 _UNITS_S: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 _PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|m|s|us|µs|μs|ns)")
@@ -38,6 +41,70 @@ def parse_time(text: str) -> float:
     if not 1970 <= moment.year <= 2200:
         raise ValueError(f"{text!r} is outside the years 1970 to 2200")
     return moment.timestamp()
+
+
+Zone = tzinfo
+"""A time zone: what clocks show, given the moment."""
+
+
+@lru_cache(maxsize=64)
+def zone_of(name: str) -> Zone:
+    """Return the IANA time zone of that name; "" is UTC. Raises: ValueError, in Go's words, when there is none."""
+    try:
+        return ZoneInfo(name) if name else UTC
+    except (ValueError, KeyError, OSError):
+        raise ValueError(f"unknown time zone {name}") from None
+
+
+def format_time_in(wall_s: float, zone: Zone) -> str:
+    """Return whole seconds in that zone as Go's RFC 3339 does: `2026-01-02T04:04:05+01:00`."""
+    return datetime.fromtimestamp(int(wall_s), zone).isoformat().replace("+00:00", "Z")
+
+
+def format_mail_time(wall_s: float) -> str:
+    """Return whole seconds in UTC as RFC 1123 does with a numeric zone: `Fri, 02 Jan 2026 03:04:05 +0000`."""
+    return datetime.fromtimestamp(int(wall_s), UTC).strftime("%a, %d %b %Y %H:%M:%S +0000")
+
+
+class Day(NamedTuple):
+    """A calendar day. `number`: days since the year 1; `weekday`: 0 is Sunday."""
+
+    number: int
+    year: int
+    month: int
+    day: int
+    weekday: int
+
+
+def day_at(wall_s: float, zone: Zone) -> Day:
+    """Return the day that it is in that zone then."""
+    return day_of(datetime.fromtimestamp(wall_s, zone).toordinal())
+
+
+def day_of(number: int) -> Day:
+    """Return the day of that number."""
+    found = date.fromordinal(number)
+    return Day(number, found.year, found.month, found.day, found.isoweekday() % 7)
+
+
+def moments(day: int, hour: int, minute: int, zone: Zone) -> list[float]:
+    """Return when clocks in that zone show this time on the day of that number, in epoch seconds: once as a rule, not
+    at all or twice where the clocks are changed.
+    """
+    shown = datetime.combine(date.fromordinal(day), time(hour, minute), zone)
+    found = {shown.replace(fold=fold).timestamp() for fold in (0, 1)}
+    return sorted(at for at in found if datetime.fromtimestamp(at, zone).replace(fold=0) == shown)
+
+
+_PLAIN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)?")
+
+
+def seconds_in(text: str) -> float:
+    """Return seconds of `5s`, `200ms`, `2m`, `1h` or a bare number, as annotations say them. Raises: ValueError."""
+    found = _PLAIN.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no duration; want for example 200ms, 5s or 2m")
+    return float(found[1]) * _UNITS_S[found[2] or "s"]
 
 
 class Duration(float):

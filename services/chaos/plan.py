@@ -33,6 +33,7 @@ _SITES = {
     "apiserver": ("store.commit", "store.commit", "api.request", "api.response", "watch.open", "proc.start"),
     "scheduler": ("sched.attempt", "sched.assume", "sched.bind_call", "sched.bind_result", "watch.open", "proc.start"),
     "controllers": ("ctrl.reconcile", "ctrl.write", "ctrl.write", "watch.open", "proc.start"),
+    "claim-controller": ("ctrl.reconcile", "ctrl.write", "ctrl.write", "watch.open", "proc.start"),
     "kubelet": (
         "kubelet.session", "kubelet.admit", "kubelet.checkpoint", "kubelet.start", "kubelet.stop",
         "kubelet.teardown_done", "kubelet.unbind_call", "kubelet.unbind_result", "proc.start",

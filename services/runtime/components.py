@@ -9,14 +9,18 @@ from typing import Any, Final
 DEFAULT_SCHEDULER = "default-scheduler"
 DEVICE_PLUGIN: Final = "device-plugin"
 DRA_DRIVER: Final = "dra-driver"
+CLAIM_CONTROLLER: Final = "claim-controller"
+_WITH_DASH: Final = (DEVICE_PLUGIN, DRA_DRIVER, CLAIM_CONTROLLER)
+"""Components whose own names have a dash; after any other a dash begins the name of one of several."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A DNS label: the name becomes part of a process's, of a file's and of a Lease's."""
 
 
 def component_of(process: str) -> str:
     """Return the component a process runs: `kubelet` for `kubelet/h0`, `scheduler` for `scheduler-2`."""
-    component = process.partition("/")[0]
-    return component if component in (DEVICE_PLUGIN, DRA_DRIVER) else component.partition("-")[0]
+    name = process.partition("/")[0]
+    dashed = (each for each in _WITH_DASH if name == each or name.startswith(f"{each}-"))
+    return next(dashed, name.partition("-")[0])
 
 
 def plugin_name(node: str, resource: str) -> str:

@@ -21,7 +21,15 @@ from services.api.identity import ADMIN, Identity
 from services.client.rpc import RpcTransport
 from services.runtime import credentials
 from services.runtime.child import POLL_S, Child
-from services.runtime.components import Schedulers, component_of, driver_name, drivers_of, plugin_name, plugins_of
+from services.runtime.components import (
+    CLAIM_CONTROLLER,
+    Schedulers,
+    component_of,
+    driver_name,
+    drivers_of,
+    plugin_name,
+    plugins_of,
+)
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import SOCKETS_FOLDER, STATE_FILE, lock
 from services.runtime.real import RealClock, seeded_random, write_atomically
@@ -108,7 +116,8 @@ class Supervisor:
                 self._add(each.name, [*each.arguments, "--token-file", self._token_file("scheduler")])
                 for each in self._options.schedulers.processes()
             ]
-            rest.append(self._add("controllers", ["--token-file", self._token_file("controllers")]))
+            managers = ("controllers", CLAIM_CONTROLLER)
+            rest += [self._add(name, ["--token-file", self._token_file(name)]) for name in managers]
             rest += [self._add(f"kubelet/{host}", arguments) for host, arguments in self._kubelet_arguments()]
             rest += [self._add(name, arguments) for name, arguments in self._plugin_arguments()]
             rest += [self._add(name, arguments) for name, arguments in self._driver_arguments()]

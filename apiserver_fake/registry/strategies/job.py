@@ -38,33 +38,34 @@ _CHANGEABLE_TEMPLATE = ("nodeSelector", "affinity", "tolerations", "schedulingGa
 
 
 def _check_modes(spec: Document, at: str, report: Report) -> Causes:
-    mode, is_indexed = spec["completionMode"], spec["completionMode"] == "Indexed"
+    mode = spec.get("completionMode")
+    is_indexed = mode == "Indexed"
     completions, parallelism = spec.get("completions"), spec.get("parallelism") or 0
     if is_indexed and completions is None:
-        yield required("spec.completions", f"when completion mode is {mode}")
+        yield required(f"{at}completions", f"when completion mode is {mode}")
     elif is_indexed and parallelism > PARALLELISM_MAX:
         text = f"must be less than or equal to {PARALLELISM_MAX} when completion mode is {mode}"
-        yield invalid("spec.parallelism", parallelism, text)
+        yield invalid(f"{at}parallelism", parallelism, text)
     for name in ("backoffLimitPerIndex", "successPolicy"):
         if spec.get(name) is not None and not is_indexed:
-            yield invalid(f"spec.{name}", spec[name], "requires indexed completion mode")
+            yield invalid(f"{at}{name}", spec[name], "requires indexed completion mode")
     most = spec.get("maxFailedIndexes")
     if most is not None and spec.get("backoffLimitPerIndex") is None:
-        yield required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified")
+        yield required(f"{at}backoffLimitPerIndex", "when maxFailedIndexes is specified")
     if most is not None and completions is not None and most > completions:
-        yield invalid("spec.maxFailedIndexes", most, "must be less than or equal to completions")
+        yield invalid(f"{at}maxFailedIndexes", most, "must be less than or equal to completions")
     if spec.get("backoffLimitPerIndex") is not None and (completions or 0) > COMPLETIONS_SOFT_MAX:
         if most is None:
             text = f"must be specified when completions is above {COMPLETIONS_SOFT_MAX}"
-            yield required("spec.maxFailedIndexes", text)
+            yield required(f"{at}maxFailedIndexes", text)
         elif most > FAILED_INDEXES_MAX:
-            yield invalid("spec.maxFailedIndexes", most, f"must be less than or equal to {FAILED_INDEXES_MAX}")
+            yield invalid(f"{at}maxFailedIndexes", most, f"must be less than or equal to {FAILED_INDEXES_MAX}")
         if parallelism > PARALLELISM_SOFT_MAX:
-            yield invalid("spec.parallelism", parallelism, f"must be less than or equal to {PARALLELISM_SOFT_MAX}")
+            yield invalid(f"{at}parallelism", parallelism, f"must be less than or equal to {PARALLELISM_SOFT_MAX}")
     policy = spec.get("podReplacementPolicy")
     allowed = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
     if policy is not None and policy not in allowed:
-        yield unsupported("spec.podReplacementPolicy", policy, allowed)
+        yield unsupported(f"{at}podReplacementPolicy", policy, allowed)
 
 
 def _check_template(spec: Document, at: str, report: Report) -> Causes:
@@ -73,16 +74,22 @@ def _check_template(spec: Document, at: str, report: Report) -> Causes:
     if template is None:
         return
     own = (template.get("metadata") or {}).get("labels") or {}
-    wrong = [*labels("spec.template.metadata.labels", own)]
-    if selector is None:
-        wrong.append(required("spec.selector"))
+    wrong = [*labels(f"{at}template.metadata.labels", own)]
+    if at != "spec.":
+        # A CronJob's: each job gets a selector of its own.
+        if selector is not None:
+            wrong.append(invalid(f"{at}selector", selector, "`selector` will be auto-generated"))
+        if spec.get("manualSelector"):
+            wrong.append(unsupported(f"{at}manualSelector", True, ("nil", "false")))
+    elif selector is None:
+        wrong.append(required(f"{at}selector"))
     else:
-        wrong += label_selector("spec.selector", selector)
+        wrong += label_selector(f"{at}selector", selector)
         if not wrong and not selects(selector, own):
             text = "`selector` does not match template `labels`"
-            wrong.append(invalid("spec.template.metadata.labels", own, text))
+            wrong.append(invalid(f"{at}template.metadata.labels", own, text))
     yield from wrong
-    policy, here = (template.get("spec") or {}).get("restartPolicy"), "spec.template.spec.restartPolicy"
+    policy, here = (template.get("spec") or {}).get("restartPolicy"), f"{at}template.spec.restartPolicy"
     if policy not in ("OnFailure", "Never"):
         allowed = ("OnFailure", "Never")
         yield unsupported(here, policy, allowed) if policy else required(here, "valid values: OnFailure, Never")
@@ -173,27 +180,41 @@ RULE = Struct(
     Field("onExitCodes", rule=_check_exit_codes),
     Field("onPodConditions", most=PATTERNS_MAX, items=PATTERN),
 )
-SPEC = Struct(
-    Field("parallelism", default=1, minimum=0),
-    Field("completions", default=_completions, minimum=0),
-    Field("activeDeadlineSeconds", minimum=0),
-    Field("backoffLimit", default=lambda job: 6 if job.get("backoffLimitPerIndex") is None else NO_LIMIT, minimum=0),
-    Field("ttlSecondsAfterFinished", minimum=0),
-    Field("backoffLimitPerIndex", minimum=0),
-    Field("maxFailedIndexes", minimum=0),
-    Field("completionMode", default="NonIndexed", enum=("NonIndexed", "Indexed")),
-    Field("suspend", default=False),
-    Field(
-        "podReplacementPolicy", default=lambda job: "Failed" if job.get("podFailurePolicy") else "TerminatingOrFailed"
-    ),
-    _check_modes,
-    _check_template,
-    Field("template", required=True, struct=Struct(Field("spec", default={}, struct=POD_SPEC))),
-    _open_scope,
-    Field("podFailurePolicy", struct=Struct(Field("rules", most=RULES_MAX, items=RULE))),
-    Field("successPolicy", rule=_check_success_policy),
-    Field("managedBy", rule=_managed_by),
-)
+DEFAULTS: dict[str, Any] = {
+    "parallelism": 1,
+    "completions": _completions,
+    "backoffLimit": lambda job: 6 if job.get("backoffLimitPerIndex") is None else NO_LIMIT,
+    "completionMode": "NonIndexed",
+    "suspend": False,
+    "podReplacementPolicy": lambda job: "Failed" if job.get("podFailurePolicy") else "TerminatingOrFailed",
+}
+
+
+def _spec(defaults: Mapping[str, Any]) -> Struct:
+    return Struct(
+        Field("parallelism", default=defaults.get("parallelism"), minimum=0),
+        Field("completions", default=defaults.get("completions"), minimum=0),
+        Field("activeDeadlineSeconds", minimum=0),
+        Field("backoffLimit", default=defaults.get("backoffLimit"), minimum=0),
+        Field("ttlSecondsAfterFinished", minimum=0),
+        Field("backoffLimitPerIndex", minimum=0),
+        Field("maxFailedIndexes", minimum=0),
+        Field("completionMode", default=defaults.get("completionMode"), enum=("NonIndexed", "Indexed")),
+        Field("suspend", default=defaults.get("suspend")),
+        Field("podReplacementPolicy", default=defaults.get("podReplacementPolicy")),
+        _check_modes,
+        _check_template,
+        Field("template", required=True, struct=Struct(Field("spec", default={}, struct=POD_SPEC))),
+        _open_scope,
+        Field("podFailurePolicy", struct=Struct(Field("rules", most=RULES_MAX, items=RULE))),
+        Field("successPolicy", rule=_check_success_policy),
+        Field("managedBy", rule=_managed_by),
+    )
+
+
+SPEC = _spec(DEFAULTS)
+JOB_TEMPLATE_SPEC = _spec({})
+"""The spec inside a CronJob: completed only when a job is made of it (upstream, too, fills in the pod alone)."""
 STATUS = Struct(*(Field(name, minimum=0) for name in ("active", "ready", "terminating", "succeeded", "failed")))
 
 

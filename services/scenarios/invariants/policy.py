@@ -60,7 +60,7 @@ statefulsets.apps poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io 
 workloads.scheduling.k8s.io persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io \
 csinodes.storage.k8s.io csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io \
 noderesourcetopologies.topology.node.k8s.io resourceclaims.resource.k8s.io resourceslices.resource.k8s.io \
-deviceclasses.resource.k8s.io
+deviceclasses.resource.k8s.io devicetaintrules.resource.k8s.io
 system:kube-scheduler         change                      pods pods/status persistentvolumes persistentvolumeclaims \
 podgroups.scheduling.k8s.io/status resourceclaims.resource.k8s.io resourceclaims.resource.k8s.io/status
 system:kube-scheduler         bind                        pods/binding
@@ -70,6 +70,9 @@ system:kube-scheduler         get,create,change           leases.coordination.k8
 system:kube-controller-manager read                       all-but-secrets
 system:kube-controller-manager create,change              events
 system:kube-controller-manager get,create,change          leases.coordination.k8s.io                      own-lease
+system:claim-controller       read                        pods resourceclaims.resource.k8s.io \
+resourceclaimtemplates.resource.k8s.io
+system:claim-controller       get,create,change           leases.coordination.k8s.io                      own-lease
 C:replicaset                  read                        replicasets.apps pods
 C:replicaset                  create,change               pods
 C:replicaset                  delete                      pods                                            uid
@@ -91,6 +94,14 @@ C:job                         read                        jobs.batch pods
 C:job                         create,change               pods
 C:job                         delete                      pods                                            uid
 C:job                         change                      jobs.batch/status
+C:cronjob                     read                        cronjobs.batch jobs.batch
+C:cronjob                     create                      jobs.batch
+C:cronjob                     delete                      jobs.batch                                      uid
+C:cronjob                     change                      cronjobs.batch/status
+C:horizontal-pod-autoscaler   read                        horizontalpodautoscalers.autoscaling pods \
+deployments.apps replicasets.apps statefulsets.apps
+C:horizontal-pod-autoscaler   change                      deployments.apps/scale replicasets.apps/scale \
+statefulsets.apps/scale horizontalpodautoscalers.autoscaling/status
 C:ttl-after-finished          read                        jobs.batch
 C:ttl-after-finished          delete                      jobs.batch                                      uid,rv
 C:node-lifecycle              read                        nodes pods leases.coordination.k8s.io
@@ -124,11 +135,13 @@ C:volume-protection           read,change                 persistentvolumes pers
 C:volume-protection           read                        pods
 C:ephemeral-volume            read                        pods persistentvolumeclaims
 C:ephemeral-volume            create                      persistentvolumeclaims
-C:resourceclaim               read                        pods resourceclaims.resource.k8s.io \
+system:serviceaccount:kube-system:resource-claim-controller read pods resourceclaims.resource.k8s.io \
 resourceclaimtemplates.resource.k8s.io workloads.scheduling.k8s.io
-C:resourceclaim               create,delete               resourceclaims.resource.k8s.io
-C:resourceclaim               change                      resourceclaims.resource.k8s.io \
+system:serviceaccount:kube-system:resource-claim-controller create,delete resourceclaims.resource.k8s.io
+system:serviceaccount:kube-system:resource-claim-controller change resourceclaims.resource.k8s.io \
 resourceclaims.resource.k8s.io/status pods/status
+system:serviceaccount:kube-system:resource-claim-controller create,change events
+system:serviceaccount:kube-system:resource-claim-controller get,create,change leases.coordination.k8s.io own-lease
 C:namespace                   read                        *
 C:namespace                   delete,deletecollection     *
 C:namespace                   change                      namespaces/status
@@ -140,8 +153,8 @@ C:*                           create,change               events
 C:*                           get,create,change           leases.coordination.k8s.io                      own-lease
 user:*                        ordinary                    pods configmaps secrets serviceaccounts services \
 persistentvolumeclaims deployments.apps replicasets.apps daemonsets.apps poddisruptionbudgets.policy jobs.batch \
-podgroups.scheduling.k8s.io workloads.scheduling.k8s.io resourceclaims.resource.k8s.io \
-resourceclaimtemplates.resource.k8s.io own-namespace
+cronjobs.batch horizontalpodautoscalers.autoscaling podgroups.scheduling.k8s.io workloads.scheduling.k8s.io \
+resourceclaims.resource.k8s.io resourceclaimtemplates.resource.k8s.io own-namespace
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale \
 statefulsets.apps/scale pods/resize pods/ephemeralcontainers                                              own-namespace
 user:*                        read                        events pods/log resourcequotas limitranges \
@@ -272,6 +285,8 @@ def _node_may(call: Call, node: str) -> bool:
             return call.name == node and verb in ("get", "create", "update", "patch")
         case "resourceclaims.resource.k8s.io", "":
             return verb == "get" and bool(call.name) and call.referenced
+        case "resourceclaims.resource.k8s.io", "status":
+            return verb in ("get", "update", "patch") and bool(call.name) and call.referenced
         case "resourceslices.resource.k8s.io", "":
             if verb in ("list", "watch", "deletecollection"):
                 return call.field_selector == f"spec.nodeName={node}"

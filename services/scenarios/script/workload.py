@@ -303,6 +303,60 @@ def job(name: str, options: Options) -> Document:
     return _object("batch/v1/Job", name, options, spec, labels)
 
 
+_CRON_JOB_SPEC: Fields = {
+    "schedule": ("schedule", str),
+    "zone": ("timeZone", str),
+    "concurrency": ("concurrencyPolicy", str),
+    "starting-deadline": ("startingDeadlineSeconds", int),
+    "keep-successful": ("successfulJobsHistoryLimit", int),
+    "keep-failed": ("failedJobsHistoryLimit", int),
+    "suspend": ("suspend", is_true),
+}
+
+
+def cron_job(name: str, options: Options) -> Document:
+    """`cronjob NAME schedule="*/5 * * * *" [zone=…] [concurrency=Forbid] …`: return a CronJob.
+
+    Other options are those of `job`. Raises: ValueError for an unknown option.
+    """
+    made = job(name, {option: value for option, value in options.items() if option not in _CRON_JOB_SPEC})
+    template = {"metadata": {"labels": {"app": name}}, "spec": made["spec"]}
+    spec = {"jobTemplate": template} | fields(options, _CRON_JOB_SPEC)
+    return {**made, "kind": "CronJob", "spec": spec}
+
+
+_WINDOWS = {"up-window": "scaleUp", "down-window": "scaleDown"}
+_AUTOSCALER_OPTIONS = ("target", "min", "max", "cpu", "memory", "namespace", *_WINDOWS)
+
+
+def autoscaler(name: str, options: Options) -> Document:
+    """`autoscaler NAME max=10 [min=1] [target=Deployment/NAME] [cpu=50%|500m] [memory=…] [down-window=60] …`.
+
+    Return a HorizontalPodAutoscaler of a Deployment of its name unless said; a percentage is of what pods request.
+    Raises: ValueError for an unknown option.
+    """
+    check(options, _AUTOSCALER_OPTIONS, "an autoscaler")
+    kind, _, target = options.get("target", f"Deployment/{name}").partition("/")
+    metrics = []
+    for resource in ("cpu", "memory"):
+        if text := options.get(resource):
+            number = text.removesuffix("%")
+            wanted: Document = {"type": "AverageValue", "averageValue": text}
+            if number != text:
+                wanted = {"type": "Utilization", "averageUtilization": int(number)}
+            metrics.append({"type": "Resource", "resource": {"name": resource, "target": wanted}})
+    spec: Document = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": kind, "name": target},
+        "minReplicas": int(options.get("min", "1")),
+        "maxReplicas": int(options["max"]) if "max" in options else 10,
+        "metrics": metrics,
+    }
+    windows = {rules: {"stabilizationWindowSeconds": int(options[o])} for o, rules in _WINDOWS.items() if o in options}
+    if windows:
+        spec["behavior"] = windows
+    return _object("autoscaling/v2/HorizontalPodAutoscaler", name, options, spec, {})
+
+
 MAKERS: Mapping[str, Callable[[str, Options], Document]] = {
     "pod": pod,
     "replicaset": replica_set,
@@ -310,6 +364,8 @@ MAKERS: Mapping[str, Callable[[str, Options], Document]] = {
     "statefulset": stateful_set,
     "daemonset": daemon_set,
     "job": job,
+    "cronjob": cron_job,
+    "autoscaler": autoscaler,
     "podgroup": pod_group,
     "priorityclass": priority_class,
 }

@@ -15,6 +15,8 @@ import msgspec
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
+from claim_controller.config import ClaimControllerConfig
+from claim_controller.wiring import build as build_claim_controller
 from kubelet.agent.node_files import path_of
 from kubelet.config import KubeletConfig
 from kubelet.deviceplugin.emulated.serving import PluginConfig, command_plugin
@@ -26,7 +28,7 @@ from kubelet.runtime.boots import BOOT_FILE
 from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
-from services.api.identity import SCHEDULER, Identity
+from services.api.identity import CLAIM_MANAGER, SCHEDULER, Identity
 from services.api.seams import Component, Seams
 from services.api.wire import Api
 from services.client.gate import Gates
@@ -34,10 +36,10 @@ from services.client.leases import LeadershipLost
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import build as build_controllers
-from services.runtime.components import component_of, driver_name, plugin_name, plugins_of
+from services.runtime.components import CLAIM_CONTROLLER, component_of, driver_name, plugin_name, plugins_of
 from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_OK, MeshError, StartError
 from services.runtime.machine import disk_error
-from services.runtime.roles import controller_identities
+from services.runtime.roles import claim_controller_identities, controller_identities
 from services.runtime.simloop import OWNER, SimLoop
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, Site
@@ -133,6 +135,8 @@ class SimMesh:
         manager = ControllersConfig(name="controllers", set=switches("controllers"))
         identity = Identity("system:kube-controller-manager")
         self._add("controllers", partial(build_controllers, manager), identity, controller_identities())
+        claims = ClaimControllerConfig(name=CLAIM_CONTROLLER, set=switches(CLAIM_CONTROLLER))
+        self._add(claims.name, partial(build_claim_controller, claims), CLAIM_MANAGER, claim_controller_identities())
         for host, nodes in self.plan.deal().items():
             definitions = tuple(NodeDefinition.parse(node) for node in nodes)
             config = KubeletConfig(

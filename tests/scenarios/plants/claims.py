@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
+from claim_controller.resourceclaim import controller as resourceclaim
+from claim_controller.resourceclaim.controller import ClaimController
 from kubelet.dra.manager import ClaimManager
 from scheduler.dra.ledger import ClaimLedger
 from scheduler.framework.status import SUCCESS
 from scheduler.plugins.dynamic_resources import DynamicResources
-from services.controllers.resourceclaim import controller as resourceclaim
-from services.controllers.resourceclaim.controller import ClaimController
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 CLAIMS = EXPERIMENTS / "claims"

@@ -6,7 +6,7 @@ import pytest
 
 from apiserver_fake.authorization.authorizer import admit
 from apiserver_fake.strategy import strategy_for
-from services.api.identity import SCHEDULER, controller_identity
+from services.api.identity import SCHEDULER, system_account
 from services.api.kinds.deviceclass import CLASSES
 from services.api.kinds.resourceclaim import CLAIMS, FINALIZER
 from services.api.kinds.resourceslice import SLICES
@@ -200,7 +200,7 @@ def test_whose_slice_it_is_and_where_never_changes(world):
 
 def test_the_claim_controller_may_not_write_finalizers_through_the_status(world):
     stored = world.create(CLAIMS, claim())
-    controller = controller_identity("resourceclaim")
+    controller = system_account("resource-claim-controller")
     meta = {**stored["metadata"], "finalizers": [FINALIZER]}
 
     causes, new = status(world, stored, {}, controller, metadata=meta)
@@ -215,7 +215,7 @@ def test_the_claim_controller_may_not_write_finalizers_through_the_status(world)
         ([{"name": "a"}], [], ["spec.resourceClaims[0]"]),
         ([{"name": "a", "resourceClaimName": "c", "resourceClaimTemplateName": "t"}], [], ["spec.resourceClaims[0]"]),
         ([{"name": "a", "resourceClaimName": "c"}] * 2, [], ["spec.resourceClaims[1].name"]),
-        ([], [{"name": "b"}], ["spec.containers[0].resources.claims[0].name"]),
+        ([], [{"name": "b"}], ["spec.containers[0].resources.claims[0]"]),
     ],
 )
 def test_a_pod_names_claims_and_its_containers_name_those(world, claims, used, paths):

@@ -2,11 +2,11 @@
 
 import pytest
 
+from claim_controller.resourceclaim.controller import generate_name
 from services.api.kinds.resourceclaim import CLAIMS, FINALIZER, POD_CLAIM_NAME
 from services.api.meta import Key
-from services.controllers.resourceclaim.controller import generate_name
 from services.runtime import simloop
-from tests.component.controllers.conftest import World
+from tests.component.claim_controller.conftest import World
 
 TEMPLATE = {
     "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from services.api.identity import system_account
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import (
     CLAIMS,
@@ -23,16 +24,16 @@ from services.api.kinds.resourceclaimtemplate import ResourceClaimTemplate
 from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.api.times import parse_time
-from services.controllers import shared_writes as writes
-from services.controllers.shared_kind_keys import CLAIM, kind_key, split
-from services.controllers.shared_ownership import controller_reference
+from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Create, Delete, Query, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.kind_keys import CLAIM, kind_key, split
 
 POD = "pod"
 PREFIX_MAX: Final = 57
 """What is left of a name's 63 characters before the five that the server makes up, and the dash."""
 WORKERS: Final = 10
+USER: Final = system_account("resource-claim-controller").user
 
 
 def generate_name(pod: str, entry: str) -> str:
@@ -102,7 +103,7 @@ class ClaimController:
         metadata: Document = {
             "generateName": generate_name(meta.name, entry),
             "namespace": key.namespace,
-            "ownerReferences": [controller_reference(pod)],
+            "ownerReferences": [writes.controller_reference(pod)],
             "annotations": {**(given.get("annotations") or {}), POD_CLAIM_NAME: entry},
         }
         if given.get("labels"):
@@ -263,7 +264,7 @@ def _build(switches: Switches) -> Controller:
     memory = ClaimController(switches)
     of_templates = Watch(ResourceClaimTemplate, template_changed)
     watches = (Watch(Pod, memory.pod_changed), Watch(ResourceClaim, memory.claim_changed), of_templates)
-    return Controller("resourceclaim", None, memory.reconcile, watches=watches, workers=WORKERS)
+    return Controller("resourceclaim", None, memory.reconcile, USER, watches=watches, workers=WORKERS)
 
 
 CONTROLLER = Registration("resourceclaim", _build, start_order=18)

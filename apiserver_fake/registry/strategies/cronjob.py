@@ -1,0 +1,78 @@
+"""CronJobs: a schedule that can be read, in a time zone that exists, and a job to create (batch/v1).
+
+The texts are upstream's (`pkg/apis/batch/validation`).
+"""
+
+import re
+
+from apiserver_fake.registry.strategies.job import JOB_TEMPLATE_SPEC
+from apiserver_fake.strategy import WriteContext, declared
+from apiserver_fake.validation.fields import Field, Report, Struct
+from apiserver_fake.validation.formats import Causes, invalid
+from apiserver_fake.validation.pod.spec import TEMPLATE_METADATA
+from services.api.cron import parse
+from services.api.meta import Document
+from services.api.times import zone_of
+
+NAME_MAX = 52
+"""A job's name has 63 characters at most and ends with a hyphen and the minutes since the epoch."""
+_ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
+
+
+def _schedule(text: str, path: str, report: Report) -> Causes:
+    try:
+        parse(text)
+    except ValueError as error:
+        yield invalid(path, text, str(error))
+
+
+SPEC = Struct(
+    Field("schedule", required=True, rule=_schedule),
+    Field("startingDeadlineSeconds", minimum=0),
+    Field("concurrencyPolicy", default="Allow", is_blank_absent=True, enum=("Allow", "Forbid", "Replace")),
+    Field("suspend", default=False),
+    Field(
+        "jobTemplate", missing={}, struct=Struct(TEMPLATE_METADATA, Field("spec", missing={}, struct=JOB_TEMPLATE_SPEC))
+    ),
+    Field("successfulJobsHistoryLimit", default=3, minimum=0),
+    Field("failedJobsHistoryLimit", default=1, minimum=0),
+)
+
+
+def _zone(name: str) -> Causes:
+    path = "spec.timeZone"
+    if not name:
+        yield invalid(path, name, "timeZone must be nil or non-empty string")
+        return
+    parts = name.split("/")
+    if any(part in (".", "..") or part.startswith("-") or not _ZONE_PART.fullmatch(part) for part in parts):
+        yield invalid(path, name, f"unknown time zone {name}")
+        return
+    if name.lower() == "local":
+        yield invalid(
+            path, name, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        )
+    try:
+        zone_of(name)
+    except ValueError as error:
+        yield invalid(path, name, str(error))
+
+
+def _rules(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
+    """Judge what depends on what was stored: a schedule that names its zone may stay, a stored zone is known."""
+    before, spec = (old or {}).get("spec") or {}, new["spec"]
+    schedule, zone = spec.get("schedule") or "", spec.get("timeZone")
+    if "TZ" in schedule:
+        if "TZ" not in (before.get("schedule") or ""):
+            text = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+            yield invalid("spec.schedule", schedule, text)
+        elif zone is not None:
+            yield invalid("spec.schedule", schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule")
+    if zone is not None and (old is None or before.get("timeZone") != zone):
+        yield from _zone(zone)
+    name = new["metadata"].get("name") or ""
+    if old is None and len(name) > NAME_MAX:
+        yield invalid("metadata.name", name, f"must be no more than {NAME_MAX} characters")
+
+
+STRATEGIES = {"cronjobs.batch": declared(Struct(Field("spec", default={}, struct=SPEC)), has_status=True, rules=_rules)}

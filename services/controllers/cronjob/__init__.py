@@ -1,0 +1,1 @@
+"""CronJobs: Jobs created by a schedule."""

@@ -1,0 +1,62 @@
+"""Which time of its schedule a CronJob is to be started for, and when to look again. Pure.
+
+Source: upstream `pkg/controller/cronjob/utils.go`.
+"""
+
+from typing import NamedTuple
+
+from services.api.cron import Schedule
+from services.api.kinds.cronjob import CronJob
+from services.controllers.shared_pods import seconds_of
+
+MISSED_MAX = 100
+"""More missed times than that are reported: clocks may be wrong, or a deadline is missing."""
+DELTA_S = 0.1
+"""The next look is so long after the time of the schedule (upstream nextScheduleDelta)."""
+
+
+class Missed(NamedTuple):
+    """Times that have passed since `earliest_s`. `latest_s`: the last of them; `number`: about how many there were."""
+
+    earliest_s: float
+    latest_s: float | None = None
+    number: int = 0
+
+
+def missed(cron_job: CronJob, schedule: Schedule, now_s: float, *, within_deadline: bool) -> Missed:
+    """Return the times that have passed since the last start, or since the CronJob was created.
+
+    `within_deadline`: only those that may still be started for. How many there were is reckoned from the first
+    interval, not counted. Raises: ValueError for a schedule that never comes.
+    """
+    earliest_s = seconds_of(cron_job.status.last_schedule_time or cron_job.metadata.creation_timestamp)
+    deadline_s = cron_job.spec.starting_deadline_seconds
+    if within_deadline and deadline_s is not None:
+        earliest_s = max(earliest_s, now_s - deadline_s)
+    first_s = schedule.next_after(earliest_s)
+    second_s = None if first_s is None else schedule.next_after(first_s)
+    if first_s is None or second_s is None:
+        # Upstream's library gives the same impossible time twice.
+        raise ValueError("time difference between two schedules is less than 1 second")
+    if now_s < first_s:
+        return Missed(earliest_s)
+    if now_s < second_s:
+        return Missed(earliest_s, first_s)
+    interval_s = int(second_s - first_s)
+    number = int(now_s - first_s) // interval_s + 1
+    # One interval back from the last time there would be, for schedules that are not regular.
+    latest_s, at_s = None, schedule.next_after(first_s + (number - 2) * interval_s)
+    while at_s is not None and at_s <= now_s:
+        latest_s, at_s = at_s, schedule.next_after(at_s)
+    return Missed(earliest_s, latest_s, number)
+
+
+def next_in_s(cron_job: CronJob, schedule: Schedule, now_s: float) -> float | None:
+    """Return in how many seconds to look again; None when the schedule never comes."""
+    try:
+        found = missed(cron_job, schedule, now_s, within_deadline=False)
+        since_s = found.latest_s if found.latest_s is not None else now_s if found.number else found.earliest_s
+    except ValueError:
+        since_s = now_s
+    at_s = schedule.next_after(since_s)
+    return None if at_s is None else max(0.0, at_s - now_s) + DELTA_S

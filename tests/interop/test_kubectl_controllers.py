@@ -1,0 +1,63 @@
+"""kubectl and what controllers act on: made from the command line, shown, described and refused."""
+
+import re
+
+import pytest
+
+
+def test_a_cron_job_is_made_shown_and_run_by_hand(kubectl, namespace):
+    made = ("create", "cronjob", "tick", "--image=busybox:1", "--schedule=*/5 * * * *", "-n", namespace, "--", "date")
+    kubectl(*made)
+    shown = kubectl("get", "cj", "-n", namespace)
+    wide = kubectl("get", "cronjobs", "-n", namespace, "-o", "wide")
+    described = kubectl("describe", "cronjob", "tick", "-n", namespace)
+    kubectl("create", "job", "now", "--from=cronjob/tick", "-n", namespace)
+    kubectl("patch", "cronjob", "tick", "-n", namespace, "-p", '{"spec": {"suspend": true, "timeZone": "Etc/UTC"}}')
+    owner = kubectl("get", "job", "now", "-n", namespace, "-o", "jsonpath={.metadata.ownerReferences[0].kind}")
+
+    assert shown.split("\n")[0].split() == [
+        "NAME", "SCHEDULE", "TIMEZONE", "SUSPEND", "ACTIVE", "LAST", "SCHEDULE", "AGE"]  # fmt: skip
+    assert re.search(r"^tick +\*/5 \* \* \* \* +<none> +False +0 +<none> ", shown, re.M)
+    assert re.search(r" tick +busybox:1 +<none>$", wide, re.M)
+    assert re.search(r"^Concurrency Policy: +Allow$", described, re.M)
+    assert re.search(r"^tick +.* Etc/UTC +True ", kubectl("get", "cj", "tick", "-n", namespace), re.M)
+    assert owner == "CronJob"
+    assert re.search(r"^cronjobs +cj +batch/v1 +true +CronJob$", kubectl("api-resources"), re.M)
+    assert "timeZone\t<string>" in kubectl("explain", "cronjob.spec")
+
+
+def test_a_schedule_that_cannot_be_read_is_refused_in_upstreams_words(kubectl, namespace):
+    made = ("create", "cronjob", "bad", "--image=i:1", "--schedule=61 * * * *", "-n", namespace)
+
+    assert (
+        kubectl(*made, code=1)
+        .strip()
+        .endswith('spec.schedule: Invalid value: "61 * * * *": end of range (61) above maximum (59): 61')
+    )
+
+
+def test_a_deployment_is_autoscaled_from_the_command_line(kubectl, namespace):
+    kubectl("create", "deployment", "web", "--image=nginx:1", "-n", namespace)
+    kubectl("create", "-n", namespace, "-f", "-", stdin={
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
+        "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "minReplicas": 2,
+                 "maxReplicas": 5, "metrics": [{"type": "Resource", "resource": {
+                     "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]},
+    })  # fmt: skip
+    shown = kubectl("get", "hpa", "-n", namespace)
+    described = kubectl("describe", "hpa", "web", "-n", namespace)
+
+    assert shown.split("\n")[0].split() == [
+        "NAME", "REFERENCE", "TARGETS", "MINPODS", "MAXPODS", "REPLICAS", "AGE"]  # fmt: skip
+    assert re.search(r"^web +Deployment/web +cpu: <unknown>/50% +2 +5 +0 ", shown, re.M)
+    assert re.search(r"resource cpu on pods .*<unknown> / 50%", described)
+    assert "behavior\t<HorizontalPodAutoscalerBehavior>" in kubectl("explain", "hpa.spec")
+
+
+def test_kubectl_autoscale_makes_one_where_it_speaks_of_v2(kubectl, namespace):
+    kubectl("create", "deployment", "web", "--image=nginx:1", "-n", namespace)
+    if "v1.32" in kubectl("version", "--client"):
+        pytest.skip("before v1.33 kubectl autoscale speaks of autoscaling/v1 only")
+    kubectl("autoscale", "deployment", "web", "--min=2", "--max=5", "--cpu=60%", "-n", namespace)
+
+    assert "cpu: <unknown>/60%" in kubectl("get", "hpa", "web", "-n", namespace)
