@@ -251,6 +251,8 @@ REGISTER: tuple[Switch, ...] = (
            "unbinding/rs-backoff", ("off", "on")),
     Switch("job.count_rejections", True, "pods that a kubelet refused count as failures of their Job", "controllers 15",
            "unbinding/job-fail"),
+    Switch("MutablePodResourcesForSuspendedJobs", True, "feature gate: a suspended Job may be given other resources "
+           "(KEP-5440)", "controllers 5", "jobs/right-sized"),
     Switch("MaxUnavailableStatefulSet", False, "feature gate: a rolling update of a StatefulSet may take several pods "
            "at once (KEP-961)", "controllers 4", "stateful-sets/two-at-once"),
     Switch("controllers.own_write_gate", True, "a key waits until its own last write is seen (KEP-5647)",

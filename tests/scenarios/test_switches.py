@@ -114,6 +114,7 @@ ROWS = {
     "descheduler.exclude_owners": Row(("",)),
     "rs.failed_backoff": Row(("off",)),
     "job.count_rejections": Row((False,)),
+    "MutablePodResourcesForSuspendedJobs": Row((False,)),
     "MaxUnavailableStatefulSet": Row((False,)),
     "controllers.own_write_gate": Row((False,)),
     "ReduceDefaultCrashLoopBackOffDecay": Row((False,)),
