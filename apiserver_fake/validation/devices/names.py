@@ -4,6 +4,7 @@ The texts are upstream's (`pkg/apis/resource/validation`, v1.36). Source: KEP-43
 """
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -14,13 +15,15 @@ from apiserver_fake.validation.formats import (
     Cause,
     Causes,
     duplicate,
+    forbidden,
     invalid,
     required,
     subdomain,
     too_long,
 )
 from apiserver_fake.validation.pod.placement import NODE_SELECTOR_TERMS
-from services.api.cel.device_selectors import SelectorError, compile_selector
+from services.api.cel.device_selectors import SelectorError, compile_program
+from services.api.cel.environment import COST_LIMIT
 from services.api.meta import Document
 
 LIST_MAX, OPAQUE_BYTES_MAX, EXPRESSION_BYTES_MAX = 32, 10 * 1024, 10 * 1024
@@ -107,9 +110,18 @@ def _selector(each: Document, at: str, report: Report) -> Causes:
         yield too_long(here, EXPRESSION_BYTES_MAX)
         return
     try:
-        compile_selector(expression)
+        cost = _highest_cost(expression)
     except SelectorError as error:
         yield invalid(here, expression, str(error))
+        return
+    if cost > COST_LIMIT:
+        yield forbidden(here, "too complex, exceeds cost limit")
+
+
+@lru_cache(maxsize=1024)
+def _highest_cost(expression: str) -> int:
+    """Return what a selector may cost at most; compiled once an expression, for many claims come from one template."""
+    return compile_program(expression).cost.most
 
 
 SELECTORS = Field("selectors", most=LIST_MAX, items=Struct(_selector))
