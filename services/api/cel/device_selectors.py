@@ -100,7 +100,7 @@ def compile_selector(expression: str) -> Selector:
 
     def selects(driver: str, device: Device) -> bool:
         try:
-            answer = run((_variables(driver, device),))
+            answer = run((variables(driver, device),))
         except EvaluationError as error:
             raise SelectorFailure(str(error)) from None
         if answer is True or answer is False:
@@ -142,8 +142,8 @@ _KNOWN: Final[dict[int, tuple[Device, str, _Variables]]] = {}
 _KNOWN_MAX: Final = 4096
 
 
-def _variables(driver: str, device: Device) -> _Variables:
-    """Return what `device` is; kept, for a device is asked about by many selectors."""
+def variables(driver: str, device: Device) -> Mapping[str, Any]:
+    """Return what `device` is in expressions; kept, for a device is asked about by many selectors."""
     known = _KNOWN.get(id(device))
     if known is not None and known[0] is device and known[1] == driver:
         return known[2]

@@ -417,7 +417,6 @@ _KEYS: Final = frozenset((str, int, values.Uint, bool, float))
 
 def _items(holder: Any, two: bool) -> Any:
     if isinstance(holder, list | tuple):
-        # A copy: a comprehension may not see what another appends.
         return enumerate(holder) if two else holder
     if isinstance(holder, Mapping):
         if two:

@@ -130,7 +130,7 @@ def test_what_gates_do_not_allow_is_refused_where_it_is_new():
     check_new_selector("device.driver == 'x' && device.allowMultipleAllocations")
     check_new_selector(f"{OWN}.numa.includes(1)", list_attributes=True)
 
-    with pytest.raises(SelectorError, match="undeclared reference to 'includes'"):
+    with pytest.raises(SelectorError, match="undeclared reference"):
         check_new_selector(f"{OWN}.numa.includes(1)")
     with pytest.raises(SelectorError, match="undefined field"):
         check_new_selector("device.allowMultipleAllocations", consumable_capacity=False)
