@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from services.api.cel.device_selectors import (
+    AttributeMissing,
     SelectorError,
     SelectorFailure,
     SelectorTooComplex,
@@ -212,3 +213,11 @@ def test_what_has_cost_too_much_is_cancelled():
         compile_selector(nested(6))(DRIVER, DEVICE)
 
     assert str(failure.value) == "operation cancelled: actual cost limit exceeded"
+
+
+def test_what_a_device_has_not_published_is_an_error_of_its_own():
+    with pytest.raises(AttributeMissing):
+        compile_selector(f"{OWN}.speed > 1")(DRIVER, DEVICE)
+    with pytest.raises(SelectorFailure) as failure:
+        compile_selector(f"{OWN}.model > 1")(DRIVER, DEVICE)
+    assert not isinstance(failure.value, AttributeMissing)
