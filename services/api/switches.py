@@ -170,6 +170,9 @@ REGISTER: tuple[Switch, ...] = (
            "those of one pod group, or any", "dra-core 11", "kep-5194/in-flight-group", ("none", "podgroup", "any")),
     Switch("dra.distinct_attribute", "correct", "whether distinctAttribute compares all devices of a request, or as "
            "upstream only with the latest", "dra-core 3.3", "claims/pairwise", ("correct", "upstream")),
+    Switch("dra.cel_missing_key", "error", "what reading an attribute that a device has not published means: an error, "
+           "which ends the attempt, or that another device is meant", "dra-core 2", "claims/missing-attribute",
+           ("error", "false")),
     Switch("dra.counter_bugs", False, "keep upstream's defects of shared counters: one budget for pools of one name, "
            "and what was given up stays consumed", "dra-core 3.3", "claims/two-budgets"),
     Switch("release.design", "owner", "who takes a workload off a claim that is reserved for it: its owner; the claim "

@@ -72,6 +72,7 @@ ROWS = {
     "dra.inflight_sharing": Row(("none",), {"any": "the gang is all there is"}),
     "dra.distinct_attribute": Row(("upstream",)),
     "dra.counter_bugs": Row((True,)),
+    "dra.cel_missing_key": Row(("false",)),
     "dra.double_allocation_guard": Row(("none",), {
         "driver": "one pod runs either way; which claims were granted is in tests/scenarios/test_device_claims.py",
     }),

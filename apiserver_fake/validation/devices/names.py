@@ -4,7 +4,6 @@ The texts are upstream's (`pkg/apis/resource/validation`, v1.36). Source: KEP-43
 """
 
 import re
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -22,8 +21,7 @@ from apiserver_fake.validation.formats import (
     too_long,
 )
 from apiserver_fake.validation.pod.placement import NODE_SELECTOR_TERMS
-from services.api.cel.device_selectors import SelectorError, compile_program
-from services.api.cel.environment import COST_LIMIT
+from services.api.cel.device_selectors import SelectorError, SelectorTooComplex, check_new_selector
 from services.api.meta import Document
 
 LIST_MAX, OPAQUE_BYTES_MAX, EXPRESSION_BYTES_MAX = 32, 10 * 1024, 10 * 1024
@@ -97,7 +95,7 @@ def no_two(*names: str) -> Check:
 
 
 def _selector(each: Document, at: str, report: Report) -> Causes:
-    """CEL selectors: each must be an expression that can be evaluated here."""
+    """CEL selectors: each must be an expression whose evaluation cannot cost too much."""
     cel = each.get("cel")
     if cel is None:
         yield required(f"{at}cel")
@@ -109,19 +107,17 @@ def _selector(each: Document, at: str, report: Report) -> Causes:
     if len(expression.encode()) > EXPRESSION_BYTES_MAX:
         yield too_long(here, EXPRESSION_BYTES_MAX)
         return
+    gates = report.switches
     try:
-        cost = _highest_cost(expression)
+        check_new_selector(
+            expression,
+            list_attributes=gates.dra_list_type_attributes,
+            consumable_capacity=gates.dra_consumable_capacity,
+        )
+    except SelectorTooComplex as error:
+        yield forbidden(here, str(error))
     except SelectorError as error:
         yield invalid(here, expression, str(error))
-        return
-    if cost > COST_LIMIT:
-        yield forbidden(here, "too complex, exceeds cost limit")
-
-
-@lru_cache(maxsize=1024)
-def _highest_cost(expression: str) -> int:
-    """Return what a selector may cost at most; compiled once an expression, for many claims come from one template."""
-    return compile_program(expression).cost.most
 
 
 SELECTORS = Field("selectors", most=LIST_MAX, items=Struct(_selector))
