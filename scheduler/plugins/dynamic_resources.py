@@ -290,6 +290,8 @@ class DynamicResources:
         selector = allocation.node_selector if allocation is not None else None
         if selector is not None and not any(term_matches(term, node) for term in selector.node_selector_terms):
             return False
+        if not self._features.binding_conditions:
+            return True
         if failure_of(claim):
             return False
         return is_ready(claim) or not is_timed_out(claim, self._handle.wall(), self._binding_timeout_s)
@@ -411,7 +413,7 @@ class DynamicResources:
         """Return once the binding conditions of all devices are True, or why they will not be."""
         claims = [claim for key in keys if (claim := self._find(key)) is not None]
         drivers = list(dict.fromkeys(driver for claim in claims for driver in drivers_to_wait_for(claim)))
-        if not drivers:
+        if not drivers or not self._features.binding_conditions:
             return SUCCESS
         text = f"waiting for binding conditions for device on node {node_name}"
         self._handle.events.send(pod, CONDITIONS_PENDING, text, action="Scheduling")

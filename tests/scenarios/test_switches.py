@@ -66,6 +66,10 @@ ROWS = {
     "reservedFor.uid_policy": Row(("strict",)),
     "reserved_for.max": Row((256,)),
     "reserved_for.allow_without_allocation": Row((False,)),
+    "scheduler.reserve_fence": Row(("none",), {"touch": "as safe, by a write instead of a read"}),
+    "scheduler.postfilter_dealloc": Row(("never_nonpod",)),
+    "scheduler.verify_owner": Row((False,)),
+    "dra.inflight_sharing": Row(("none",), {"any": "the gang is all there is"}),
     "dra.distinct_attribute": Row(("upstream",)),
     "dra.counter_bugs": Row((True,)),
     "dra.double_allocation_guard": Row(("none",), {
@@ -110,6 +114,7 @@ ROWS = {
     "descheduler.exclude_owners": Row(("",)),
     "rs.failed_backoff": Row(("off",)),
     "job.count_rejections": Row((False,)),
+    "MutablePodResourcesForSuspendedJobs": Row((False,)),
     "MaxUnavailableStatefulSet": Row((False,)),
     "controllers.own_write_gate": Row((False,)),
     "ReduceDefaultCrashLoopBackOffDecay": Row((False,)),
