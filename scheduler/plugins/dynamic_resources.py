@@ -61,8 +61,6 @@ NAMED_DELAY_S: Final = 1.0
 TEMPLATE_DELAY_S: Final = 10.0
 CONDITIONS_PENDING: Final = "BindingConditionsPending"
 FILTER_TIMEOUT_S: Final = 10.0
-BINDING_TIMEOUT_S: Final = 600.0
-BINDING_POLL_S: Final = 5.0
 TRIES_PER_S: Final = 200_000
 """A search is cut by its steps, not by a clock, so that it ends the same everywhere; a second has about this many."""
 
@@ -110,7 +108,8 @@ class DynamicResources:
         self._switches = handle.switches.of(DraSwitches)
         timeout_s = FILTER_TIMEOUT_S if args.filter_timeout is None else float(args.filter_timeout)
         self._tries_max = int(timeout_s * TRIES_PER_S) or None
-        self._binding_timeout_s = BINDING_TIMEOUT_S if args.binding_timeout is None else float(args.binding_timeout)
+        given = args.binding_timeout
+        self._binding_timeout_s = self._switches.binding_timeout_s if given is None else float(given)
         self._granter = Granter(self._ledger, self._find, handle.wall, handle.random, self._rules)
         self._features = handle.switches.of(Features)
         self._slices = Slices(handle.world.all(ResourceSlice), self._features)
@@ -214,7 +213,7 @@ class DynamicResources:
             except AllocationError as error:
                 return failed(str(error))
             if isinstance(found, str):
-                return unresolvable(found)
+                return unresolvable(found) if self._switches.is_final else unschedulable(found)
         unusable = [i for i, claim in enumerate(notes.granted) if not self._is_usable(claim, node.node)]
         if unusable:
             notes.unavailable |= dict.fromkeys(unusable)
@@ -385,7 +384,7 @@ class DynamicResources:
             left = due - clock()
             if left <= 0:
                 return "timeout", "device binding timeout"
-            await asyncio.sleep(min(BINDING_POLL_S, left))
+            await asyncio.sleep(min(self._switches.binding_poll_s, left))
 
     def events_to_register(self) -> Sequence[Registration]:
         """Claims that come or change, classes, slices, nodes; and pods with claims that fail to reach their node."""

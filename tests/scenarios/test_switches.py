@@ -70,6 +70,9 @@ ROWS = {
     "scheduler.postfilter_dealloc": Row(("never_nonpod",)),
     "scheduler.verify_owner": Row((False,)),
     "dra.inflight_sharing": Row(("none",), {"any": "the gang is all there is"}),
+    "dra.binding_poll_s": Row((20.0,)),
+    "dra.binding_timeout_s": Row((600.0,)),
+    "dra.unresolvable_on_no_devices": Row((False,)),
     "dra.distinct_attribute": Row(("upstream",)),
     "dra.counter_bugs": Row((True,)),
     "dra.double_allocation_guard": Row(("none",), {
