@@ -39,7 +39,7 @@ from scheduler.framework.world import world_event
 from scheduler.leadership import Leadership, MissingNodes
 from scheduler.pod_groups.cycle import GroupCycle
 from scheduler.pod_groups.group_loop import GroupLoop
-from scheduler.pod_groups.queue import GroupInfo
+from scheduler.pod_groups.queue import GroupedQueue, GroupInfo
 from scheduler.preemption.evictions import Evictions
 from scheduler.queue.preenqueue_status import rules_of
 from scheduler.queue.scheduling_queue import QueuedPod
@@ -51,6 +51,7 @@ from scheduler.switches import SchedulerSwitches
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
+from services.api.kinds.podgroup import PodGroup
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import Key, View
@@ -112,7 +113,8 @@ class Scheduler:
         self._recorder = SchedulerRecorder(clients.recorder, seams.events)
         handle.events.send = self._recorder.event
         rules = rules_of(seams.switches)
-        self._gate_reports = GateReports(rules, core.profiles, core.queue, clients.dispatcher, self._recorder)
+        find = partial(handle.world.get, PodGroup) if _queues_groups(core) else lambda key: None
+        self._gate_reports = GateReports(rules, core.profiles, core.queue, clients.dispatcher, self._recorder, find)
         self._attempts = Attempts(seams, core.decisions, core.metrics)
         self._failures = FailureHandler(core.queue, clients, self._recorder)
         self._binder = Binder(
@@ -262,6 +264,8 @@ class Scheduler:
         if change.new is None or change.new.spec.node_name:
             if change.new is None or not waits(change.new):
                 self._clients.dispatcher.drop(change.object.metadata.uid)
+            if change.new is not None and self._leadership.is_leading:
+                self._gate_reports.on_bound(change.new)
             if (
                 self._record_writer is not None
                 and change.new is not None
@@ -286,6 +290,8 @@ class Scheduler:
 
     def _on_other(self, view: type[View], change: Change[Any]) -> None:
         event, now = world_event(view, change.old, change.new), self._seams.clock.now()
+        if view is PodGroup:
+            self._gate_reports.on_group(change)
         if self._core.queue.move_all(event, change.old, change.new, now):
             self._wake.set()
         if isinstance(change.object, ResourceSlice) and change.object.spec.node_name:
@@ -515,3 +521,8 @@ class Scheduler:
             except (ApiError, UnknownOutcome) as error:
                 log.warning("lease.failed", lease=str(key), reason=str(error))
             await asyncio.sleep(capability.RENEW_S)
+
+
+def _queues_groups(core: Core) -> bool:
+    """Whether the members of a group wait as one, so that one word is true of all of them."""
+    return isinstance(core.queue, GroupedQueue) and not core.queue.is_one_by_one

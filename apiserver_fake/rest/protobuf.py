@@ -37,6 +37,7 @@ _PACKAGES = {
     "apps": "apps",
     "authorization.k8s.io": "authorization",
     "autoscaling": "autoscaling",
+    "autoscaling/v2": "autoscalingv2",
     "batch": "batch",
     "coordination.k8s.io": "coordination",
     "policy": "policy",
@@ -170,8 +171,9 @@ def decode(body: bytes) -> Document:
         kind = _bytes(types.get(2)).decode("utf-8")
         raw = _bytes(envelope.get(2))
         group, _, _ = api_version.rpartition("/")
-        name = "meta.DeleteOptions" if kind == "DeleteOptions" else f"{_PACKAGES.get(group)}.{kind}"
-        if name not in _messages() or not api_version.endswith("v1"):
+        package = _PACKAGES.get(api_version) or (_PACKAGES.get(group) if api_version.endswith("v1") else None)
+        name = "meta.DeleteOptions" if kind == "DeleteOptions" else f"{package}.{kind}"
+        if name not in _messages():
             raise UnsupportedMediaType(
                 f"{api_version} {kind} is not read as protobuf here - accepted media types include: "
                 "application/json, application/yaml"

@@ -22,6 +22,7 @@ from services.api.kinds.node import Taint
 from services.api.podresources import Amounts, container_requests, pod_requests, qos_class
 from services.api.quantity import format_amount
 from services.api.taints import NO_SCHEDULE, untolerated
+from services.api.usage import Curves, value_at
 
 MONITOR_PERIOD_S = 10.0
 CLEANUP_WAIT_S = 30.0
@@ -168,7 +169,7 @@ class NodePressure:
     Looks every ten seconds while there is something to see, reports what it saw, and names whom to evict.
     """
 
-    def __init__(self, own_use: usage.Curves, capacity: Mapping[str, int], chosen: Eviction, out: Outbox) -> None:
+    def __init__(self, own_use: Curves, capacity: Mapping[str, int], chosen: Eviction, out: Outbox) -> None:
         self._out = out
         self._own = own_use
         self._pressure = Pressure(chosen, capacity)
@@ -221,7 +222,7 @@ class NodePressure:
     def own_use(self, now: float) -> dict[str, int]:
         """Return what the node itself uses, pods and images apart."""
         age_s = now - (self._began_s if self._began_s is not None else now)
-        return {name: usage.value_at(points, age_s) for name, points in self._own.items()}
+        return {name: value_at(points, age_s) for name, points in self._own.items()}
 
     def refuses(self, pod: KubeletPod) -> Rejection | None:
         """Return why the pod may not come in now."""

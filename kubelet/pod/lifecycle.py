@@ -18,6 +18,7 @@ from kubelet.runtime.latency import pod_seed
 from kubelet.timers import EARLY_S
 from services.api.kinds.pod import ContainerStatus
 from services.api.quantity import amount
+from services.api.usage import next_above_s
 
 
 def begin(pod: PodContext, container: Container, now: float) -> None:
@@ -127,6 +128,6 @@ def measure(pod: PodContext, container: Container, since_s: float) -> None:
     age_s: float | None = None
     if limit is not None:
         points = usage.curves(pod.pod, container.name).get("memory", ())
-        age_s = usage.next_above_s(points, amount("memory", limit), since_s - container.started_s)
+        age_s = next_above_s(points, amount("memory", limit), since_s - container.started_s)
     container.oom_at_s = None if age_s is None else container.started_s + age_s
     container.turn(since_s)

@@ -43,7 +43,6 @@ Source: kubelet 3.3, 8.
 """
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
@@ -51,6 +50,7 @@ from typing import Final
 import msgspec
 
 from services.api.kinds.pod import Pod
+from services.api.times import seconds_in
 
 _EPS_S = 1e-6
 PROBES = ("startup", "readiness", "liveness")
@@ -67,8 +67,6 @@ NETWORK_DOWN: Final = (
 CONTAINER_STAGES: Final = (CONFIG, CREATE, START)
 STAGES: Final = (ATTACH, MOUNT, PREPARE, SANDBOX, *CONTAINER_STAGES)
 FORM: Final = "want: STAGE fails [N times] [for DURATION] [chance 0..1], STAGE one of " + ", ".join(STAGES)
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)?")
-_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 
 
 class ScriptError(ValueError):
@@ -77,15 +75,19 @@ class ScriptError(ValueError):
 
 def is_duration(text: str) -> bool:
     """Whether `duration_s` understands it."""
-    return _DURATION.fullmatch(text) is not None
+    try:
+        seconds_in(text)
+    except ValueError:
+        return False
+    return True
 
 
 def duration_s(text: str) -> float:
     """Return seconds of `5s`, `200ms`, `2m`, `1h` or a bare number. Raises: ScriptError."""
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise ScriptError(f"{text!r} is no duration; want for example 200ms, 5s or 2m")
-    return float(match[1]) * _UNIT_S[match[2]]
+    try:
+        return seconds_in(text)
+    except ValueError as error:
+        raise ScriptError(str(error)) from None
 
 
 class StartFault(msgspec.Struct, frozen=True):

@@ -32,11 +32,27 @@ class ClaimMetrics:
 
 METRICS: Final[Metrics[ClaimMetrics]] = Metrics(
     counter(WRITES, "Writes to claims in PreBind.", lambda own: own.counts.of(WRITES)),
-    counter(CONFLICTS, "Writes to claims that another write preceded.",
-            lambda own: {("scheduler", *labels): n for labels, n in own.counts.of(CONFLICTS).items()}, "component"),
+    counter(
+        CONFLICTS,
+        "Writes to claims that another write preceded.",
+        lambda own: {("scheduler", *labels): n for labels, n in own.counts.of(CONFLICTS).items()},
+        "component",
+    ),
     counter(CREATES, "Claims made for extended resources.", lambda own: own.counts.of(CREATES), "status"),
-    counter(BINDING_CONDITIONS, "Allocations of devices with binding conditions, by driver and attempt.",
-            lambda own: own.counts.of(BINDING_CONDITIONS), "profile", "driver", "status"),
-    histogram("scheduler_dra_bindingconditions_wait_duration_seconds", "Time that PreBind waited for devices.",
-              lambda own: own.waits, "profile", "driver", "status"),
-)  # fmt: skip
+    counter(
+        BINDING_CONDITIONS,
+        "Allocations of devices with binding conditions, by driver and attempt.",
+        lambda own: own.counts.of(BINDING_CONDITIONS),
+        "profile",
+        "driver",
+        "status",
+    ),
+    histogram(
+        "scheduler_dra_bindingconditions_wait_duration_seconds",
+        "Time that PreBind waited for devices.",
+        lambda own: own.waits,
+        "profile",
+        "driver",
+        "status",
+    ),
+)

@@ -158,6 +158,20 @@ REGISTER: tuple[Switch, ...] = (
            "claims/for-a-workload", minimum=1),
     Switch("reserved_for.allow_without_allocation", False, "whether a claim may be reserved for a workload before it "
            "is allocated", "kep-5194 13", "claims/for-a-workload"),
+    Switch("scheduler.reserve_fence", "none", "how a pod that needs no entry in reservedFor makes sure that its claim "
+           "is allocated as Filter saw it: not at all, by a live read, or by a conditional status update",
+           "kep-5194 3.3", "kep-5194/lost-fence", ("none", "get", "touch")),
+    Switch("scheduler.postfilter_dealloc", "never_nonpod", "whether PostFilter frees a claim that a workload has "
+           "reserved: never, or when the scheduler knows of no scheduled pod that uses it", "kep-5194 3.4",
+           "kep-5194/postfilter", ("never_nonpod", "if_no_scheduled_pods")),
+    Switch("scheduler.verify_owner", False, "look the workload up before its reference is copied into reservedFor",
+           "kep-5194 5.4", "kep-5194/dead-owner"),
+    Switch("dra.inflight_sharing", "podgroup", "which pods may rely on an allocation that is not written yet: none, "
+           "those of one pod group, or any", "dra-core 11", "kep-5194/in-flight-group", ("none", "podgroup", "any")),
+    Switch("dra.distinct_attribute", "correct", "whether distinctAttribute compares all devices of a request, or as "
+           "upstream only with the latest", "dra-core 3.3", "claims/pairwise", ("correct", "upstream")),
+    Switch("dra.counter_bugs", False, "keep upstream's defects of shared counters: one budget for pools of one name, "
+           "and what was given up stays consumed", "dra-core 3.3", "claims/two-budgets"),
     Switch("release.design", "owner", "who takes a workload off a claim that is reserved for it: its owner; the claim "
            "controller once it notices that the workload is gone, or by a watch of built-in kinds; or the claim "
            "controller with the pod group", "kep-5194 5", "kep-5194/job-deleted",
@@ -176,6 +190,10 @@ REGISTER: tuple[Switch, ...] = (
     Switch("dra.double_allocation_guard", "none", "who refuses a device that another claim has: no component, its "
            "driver at prepare, or the apiserver", "dra-core 11", "claims/two-schedulers",
            ("none", "driver", "apiserver")),
+    Switch("kubelet.dra_reconcile_s", 60.0, "how often the kubelet looks for prepared devices that no pod uses",
+           "dra-core 7", "devices/reconcile", minimum=1.0),
+    Switch("kubelet.dra_wipe_delay_s", 30.0, "how long the slices of a DRA driver are kept that cannot be reached",
+           "dra-core 7", "devices/driver-under-load", minimum=0.0),
     Switch("unbind.user_bound", "exempt", "pods whose nodeName the user set", f"{_UNBIND} 11", "unbinding/user-bound",
            ("exempt", "fail", "allow")),
     Switch("unbind.rate_node_per_min", 10.0, "unbinds per node and minute", f"{_UNBIND} 4.3", "unbinding/rate-limited",
@@ -233,6 +251,8 @@ REGISTER: tuple[Switch, ...] = (
            "unbinding/rs-backoff", ("off", "on")),
     Switch("job.count_rejections", True, "pods that a kubelet refused count as failures of their Job", "controllers 15",
            "unbinding/job-fail"),
+    Switch("MutablePodResourcesForSuspendedJobs", True, "feature gate: a suspended Job may be given other resources "
+           "(KEP-5440)", "controllers 5", "jobs/right-sized"),
     Switch("MaxUnavailableStatefulSet", False, "feature gate: a rolling update of a StatefulSet may take several pods "
            "at once (KEP-961)", "controllers 4", "stateful-sets/two-at-once"),
     Switch("controllers.own_write_gate", True, "a key waits until its own last write is seen (KEP-5647)",
@@ -314,6 +334,19 @@ REGISTER: tuple[Switch, ...] = (
            "preenqueue-status/clear", minimum=0.0),
     Switch("preenqueue_report.on_other_plugin_rejects", "keep_stale", "what becomes of a text once a silent plugin "
            "rejects", "kep-5501 7", "preenqueue-status/stale", ("keep_stale", "clear", "generic")),
+    Switch("preenqueue_report.reason", "NotReadyForScheduling", "the reason of reported rejections: one of their own, "
+           "or one that exists", "kep-5501 12", "preenqueue-status/reason",
+           ("NotReadyForScheduling", "Unschedulable", "SchedulingGated")),
+    Switch("preenqueue_report.condition", "PodScheduled", "the condition that has them: the one that a bind "
+           "overwrites, or one of their own", "kep-5501 12", "preenqueue-status/own-condition",
+           ("PodScheduled", "ReadyForScheduling")),
+    Switch("preenqueue_report.delay_scope", "global", "who says how long a rejection must last to be reported: "
+           "preenqueue_report.delay_s, its plugin, or its plugin each time", "kep-5501 12",
+           "preenqueue-status/delay-scope", ("global", "per_plugin", "per_call")),
+    Switch("preenqueue_report.qps", 0.0, "reports a second, apart from other calls; 0: they share async_api.qps",
+           "kep-5501 12", "preenqueue-status/rate-limit", minimum=0.0),
+    Switch("preenqueue_report.target", "pod", "whose status reports the rejection of a pod group's members: each "
+           "pod's, or their group's", "kep-5501 12", "preenqueue-status/group-status", ("pod", "podgroup")),
     Switch("preenqueue_report.gates_message", "unified", "whether SchedulingGates says the API server's words",
            "kep-5501 5", "preenqueue-status/gated", ("unified", "legacy")),
     Switch("GenericWorkload", False, "feature gate: pod groups, gang scheduling and their preemption (KEP-4671)",

@@ -38,6 +38,7 @@ _SITES = {
         "kubelet.session", "kubelet.admit", "kubelet.checkpoint", "kubelet.start", "kubelet.stop",
         "kubelet.teardown_done", "kubelet.unbind_call", "kubelet.unbind_result", "proc.start",
     ),
+    "dra-driver": ("driver.registered", "driver.prepare", "driver.unprepare", "watch.open", "proc.start"),
     "device-plugin": ("plugin.registered", "plugin.allocate", "plugin.pre_start", "proc.start"),
 }  # fmt: skip
 

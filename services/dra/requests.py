@@ -174,6 +174,11 @@ def _asked(
     full = f"{request}/{own}" if is_alternative else request
     capacity = part.capacity.requests if part.capacity is not None else {}
     is_all = part.allocation_mode == ALL
+    rules = tuple(
+        index
+        for index, rule in enumerate(constraints)
+        if not rule.requests or request in rule.requests or full in rule.requests
+    )
     return Asked(
         claim=place,
         index=request_place,
@@ -191,11 +196,8 @@ def _asked(
         tolerations=part.tolerations,
         capacity=capacity,
         capacity_key=tuple(sorted(capacity.items())),
-        rules=tuple(
-            index for index, rule in enumerate(constraints)
-            if not rule.requests or request in rule.requests or full in rule.requests
-        ),
-    )  # fmt: skip
+        rules=rules,
+    )
 
 
 def _check_features(claim: ResourceClaim, request: DeviceRequest, features: Features) -> None:

@@ -31,6 +31,11 @@ MEASURES: tuple[tuple[str, str, str], ...] = (
 )
 """`(key, label, format)` in the order tables show them."""
 OF_SOME: tuple[tuple[str, str, str], ...] = (
+    ("gate_reports", "Reports of PreEnqueue", "{:.0f}"),
+    ("gate_report_kib", "Reports of PreEnqueue, KiB", "{:.1f}"),
+    ("gate_reason_seen_p50_s", "Rejection at PreEnqueue to its reason, p50", "{:.2f} s"),
+    ("gate_reason_seen_p99_s", "Rejection at PreEnqueue to its reason, p99", "{:.2f} s"),
+    ("status_misleading_min", "Pods untried said to need nodes, minutes", "{:.2f}"),
     ("victims", "Victims of preemption", "{:.0f}"),
     ("evicted_cpu", "CPU that victims had", "{:.2f}"),
     ("evicted_memory_gib", "Memory that victims had, GiB", "{:.2f}"),

@@ -121,6 +121,9 @@ class Mesh(Protocol):
     async def command_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
         """Have an emulated device plugin act (`kubelet/deviceplugin/emulated/plugin.py`). Raises: ValueError."""
 
+    async def command_driver(self, node: str, driver: str, act: str, words: tuple[str, ...]) -> None:
+        """Have an emulated DRA driver act (`kubelet/dra/emulated/driver.py`). Raises: ValueError."""
+
     def components(self) -> Sequence[str]:
         """Return the names of all components, sorted."""
 

@@ -19,6 +19,7 @@ PACKAGES = {
     "scheduling": "k8s.io/api/scheduling/v1",
     "coordination": "k8s.io/api/coordination/v1",
     "autoscaling": "k8s.io/api/autoscaling/v1",
+    "autoscalingv2": "k8s.io/api/autoscaling/v2",
     "batch": "k8s.io/api/batch/v1",
     "authentication": "k8s.io/api/authentication/v1",
     "authorization": "k8s.io/api/authorization/v1",
@@ -31,7 +32,7 @@ ROOTS = [
     "apps.DaemonSet",
     "apps.ControllerRevision", "apps.StatefulSet",
     "policy.PodDisruptionBudget", "policy.Eviction", "scheduling.PriorityClass", "coordination.Lease", "autoscaling.Scale",
-    "batch.CronJob", "batch.Job",
+    "autoscalingv2.HorizontalPodAutoscaler", "batch.CronJob", "batch.Job",
     "authorization.SelfSubjectAccessReview", "authorization.SelfSubjectRulesReview", "meta.DeleteOptions",
     "resource.ResourceClaim", "resource.ResourceClaimTemplate", "resource.DeviceClass", "resource.ResourceSlice",
 ]  # fmt: skip

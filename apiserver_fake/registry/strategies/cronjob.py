@@ -31,11 +31,12 @@ SPEC = Struct(
     Field("startingDeadlineSeconds", minimum=0),
     Field("concurrencyPolicy", default="Allow", is_blank_absent=True, enum=("Allow", "Forbid", "Replace")),
     Field("suspend", default=False),
-    Field("jobTemplate", missing={}, struct=Struct(
-        TEMPLATE_METADATA, Field("spec", missing={}, struct=JOB_TEMPLATE_SPEC))),
+    Field(
+        "jobTemplate", missing={}, struct=Struct(TEMPLATE_METADATA, Field("spec", missing={}, struct=JOB_TEMPLATE_SPEC))
+    ),
     Field("successfulJobsHistoryLimit", default=3, minimum=0),
     Field("failedJobsHistoryLimit", default=1, minimum=0),
-)  # fmt: skip
+)
 
 
 def _zone(name: str) -> Causes:

@@ -63,7 +63,10 @@ noderesourcetopologies.topology.node.k8s.io resourceclaims.resource.k8s.io resou
 deviceclasses.resource.k8s.io devicetaintrules.resource.k8s.io
 system:kube-scheduler         change                      pods pods/status persistentvolumes persistentvolumeclaims \
 podgroups.scheduling.k8s.io/status resourceclaims.resource.k8s.io resourceclaims.resource.k8s.io/status
+system:kube-scheduler         get                         jobs.batch cronjobs.batch deployments.apps \
+statefulsets.apps daemonsets.apps replicasets.apps
 system:kube-scheduler         bind                        pods/binding
+system:kube-scheduler         create,delete               resourceclaims.resource.k8s.io
 system:kube-scheduler         delete                      pods                                            uid
 system:kube-scheduler         create,change               events
 system:kube-scheduler         get,create,change           leases.coordination.k8s.io                      own-lease
@@ -99,6 +102,13 @@ C:cronjob                     read                        cronjobs.batch jobs.ba
 C:cronjob                     create                      jobs.batch
 C:cronjob                     delete                      jobs.batch                                      uid
 C:cronjob                     change                      cronjobs.batch/status
+C:horizontal-pod-autoscaler   read                        horizontalpodautoscalers.autoscaling pods \
+deployments.apps replicasets.apps statefulsets.apps
+C:horizontal-pod-autoscaler   change                      deployments.apps/scale replicasets.apps/scale \
+statefulsets.apps/scale horizontalpodautoscalers.autoscaling/status
+C:endpointslice-controller    read                        services pods nodes endpointslices.discovery.k8s.io
+C:endpointslice-controller    create,change               endpointslices.discovery.k8s.io
+C:endpointslice-controller    delete                      endpointslices.discovery.k8s.io                 uid
 C:ttl-after-finished          read                        jobs.batch
 C:ttl-after-finished          delete                      jobs.batch                                      uid,rv
 C:node-lifecycle              read                        nodes pods leases.coordination.k8s.io
@@ -159,12 +169,12 @@ C:*                           create,change               events
 C:*                           get,create,change           leases.coordination.k8s.io                      own-lease
 user:*                        ordinary                    pods configmaps secrets serviceaccounts services \
 persistentvolumeclaims deployments.apps replicasets.apps daemonsets.apps poddisruptionbudgets.policy jobs.batch \
-cronjobs.batch podgroups.scheduling.k8s.io workloads.scheduling.k8s.io resourceclaims.resource.k8s.io \
-resourceclaimtemplates.resource.k8s.io own-namespace
+cronjobs.batch horizontalpodautoscalers.autoscaling podgroups.scheduling.k8s.io workloads.scheduling.k8s.io \
+resourceclaims.resource.k8s.io resourceclaimtemplates.resource.k8s.io own-namespace
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale \
 statefulsets.apps/scale pods/resize pods/ephemeralcontainers                                              own-namespace
 user:*                        read                        events pods/log resourcequotas limitranges \
-controllerrevisions.apps                                                                                  own-namespace
+controllerrevisions.apps endpointslices.discovery.k8s.io                                                   own-namespace
 user:*                        get                         namespaces                                      own-namespace
 user:*                        evict                       pods/eviction                                   own-namespace
 """

@@ -325,6 +325,55 @@ def cron_job(name: str, options: Options) -> Document:
     return {**made, "kind": "CronJob", "spec": spec}
 
 
+_WINDOWS = {"up-window": "scaleUp", "down-window": "scaleDown"}
+_AUTOSCALER_OPTIONS = ("target", "min", "max", "cpu", "memory", "namespace", *_WINDOWS)
+
+
+def autoscaler(name: str, options: Options) -> Document:
+    """`autoscaler NAME max=10 [min=1] [target=Deployment/NAME] [cpu=50%|500m] [memory=…] [down-window=60] …`.
+
+    Return a HorizontalPodAutoscaler of a Deployment of its name unless said; a percentage is of what pods request.
+    Raises: ValueError for an unknown option.
+    """
+    check(options, _AUTOSCALER_OPTIONS, "an autoscaler")
+    kind, _, target = options.get("target", f"Deployment/{name}").partition("/")
+    metrics = []
+    for resource in ("cpu", "memory"):
+        if text := options.get(resource):
+            number = text.removesuffix("%")
+            wanted: Document = {"type": "AverageValue", "averageValue": text}
+            if number != text:
+                wanted = {"type": "Utilization", "averageUtilization": int(number)}
+            metrics.append({"type": "Resource", "resource": {"name": resource, "target": wanted}})
+    spec: Document = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": kind, "name": target},
+        "minReplicas": int(options.get("min", "1")),
+        "maxReplicas": int(options["max"]) if "max" in options else 10,
+        "metrics": metrics,
+    }
+    windows = {rules: {"stabilizationWindowSeconds": int(options[o])} for o, rules in _WINDOWS.items() if o in options}
+    if windows:
+        spec["behavior"] = windows
+    return _object("autoscaling/v2/HorizontalPodAutoscaler", name, options, spec, {})
+
+
+def service(name: str, options: Options) -> Document:
+    """`service NAME [app=…] [port=80[:8080]] [headless=true] [unready=true]`: return a Service of the pods with `app:
+    <name>` unless said; `unready` publishes those as well that are not ready. Raises: ValueError for an unknown option.
+    """
+    check(options, ("app", "port", "headless", "unready", "namespace"), "a service")
+    number, _, target = options.get("port", "80").partition(":")
+    port: Document = {"port": int(number), "protocol": "TCP"}
+    if target:
+        port["targetPort"] = int(target) if target.isdigit() else target
+    spec: Document = {"selector": {"app": options.get("app", name)}, "ports": [port]}
+    if options.get("headless") == "true":
+        spec["clusterIP"] = "None"
+    if options.get("unready") == "true":
+        spec["publishNotReadyAddresses"] = True
+    return _object("v1/Service", name, options, spec)
+
+
 MAKERS: Mapping[str, Callable[[str, Options], Document]] = {
     "pod": pod,
     "replicaset": replica_set,
@@ -333,6 +382,8 @@ MAKERS: Mapping[str, Callable[[str, Options], Document]] = {
     "daemonset": daemon_set,
     "job": job,
     "cronjob": cron_job,
+    "autoscaler": autoscaler,
+    "service": service,
     "podgroup": pod_group,
     "priorityclass": priority_class,
 }

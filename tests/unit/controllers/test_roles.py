@@ -33,6 +33,11 @@ VERBS = {"Create": "create", "Patch": "patch", "Update": "update", "Delete": "de
 WRITES = ("writes.patch", "writes.status", "writes.conditions")
 AT_RUN_TIME = {
     "garbage_collector": {"delete *-secrets", "patch *-secrets", "read *-secrets"},
+    "horizontal_pod_autoscaler": {
+        f"{verb} {kind}.apps{sub}"
+        for kind in ("deployments", "replicasets", "statefulsets")
+        for verb, sub in (("read", ""), ("patch", "/scale"))
+    },
     "namespace": {"delete *", "read *"},
     "resourcequota": {"read *"},
     "volume_protection": {"patch persistentvolumes", "patch persistentvolumeclaims"},

@@ -536,7 +536,7 @@ def test_binding_conditions_are_copied_and_without_the_feature_such_devices_are_
     (result,) = found.devices.results
     assert (result.binding_conditions, result.binding_failure_conditions) == (("ready",), ("failed",))
     assert Cluster(*slices).devices(claim("c", request())) == [["plain"]]  # waiting comes last
-    assert Cluster(slices[0], binding_conditions=False).devices(claim("c", request())) == NOTHING
+    assert Cluster(slices[0], binding=False).devices(claim("c", request())) == NOTHING
 
 
 @pytest.mark.parametrize("where", [{"node_name": "n1"}, {"all_nodes": True}])

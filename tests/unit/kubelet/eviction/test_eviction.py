@@ -5,8 +5,9 @@ import pytest
 from kubelet.eviction.manager import PodUse, Pressure, container_use
 from kubelet.eviction.signals import Eviction, capacities
 from kubelet.node.definition import NodeDefinition
-from kubelet.runtime.usage import parse_curves, used, value_at
+from kubelet.runtime.usage import used
 from kubelet.view import worker_key
+from services.api.usage import parse_curves, value_at
 
 MI, GI = 1 << 20, 1 << 30
 CAPACITY = capacities("4Gi", "100Gi")

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from kubelet.runtime.usage import next_above_s, parse_curves
 from kubelet.view import KubeletPod
+from services.api.usage import next_above_s, parse_curves
 from tests.unit.kubelet.pod.test_pod import Life
 
 MI = 1 << 20

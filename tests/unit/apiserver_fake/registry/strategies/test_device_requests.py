@@ -53,7 +53,7 @@ AT = "spec.devices.requests[0]"
            "Invalid value: 1: must not be specified when allocationMode is 'All'")]),
     ],
 )  # fmt: skip
-def test_a_request_is_one_of_two_kinds_and_its_alternatives_are_told_apart_by_name(world, request_, found):
+def test_a_request_is_one_of_two_kinds_and_has_no_two_alternatives_of_one_name(world, request_, found):
     assert causes_of(world, claim(request_)) == found
 
 

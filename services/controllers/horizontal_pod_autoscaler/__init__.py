@@ -1,0 +1,1 @@
+"""HorizontalPodAutoscalers: replicas by what pods use."""

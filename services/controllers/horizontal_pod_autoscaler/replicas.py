@@ -1,0 +1,191 @@
+"""How many replicas a metric asks for, given which pods are ready, unready, or not measured. Pure.
+
+Source: upstream `pkg/controller/podautoscaler/replica_calculator.go`,
+`pkg/controller/podautoscaler/metrics/utilization.go`.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from services.api.kinds.pod import Pod
+from services.api.meta import find_condition
+from services.api.quantity import amount
+from services.controllers.horizontal_pod_autoscaler.metrics import RESOLUTION_S, Sample, containers_of
+from services.controllers.shared_pods import seconds_of
+
+CPU_INITIALIZATION_S = 300.0
+"""After its start a pod's cpu counts only while it is ready, and over a whole interval (upstream's flag)."""
+INITIAL_READINESS_S = 30.0
+"""A pod that became unready so soon after its start has never been ready (upstream's flag)."""
+
+
+class MetricsError(Exception):
+    """The number of replicas cannot be computed."""
+
+
+class Tolerance(NamedTuple):
+    """How far the ratio to the target may be from 1 without any change."""
+
+    up: float = 0.1
+    down: float = 0.1
+
+    def covers(self, ratio: float) -> bool:
+        """Whether nothing changes at this ratio."""
+        return 1.0 - self.down <= ratio <= 1.0 + self.up
+
+
+class Proposal(NamedTuple):
+    """What a metric asks for. `average`: of each pod; `percent`: of what they request, None where that is not asked."""
+
+    replicas: int
+    average: int
+    percent: int | None = None
+
+
+@dataclass
+class Groups:
+    """A target's pods by what their metrics are worth. Names; `ready` is how many count."""
+
+    ready: int = 0
+    unready: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
+    ignored: set[str] = field(default_factory=set)
+
+
+def grouped(pods: Sequence[Pod], samples: Mapping[str, Sample], resource: str, wall_s: float) -> Groups:
+    """Return the pods put in order: leaving or failed ones are ignored, pending ones unready."""
+    found = Groups()
+    for pod in pods:
+        name = pod.metadata.name
+        if pod.metadata.deletion_timestamp is not None or pod.status.phase == "Failed":
+            found.ignored.add(name)
+        elif pod.status.phase == "Pending":
+            found.unready.add(name)
+        elif (sample := samples.get(name)) is None:
+            found.missing.add(name)
+        elif resource == "cpu" and _is_starting(pod, sample, wall_s):
+            found.unready.add(name)
+        else:
+            found.ready += 1
+    return found
+
+
+def _is_starting(pod: Pod, sample: Sample, wall_s: float) -> bool:
+    ready = find_condition(pod.status.conditions, "Ready")
+    if ready is None or pod.status.start_time is None:
+        return True
+    started_s, since_s = seconds_of(pod.status.start_time), seconds_of(ready.last_transition_time)
+    if started_s + CPU_INITIALIZATION_S > wall_s:
+        return ready.status == "False" or sample.at_s < since_s + RESOLUTION_S
+    return ready.status == "False" and started_s + INITIAL_READINESS_S > since_s
+
+
+def requested(pods: Sequence[Pod], resource: str, container: str) -> dict[str, int]:
+    """Return what pods request, by name. Raises: MetricsError naming a container that requests none."""
+    found: dict[str, int] = {}
+    for pod in pods:
+        level = pod.spec.resources.requests.get(resource) if pod.spec.resources is not None else None
+        if not container and level is not None:
+            found[pod.metadata.name] = amount(resource, level)
+            continue
+        total = 0
+        for each in containers_of(pod):
+            if container not in ("", each.name):
+                continue
+            text = each.resources.requests.get(resource)
+            if text is None:
+                where = f"container {each.name} of Pod {pod.metadata.name}"
+                raise MetricsError(f"missing request for {resource} in {where}")
+            total += amount(resource, text)
+        found[pod.metadata.name] = total
+    return found
+
+
+def by_utilization(
+    pods: Sequence[Pod],
+    samples: Mapping[str, Sample],
+    requests: Mapping[str, int],
+    groups: Groups,
+    current: int,
+    target_percent: int,
+    tolerance: Tolerance,
+) -> Proposal:
+    """Return the replicas for a target in percent of the requests. Raises: MetricsError without metrics."""
+
+    def ratio_of(values: Mapping[str, int]) -> tuple[float, int, int]:
+        counted = [name for name in values if name in requests]
+        asked = sum(requests[name] for name in counted)
+        if not asked:
+            raise MetricsError("no metrics returned matched known pods")
+        total = sum(values[name] for name in counted)
+        percent = total * 100 // asked
+        return percent / target_percent, percent, total // len(counted)
+
+    full = max(100, target_percent)
+    values = _counted(samples, groups)
+    ratio, percent, average = ratio_of(values)
+    replicas = _replicas(
+        values,
+        groups,
+        ratio,
+        current,
+        tolerance,
+        lambda name: requests.get(name, 0) * full // 100,
+        lambda rebuilt: ratio_of(rebuilt)[0],
+    )
+    return Proposal(replicas, average, percent)
+
+
+def by_average(
+    samples: Mapping[str, Sample], groups: Groups, current: int, target: int, tolerance: Tolerance
+) -> Proposal:
+    """Return the replicas for a target of the average. Raises: MetricsError without metrics."""
+    values = _counted(samples, groups)
+    average = sum(values.values()) // len(values)
+
+    def ratio_of(rebuilt: Mapping[str, int]) -> float:
+        return (sum(rebuilt.values()) // len(rebuilt)) / target
+
+    replicas = _replicas(values, groups, average / target, current, tolerance, lambda name: target, ratio_of)
+    return Proposal(replicas, average)
+
+
+def _counted(samples: Mapping[str, Sample], groups: Groups) -> dict[str, int]:
+    left_out = groups.ignored | groups.unready
+    values = {name: sample.value for name, sample in samples.items() if name not in left_out}
+    if not values:
+        raise MetricsError("did not receive metrics for targeted pods (pods might be unready)")
+    return values
+
+
+def _replicas(
+    values: Mapping[str, int],
+    groups: Groups,
+    ratio: float,
+    current: int,
+    tolerance: Tolerance,
+    full: Callable[[str], int],
+    ratio_of: Callable[[Mapping[str, int]], float],
+) -> int:
+    """Return the replicas, with pods that are not measured counted against any change.
+
+    When fewer would do, a missing pod is taken to use `full`, when more are wanted, missing and unready ones nothing.
+    """
+    counts_unready = bool(groups.unready) and ratio > 1.0
+    if not counts_unready and not groups.missing:
+        return current if tolerance.covers(ratio) else math.ceil(ratio * groups.ready)
+    rebuilt = dict(values)
+    for name in sorted(groups.missing):
+        if ratio != 1.0:
+            rebuilt[name] = full(name) if ratio < 1.0 else 0
+    if counts_unready:
+        rebuilt |= dict.fromkeys(sorted(groups.unready), 0)
+    again = ratio_of(rebuilt)
+    if tolerance.covers(again) or (ratio < 1.0 < again) or (again < 1.0 < ratio):
+        return current
+    wanted = math.ceil(again * len(rebuilt))
+    if (again < 1.0 and wanted > current) or (again > 1.0 and wanted < current):
+        return current
+    return wanted
