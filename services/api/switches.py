@@ -158,10 +158,35 @@ REGISTER: tuple[Switch, ...] = (
            "claims/for-a-workload", minimum=1),
     Switch("reserved_for.allow_without_allocation", False, "whether a claim may be reserved for a workload before it "
            "is allocated", "kep-5194 13", "claims/for-a-workload"),
+    Switch("scheduler.reserve_fence", "none", "how a pod that needs no entry in reservedFor makes sure that its claim "
+           "is allocated as Filter saw it: not at all, by a live read, or by a conditional status update",
+           "kep-5194 3.3", "kep-5194/lost-fence", ("none", "get", "touch")),
+    Switch("scheduler.postfilter_dealloc", "never_nonpod", "whether PostFilter frees a claim that a workload has "
+           "reserved: never, or when the scheduler knows of no scheduled pod that uses it", "kep-5194 3.4",
+           "kep-5194/postfilter", ("never_nonpod", "if_no_scheduled_pods")),
+    Switch("scheduler.verify_owner", False, "look the workload up before its reference is copied into reservedFor",
+           "kep-5194 5.4", "kep-5194/dead-owner"),
+    Switch("dra.inflight_sharing", "podgroup", "which pods may rely on an allocation that is not written yet: none, "
+           "those of one pod group, or any", "dra-core 11", "kep-5194/in-flight-group", ("none", "podgroup", "any")),
     Switch("dra.distinct_attribute", "correct", "whether distinctAttribute compares all devices of a request, or as "
            "upstream only with the latest", "dra-core 3.3", "claims/pairwise", ("correct", "upstream")),
     Switch("dra.counter_bugs", False, "keep upstream's defects of shared counters: one budget for pools of one name, "
            "and what was given up stays consumed", "dra-core 3.3", "claims/two-budgets"),
+    Switch("release.design", "owner", "who takes a workload off a claim that is reserved for it: its owner; the claim "
+           "controller once it notices that the workload is gone, or by a watch of built-in kinds; or the claim "
+           "controller with the pod group", "kep-5194 5", "kep-5194/job-deleted",
+           ("rc_never", "rc_builtin", "owner", "podgroup")),
+    Switch("owner_deletion", "finalizer", "what releases the claims of a workload that is deleted: a finalizer on the "
+           "workload, the claim controller's look whether it is there, or nothing", "kep-5194 5.3",
+           "kep-5194/owner-gone", ("finalizer", "rc_fallback", "leak")),
+    Switch("rc.owner_check_interval", 60.0, "seconds until the claim controller looks again for a claim's workload",
+           "kep-5194 5.3", "kep-5194/owner-gone", minimum=1.0),
+    Switch("rc.unknown_entry", "by_mode", "what the claim controller does with a claim that is reserved for what it "
+           "does not know: report an error and leave all entries, or skip that entry; by_mode: skip in mode kep5194",
+           "kep-5194 1", "kep-5194/downgrade", ("by_mode", "error", "skip")),
+    Switch("rc.dealloc_when_empty", "spec_reservedFor", "which claims the claim controller deallocates that it finds "
+           "reserved for no consumer: none, those whose spec names a workload, or any", "kep-5194 5.1",
+           "kep-5194/emptied", ("transition_only", "spec_reservedFor", "any")),
     Switch("dra.double_allocation_guard", "none", "who refuses a device that another claim has: no component, its "
            "driver at prepare, or the apiserver", "dra-core 11", "claims/two-schedulers",
            ("none", "driver", "apiserver")),
@@ -226,6 +251,8 @@ REGISTER: tuple[Switch, ...] = (
            "unbinding/rs-backoff", ("off", "on")),
     Switch("job.count_rejections", True, "pods that a kubelet refused count as failures of their Job", "controllers 15",
            "unbinding/job-fail"),
+    Switch("MutablePodResourcesForSuspendedJobs", True, "feature gate: a suspended Job may be given other resources "
+           "(KEP-5440)", "controllers 5", "jobs/right-sized"),
     Switch("MaxUnavailableStatefulSet", False, "feature gate: a rolling update of a StatefulSet may take several pods "
            "at once (KEP-961)", "controllers 4", "stateful-sets/two-at-once"),
     Switch("controllers.own_write_gate", True, "a key waits until its own last write is seen (KEP-5647)",

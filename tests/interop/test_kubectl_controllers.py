@@ -61,3 +61,33 @@ def test_kubectl_autoscale_makes_one_where_it_speaks_of_v2(kubectl, namespace):
     kubectl("autoscale", "deployment", "web", "--min=2", "--max=5", "--cpu=60%", "-n", namespace)
 
     assert "cpu: <unknown>/60%" in kubectl("get", "hpa", "web", "-n", namespace)
+
+
+def test_endpoint_slices_are_shown(kubectl, mesh, namespace):
+    kubectl("create", "service", "clusterip", "web", "--tcp=80:8080", "-n", namespace)
+    kubectl("create", "-n", namespace, "-f", "-", stdin={
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": "web-1", "labels": {"kubernetes.io/service-name": "web"}}, "addressType": "IPv4",
+        "ports": [{"name": "80-8080", "port": 8080}], "endpoints": [{"addresses": ["10.0.0.7"], "conditions": {"ready": True}}],
+    })  # fmt: skip
+    shown = kubectl("get", "endpointslices", "-n", namespace)
+
+    assert re.search(r"^NAME +ADDRESSTYPE +PORTS +ENDPOINTS +AGE$", shown, re.M)
+    assert re.search(r"^web-1 +IPv4 +8080 +10\.0\.0\.7 ", shown, re.M)
+    assert re.search(r"Endpoints: +10\.0\.0\.7:8080", kubectl("describe", "service", "web", "-n", namespace))
+    assert "web-1" in kubectl("describe", "endpointslice", "web-1", "-n", namespace)
+
+
+def test_a_rollout_is_looked_at_paused_and_undone(kubectl, namespace):
+    kubectl("create", "deployment", "web", "--image=nginx:1", "-n", namespace)
+    kubectl("rollout", "pause", "deployment/web", "-n", namespace)
+    paused = kubectl("get", "deployment", "web", "-n", namespace, "-o", "jsonpath={.spec.paused}")
+    kubectl("rollout", "resume", "deployment/web", "-n", namespace)
+    kubectl("rollout", "restart", "deployment/web", "-n", namespace)
+    annotations = kubectl(
+        "get", "deployment", "web", "-n", namespace, "-o", "jsonpath={.spec.template.metadata.annotations}"
+    )
+
+    assert paused == "true"
+    assert "kubectl.kubernetes.io/restartedAt" in annotations
+    assert "No rollout history found" in kubectl("rollout", "history", "deployment/web", "-n", namespace)

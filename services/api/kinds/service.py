@@ -1,13 +1,19 @@
-"""Service (core/v1); stored only: no addresses are given out and no endpoints are made."""
+"""Service (core/v1): which pods belong together; nothing routes its address."""
+
+import msgspec
 
 from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectView, Resource, View
 from services.api.printing import joined, labels_text
 
 
 class ServicePort(View, frozen=True):
-    """A port; only how many there are matters to anybody."""
+    """A port of the service, and which of its pods' it leads to; None: the same number."""
 
+    name: str = ""
+    protocol: str = "TCP"
     port: int = 0
+    target_port: int | str | None = None
+    app_protocol: str | None = None
 
 
 class ServiceSpec(View, frozen=True):
@@ -17,6 +23,8 @@ class ServiceSpec(View, frozen=True):
     selector: dict[str, str] = {}
     ports: tuple[ServicePort, ...] = ()
     allocate_load_balancer_node_ports: bool = True
+    cluster_ip: str = msgspec.field(name="clusterIP", default="")
+    publish_not_ready_addresses: bool = False
 
 
 class Service(ObjectView, frozen=True):

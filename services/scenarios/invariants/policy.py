@@ -63,7 +63,10 @@ noderesourcetopologies.topology.node.k8s.io resourceclaims.resource.k8s.io resou
 deviceclasses.resource.k8s.io devicetaintrules.resource.k8s.io
 system:kube-scheduler         change                      pods pods/status persistentvolumes persistentvolumeclaims \
 podgroups.scheduling.k8s.io/status resourceclaims.resource.k8s.io resourceclaims.resource.k8s.io/status
+system:kube-scheduler         get                         jobs.batch cronjobs.batch deployments.apps \
+statefulsets.apps daemonsets.apps replicasets.apps
 system:kube-scheduler         bind                        pods/binding
+system:kube-scheduler         create,delete               resourceclaims.resource.k8s.io
 system:kube-scheduler         delete                      pods                                            uid
 system:kube-scheduler         create,change               events
 system:kube-scheduler         get,create,change           leases.coordination.k8s.io                      own-lease
@@ -71,7 +74,8 @@ system:kube-controller-manager read                       all-but-secrets
 system:kube-controller-manager create,change              events
 system:kube-controller-manager get,create,change          leases.coordination.k8s.io                      own-lease
 system:claim-controller       read                        pods resourceclaims.resource.k8s.io \
-resourceclaimtemplates.resource.k8s.io
+resourceclaimtemplates.resource.k8s.io podgroups.scheduling.k8s.io deployments.apps statefulsets.apps jobs.batch \
+resourceslices.resource.k8s.io devicetaintrules.resource.k8s.io
 system:claim-controller       get,create,change           leases.coordination.k8s.io                      own-lease
 C:replicaset                  read                        replicasets.apps pods
 C:replicaset                  create,change               pods
@@ -102,6 +106,9 @@ C:horizontal-pod-autoscaler   read                        horizontalpodautoscale
 deployments.apps replicasets.apps statefulsets.apps
 C:horizontal-pod-autoscaler   change                      deployments.apps/scale replicasets.apps/scale \
 statefulsets.apps/scale horizontalpodautoscalers.autoscaling/status
+C:endpointslice-controller    read                        services pods nodes endpointslices.discovery.k8s.io
+C:endpointslice-controller    create,change               endpointslices.discovery.k8s.io
+C:endpointslice-controller    delete                      endpointslices.discovery.k8s.io                 uid
 C:ttl-after-finished          read                        jobs.batch
 C:ttl-after-finished          delete                      jobs.batch                                      uid,rv
 C:node-lifecycle              read                        nodes pods leases.coordination.k8s.io
@@ -136,12 +143,21 @@ C:volume-protection           read                        pods
 C:ephemeral-volume            read                        pods persistentvolumeclaims
 C:ephemeral-volume            create                      persistentvolumeclaims
 system:serviceaccount:kube-system:resource-claim-controller read pods resourceclaims.resource.k8s.io \
-resourceclaimtemplates.resource.k8s.io workloads.scheduling.k8s.io
+resourceclaimtemplates.resource.k8s.io workloads.scheduling.k8s.io daemonsets.apps deployments.apps jobs.batch \
+podgroups.scheduling.k8s.io replicasets.apps statefulsets.apps
 system:serviceaccount:kube-system:resource-claim-controller create,delete resourceclaims.resource.k8s.io
 system:serviceaccount:kube-system:resource-claim-controller change resourceclaims.resource.k8s.io \
-resourceclaims.resource.k8s.io/status pods/status
+resourceclaims.resource.k8s.io/status pods/status podgroups.scheduling.k8s.io/status
 system:serviceaccount:kube-system:resource-claim-controller create,change events
 system:serviceaccount:kube-system:resource-claim-controller get,create,change leases.coordination.k8s.io own-lease
+system:serviceaccount:kube-system:device-taint-eviction-controller read pods \
+resourceclaims.resource.k8s.io resourceslices.resource.k8s.io devicetaintrules.resource.k8s.io
+system:serviceaccount:kube-system:device-taint-eviction-controller change pods/status \
+devicetaintrules.resource.k8s.io/status
+system:serviceaccount:kube-system:device-taint-eviction-controller delete pods uid
+system:serviceaccount:kube-system:device-taint-eviction-controller create,change events
+system:serviceaccount:kube-system:device-taint-eviction-controller get,create,change \
+leases.coordination.k8s.io own-lease
 C:namespace                   read                        *
 C:namespace                   delete,deletecollection     *
 C:namespace                   change                      namespaces/status
@@ -158,7 +174,7 @@ resourceclaims.resource.k8s.io resourceclaimtemplates.resource.k8s.io own-namesp
 user:*                        get,change                  deployments.apps/scale replicasets.apps/scale \
 statefulsets.apps/scale pods/resize pods/ephemeralcontainers                                              own-namespace
 user:*                        read                        events pods/log resourcequotas limitranges \
-controllerrevisions.apps                                                                                  own-namespace
+controllerrevisions.apps endpointslices.discovery.k8s.io                                                   own-namespace
 user:*                        get                         namespaces                                      own-namespace
 user:*                        evict                       pods/eviction                                   own-namespace
 """

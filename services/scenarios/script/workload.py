@@ -357,6 +357,23 @@ def autoscaler(name: str, options: Options) -> Document:
     return _object("autoscaling/v2/HorizontalPodAutoscaler", name, options, spec, {})
 
 
+def service(name: str, options: Options) -> Document:
+    """`service NAME [app=…] [port=80[:8080]] [headless=true] [unready=true]`: return a Service of the pods with `app:
+    <name>` unless said; `unready` publishes those as well that are not ready. Raises: ValueError for an unknown option.
+    """
+    check(options, ("app", "port", "headless", "unready", "namespace"), "a service")
+    number, _, target = options.get("port", "80").partition(":")
+    port: Document = {"port": int(number), "protocol": "TCP"}
+    if target:
+        port["targetPort"] = int(target) if target.isdigit() else target
+    spec: Document = {"selector": {"app": options.get("app", name)}, "ports": [port]}
+    if options.get("headless") == "true":
+        spec["clusterIP"] = "None"
+    if options.get("unready") == "true":
+        spec["publishNotReadyAddresses"] = True
+    return _object("v1/Service", name, options, spec)
+
+
 MAKERS: Mapping[str, Callable[[str, Options], Document]] = {
     "pod": pod,
     "replicaset": replica_set,
@@ -366,6 +383,7 @@ MAKERS: Mapping[str, Callable[[str, Options], Document]] = {
     "job": job,
     "cronjob": cron_job,
     "autoscaler": autoscaler,
+    "service": service,
     "podgroup": pod_group,
     "priorityclass": priority_class,
 }

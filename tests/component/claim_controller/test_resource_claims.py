@@ -2,7 +2,7 @@
 
 import pytest
 
-from claim_controller.resourceclaim.controller import generate_name
+from claim_controller.resourceclaim.generated import generate_name
 from services.api.kinds.resourceclaim import CLAIMS, FINALIZER, POD_CLAIM_NAME
 from services.api.meta import Key
 from services.runtime import simloop
@@ -85,7 +85,7 @@ def test_a_template_that_comes_late_is_waited_for_and_missed_aloud():
             return [e["message"] for e in events if e["reason"] == "FailedResourceClaimCreation"]
 
         assert await world.until(missed) == [
-            'PodResourceClaim dev: resourceclaimtemplate.resource.k8s.io "gpu" not found'
+            'PodResourceClaim dev: resource claim template "gpu": resourceclaimtemplate.resource.k8s.io "gpu" not found'
         ]
         await world.admin.create("resourceclaimtemplates.resource.k8s.io", TEMPLATE)
         assert await generated(world)
@@ -193,4 +193,5 @@ def test_generated_names_are_cut_so_that_the_suffix_of_the_server_fits():
     long = generate_name("a" * 200, "b" * 63)
     assert len(long) <= 57
     assert long.startswith("a")
-    assert "b-" in long
+    assert "-b" in long
+    assert generate_name("a" * 26 + ".x", "b" * 29) == "a" * 26 + "-" + "b" * 28

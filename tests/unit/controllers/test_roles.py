@@ -45,13 +45,18 @@ AT_RUN_TIME = {
 """Whatever kinds are served, or either of two."""
 GRANTED_ALL_THE_SAME = {
     "descheduler": {"read nodes"},
+    "device_taint_eviction": {"read devicetaintrules.resource.k8s.io"},  # with DRADeviceTaintRules
     "disruption": {"get */scale"},  # upstream counts through the scale subresource
     "namespace": {"deletecollection *"},
     "node_lifecycle": {"delete pods"},  # guarantees 8.3
     "persistentvolume_binder": {"read csidrivers.storage.k8s.io", "read csistoragecapacities.storage.k8s.io"},
     "pod_unbind": {"read nodes"},
-    # Guarantees 8.3; dra-core 9: asked of whoever changes an allocation through the status.
-    "resourceclaim": {"read workloads.scheduling.k8s.io", "patch resourceclaims.resource.k8s.io/binding"},
+    "resourceclaim": {
+        "read workloads.scheduling.k8s.io",  # guarantees 8.3
+        "patch resourceclaims.resource.k8s.io/binding",  # dra-core 9: asked of whoever changes an allocation
+        *(f"read {kind}" for kind in ("daemonsets.apps", "deployments.apps", "jobs.batch")),  # kep-5194 7
+        *(f"read {kind}" for kind in ("podgroups.scheduling.k8s.io", "replicasets.apps", "statefulsets.apps")),
+    },
 }
 BORROWED = {"unbind_storm": "node_lifecycle"}
 """A controller without a role of its own acts as another one."""
@@ -98,7 +103,7 @@ def _actions(path):
             yield "delete pods"
         try:
             first = value(node.args[0])
-        except (NameError, AttributeError):
+        except (NameError, AttributeError, SyntaxError):
             continue  # known at run time only
         if function == "Query" and first is not AnyObject:
             yield f"read {resource_of_view(first).name}"

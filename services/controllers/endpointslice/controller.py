@@ -1,0 +1,181 @@
+"""Keep slices of endpoints of every Service that selects pods: where they are reached and which of them are ready.
+
+A pod that becomes unready, terminates, ends or is unbound changes or leaves its slice with that very change. Addresses
+are IPv4 ones, as emulated nodes give out no others; hints about zones are not made.
+Source: upstream `pkg/controller/endpointslice/endpointslice_controller.go`,
+`staging/src/k8s.io/endpointslice/reconciler.go`; KEP-752, KEP-1672.
+"""
+
+from collections.abc import Iterable
+
+from services.api.kinds.endpointslice import MANAGED_BY, SERVICE_NAME, Endpoint, EndpointSlice
+from services.api.kinds.node import Node
+from services.api.kinds.pod import Pod
+from services.api.kinds.service import Service
+from services.api.meta import Document, Key, LabelSelector
+from services.api.selectors import Selector, from_label_selector
+from services.api.switches import Switches
+from services.controllers import shared_writes as writes
+from services.controllers.endpointslice.endpoints import (
+    Ports,
+    documents,
+    endpoint_of,
+    is_endpoint,
+    matters,
+    port_documents,
+    ports_of,
+)
+from services.controllers.endpointslice.placement import Placement, placed
+from services.controllers.shared_ownership import controller_reference
+from services.reconcile.actions import NOTHING, Action, Create, Delete, Result, event
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.expectations import Expectations
+
+RESOURCE = "endpointslices.discovery.k8s.io"
+NAME = "endpointslice-controller.k8s.io"
+"""What slices of this controller say of who manages them; others are left alone."""
+HEADLESS = "service.kubernetes.io/headless"
+NO_NODE_AGAIN_S = 1.0
+"""A pod whose node is not known yet is looked at again so much later."""
+
+
+class EndpointSlices:
+    """One controller's memory and its reconcile."""
+
+    def __init__(self) -> None:
+        self.expectations = Expectations()
+        self._selectors: dict[str, dict[Key, Selector]] = {}
+        """By namespace, the services that select pods: most pods are in none, and most changes concern no service."""
+
+    def service_changed(self, change: Change[Service], listers: Listers) -> Iterable[Key]:
+        """Keep the selectors, and return the service."""
+        key, new = change.object.metadata.key, change.new
+        selectors = self._selectors.setdefault(key.namespace, {})
+        selectors.pop(key, None)
+        if new is None:
+            self.expectations.forget(key)
+        elif new.spec.selector and new.spec.type != "ExternalName":
+            selectors[key] = from_label_selector(LabelSelector(match_labels=new.spec.selector))
+        if not selectors:
+            del self._selectors[key.namespace]
+        return (key,)
+
+    def pod_changed(self, change: Change[Pod], listers: Listers) -> Iterable[Key]:
+        """Return the services that select the pod before or after, if anything changed that endpoints show."""
+        selectors = self._selectors.get(change.object.metadata.namespace)
+        if selectors is None or not matters(change.old, change.new):
+            return ()
+        labels = [pod.metadata.labels for pod in (change.old, change.new) if pod is not None]
+        return [key for key, selector in selectors.items() if any(map(selector.matches, labels))]
+
+    def slice_changed(self, change: Change[EndpointSlice], listers: Listers) -> Iterable[Key]:
+        """Lower expectations, and return the service of a slice of ours."""
+        meta = change.object.metadata
+        name = meta.labels.get(SERVICE_NAME)
+        if not name or meta.labels.get(MANAGED_BY) != NAME:
+            return ()
+        key = Key(meta.namespace, name)
+        if change.old is None:
+            self.expectations.creation_observed(key)
+        return (key,)
+
+    def failed(self, key: Key, action: Action, reason: str) -> None:
+        """Take back what was expected of a creation that failed."""
+        if isinstance(action, Create):
+            self.expectations.creation_observed(key)
+
+    def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
+        """Compare the slices with the pods, and change as few of them as can be."""
+        service, selector = listers.of(Service).get(key), self._selectors.get(key.namespace, {}).get(key)
+        if service is None or selector is None or service.metadata.deletion_timestamp is not None:
+            return NOTHING  # slices of a service that is gone follow by garbage collection
+        if not self.expectations.are_satisfied(key, moment.now_s):
+            return NOTHING
+        wanted, homeless = _wanted(service, selector, listers)
+        own = [
+            each
+            for each in listers.of(EndpointSlice).owned_by(service.metadata.uid)
+            if each.metadata.labels.get(MANAGED_BY) == NAME and each.metadata.deletion_timestamp is None
+        ]
+        found = placed(wanted, own)
+        actions = _actions(service, found, own)
+        if count := len(found.created):
+            self.expectations.expect(key, creations=count, now_s=moment.now_s)
+        if not homeless:
+            return Result(tuple(actions))
+        text = f"Error updating Endpoint Slices for Service {key}: {homeless}"
+        return Result((event(service, "FailedToUpdateEndpointSlices", text, warns=True), *actions), NO_NODE_AGAIN_S)
+
+
+def _wanted(service: Service, selector: Selector, listers: Listers) -> tuple[dict[Ports, list[Endpoint]], str]:
+    """Return the endpoints by their ports, and why a pod was passed over, or ""."""
+    wanted: dict[Ports, list[Endpoint]] = {}
+    homeless = ""
+    for pod in listers.of(Pod).all(service.metadata.namespace):
+        if not is_endpoint(pod) or not selector.matches(pod.metadata.labels):
+            continue
+        name = pod.spec.node_name
+        node = listers.of(Node).get(Key("", name))
+        if node is None and not service.spec.publish_not_ready_addresses:
+            where = f"Service {service.metadata.key}: Node {name} Not Found"
+            homeless = homeless or f"skipping Pod {pod.metadata.name} for {where}"
+            continue
+        wanted.setdefault(ports_of(service, pod), []).append(endpoint_of(pod, service, node))
+    return wanted, homeless
+
+
+def _labels(service: Service) -> dict[str, str]:
+    """Return the labels of a service's slices: its own, and what they are."""
+    reserved = (SERVICE_NAME, MANAGED_BY, HEADLESS)
+    labels = {name: value for name, value in service.metadata.labels.items() if name not in reserved}
+    labels |= {SERVICE_NAME: service.metadata.name, MANAGED_BY: NAME}
+    return labels | ({HEADLESS: ""} if service.spec.cluster_ip == "None" else {})
+
+
+def _actions(service: Service, found: Placement, own: list[EndpointSlice]) -> list[Action]:
+    labels = _labels(service)
+    changes: dict[str, tuple[EndpointSlice, Document]] = {}
+    for old, endpoints in found.changed:
+        changes[old.metadata.uid] = old, {"endpoints": documents(endpoints)}
+    deleted = {each.metadata.uid for each in found.deleted}
+    for old in own:
+        if old.metadata.uid not in deleted and old.metadata.labels != labels:
+            gone: dict[str, str | None] = dict.fromkeys(old.metadata.labels.keys() - labels.keys())
+            about: Document = {"labels": gone | labels}
+            changes[old.metadata.uid] = old, {**changes.get(old.metadata.uid, (old, {}))[1], "metadata": about}
+    actions: list[Action] = [Create(RESOURCE, _slice(service, labels, ports, each)) for ports, each in found.created]
+    actions += [writes.patch(RESOURCE, old, change, on_version=True) for old, change in changes.values()]
+    actions += [Delete(RESOURCE, each.metadata.key, uid=each.metadata.uid) for each in found.deleted]
+    return actions
+
+
+def _slice(service: Service, labels: dict[str, str], ports: Ports, endpoints: tuple[Endpoint, ...]) -> Document:
+    meta = service.metadata
+    metadata: Document = {
+        "generateName": f"{meta.name}-",
+        "namespace": meta.namespace,
+        "labels": labels,
+        "ownerReferences": [controller_reference(service)],
+    }
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": metadata,
+        "addressType": "IPv4",
+        "endpoints": documents(endpoints),
+        "ports": port_documents(ports) if ports else None,
+    }
+
+
+def _build(switches: Switches) -> Controller:
+    memory = EndpointSlices()
+    watches = (
+        Watch(Service, memory.service_changed),
+        Watch(Pod, memory.pod_changed),
+        Watch(EndpointSlice, memory.slice_changed),
+    )
+    name = "endpointslice-controller"
+    return Controller(name, None, memory.reconcile, watches=watches, reads=(Node,), failed=memory.failed, workers=5)
+
+
+CONTROLLER = Registration("endpointslice-controller", _build, start_order=24)

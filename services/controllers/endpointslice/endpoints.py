@@ -1,0 +1,85 @@
+"""What endpoints a Service's pods are, and on which ports. Pure.
+
+A pod is an endpoint while it has an address and has not ended: a terminating one stays, not ready; one that is unbound
+has no address any more. Source: upstream `staging/src/k8s.io/endpointslice/utils.go`,
+`staging/src/k8s.io/endpointslice/util/controller_utils.go`.
+"""
+
+from typing import Any
+
+import msgspec
+
+from services.api.kinds.endpointslice import Endpoint, EndpointConditions, EndpointPort
+from services.api.kinds.node import Node
+from services.api.kinds.pod import Pod
+from services.api.kinds.service import Service, ServicePort
+from services.api.meta import Document, ObjectReference
+from services.controllers.shared_pods import is_ready
+
+ZONE_LABEL = "topology.kubernetes.io/zone"
+Ports = tuple[EndpointPort, ...]
+
+
+def is_endpoint(pod: Pod) -> bool:
+    """Whether the pod is reached at all."""
+    return bool(pod.status.pod_ip) and bool(pod.spec.node_name) and not pod.is_terminal
+
+
+def matters(old: Pod | None, new: Pod | None) -> bool:
+    """Whether a change of a pod may change an endpoint."""
+    return old is None or new is None or _seen(old) != _seen(new)
+
+
+def _seen(pod: Pod) -> tuple[object, ...]:
+    meta, spec = pod.metadata, pod.spec
+    where = (pod.status.pod_ip, spec.node_name, spec.hostname, spec.subdomain)
+    return (*where, pod.is_terminal, is_ready(pod), meta.deletion_timestamp is not None, meta.labels, meta.uid)
+
+
+def endpoint_of(pod: Pod, service: Service, node: Node | None) -> Endpoint:
+    """Return the endpoint that a pod is."""
+    is_serving, is_leaving = is_ready(pod), pod.metadata.deletion_timestamp is not None
+    ready = service.spec.publish_not_ready_addresses or (is_serving and not is_leaving)
+    named = pod.spec.hostname and pod.spec.subdomain == service.metadata.name
+    meta = pod.metadata
+    return Endpoint(
+        addresses=(pod.status.pod_ip,),
+        conditions=EndpointConditions(ready=ready, serving=is_serving, terminating=is_leaving),
+        hostname=pod.spec.hostname if named else None,
+        target_ref=ObjectReference(kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid),
+        node_name=pod.spec.node_name,
+        zone=node.metadata.labels.get(ZONE_LABEL) if node is not None else None,
+    )
+
+
+def ports_of(service: Service, pod: Pod) -> Ports:
+    """Return the service's ports as this pod has them; a named port that it lacks is left out."""
+    found = []
+    for port in service.spec.ports:
+        if (number := _number(port, pod)) is not None:
+            found.append(
+                EndpointPort(name=port.name, protocol=port.protocol, port=number, app_protocol=port.app_protocol)
+            )
+    return tuple(found)
+
+
+def _number(port: ServicePort, pod: Pod) -> int | None:
+    target = port.target_port
+    if isinstance(target, int) or target is None:
+        return target or port.port
+    containers = (*pod.spec.containers, *(c for c in pod.spec.init_containers if c.restart_policy == "Always"))
+    for container in containers:
+        for each in container.ports:
+            if each.name == target and each.protocol == port.protocol:
+                return each.container_port
+    return None
+
+
+def documents(views: tuple[Any, ...]) -> list[Document]:
+    """Return views as documents, a condition that is False said as well."""
+    return [msgspec.to_builtins(each) for each in views]
+
+
+def port_documents(ports: Ports) -> list[Document]:
+    """Return ports as documents, name and protocol said even if they are the usual ones."""
+    return [{"name": each.name, "protocol": each.protocol, **msgspec.to_builtins(each)} for each in ports]

@@ -1,0 +1,85 @@
+"""Which endpoint lies in which slice: few slices change, none has more than a hundred, and few are made. Pure.
+
+What is in a slice and is still wanted stays there; what is new fills slices that change anyway, then those that have
+capacity left, then new ones; a slice with nothing in it goes. Slices are of one set of ports each.
+Source: upstream `staging/src/k8s.io/endpointslice/reconciler.go`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from services.api.kinds.endpointslice import Endpoint, EndpointSlice
+from services.controllers.endpointslice.endpoints import Ports
+
+ENDPOINTS_MAX = 100
+"""Endpoints of a slice (upstream `--max-endpoints-per-slice`)."""
+
+
+@dataclass
+class Placement:
+    """What becomes of a service's slices; `changed` by the slice as it is."""
+
+    created: list[tuple[Ports, tuple[Endpoint, ...]]] = field(default_factory=list)
+    changed: list[tuple[EndpointSlice, tuple[Endpoint, ...]]] = field(default_factory=list)
+    deleted: list[EndpointSlice] = field(default_factory=list)
+
+
+def _key(endpoint: Endpoint) -> tuple[str, tuple[str, ...]]:
+    """Return what makes two endpoints the same: the pod, and where it is reached."""
+    return endpoint.target_ref.uid if endpoint.target_ref is not None else "", endpoint.addresses
+
+
+def placed(wanted: Mapping[Ports, Iterable[Endpoint]], slices: Iterable[EndpointSlice]) -> Placement:
+    """Return how the slices become these endpoints, by the ports they have."""
+    result = Placement()
+    by_ports: dict[Ports, list[EndpointSlice]] = {}
+    for each in slices:
+        by_ports.setdefault(each.ports, []).append(each)
+    kept: list[EndpointSlice] = []
+    for ports, endpoints in wanted.items():
+        _place(ports, list(endpoints), by_ports.pop(ports, []), result, kept)
+    leftover = [each for ports in by_ports for each in by_ports[ports]]
+    if not kept and not result.created:
+        # A service without endpoints has one empty slice, so that clients see that it was looked at.
+        placeholder = next((each for each in leftover if not each.ports), None)
+        if placeholder is None:
+            result.created.append(((), ()))
+        else:
+            leftover.remove(placeholder)
+            if placeholder.endpoints:
+                result.changed.append((placeholder, ()))
+    result.deleted += leftover
+    return result
+
+
+def _place(
+    ports: Ports, endpoints: list[Endpoint], slices: list[EndpointSlice], result: Placement, kept: list[EndpointSlice]
+) -> None:
+    left = {_key(each): each for each in endpoints}
+    contents: dict[int, list[Endpoint]] = {}
+    changing: list[int] = []
+    for number, each in enumerate(slices):
+        now = [left.pop(_key(old)) for old in each.endpoints if _key(old) in left]
+        contents[number] = now
+        if tuple(now) != each.endpoints:
+            changing.append(number)
+    new = list(left.values())
+    for number in (*changing, *(n for n in contents if n not in changing)):
+        free = ENDPOINTS_MAX - len(contents[number])
+        if not new:
+            break
+        # A slice that need not change is touched only if all that is new fits into it.
+        if number in changing or len(new) <= free:
+            contents[number] += new[: max(0, free)]
+            new = new[max(0, free) :]
+            if number not in changing:
+                changing.append(number)
+    for number, each in enumerate(slices):
+        if not contents[number]:
+            result.deleted.append(each)
+            continue
+        kept.append(each)
+        if number in changing:
+            result.changed.append((each, tuple(contents[number])))
+    for start in range(0, len(new), ENDPOINTS_MAX):
+        result.created.append((ports, tuple(new[start : start + ENDPOINTS_MAX])))

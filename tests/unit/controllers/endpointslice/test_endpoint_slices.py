@@ -1,0 +1,219 @@
+"""Endpoint slices: which pods are endpoints, how they are put into slices, and which changes matter."""
+
+import msgspec
+import pytest
+
+from services.api.kinds.endpointslice import Endpoint, EndpointPort, EndpointSlice
+from services.api.kinds.pod import Pod
+from services.api.meta import ObjectMeta, ObjectReference
+from services.api.printing import cells
+from services.api.resources import resources
+from services.controllers.endpointslice.controller import CONTROLLER
+from services.controllers.endpointslice.placement import ENDPOINTS_MAX, placed
+from services.reconcile.actions import Create, Delete, Patch, RecordEvent
+
+HTTP = (EndpointPort(name="", protocol="TCP", port=80),)
+
+
+@pytest.fixture
+def world(world_of):
+    found = world_of(CONTROLLER)
+    found.put({"apiVersion": "v1", "kind": "Node",
+               "metadata": {"name": "n1", "labels": {"topology.kubernetes.io/zone": "a"}}})  # fmt: skip
+    return found
+
+
+def a_service(name="web", selector=None, ports=None, labels=None, **spec):
+    return {
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "labels": labels or {}},
+        "spec": {"selector": {"app": "web"} if selector is None else selector, "clusterIP": "10.96.0.9",
+                 "ports": ports or [{"port": 80, "protocol": "TCP"}], **spec},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def an_endpoint(a_pod):
+    def build(name, ip="10.0.0.1", node="n1", **how):
+        status = {"podIP": ip} if ip else {}
+        return a_pod(name, node=node, status=status, **how)
+
+    return build
+
+
+class Look:
+    """What one reconcile asked for."""
+
+    def __init__(self, result):
+        self.again_s = result.requeue_after_s
+        self.created = [a.document for a in result.actions if isinstance(a, Create)]
+        self.changed = {a.key.name: a.patch for a in result.actions if isinstance(a, Patch)}
+        self.deleted = [a.key.name for a in result.actions if isinstance(a, Delete)]
+        self.events = [f"{a.type} {a.reason}: {a.message}" for a in result.actions if isinstance(a, RecordEvent)]
+
+
+def looked(world, *documents):
+    for document in documents:
+        world.put(document)
+    return Look(world.reconcile("web"))
+
+
+def seen(world, document, name="web-abcde"):
+    """Let the slice that was asked for be there."""
+    world.put({**document, "metadata": {**document["metadata"], "name": name}})
+
+
+def test_a_ready_pod_is_an_endpoint_of_its_node_and_zone(world, an_endpoint):
+    (made,) = looked(world, a_service(labels={"team": "x"}), an_endpoint("p1")).created
+
+    assert made["metadata"]["generateName"] == "web-"
+    assert made["metadata"]["labels"] == {
+        "team": "x",
+        "kubernetes.io/service-name": "web",
+        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+    }
+    assert made["metadata"]["ownerReferences"][0]["kind"] == "Service"
+    assert made["metadata"]["ownerReferences"][0]["controller"] is True
+    assert (made["addressType"], made["ports"]) == ("IPv4", [{"name": "", "protocol": "TCP", "port": 80}])
+    assert made["endpoints"] == [
+        {
+            "addresses": ("10.0.0.1",),
+            "conditions": {"ready": True, "serving": True, "terminating": False},
+            "targetRef": {"kind": "Pod", "namespace": "default", "name": "p1", "uid": "uid-p1"},
+            "nodeName": "n1",
+            "zone": "a",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ready", "deleted", "published", "conditions"),
+    [
+        (True, False, False, (True, True, False)),
+        (False, False, False, (False, False, False)),
+        (True, True, False, (False, True, True)),
+        (False, True, True, (True, False, True)),
+    ],
+)
+def test_kep_1672_a_terminating_pod_may_serve_and_is_not_ready(
+    world, an_endpoint, ready, deleted, published, conditions
+):
+    more = {"deletionTimestamp": "2026-01-01T00:00:30Z"} if deleted else {}
+    (made,) = looked(
+        world, a_service(publishNotReadyAddresses=published), an_endpoint("p1", ready=ready, **more)
+    ).created
+
+    assert tuple(made["endpoints"][0]["conditions"].values()) == conditions
+
+
+def test_a_pod_that_ended_or_has_no_address_is_no_endpoint_and_one_empty_slice_says_so(world, an_endpoint):
+    (made,) = looked(world, a_service(), an_endpoint("a", phase="Succeeded"), an_endpoint("b", ip="")).created
+
+    assert (made["endpoints"], made["ports"]) == ([], None)
+
+
+def test_kubelet_unbinding_a_pod_that_is_unbound_leaves_its_slice(world, an_endpoint):
+    (made,) = looked(world, a_service(), an_endpoint("p1"), an_endpoint("p2", ip="10.0.0.2")).created
+    seen(world, made)
+    keys = world.put(an_endpoint("p1", ip="", node="", phase="Pending"))
+    look = looked(world)
+
+    assert keys == [("default", "web")]
+    (change,) = look.changed.values()
+    assert [each["addresses"] for each in change["endpoints"]] == [("10.0.0.2",)]
+
+
+def test_only_changes_that_endpoints_show_lead_to_a_service(world, an_endpoint):
+    world.put(a_service())
+    pod = an_endpoint("p1")
+
+    assert world.put(pod) == [("default", "web")]
+    assert world.put({**pod, "metadata": {**pod["metadata"], "annotations": {"a": "b"}}}) == []
+    assert world.put(an_endpoint("p1", ready=False)) == [("default", "web")]
+    assert world.put({**pod, "metadata": {**pod["metadata"], "labels": {"app": "other"}}}) == [("default", "web")]
+
+
+def test_nothing_more_is_asked_for_until_a_new_slice_is_seen(world, an_endpoint):
+    (made,) = looked(world, a_service(), an_endpoint("p1")).created
+
+    assert looked(world).created == []
+    seen(world, made)
+    assert looked(world).created == []
+
+
+def test_a_named_port_is_looked_up_in_each_pod(world, an_endpoint):
+    def with_port(name, ip, number):
+        spec = {"containers": [{"name": "c", "ports": [{"name": "http", "containerPort": number}]}]}
+        return an_endpoint(name, ip=ip, spec=spec)
+
+    ports = [{"name": "web", "port": 80, "protocol": "TCP", "targetPort": "http"}]
+    look = looked(
+        world, a_service(ports=ports), with_port("p1", "10.0.0.1", 8080), with_port("p2", "10.0.0.2", 8081)
+    )  # fmt: skip
+
+    assert [each["ports"][0]["port"] for each in look.created] == [8080, 8081]
+
+
+def test_a_pod_of_a_node_that_is_not_known_is_reported_and_tried_again(world, an_endpoint):
+    look = looked(world, a_service(), an_endpoint("p1", node="gone"))
+
+    assert look.events == [
+        (
+            "Warning FailedToUpdateEndpointSlices: Error updating Endpoint Slices for Service default/web: skipping Pod p1 "
+            "for Service default/web: Node gone Not Found"
+        )
+    ]
+    assert look.again_s == 1.0
+
+
+def test_without_a_selector_slices_are_the_users_business(world, an_endpoint):
+    world.put(an_endpoint("p1"))
+
+    assert looked(world, a_service(selector={})).created == []
+
+
+def endpoints(*numbers):
+    return tuple(
+        Endpoint(addresses=(f"10.0.{n >> 8}.{n & 255}",), target_ref=ObjectReference(uid=f"u{n}")) for n in numbers
+    )
+
+
+def a_slice(name, *numbers, ports=HTTP):
+    return EndpointSlice(metadata=ObjectMeta(name=name, uid=name), endpoints=endpoints(*numbers), ports=ports)
+
+
+def test_a_slice_has_a_hundred_endpoints_at_most():
+    found = placed({HTTP: endpoints(*range(250))}, [])
+
+    assert [len(each) for _, each in found.created] == [ENDPOINTS_MAX, ENDPOINTS_MAX, 50]
+
+
+def test_a_new_endpoint_goes_where_a_slice_changes_anyway():
+    full, changing = a_slice("full", *range(99)), a_slice("changing", 200, 201)
+    found = placed({HTTP: endpoints(*range(99), 201, 300)}, [full, changing])
+
+    assert [(each.metadata.name, len(now)) for each, now in found.changed] == [("changing", 2)]
+    assert (found.created, found.deleted) == ([], [])
+
+
+def test_a_slice_without_endpoints_goes():
+    found = placed({HTTP: endpoints(1)}, [a_slice("a", 1), a_slice("b", 2), a_slice("old", 1, ports=())])
+
+    assert [each.metadata.name for each in found.deleted] == ["b", "old"]
+    assert (found.created, found.changed) == ([], [])
+
+
+def test_columns_show_three_ports_and_addresses():
+    columns = resources()["endpointslices.discovery.k8s.io"].columns
+    made = msgspec.to_builtins(a_slice("web-1", 1, 2, 3, 4))
+    made["ports"] = [{"port": n} for n in (80, 443)]
+    document = {**made, "metadata": {"name": "web-1", "creationTimestamp": "2026-01-01T00:00:00Z"}}
+
+    assert cells(columns, {**document, "addressType": "IPv4"}, 1_767_225_690.0) == [
+        "web-1", "IPv4", "80,443", "10.0.0.1,10.0.0.2,10.0.0.3 + 1 more...", "90s"]  # fmt: skip
+    assert cells(columns, {**document, "ports": None, "endpoints": []}, 1_767_225_690.0)[2:4] == ["<unset>", "<unset>"]
+
+
+def test_a_view_of_a_pod_has_what_endpoints_need():
+    pod = msgspec.convert({"spec": {"hostname": "h", "subdomain": "s"}}, Pod)
+
+    assert (pod.spec.hostname, pod.spec.subdomain) == ("h", "s")
