@@ -94,6 +94,7 @@ class Controller:
     `owns`: a change of such an object leads to its controller owner's key, when that owner is of the reconciled kind.
     `reconciles` None: its own watches alone lead to keys. `period_s`: additionally, the key `("", "")` is reconciled
     that often (scans). `reads`: kinds only listed. `failed` lets memories such as expectations be rolled back.
+    `metrics`: what it counts itself, by name with labels.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Controller:
     period_s: float | None = None
     failed: Failed | None = None
     workers: int = 1
+    metrics: Callable[[], dict[str, float]] | None = None
 
     @property
     def user(self) -> str:

@@ -145,9 +145,10 @@ class ControllerLoop:
                 group.create_task(self._worker())
 
     def metrics(self) -> dict[str, float]:
-        """Return the queue's and the reconciles' metrics."""
-        name = self._controller.name
-        return QUEUE_METRICS.of(self._queue, name) | self._recorder.metrics() | METRICS.of(self, name)
+        """Return the queue's and the reconciles' metrics, and those of the controller itself."""
+        name, own = self._controller.name, self._controller.metrics
+        found = QUEUE_METRICS.of(self._queue, name) | self._recorder.metrics() | METRICS.of(self, name)
+        return found | own() if own is not None else found
 
     def _subscribe(self) -> None:
         controller = self._controller
