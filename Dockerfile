@@ -20,14 +20,15 @@ COPY services /app/services
 COPY apiserver_fake /app/apiserver_fake
 COPY scheduler /app/scheduler
 COPY kubelet /app/kubelet
+COPY claim_controller /app/claim_controller
 COPY benchmarks /app/benchmarks
 COPY deploy/containers /app/containers
 RUN PYTHONPATH=/app /opt/keplab/bin/python -m compileall -q /app /opt/keplab/lib
 
 FROM ${BASE}
 # Above 10,000: no user of the host, whatever the engine maps. A fresh volume takes over these folders' owner.
-RUN mkdir -p /data /credentials/apiserver /credentials/scheduler /credentials/controllers /credentials/kubelet \
-      /credentials/admin && chown -R 10001:10001 /data /credentials && chmod -R go-rwx /data /credentials
+RUN mkdir -p /data /credentials/apiserver /credentials/scheduler /credentials/controllers \
+      /credentials/claim-controller /credentials/kubelet /credentials/admin && chown -R 10001:10001 /data /credentials && chmod -R go-rwx /data /credentials
 COPY --from=packages /opt/keplab /opt/keplab
 COPY --from=packages /app /app
 WORKDIR /app

@@ -59,7 +59,7 @@ def facts_of(resource: str, body: bytes, *, is_new: bool) -> Document:
         case "jobs.batch":
             found["job"] = _counts(_JOB.decode(body))
         case "resourceclaims.resource.k8s.io":
-            found |= _grant(_CLAIM.decode(body))
+            found |= _grant(_CLAIM.decode(body)) | {"bytes": len(body)}
         case "resourceslices.resource.k8s.io":
             found["node"] = spec.get("nodeName") or ""
     return found
@@ -104,12 +104,18 @@ def _counts(job: Job) -> Document:
 def _grant(claim: ResourceClaim) -> Document:
     """Return what a claim was granted and who may use it; `nodes` only where the selector names nodes."""
     found: Document = {"consumers": [each.uid for each in claim.status.reserved_for]}
+    workloads = [each for each in claim.status.reserved_for if not each.is_pod]
+    if workloads:
+        found["workloads"] = [each.name for each in workloads]
+        found["shared"] = claim.status.allocation is not None and claim.status.allocation.reserved_for_any_pod
     if POD_CLAIM_NAME in claim.metadata.annotations:
         found["generated"] = True
     allocation = claim.status.allocation
     if allocation is None:
         return found
-    found["granted"] = ["/".join(each) for each in allocation.device_ids]
+    # Shares of one device are things of their own, and admin access takes nothing from others.
+    exclusive = (each for each in allocation.devices.results if not each.admin_access)
+    found["granted"] = ["/".join((*each.id, *((each.share_id,) if each.share_id else ()))) for each in exclusive]
     selector = allocation.node_selector
     if selector is not None and len(selector.node_selector_terms) == 1:
         term = selector.node_selector_terms[0]

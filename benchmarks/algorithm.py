@@ -35,9 +35,11 @@ from scheduler.queue.scheduling_queue import QueuedPod
 from scheduler.wiring import core_of
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
+from services.api.kinds.resourceclaim import ResourceClaim, ResourceClaimConsumerReference
 from services.api.meta import Document, View
 from services.api.resources import resource_of_view
 from services.api.switches import Switches
+from services.dra.pod_claims import claim_keys
 
 LIMIT_S: Final = 300.0
 STUCK_S: Final = 900.0
@@ -199,12 +201,29 @@ class Algorithm:
         due_s = self._due_s.pop(info.uid, None)
         self.latencies_s.append(time.perf_counter() - began if due_s is None else self.now() - due_s)
         self._skipped_at_bind_s = self._skipped_s
+        self._write_claims(info.pod)
         runner.bind(result.state, info, node)
         pod = info.pod
         bound = self.bound[info.uid] = replace(pod, spec=replace(pod.spec, node_name=node))
         core.queue.done(info.uid)
         core.handlers.on_pod(pod, bound, now)
         core.queue.bound(queued)
+
+    def _write_claims(self, pod: Pod) -> None:
+        """Show the pod's claims with the devices that Reserve promised them, as PreBind writes them."""
+        ledger = self.handle.claims
+        for key in claim_keys(pod) if pod.spec.resource_claims else ():
+            claim = self.world.get(ResourceClaim, key)
+            if claim is None or claim.status.is_reserved_for(pod.metadata.uid):
+                continue
+            consumer = ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+            allocation = claim.status.allocation or ledger.pending(claim.metadata.uid)
+            users = (*claim.status.reserved_for, consumer)
+            written = replace(claim, status=replace(claim.status, allocation=allocation, reserved_for=users))
+            self.world.put(written)
+            ledger.settle(written)
+            event = world_event(ResourceClaim, claim, written)
+            self.core.queue.move_all(event, claim, written, self.now())
 
     def _resize(self, queued: QueuedPod, now: float) -> None:
         """Make one attempt to preempt for a deferred resize; victims leave at once."""
@@ -260,7 +279,7 @@ class Play:
         assert isinstance(op, ops.CreatePods)
         algorithm = self.algorithm
         pods = [algorithm.decode(pod) for pod in documents.pods_of(op, step, self._size, is_stored=True)]
-        self._volumes(op, pods)
+        self._brought_by(op, step, pods)
         algorithm.latencies_s.clear()
         gc.collect()
         gc.freeze()
@@ -281,6 +300,9 @@ class Play:
                     algorithm.add_node(node)
                 for document in documents.csi_nodes_of(op, size):
                     algorithm.add_other("csinodes", document)
+            case ops.CreateDevices():
+                for plural, document in documents.devices_of(op, size):
+                    algorithm.add_other(plural, document)
             case ops.CreateNamespaces():
                 for number in range(size.count(op.count)):
                     meta = {"name": f"{op.prefix}-{number}", "labels": dict(op.labels)}
@@ -291,7 +313,7 @@ class Play:
             case ops.CreatePods():
                 pods = [algorithm.decode(pod) for pod in documents.pods_of(op, step, size, is_stored=True)]
                 self._pods_by_namespace.setdefault(op.namespace, []).extend(pods)
-                self._volumes(op, pods)
+                self._brought_by(op, step, pods)
                 for pod in pods:
                     algorithm.add_pod(pod)
                 if not op.may_wait:
@@ -314,7 +336,10 @@ class Play:
 
                 algorithm.at(algorithm.now(), leave)
 
-    def _volumes(self, op: ops.CreatePods, pods: list[Pod]) -> None:
+    def _brought_by(self, op: ops.CreatePods, step: int, pods: list[Pod]) -> None:
+        for claim in documents.claims_of(op, step, self._size):
+            meta = claim["metadata"]
+            self.algorithm.add_other("resourceclaims", {**claim, "metadata": {**meta, "uid": meta["name"]}})
         for pod in pods if op.volume else ():
             for plural, document in documents.volumes_of(op.volume, pod.metadata.namespace, pod.metadata.name):
                 self.algorithm.add_other(plural, document)

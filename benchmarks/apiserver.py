@@ -36,7 +36,7 @@ class FanOutResult(Result):
 
 
 async def _fan_out(watchers: int, changes: int) -> FanOutResult:
-    without = frozenset(("scheduler", "controllers"))
+    without = frozenset(("scheduler", "controllers", "claim-controller"))
     async with running_mesh(is_traced=True, engine="memory", arguments=quiet_arguments(), without=without) as mesh:
         api, seen = mesh.api, [0] * watchers
 

@@ -113,7 +113,13 @@ def quiet_arguments() -> dict[str, list[str]]:
     """Return flags for a mesh that is measured: no event files, no spans, containers that take no time."""
     silent = ["--events-dir", "", "--spans-dir", ""]
     kubelet = [*silent, "--latency", "all=constant:0", "--status-qps", "0", "--pod-events", "warnings"]
-    return {"apiserver": silent, "scheduler": silent, "controllers": silent, "kubelet": kubelet}
+    return {
+        "apiserver": silent,
+        "scheduler": silent,
+        "controllers": silent,
+        "claim-controller": silent,
+        "kubelet": kubelet,
+    }
 
 
 async def many(items: Iterable[T], do: Callable[[T], Awaitable[None]], at_once: int = IN_FLIGHT) -> None:

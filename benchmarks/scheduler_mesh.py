@@ -61,6 +61,8 @@ class Load:
                 drivers = [(each["metadata"]["name"], each) for each in documents.csi_nodes_of(op, self.size)]
                 bodies = (NewObject("", name, msgspec.json.encode(each)) for name, each in drivers)
                 await self._create_all("csinodes.storage.k8s.io", bodies)
+            case ops.CreateDevices():
+                await many(list(documents.devices_of(op, self.size)), self._create_of_dra)
             case ops.CreateNamespaces():
                 for number in range(self.size.count(op.count)):
                     await self._namespace(f"{op.prefix}-{number}", dict(op.labels))
@@ -91,6 +93,8 @@ class Load:
         self._pods_by_namespace.setdefault(op.namespace, []).extend((pod.namespace, pod.name) for pod in pods)
         if op.volume:
             await self._volumes(op, pods)
+        claims = [("resourceclaims", each) for each in documents.claims_of(op, step, self.size)]
+        await many(claims, self._create_of_dra)
         if op.is_measured:
             await asyncio.sleep(SETTLE_S)
         waiting = asyncio.create_task(self._wait(pods, "measuring" if op.is_measured else "preparing"))
@@ -130,6 +134,12 @@ class Load:
             await self._patch_status(plural, namespace, name, {"status": document["status"]}, "merge")
 
         await many(made, create)
+
+    async def _create_of_dra(self, pair: tuple[str, Document]) -> None:
+        plural, document = pair
+        meta = document["metadata"]
+        made = NewObject(meta.get("namespace", ""), meta["name"], msgspec.json.encode(document))
+        await self._create(f"{plural}.resource.k8s.io", made)
 
     async def _deferred(self, step: int, op: ops.DeferResizes) -> None:
         await self._namespace(op.namespace, {})
@@ -194,7 +204,7 @@ class Load:
 
 
 async def _play(assignments: tuple[str, ...], workload: Workload, size: Size, progress: Progress) -> SchedulerBench:
-    without = frozenset(("controllers",))
+    without = frozenset(("controllers", "claim-controller"))
     async with running_mesh(
         engine="memory", switches=assignments, without=without, arguments=quiet_arguments()
     ) as mesh:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from kubelet.managers.device_calls import CallPlugin, DevicesChanged
+from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.line_file import Lines
 from kubelet.view import KubeletPod, WorkerKey
 from services.api.meta import Document, Key
@@ -113,11 +114,22 @@ class ReadClaims(Effect, frozen=True):
     names: tuple[str, ...]
 
 
-class PublishSlices(Effect, frozen=True):
-    """Delete the slices of the drivers in `wipe` (None: all of the node), and have those in `publish` offer anew."""
+class CallDriver(Effect, frozen=True):
+    """Have a driver prepare or unprepare claims, over the connection of that number, and report with
+    `claims.answered`. `service`: as the driver offers it, for example v1.DRAPlugin."""
 
-    publish: tuple[str, ...]
-    wipe: tuple[str, ...] | None
+    key: WorkerKey
+    instance: int
+    driver: str
+    service: str
+    call: str
+    claims: tuple[HeldClaim, ...]
+
+
+class WipeSlices(Effect, frozen=True):
+    """Delete the slices that drivers of these names have published for the node."""
+
+    drivers: tuple[str, ...]
 
 
 class ReportNode(Effect, frozen=True):
@@ -249,7 +261,8 @@ class PrepareClaims(Effect, frozen=True):
 
 
 class CallDrivers(Effect, frozen=True):
-    """The record of the claims is durable: prepare them, then call `claims_prepared`; `is_broken`: this try fails."""
+    """The record of the claims is durable: prepare them, then call `claims_prepared`; `is_broken`: the first call of a
+    driver fails."""
 
     is_broken: bool
 

@@ -16,7 +16,7 @@ import msgspec
 from kubelet.admission.handler import AdmissionHandler
 from kubelet.admission.predicates import Admitted, Ledger, NodeFacts
 from kubelet.deviceplugin.plugins import DevicePlugins
-from kubelet.dra.driver import Driver
+from kubelet.dra.health import DriverHealth
 from kubelet.dra.manager import ClaimManager
 from kubelet.effects import (
     NODE_KEY,
@@ -144,10 +144,14 @@ class Kubelet:
         self.static_pods = StaticPodManager(
             self.name, self.table, self.statuses, self.out, add=self._add_static, remove=self._remove_static
         )
-        drivers = [
-            Driver(each, self.name, guards=switches.double_allocation_guard == "driver") for each in definition.drivers
-        ]
-        self.claims = ClaimManager(self.table, self.pods, drivers, self.out)
+        self.driver_health = DriverHealth(self.table, self.statuses) if switches.shows_device_health else None
+        self.claims = ClaimManager(
+            self.table,
+            self.out,
+            switches=switches,
+            node=lambda: self.admission.node,
+            on_prepared=self.driver_health.pod_started if self.driver_health is not None else lambda pod, now: None,
+        )
         self.plugins: DevicePlugins | None = None
         if definition.device_socket or definition.device_plugins:
             shows_health = switches.shows_device_health
@@ -230,7 +234,7 @@ class Kubelet:
             self.table.gone.pop(key, None)
             return
         if record is not None and not record.containers and not record.is_finished:
-            record = self._without_containers(pod, key, record)
+            record = self._without_containers(pod, key, record, now)
         if record is None and self.stages is not None and self.stages.took(pod):
             self._adopt_staged(self.stages, pod, key, now)
             return
@@ -248,14 +252,14 @@ class Kubelet:
             self.out.start_span(key, pod, traceparent)
             self.admission.decide(pod, key, now)
 
-    def _without_containers(self, pod: KubeletPod, key: WorkerKey, record: PodRecord) -> PodRecord | None:
+    def _without_containers(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, now: float) -> PodRecord | None:
         """Nothing of a pod runs to which something was allocated: return what it goes on with, None to start anew.
         It goes on when the API server saw it run: then it is the runtime that has forgotten it (FM-K5)."""
         is_over = pod.is_terminal or pod.metadata.deletion_timestamp is not None
         if not is_over and any(has_run(each) for each in pod.status.container_statuses):
             return record
         if record.claims:
-            self.claims.recover(key, record.claims, is_prepared=False)  # perhaps they are, already
+            self.claims.recover(key, record.claims, now, is_prepared=False)  # perhaps they are, already
         elif is_over:
             self.table.erase(key)
         return None
@@ -358,7 +362,7 @@ class Kubelet:
         self.table.add(made, is_recorded=True)
         if record.claims:
             is_booted = any(each.exit_code == LOST_EXIT for each in record.containers)
-            self.claims.recover(key, record.claims, is_prepared=bool(record.containers) and not is_booted)
+            self.claims.recover(key, record.claims, now, is_prepared=bool(record.containers) and not is_booted)
             if is_booted and not record.is_finished:
                 self.claims.call(key, record.claims, now)
         took_over = made.adopt if record.containers or record.is_finished else made.resume
@@ -482,7 +486,8 @@ class Kubelet:
         if not record.claims:
             self.table.erase(key)
             return
-        self.claims.recover(key, record.claims, is_prepared=True)
+        # Perhaps they are prepared, perhaps not: the same pod may be back, for another binding, before that is settled.
+        self.claims.recover(key, record.claims, now, is_prepared=False)
         self.claims.unprepare(key, now)
 
     # --- pods are ended by their node ---
@@ -582,7 +587,7 @@ class Kubelet:
             case "stage":
                 if self.stages is not None:
                     self.stages.due(key, now)
-            case "driver" | "unprepare" | "claims" | "drivers":
+            case "unprepare" | "claims" | "drivers":
                 self.claims.due(what, key, now)
             case "unbind" | "hold" | "defer":
                 self.admission.due(what, key, now)

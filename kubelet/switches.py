@@ -51,7 +51,8 @@ class KubeletSwitches:
     has_backoff_max: bool = switch("KubeletCrashLoopBackOffMax")
     # devices
     shows_device_health: bool = switch("ResourceHealthStatus")
-    double_allocation_guard: str = switch("dra.double_allocation_guard")
+    dra_reconcile_s: float = switch("kubelet.dra_reconcile_s")
+    dra_wipe_delay_s: float = switch("kubelet.dra_wipe_delay_s")
     # resizes
     has_resize_preemption: bool = switch("InPlacePodVerticalScalingSchedulerPreemption")
     resize_generation: str = switch("resize.generation")

@@ -42,12 +42,19 @@ class NoWaitingPods:
         return False
 
 
+@dataclass
+class PodEvents:
+    """Sends Events about pods for plugins, once the loops have connected it; upstream's `EventRecorder()`."""
+
+    send: Callable[..., None] = lambda pod, reason, message, **_: None
+
+
 @dataclass(frozen=True)
 class Handle:
     """What a plugin may know of its scheduler; upstream's `framework.Handle`. `profile`: the schedulerName.
 
     `world`: kinds other than pods and nodes. `wall`: seconds since 1970. `groups`: which pods belong together;
-    `waiting`: who waits at Permit.
+    `waiting`: who waits at Permit. `events`: how Events are sent.
     """
 
     switches: Switches
@@ -63,6 +70,7 @@ class Handle:
     claims: ClaimLedger = field(default_factory=ClaimLedger)
     groups: PodGroups = field(default_factory=PodGroups)
     waiting: WaitingForPermit = field(default_factory=NoWaitingPods)
+    events: PodEvents = field(default_factory=PodEvents)
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -25,7 +25,8 @@ from scheduler.cycle.gate_reports import GateReports
 from scheduler.cycle.result import ScheduleResult, Unschedulable
 from scheduler.cycle.waiting_pods import WaitingPods
 from scheduler.dispatcher.calls import SCHEDULER_ERROR, UNSCHEDULABLE, clear_nomination
-from scheduler.dra.claim_writer import ClaimReleaser, release_unbound
+from scheduler.dra.claim_releaser import ClaimReleaser, release_unbound
+from scheduler.dra.metrics import METRICS as CLAIM_METRICS
 from scheduler.entry import Handle
 from scheduler.event_handlers import ClearNomination, Crash, Effect, EventHandlers, HeldChanges, ResizeEnded, Unbound
 from scheduler.explain.explanation import Explainer
@@ -38,7 +39,7 @@ from scheduler.framework.world import world_event
 from scheduler.leadership import Leadership, MissingNodes
 from scheduler.pod_groups.cycle import GroupCycle
 from scheduler.pod_groups.group_loop import GroupLoop
-from scheduler.pod_groups.queue import GroupInfo
+from scheduler.pod_groups.queue import GroupedQueue, GroupInfo
 from scheduler.preemption.evictions import Evictions
 from scheduler.queue.preenqueue_status import rules_of
 from scheduler.queue.scheduling_queue import QueuedPod
@@ -50,6 +51,7 @@ from scheduler.switches import SchedulerSwitches
 from services.api.errors import AlreadyExists, ApiError, NotFound, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
+from services.api.kinds.podgroup import PodGroup
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import Key, View
@@ -109,8 +111,10 @@ class Scheduler:
         self._held_changes = HeldChanges()
         self._leadership = Leadership(clients.elector, clients.client, clients.recorder)
         self._recorder = SchedulerRecorder(clients.recorder, seams.events)
+        handle.events.send = self._recorder.event
         rules = rules_of(seams.switches)
-        self._gate_reports = GateReports(rules, core.profiles, core.queue, clients.dispatcher, self._recorder)
+        find = partial(handle.world.get, PodGroup) if _queues_groups(core) else lambda key: None
+        self._gate_reports = GateReports(rules, core.profiles, core.queue, clients.dispatcher, self._recorder, find)
         self._attempts = Attempts(seams, core.decisions, core.metrics)
         self._failures = FailureHandler(core.queue, clients, self._recorder)
         self._binder = Binder(
@@ -181,6 +185,7 @@ class Scheduler:
         found.update(self._leadership.metrics())
         found.update(self._evictions.metrics())
         found.update(core.profiles.metrics())
+        found.update(CLAIM_METRICS.of(self._claims.metrics))
         if core.group_cycle is not None:
             found.update(self._groups.metrics())
         found.update(clients.dispatcher.metrics())
@@ -259,6 +264,8 @@ class Scheduler:
         if change.new is None or change.new.spec.node_name:
             if change.new is None or not waits(change.new):
                 self._clients.dispatcher.drop(change.object.metadata.uid)
+            if change.new is not None and self._leadership.is_leading:
+                self._gate_reports.on_bound(change.new)
             if (
                 self._record_writer is not None
                 and change.new is not None
@@ -283,6 +290,8 @@ class Scheduler:
 
     def _on_other(self, view: type[View], change: Change[Any]) -> None:
         event, now = world_event(view, change.old, change.new), self._seams.clock.now()
+        if view is PodGroup:
+            self._gate_reports.on_group(change)
         if self._core.queue.move_all(event, change.old, change.new, now):
             self._wake.set()
         if isinstance(change.object, ResourceSlice) and change.object.spec.node_name:
@@ -512,3 +521,8 @@ class Scheduler:
             except (ApiError, UnknownOutcome) as error:
                 log.warning("lease.failed", lease=str(key), reason=str(error))
             await asyncio.sleep(capability.RENEW_S)
+
+
+def _queues_groups(core: Core) -> bool:
+    """Whether the members of a group wait as one, so that one word is true of all of them."""
+    return isinstance(core.queue, GroupedQueue) and not core.queue.is_one_by_one

@@ -4,6 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.cache.node_info import PodInfo
+from scheduler.dispatcher.calls import StatusPatch
+from services.api.kinds.podgroup import PodGroup
+from services.api.meta import Key
+from services.api.resources import resource_of_view, resources
 from services.api.seams import EventLog, Span
 from services.client.recorder import Recorder
 from services.reconcile.actions import Related
@@ -41,6 +45,28 @@ class SchedulerRecorder:
             # What happens to a victim, the profile of the pod for whose sake says.
             reporter=(related or info).spec.scheduler_name,
             traceparent=traceparent,
+        )
+
+    def group_event(self, key: Key, uid: str, profile: str, reason: str, message: str, traceparent: str) -> None:
+        """Send a warning about a pod group, some time soon."""
+        resource = resource_of_view(PodGroup)
+        self.recorder.event(
+            kind=resource.kind,
+            api_version=resource.api_version,
+            key=key,
+            uid=uid,
+            reason=reason,
+            message=message,
+            type="Warning",
+            reporter=profile,
+            traceparent=traceparent,
+        )
+
+    def report(self, call: StatusPatch, size: int) -> None:
+        """Write to the event log that a report of PreEnqueue is sent: to a pod or its group, in so many bytes."""
+        kind = resources()[call.resource].kind
+        self.events.write(
+            "sched.reported", obj=(kind, call.key.namespace, call.key.name, call.uid), data={"bytes": size}
         )
 
     def gate(self, ev: str, info: PodInfo, data: dict[str, Any]) -> None:

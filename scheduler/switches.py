@@ -43,6 +43,23 @@ class EvictionSwitches:
 
 
 @dataclass(frozen=True)
+class ReservationSwitches:
+    """Of who is written into `reservedFor` of claims, and what that protects (KEP-5194, KEP-5729)."""
+
+    mode: str = switch("reserved_for.mode")
+    fence: str = switch("scheduler.reserve_fence")
+    postfilter: str = switch("scheduler.postfilter_dealloc")
+    verifies_owner: bool = switch("scheduler.verify_owner")
+
+
+@dataclass(frozen=True)
+class DraSwitches:
+    """Of the DynamicResources plugin."""
+
+    sharing: str = switch("dra.inflight_sharing")
+
+
+@dataclass(frozen=True)
 class GangSwitches:
     """Of pod groups (KEP-4671, KEP-5710)."""
 

@@ -18,8 +18,10 @@ from scheduler.cycle.clients import Clients
 from scheduler.cycle.profiles import Profile, Profiles
 from scheduler.cycle.scheduling_cycle import EXTENDER, Batching, Rotation, SchedulingCycle
 from scheduler.cycle.waiting_pods import WaitingPods
+from scheduler.dispatcher.call_queue import CallQueue
 from scheduler.dispatcher.dispatch import Dispatcher
 from scheduler.dispatcher.limited_client import LimitedClient, Limits, Sharing
+from scheduler.dra.ledger import ClaimLedger
 from scheduler.entry import Handle
 from scheduler.event_handlers import EventHandlers
 from scheduler.extenders.extended_cycle import Extenders, ExtenderTransport
@@ -32,7 +34,7 @@ from scheduler.pod_groups.cycle import GroupCycle
 from scheduler.pod_groups.queue import GroupedQueue
 from scheduler.preemption.progress import RunningPreemptions
 from scheduler.queue.exclusions import Exclusions
-from scheduler.queue.preenqueue_status import missing_gate
+from scheduler.queue.preenqueue_status import ReportRules, missing_gate
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.resize.accounting import accounting_of
 from scheduler.resize.cycle import ResizeCycle
@@ -47,6 +49,9 @@ from services.api.seams import Seams
 from services.client.client import Client
 from services.client.informer import Informer
 from services.client.recorder import Recorder
+from services.dra.allocated import Allocated
+from services.dra.features import Features
+from services.reconcile.workqueue import TokenBucket
 from services.runtime.config import StartError
 
 V = TypeVar("V", bound=View)
@@ -97,6 +102,7 @@ def build(
         wall=clock.wall,
         profile=config.scheduler_name,
         preempting=RunningPreemptions(partial(_is_staying, pods)),
+        claims=ClaimLedger(allocated=Allocated(consumable_capacity=switches.of(Features).consumable_capacity)),
         groups=PodGroups(is_on=switches.of(GangSwitches).is_on),
         waiting=waiting,
     )
@@ -108,7 +114,7 @@ def build(
         nodes=nodes,
         others=others,
         recorder=Recorder(client, clock, random, component=config.scheduler_name),
-        dispatcher=Dispatcher(client, seams, is_asynchronous=calls.is_on, parallelism=calls.parallelism),
+        dispatcher=_dispatcher(config, seams, client, calls),
         elector=config.elector(seams, LEASE),
     )
     extenders = _extenders(configured, cache, pods, nodes, to_extenders)
@@ -121,6 +127,16 @@ def _client(config: SchedulerConfig, seams: Seams, calls: AsyncCallSwitches) -> 
         return Client(api, seams.clock, seams.random, field_manager=config.scheduler_name)
     limits = Limits(calls.qps, calls.burst, Sharing(calls.sharing))
     return LimitedClient(api, seams.clock, seams.random, limits, field_manager=config.scheduler_name)
+
+
+def _dispatcher(config: SchedulerConfig, seams: Seams, client: Client, calls: AsyncCallSwitches) -> Dispatcher:
+    qps = seams.switches.of(ReportRules).qps
+    if not qps:
+        return Dispatcher(client, seams, is_asynchronous=calls.is_on, parallelism=calls.parallelism)
+    # A burst of one second: what a limit of its own is for is a burst of reports.
+    unlimited = Client(seams.transport.api(), seams.clock, seams.random, field_manager=config.scheduler_name)
+    queue = CallQueue(TokenBucket(qps, max(qps, 1.0)))
+    return Dispatcher(client, seams, calls.is_on, calls.parallelism, report_client=unlimited, _queue=queue)
 
 
 def _extenders(

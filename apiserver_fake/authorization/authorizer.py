@@ -19,7 +19,7 @@ from services.api.errors import Forbidden
 from services.api.identity import Identity
 from services.api.meta import Document
 from services.api.wire import Request
-from services.runtime.roles import Role, Rule, controller_roles, read_roles
+from services.runtime.roles import CLAIM_FOLDER, Role, Rule, controller_roles, read_roles
 
 _SPECIAL_VERBS = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
 
@@ -27,7 +27,7 @@ _SPECIAL_VERBS = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "t
 @cache
 def roles() -> tuple[Role, ...]:
     """Return every role there is."""
-    return (*read_roles(Path(__file__).with_name("roles.yaml")), *controller_roles())
+    return (*read_roles(Path(__file__).with_name("roles.yaml")), *controller_roles(), *controller_roles(CLAIM_FOLDER))
 
 
 def verb_of(request: Request) -> str:
@@ -58,7 +58,7 @@ def rule_for(identity: Identity, request: Request, lookup: Lookup) -> Rule | Non
         return None  # only with its group is this a node, and then it is not looked up here (X-ID3)
     verb = verb_of(request)
     wanted = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
-    for rule in _rules_of(identity.user, identity.groups):
+    for rule in rules_of(identity.user, identity.groups):
         if (
             verb in rule.verbs
             and _covers(rule.resources, wanted, request)
@@ -69,7 +69,8 @@ def rule_for(identity: Identity, request: Request, lookup: Lookup) -> Rule | Non
 
 
 @cache
-def _rules_of(user: str, groups: tuple[str, ...]) -> tuple[Rule, ...]:
+def rules_of(user: str, groups: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Return what an identity may do, those rules first whose mask is wider."""
     mine = [rule for role in roles() if _has(role, user, groups) for rule in role.rules]
     return tuple(sorted(mine, key=lambda rule: bool(rule.may_change)))
 

@@ -58,7 +58,7 @@ def may_node(node: str, request: Request, lookup: Lookup, listing: Listing) -> b
         case "secrets" | "configmaps" | "persistentvolumeclaims":
             return sub == "" and _may_node_content(node, request, listing)
         case "resourceclaims.resource.k8s.io":
-            return sub == "" and verb == "get" and _uses_devices(node, request, listing)
+            return _may_node_claims(request) and _uses_devices(node, request, listing)
         case "resourceslices.resource.k8s.io":
             return sub == "" and _may_node_slices(node, request, lookup)
     return False
@@ -74,6 +74,13 @@ def _may_node_slices(node: str, request: Request, lookup: Lookup) -> bool:
         case "get" | "update" | "patch" | "delete":
             return is_bound_to(lookup(request.resource, "", request.name), node)
     return False
+
+
+def _may_node_claims(request: Request) -> bool:
+    """Claims are read; a driver on the node also says in the status what its devices are like (dra-core 9)."""
+    if request.subresource == "":
+        return request.verb == "get"
+    return request.subresource == "status" and request.verb in ("get", "update", "patch")
 
 
 def _uses_devices(node: str, request: Request, listing: Listing) -> bool:
@@ -165,6 +172,8 @@ def admit_node(node: str, request: Request, old: Document | None, new: Document 
             is_allowed = new is not None and _admit_event(node, old, new, ctx)
         case "csinodes.storage.k8s.io" | "noderesourcetopologies.topology.node.k8s.io":
             is_allowed = new is not None and _admit_own_object(node, new, ctx)
+        case "resourceclaims.resource.k8s.io":
+            is_allowed = old is not None and new is not None and _only_devices(old, new)
         case "resourceslices.resource.k8s.io":
             is_allowed = all(is_bound_to(each, node) for each in (old, new) if each is not None) and (
                 new is None or all(_is_own_node(o, node, ctx) for o in new["metadata"].get("ownerReferences") or ())
@@ -173,6 +182,11 @@ def admit_node(node: str, request: Request, old: Document | None, new: Document 
             is_allowed = False
     if not is_allowed:
         raise Forbidden(NODE_TEXT)
+
+
+def _only_devices(old: Document, new: Document) -> bool:
+    """Whether nothing of a claim changes but what is said of its devices."""
+    return all(path == "status.devices" for path, _, _ in changes(old, new))
 
 
 def _admit_own_node(node: str, old: Document | None, new: Document) -> bool:

@@ -122,7 +122,10 @@ class Writer:
         return len(self._queue)
 
     def submit(self, operation: Operation) -> asyncio.Future[Response]:
-        """Take it for good. Raises: Unavailable (not open, read-only), TooManyRequests (2,000 waiting, or 64 MiB)."""
+        """Enqueue the write; it runs even if its caller is cancelled meanwhile.
+
+        Raises: Unavailable (not open, read-only), TooManyRequests (2,000 waiting, or 64 MiB).
+        """
         if not self.is_open:
             raise Unavailable("the API server is not ready", reason="NotReady", retry_after_s=1)
         if self.is_read_only:

@@ -96,6 +96,11 @@ def too_many(path: str, count: int, maximum: int) -> list[Cause]:
     return [Cause(path, "FieldValueTooMany", f"Too many: {count}: must have at most {maximum} items")]
 
 
+def too_long(path: str, maximum: int) -> Cause:
+    """Return the cause of a value of more bytes than its limit."""
+    return Cause(path, "FieldValueTooLong", f"Too long: may not be more than {maximum} bytes")
+
+
 def _quoted(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value[:256], ensure_ascii=False)
@@ -181,9 +186,7 @@ def metadata(document: Document, name_rule: Any = subdomain) -> Causes:
         yield from qualified_name("metadata.annotations", key.lower())
         size += len(key) + len(value)
     if size > ANNOTATIONS_MAX_BYTES:
-        yield Cause(
-            "metadata.annotations", "FieldValueTooLong", f"Too long: may not be more than {ANNOTATIONS_MAX_BYTES} bytes"
-        )
+        yield too_long("metadata.annotations", ANNOTATIONS_MAX_BYTES)
     yield from _owners(meta.get("ownerReferences") or [])
     finalizers = meta.get("finalizers") or []
     yield from too_many("metadata.finalizers", len(finalizers), FINALIZERS_MAX)

@@ -10,12 +10,13 @@ import msgspec
 from apiserver_fake.validation.pod import defaults as pod_defaults
 from apiserver_fake.validation.pod.spec import POD_SPEC
 from benchmarks.workloads import templates
-from benchmarks.workloads.ops import CreateNodes, CreatePods, DeferResizes, Size, Volume, Workload
+from benchmarks.workloads.ops import CreateDevices, CreateNodes, CreatePods, DeferResizes, Size, Volume, Workload
 from services.api.meta import Document
 
-NAME, NAMESPACE, UID = "@name@", "@namespace@", "@uid@"
+NAME, NAMESPACE, UID, CLAIM = "@name@", "@namespace@", "@uid@", "@claim@"
 CREATED: Final = "2026-01-01T00:00:00Z"
 EBS: Final = "ebs.csi.aws.com"
+DRA_VERSION: Final = "resource.k8s.io/v1"
 PRIORITY_CLASS: Final = "perf-{}"
 
 
@@ -66,6 +67,9 @@ def pods_of(op: CreatePods, step: int, size: Size, *, is_stored: bool = False) -
     if op.volume:
         claim = {"name": "vol", "persistentVolumeClaim": {"claimName": NAME}}
         template["spec"]["volumes"] = [*template["spec"].get("volumes", ()), claim]
+    if op.claims:
+        names = [f"claim-{number}" for number in range(len(op.claims))]
+        template["spec"]["resourceClaims"] = [{"name": n, "resourceClaimName": f"{CLAIM}-{n}"} for n in names]
     body = msgspec.json.encode(stored(template) if is_stored else as_sent(template))
     prefix = op.template["metadata"]["generateName"]
     for number in range(size.count(op.count)):
@@ -73,9 +77,40 @@ def pods_of(op: CreatePods, step: int, size: Size, *, is_stored: bool = False) -
         if op.is_dealt:
             namespace = f"{op.namespace}-{number % size.namespaces}"
         filled = body.replace(b"@name@", name.encode()).replace(b"@namespace@", namespace.encode())
+        if op.claims:
+            filled = filled.replace(b"@claim@", _claims_name(op, step, number).encode())
         if is_stored:
             filled = filled.replace(b"@uid@", f"{namespace}-{name}".encode())
         yield NewObject(namespace, name, filled)
+
+
+def _claims_name(op: CreatePods, step: int, number: int) -> str:
+    return f"{op.template['metadata']['generateName']}{step}-{number // op.pods_per_claim:06d}"
+
+
+def claims_of(op: CreatePods, step: int, size: Size) -> Iterator[Document]:
+    """Yield the claims that the step's pods bring, as a user creates them."""
+    count = size.count(op.count) if op.claims else 0
+    for number in range(0, count, op.pods_per_claim):
+        for place, spec in enumerate(op.claims):
+            name = f"{_claims_name(op, step, number)}-claim-{place}"
+            meta = {"name": name, "namespace": op.namespace or f"namespace-{step}"}
+            yield {"apiVersion": DRA_VERSION, "kind": "ResourceClaim", "metadata": meta, "spec": spec}
+
+
+def devices_of(op: CreateDevices, size: Size) -> Iterator[tuple[str, Document]]:
+    """Yield the class and the nodes' slices, as `(resource, document)`."""
+    selectors = [{"cel": {"expression": op.selector}}] if op.selector else []
+    meta: Document = {"name": op.class_name}
+    head = {"apiVersion": DRA_VERSION, "kind": "DeviceClass", "metadata": meta, "spec": {"selectors": selectors}}
+    yield "deviceclasses", head
+    devices = [{"name": f"{op.class_name}-{number}", **op.device} for number in range(op.per_node)]
+    for number in range(size.nodes):
+        node = node_name(CreateNodes(), number)
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": op.driver, "pool": pool, "nodeName": node, "devices": devices}
+        meta = {"name": f"{node}-{op.driver}"}
+        yield "resourceslices", {"apiVersion": DRA_VERSION, "kind": "ResourceSlice", "metadata": meta, "spec": spec}
 
 
 def deferred_of(

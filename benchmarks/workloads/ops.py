@@ -65,13 +65,28 @@ class CreateObject:
 
 
 @dataclass(frozen=True)
+class CreateDevices:
+    """A device class, and devices that a driver publishes: a pool of each node, in one slice.
+
+    `device`: a device as slices have it, without a name; `selector`: of the class, in CEL, "" for none.
+    """
+
+    driver: str
+    per_node: int
+    device: Document = field(default_factory=dict)
+    class_name: str = "gpu"
+    selector: str = ""
+
+
+@dataclass(frozen=True)
 class CreatePods:
     """Pods of one template, and waiting until all have a node.
 
     `namespace` "": one of its own. `is_dealt`: over namespaces `<namespace>-0` … in turn. `is_measured`: these
     are what the figures are of. `may_wait`: some or all cannot be scheduled, so that they are not waited for.
-    `volume`: each pod brings a claim that is bound to a volume of this sort already. `per_s`: how many are created in
-    a second, one after the other; 0: all at once.
+    `volume`: each pod brings a claim that is bound to a volume of this sort already. `claims`: each pod brings a
+    ResourceClaim of each of these specs, or shares it with as many pods as `pods_per_claim` says. `per_s`: how many are
+    created in a second, one after the other; 0: all at once.
     """
 
     template: Document
@@ -81,6 +96,8 @@ class CreatePods:
     is_measured: bool = False
     may_wait: bool = False
     volume: Volume = ""
+    claims: tuple[Document, ...] = ()
+    pods_per_claim: int = 1
     per_s: float = 0.0
 
 
@@ -117,7 +134,7 @@ class DeletePods:
     per_s: float
 
 
-Op = CreateNodes | CreateNamespaces | CreateObject | CreatePods | DeferResizes | Churn | DeletePods
+Op = CreateNodes | CreateDevices | CreateNamespaces | CreateObject | CreatePods | DeferResizes | Churn | DeletePods
 
 
 @dataclass(frozen=True)

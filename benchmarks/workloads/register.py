@@ -3,12 +3,12 @@
 import difflib
 from typing import Final
 
-from benchmarks.workloads import affinity, basic, preemption, resizes, spreading, volumes
+from benchmarks.workloads import affinity, basic, devices, preemption, resizes, spreading, volumes
 from benchmarks.workloads.ops import Workload
 
 WORKLOADS: Final[dict[str, Workload]] = {
     each.name: each
-    for module in (basic, affinity, spreading, preemption, volumes, resizes)
+    for module in (basic, affinity, spreading, preemption, volumes, devices, resizes)
     for each in module.WORKLOADS
 }
 NEAR_MAX: Final = 3

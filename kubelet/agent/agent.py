@@ -13,6 +13,7 @@ import structlog
 
 from kubelet.admission.predicates import NodeFacts
 from kubelet.agent.device_sockets import DeviceSockets
+from kubelet.agent.driver_sockets import DriverSockets
 from kubelet.agent.heartbeats import SPREAD_ABOVE_NODES, Heartbeats
 from kubelet.agent.host import Host
 from kubelet.agent.node import NodeShell
@@ -20,6 +21,7 @@ from kubelet.agent.pod_calls import PodCalls
 from kubelet.agent.stage_player import StagePlayer
 from kubelet.agent.topology_writer import TopologyReporting, is_wanted
 from kubelet.effects import (
+    CallDriver,
     CallUnbind,
     CreateMirror,
     DeleteMirror,
@@ -28,7 +30,6 @@ from kubelet.effects import (
     Log,
     PlayStage,
     PowerOff,
-    PublishSlices,
     ReadClaims,
     ReadNode,
     ReadPod,
@@ -39,6 +40,7 @@ from kubelet.effects import (
     SetTimer,
     SpanStage,
     StartSpan,
+    WipeSlices,
     WriteStatuses,
 )
 from kubelet.kubelet import Kubelet
@@ -102,6 +104,8 @@ class Agent(NodeShell):
         self.topology = TopologyReporting(self, kubelet.managers, kubelet.ledger) if is_wanted(self) else None
         plugins = kubelet.plugins
         self.devices = DeviceSockets(self, plugins, kubelet.admission) if plugins is not None else None
+        takes_drivers = definition.takes_drivers
+        self.drivers = DriverSockets(self, kubelet.claims, kubelet.driver_health) if takes_drivers else None
         self._performs = self._performers()
 
     # --- life ---
@@ -129,7 +133,8 @@ class Agent(NodeShell):
             self.record("Rebooted", f"Node {self.name} has been rebooted, boot id: {self.report.boot_id}", "Warning")
         if self.topology is not None:
             self.topology.tick(now)
-        self.kubelet.claims.begin(now)
+        if self.drivers is not None:
+            self.spawn(self._follow_drivers(self.drivers))
         self.drain()
         assert self.api is not None
         pods = Informer(
@@ -149,6 +154,11 @@ class Agent(NodeShell):
         pods.on_progress(self._pods_progressed)
         self.pods = pods
         await pods.run()
+
+    async def _follow_drivers(self, drivers: DriverSockets) -> None:
+        """Let drivers register, once what they published before is withdrawn: none of them is known yet."""
+        await self.calls.wipe_slices()
+        await drivers.watch()
 
     async def _register(self) -> None:
         """Leave a Node that is ours, with our session acknowledged (N5)."""
@@ -274,7 +284,6 @@ class Agent(NodeShell):
             except (ApiError, UnknownOutcome) as error:
                 log.warning("node.registration_failed", node=self.name, reason=str(error))
                 await asyncio.sleep(REGISTER_RETRY_MAX_S)
-        self.kubelet.claims.publish(self.now())
         self.drain()
 
     def take_node(self, node: Node) -> None:
@@ -401,7 +410,7 @@ class Agent(NodeShell):
             ReadPod: task(self._read_pod),
             ReadNode: task(self._read_node),
             ReadClaims: task(calls.read_claims),
-            PublishSlices: task(calls.publish_slices),
+            WipeSlices: task(calls.wipe_slices),
             DevicesChanged: self._devices_changed,
             ReportNode: self._report_node,
             RecordNodeEvent: lambda e: self.record(e.reason, e.message, e.type),
@@ -411,6 +420,8 @@ class Agent(NodeShell):
             found[PlayStage] = task(self.stages.play)
         if self.devices is not None:
             found[CallPlugin] = task(self.devices.call)
+        if self.drivers is not None:
+            found[CallDriver] = task(self.drivers.call)
         return found
 
     def _report_node(self, effect: ReportNode) -> None:

@@ -1,5 +1,5 @@
 """The calls one node makes about its pods: write a status, unbind, read, delete, show one that is static; and about
-their devices: read the claims of a pod, publish and withdraw slices of the node's drivers.
+their devices: read the claims of a pod, withdraw what drivers that are gone have published.
 
 Each is a task of its own. What an answer means is the machine's affair; here it is only carried there.
 Source: kubelet 3.1, 4; kubelet-unbinding 4.2, 6.2; dra-core 7 (prepare reads live, slices are wiped at start-up and
@@ -15,7 +15,7 @@ import structlog
 from kubelet.admission.handler import AdmissionHandler
 from kubelet.agent.node import NodeShell
 from kubelet.dra.manager import ClaimManager
-from kubelet.effects import CallUnbind, CreateMirror, DeleteMirror, DeletePod, PublishSlices, ReadClaims
+from kubelet.effects import CallUnbind, CreateMirror, DeleteMirror, DeletePod, ReadClaims, WipeSlices
 from kubelet.static_pods.manager import StaticPodManager
 from kubelet.status.manager import StatusManager
 from kubelet.status.versions import Write
@@ -32,13 +32,12 @@ from services.client.client import delete_request
 
 log = structlog.get_logger()
 
-SLICES_RETRY_S = 5.0
+SLICES_RETRY_MIN_S, SLICES_RETRY_MAX_S = 1.0, 300.0
 _POD, _CLAIM = msgspec.json.Decoder(KubeletPod), msgspec.json.Decoder(ResourceClaim)
 
 
 class PodCalls:
-    """The calls of one node. Invariants: serial status writing is one task at most (kubelet 4); slices are published
-    by one task at a time, so that what was asked for last is what stays."""
+    """The calls of one node. Invariant: serial status writing is one task at most (kubelet 4)."""
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class PodCalls:
         claims: ClaimManager,
     ) -> None:
         self._node, self._statuses, self._admission, self._static_pods = node, statuses, admission, static_pods
-        self._claims, self._publishing = claims, asyncio.Lock()
+        self._claims = claims
         self._is_writing = False
         self._spelling = node.host.seams.switches.of(UnbindSwitches).spelling
         self._qps = node.host.config.status_qps
@@ -203,28 +202,31 @@ class PodCalls:
         self._claims.claims_read(wanted.key, wanted.pod, problem or found, self._node.now())
         self._node.drain()
 
-    async def publish_slices(self, wanted: PublishSlices) -> None:
-        """Withdraw and publish until the API server has it."""
-        async with self._publishing:
-            while True:
-                try:
-                    await self._publish(wanted)
-                    return
-                except (ApiError, UnknownOutcome) as error:
-                    log.warning("slices.unpublished", node=self._node.name, reason=str(error))
-                    await asyncio.sleep(SLICES_RETRY_S)
+    async def wipe_slices(self, wanted: WipeSlices | None = None) -> None:
+        """Delete the slices of these drivers, None: of all; until the API server has done it."""
+        selectors = [f"spec.nodeName={self._node.name}"]
+        if wanted is not None:
+            selectors = [f"{selectors[0]},spec.driver={driver}" for driver in wanted.drivers]
+        delay_s = SLICES_RETRY_MIN_S
+        while selectors:
+            try:
+                await self._wipe(selectors[0])
+                selectors.pop(0)
+            except (ApiError, UnknownOutcome) as error:
+                log.warning("slices.not_wiped", node=self._node.name, selector=selectors[0], reason=str(error))
+                await asyncio.sleep(delay_s)
+                delay_s = min(2 * delay_s, SLICES_RETRY_MAX_S)
 
-    async def _publish(self, wanted: PublishSlices) -> None:
-        client, node = self._node.client, self._node
-        items, _ = await client.list(SLICES, field_selector=f"spec.nodeName={node.name}")
+    async def _wipe(self, selector: str) -> None:
+        own, _, driver = selector.partition(",spec.driver=")
+        items, _ = await self._node.client.list(SLICES, field_selector=own)
         for item in items:
-            driver, meta = item["spec"]["driver"], item["metadata"]
-            if wanted.wipe is None or driver in wanted.wipe or driver in wanted.publish:
+            if not driver or item["spec"]["driver"] == driver:
+                meta = item["metadata"]
                 with suppress(NotFound):
-                    await client.delete(SLICES, Key("", meta["name"]), uid=meta["uid"])
-        for name in wanted.publish:
-            for document in self._claims.drivers[name].slices(node.node_uid):
-                await client.create(SLICES, document)
+                    await self._node.client.delete(SLICES, Key("", meta["name"]), uid=meta["uid"])
+        data = {"drivers": driver or "all", "slices": len(items)}
+        self._node.host.seams.events.write("kubelet.slices_wiped", node=self._node.name, data=data)
 
 
 def _outcome(response: Response | None) -> tuple[int, str]:

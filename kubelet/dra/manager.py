@@ -1,47 +1,51 @@
 """Which claims a node's pods use, and whether their devices are prepared. Pure.
 
 A pod's claims are read live, judged, remembered durably by the pod's own checkpoint, and then prepared: one call a
-driver. A claim that several pods use is prepared once and unprepared after the last one. Of one claim only one thing
-is done at a time; who comes later waits.
-Source: dra-core 7; guarantees N2, N3.
+driver, with all claims of the pod that it has devices of. A claim that several pods use is prepared once and
+unprepared after the last one. Of one claim only one thing is done at a time; what comes later waits.
+Source: dra-core 7; kep-5194 4; guarantees N2, N3; upstream `pkg/kubelet/cm/dra` (Manager).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from kubelet.dra.driver import Driver
+from kubelet.admission.predicates import NodeFacts
+from kubelet.dra.calls import Answer, CallFailed, ClaimResult
+from kubelet.dra.drivers import TIMER as DRIVERS
+from kubelet.dra.drivers import Drivers
 from kubelet.effects import (
     NODE_KEY,
+    CallDriver,
     CallDrivers,
     Outbox,
     PrepareClaims,
-    PublishSlices,
     ReadClaims,
     SetTimer,
     UnprepareClaims,
 )
 from kubelet.pod.pod import Pod
 from kubelet.pod.table import PodTable
-from kubelet.runtime.records import HeldClaim
-from kubelet.view import KubeletPod, WorkerKey
+from kubelet.runtime.claims import HeldClaim, PreparedDevice
+from kubelet.switches import KubeletSwitches
+from kubelet.view import KubeletContainer, KubeletPod, WorkerKey
 from services.api.kinds.resourceclaim import ResourceClaim
-from services.api.meta import Key
+from services.api.node_selection import is_met
+from services.dra.pod_claims import claim_name
 
 CALL_MAX_S: Final = 45.0
 """Longer than that no driver is waited for."""
 UNPREPARE_RETRY_S: Final = 10.0
-RECONCILE_S: Final = 60.0
-"""How often prepared devices that no pod uses any more are looked for."""
-WIPE_DELAY_S: Final = 30.0
-"""How long the slices of a dead driver are kept."""
 OPERATION: Final = "dra_operations_duration_seconds"
 CALL: Final = "dra_grpc_operations_duration_seconds"
 """Upstream's names, which begin without `kubelet_`; a method is named by its whole path (`pkg/kubelet/metrics`)."""
-_PATH: Final = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/"
-_OPERATIONS: Final = {"prepare": "PrepareResources", "unprepare": "UnprepareResources"}
-_CALLS: Final = {"prepare": "NodePrepareResources", "unprepare": "NodeUnprepareResources"}
+PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
+_OPERATIONS: Final = {PREPARE: "PrepareResources", UNPREPARE: "UnprepareResources"}
+PODS, WORKLOADS, POD_GROUPS = "pods", "kep5194", "kep5729"
+"""Whom claims are reserved for, by the values of the switch `reserved_for.mode`."""
+_BROKEN: Final = "the device does not answer"
+"""What a driver says of a claim whose prepare fails by a start fault."""
 
 
 class Cached(msgspec.Struct):
@@ -54,45 +58,87 @@ class Cached(msgspec.Struct):
 
 class Job(msgspec.Struct):
     """What is to be done for one pod: drivers still to be called, in order, each with those of the claims it has.
-    `is_broken`: the first call fails, by a start fault."""
+    `is_broken`: the first call fails, by a start fault. `answered`: the devices that drivers prepared, by claim."""
 
     key: WorkerKey
-    what: str
+    call: str
     claims: tuple[HeldClaim, ...]
     is_broken: bool = False
     drivers: list[str] = []
     called_s: float = 0.0
     asked: tuple[HeldClaim, ...] = ()
+    answered: dict[str, list[PreparedDevice]] = {}
 
 
 def claim_names(pod: KubeletPod) -> list[str] | str:
     """Return the names of the claims that the pod uses, or the reason why that is not known."""
-    made = {each.name: each for each in pod.status.resource_claim_statuses}
+    made = {each.name for each in pod.status.resource_claim_statuses}
     names: list[str] = []
     for each in pod.spec.resource_claims:
-        name = each.resource_claim_name
-        if not name:
-            if each.name not in made:
-                return f'pod "{pod.metadata.key}": ResourceClaim not created yet'
-            name = made[each.name].resource_claim_name
+        if not each.resource_claim_name and each.name not in made:
+            return f'pod "{pod.metadata.key}": ResourceClaim not created yet'
+        name = claim_name(pod, each)
         if name and name not in names:
             names.append(name)
+    if (extended := pod.status.extended_resource_claim_status) is not None:
+        names.append(extended.resource_claim_name)
     return names
+
+
+def requests_of(pod: KubeletPod, container: KubeletContainer) -> dict[str, list[str]]:
+    """Return which requests of which claims a container uses, by the claims' names; "": all of the claim."""
+    uses: dict[str, list[str]] = {}
+    for use in container.resources.claims:
+        uses.setdefault(use.name, []).append(use.request)
+    found: dict[str, list[str]] = {}
+    for each in pod.spec.resource_claims:
+        if each.name in uses and (name := claim_name(pod, each)):
+            found.setdefault(name, []).extend(uses[each.name])
+    if (extended := pod.status.extended_resource_claim_status) is not None:
+        for mapping in extended.request_mappings:
+            if mapping.container_name == container.name:
+                found.setdefault(extended.resource_claim_name, []).append(mapping.request_name)
+    return found
+
+
+def devices_of(pod: KubeletPod, container: KubeletContainer, claims: Sequence[HeldClaim]) -> list[PreparedDevice]:
+    """Return the prepared devices that a container gets, each once: those of the requests it names."""
+    held = {claim.name: claim for claim in claims}
+    found = [
+        device
+        for name, requests in requests_of(pod, container).items()
+        if name in held
+        for request in requests
+        for device in held[name].prepared
+        if device.is_for(request)
+    ]
+    return list(dict.fromkeys(found))
 
 
 class ClaimManager:
     """Invariant: a claim is in `cached` from before its first prepare until its unprepare succeeded."""
 
-    def __init__(self, table: PodTable, pods: Mapping[str, KubeletPod], drivers: Sequence[Driver], out: Outbox) -> None:
-        self.drivers = {driver.name: driver for driver in drivers}
+    def __init__(
+        self,
+        table: PodTable,
+        out: Outbox,
+        *,
+        switches: KubeletSwitches,
+        node: Callable[[], NodeFacts],
+        on_prepared: Callable[[Pod, float], None],
+        reserved_for: str = PODS,
+    ) -> None:
+        """`reserved_for`: whom claims are reserved for: pods alone, any pod by KEP-5194, or pod groups by KEP-5729."""
+        self.drivers = Drivers(out, wipe_delay_s=switches.dra_wipe_delay_s)
         self.cached: dict[str, Cached] = {}
-        self._table, self._pods, self._out = table, pods, out
+        self._table, self._out, self._switches, self._node = table, out, switches, node
+        self._on_prepared, self._reserved_for = on_prepared, reserved_for
         self._begun_s: dict[tuple[WorkerKey, str], float] = {}
-        """Since when the claims of a pod are being prepared or unprepared, by what is being done."""
+        """Since when the claims of a pod are being prepared or unprepared, by what is called."""
         self._running: dict[WorkerKey, Job] = {}
         self._waiting: list[Job] = []
         self._busy: dict[str, WorkerKey] = {}
-        self._away_since: dict[str, float] = {}
+        self._is_reconciling = False
         table.on(PrepareClaims, self._prepare)
         table.on(CallDrivers, lambda pod, effect, now: self.call(pod.key, pod.claims, now, is_broken=effect.is_broken))
         table.on(UnprepareClaims, lambda pod, effect, now: self.unprepare(pod.key, now))
@@ -101,51 +147,50 @@ class ClaimManager:
         """Ask for a pod's claims; the answer comes to `claims_read`."""
         key, pod = machine.key, machine.pod
         names = claim_names(pod)
-        self._begun_s.setdefault((key, "prepare"), now)
+        self._begun_s.setdefault((key, PREPARE), now)
         if isinstance(names, str) or not names:
             self._prepared(machine, names if isinstance(names, str) else "", now)
         else:
             self._out.effects.append(ReadClaims(key, pod, tuple(names)))
 
-    def _prepared(self, machine: Pod, problem: str, now: float) -> None:
-        self._timed(machine.key, "prepare", problem, now)
-        self._table.perform(machine, machine.claims_prepared(problem, now), now)
+    def _prepared(self, machine: Pod, problem: str, now: float, claims: tuple[HeldClaim, ...] = ()) -> None:
+        self._timed(machine.key, PREPARE, problem, now)
+        self._table.perform(machine, machine.claims_prepared(problem, now, claims), now)
 
-    def _timed(self, key: WorkerKey, what: str, error: str, now: float) -> None:
-        took_s = now - self._begun_s.pop((key, what), now)
-        self._out.observe(OPERATION, took_s, str(bool(error)).lower(), _OPERATIONS[what])
+    def _timed(self, key: WorkerKey, call: str, error: str, now: float) -> None:
+        took_s = now - self._begun_s.pop((key, call), now)
+        self._out.observe(OPERATION, took_s, str(bool(error)).lower(), _OPERATIONS[call])
 
     def claims_read(self, key: WorkerKey, pod: KubeletPod, claims: Sequence[ResourceClaim] | str, now: float) -> None:
         """Take the claims as they are stored, or why they could not be read."""
         machine = self._table.pods.get(key)
         if machine is None or not self._table.is_active(key):
-            self._begun_s.pop((key, "prepare"), None)
+            self._begun_s.pop((key, PREPARE), None)
             return
-        problem = claims if isinstance(claims, str) else self._judge(pod, claims, now)
+        problem = claims if isinstance(claims, str) else self._judge(pod, claims)
         if isinstance(claims, str) or problem:
             self._prepared(machine, problem, now)
             return
         held = tuple(_held(claim) for claim in claims)
         for claim in held:
             self.cached.setdefault(claim.uid, Cached(claim, {})).pods[key] = None
+        self._begin_reconciling(now)
         self._table.perform(machine, machine.claims_listed(held, now), now)
 
-    def _judge(self, pod: KubeletPod, claims: Sequence[ResourceClaim], now: float) -> str:
-        """Return what keeps the pod from using one of its claims, "" for nothing."""
+    def _judge(self, pod: KubeletPod, claims: Sequence[ResourceClaim]) -> str:
+        """Return what keeps the pod from using one of its claims, "" for nothing; in upstream's order."""
         made = {each.resource_claim_name for each in pod.status.resource_claim_statuses}
+        for claim in claims:
+            problem = self._not_owned(pod, claim) if claim.metadata.name in made else ""
+            problem = problem or self._not_reserved(pod, claim) or self._not_here(claim)
+            if problem:
+                return problem
+            for driver in _held(claim).devices:
+                if self.drivers.find(driver) is None:
+                    return f"DRA driver {driver} is not registered"
         names = {each.claim.key: each.claim.uid for each in self.cached.values()}
         for claim in claims:
-            meta, owner = claim.metadata, claim.metadata.controller
-            if meta.name in made and (owner is None or owner.uid != pod.metadata.uid):
-                return f"ResourceClaim {meta.key} was not created for pod {pod.metadata.key} (pod is not owner)"
-            if claim.status.allocation is None or not claim.status.is_reserved_for(pod.metadata.uid):
-                return (
-                    f"pod {pod.metadata.name} ({pod.metadata.uid}) is not allowed to use ResourceClaim "
-                    f"{meta.name} ({meta.uid})"
-                )
-            for driver in _held(claim).devices:
-                if driver not in self.drivers or not self.drivers[driver].is_there(now):
-                    return f"DRA driver {driver} is not registered"
+            meta = claim.metadata
             if names.get(meta.key, meta.uid) != meta.uid:
                 return (
                     f"old ResourceClaim with same name {meta.name} and different UID {names[meta.key]} still "
@@ -153,28 +198,64 @@ class ClaimManager:
                 )
         return ""
 
+    def _group_of(self, pod: KubeletPod) -> str:
+        """Return the pod's group where claims may be a group's (KEP-5729), "" for none."""
+        group = pod.spec.scheduling_group if self._reserved_for == POD_GROUPS else None
+        return group.pod_group_name if group is not None else ""
+
+    def _not_owned(self, pod: KubeletPod, claim: ResourceClaim) -> str:
+        owner, group = claim.metadata.controller, self._group_of(pod)
+        if owner is not None and owner.uid == pod.metadata.uid:
+            return ""
+        if owner is not None and group and (owner.kind, owner.name) == ("PodGroup", group):
+            return ""
+        return f"ResourceClaim {claim.metadata.key} was not created for pod {pod.metadata.key} (pod is not owner)"
+
+    def _not_reserved(self, pod: KubeletPod, claim: ResourceClaim) -> str:
+        """Return why the pod may not use the claim: it is neither listed, nor its group, nor is it for any pod."""
+        status, meta, group = claim.status, claim.metadata, self._group_of(pod)
+        if (allocation := status.allocation) is not None:
+            if status.is_reserved_for(pod.metadata.uid):
+                return ""
+            if self._reserved_for == WORKLOADS and allocation.reserved_for_any_pod:
+                return ""
+            groups = (each for each in status.reserved_for if each.resource == "podgroups")
+            if group and any((each.api_group, each.name) == ("scheduling.k8s.io", group) for each in groups):
+                return ""
+        return (
+            f"pod {pod.metadata.name} ({pod.metadata.uid}) is not allowed to use ResourceClaim {meta.name} ({meta.uid})"
+        )
+
+    def _not_here(self, claim: ResourceClaim) -> str:
+        """Return that the allocation is for other nodes: a stale scheduler bound the pod (KEP-5194, kep-5194 3.3)."""
+        allocation, node = claim.status.allocation, self._node()
+        selector = allocation.node_selector if allocation is not None else None
+        labels = node.labels or {}
+        if selector is None or any(is_met(term, node.name, labels) for term in selector.node_selector_terms):
+            return ""
+        meta = claim.metadata
+        return f"ResourceClaim {meta.name} ({meta.uid}) is allocated for other nodes than {node.name}"
+
     def call(self, key: WorkerKey, claims: tuple[HeldClaim, ...], now: float, *, is_broken: bool = False) -> None:
         """The pod's claims are on disk: have what is not prepared yet prepared."""
-        self._begun_s.setdefault((key, "prepare"), now)
-        self._waiting.append(Job(key, "prepare", claims, is_broken))
+        self._begun_s.setdefault((key, PREPARE), now)
+        self._waiting.append(Job(key, PREPARE, claims, is_broken))
         self._pump(now)
 
     def unprepare(self, key: WorkerKey, now: float) -> None:
         """Nothing of the pod runs any more: unprepare what only it used."""
-        self._begun_s.setdefault((key, "unprepare"), now)
+        self._begun_s.setdefault((key, UNPREPARE), now)
         own = tuple(each.claim for each in self.cached.values() if key in each.pods)
-        self._waiting.append(Job(key, "unprepare", own))
+        self._waiting.append(Job(key, UNPREPARE, own))
         self._pump(now)
 
-    def recover(self, key: WorkerKey, claims: Sequence[HeldClaim], *, is_prepared: bool) -> None:
+    def recover(self, key: WorkerKey, claims: Sequence[HeldClaim], now: float, *, is_prepared: bool) -> None:
         """Know again what a previous kubelet held for the pod."""
         for claim in claims:
             cached = self.cached.setdefault(claim.uid, Cached(claim, {}))
             cached.pods[key] = None
             cached.is_prepared = cached.is_prepared or is_prepared
-            for name in claim.devices:
-                if name in self.drivers:
-                    self.drivers[name].recover(claim)
+        self._begin_reconciling(now)
 
     def _pump(self, now: float) -> None:
         """Begin every job whose claims no other job is busy with."""
@@ -189,7 +270,7 @@ class ClaimManager:
             self._next(job, now)
 
     def _concerned(self, job: Job) -> list[HeldClaim]:
-        if job.what == "prepare":
+        if job.call == PREPARE:
             return [claim for claim in job.claims if not self.cached[claim.uid].is_prepared]
         # The pod must be among those who use the claim, and the last of them (dra-core 7).
         return [claim for claim in job.claims if list(self.cached[claim.uid].pods) == [job.key]]
@@ -198,65 +279,60 @@ class ClaimManager:
         if not job.drivers:
             self._done(job, "", now)
             return
-        driver = self.drivers.get(job.drivers[0])
-        if driver is None or not driver.is_there(now):
-            self._done(job, f"DRA driver {job.drivers[0]} is not registered", now)
+        driver = job.drivers[0]
+        instance = self.drivers.find(driver)
+        if instance is None:
+            self._done(job, f"DRA driver {driver} is not registered", now)
             return
         job.called_s = now
-        job.asked = tuple(claim for claim in self._concerned(job) if driver.name in claim.devices)
-        self._out.effects.append(SetTimer(now + min(_takes_s(job, driver), CALL_MAX_S), "driver", job.key))
+        job.asked = tuple(claim for claim in self._concerned(job) if driver in claim.devices)
+        if job.is_broken and job.call == PREPARE:
+            # The fault is the node's; no driver knows of it.
+            self._done(job, f"{PREPARE} failed for ResourceClaim {job.asked[0].name}: {_BROKEN}", now)
+            return
+        self._out.effects.append(CallDriver(job.key, instance.number, driver, instance.service, job.call, job.asked))
 
-    def _answered(self, job: Job, now: float) -> None:
-        """The time of a call is over: let the driver have done it, and go on with the next one, or end the job."""
-        driver = self.drivers[job.drivers[0]]
-        call = _CALLS[job.what]
-        error, code = "", "OK"
-        if not driver.is_there(now):
-            code = "Unavailable"
-            error = f"{call}: rpc error: code = Unavailable desc = connection refused"
-        elif _takes_s(job, driver) > CALL_MAX_S:
-            code = "DeadlineExceeded"
-            error = f"{call}: rpc error: code = DeadlineExceeded desc = context deadline exceeded"
-        elif job.what == "prepare":
-            failures = driver.prepare(job.asked, is_broken=job.is_broken)
-            for claim in job.asked:
-                if why := failures[claim.uid]:
-                    error = error or f"{call} failed for ResourceClaim {claim.name}: {why}"
-                else:
-                    self._log("driver.prepare", driver, job, claim)
-        else:
-            for claim in job.asked:
-                driver.unprepare(claim)
-                self._log("driver.unprepare", driver, job, claim)
-        self._out.observe(CALL, now - job.called_s, driver.name, code, _PATH + call)
-        if error:
-            self._done(job, error, now)
+    def answered(self, key: WorkerKey, method: str, answer: Answer, now: float) -> None:
+        """Take a driver's answer to `method`, and go on with the next driver, or end the job."""
+        job = self._running[key]
+        driver = job.drivers[0]
+        code = answer.code if isinstance(answer, CallFailed) else "OK"
+        self._out.observe(CALL, now - job.called_s, driver, code, method)
+        problem = f"{job.call}: {answer.text}" if isinstance(answer, CallFailed) else _problem(job, answer)
+        if isinstance(answer, dict):
+            for uid, result in answer.items():
+                if not result.error:
+                    job.answered.setdefault(uid, []).extend(result.devices)
+        if problem:
+            self._done(job, problem, now)
             return
         job.drivers.pop(0)
         self._next(job, now)
-
-    def _log(self, event: str, driver: Driver, job: Job, claim: HeldClaim) -> None:
-        devices = [f"{driver.name}/{device}" for device in claim.devices[driver.name]]
-        data = {"claim": claim.uid, "name": claim.name, "devices": devices}
-        machine = self._table.pods.get(job.key)
-        pod = machine.pod if machine is not None else self._pods.get(job.key.uid)
-        self._out.log(event, pod, job.key, data, Key(claim.namespace, ""))
 
     def _done(self, job: Job, error: str, now: float) -> None:
         for uid in [uid for uid, key in self._busy.items() if key == job.key]:
             del self._busy[uid]
         del self._running[job.key]
-        self._timed(job.key, job.what, error, now)
         pod = self._table.pods.get(job.key)
-        if job.what == "prepare":
+        if job.call == PREPARE:
             if not error:
-                for claim in job.claims:
-                    self.cached[claim.uid].is_prepared = True
+                self._remember(job)
+            held = () if error else tuple(self.cached[claim.uid].claim for claim in job.claims)
+            if pod is None:
+                self._timed(job.key, PREPARE, error, now)
+            else:
+                if not error:
+                    self._log_devices(pod, held)
+                self._prepared(pod, error, now, held)
+                self._on_prepared(pod, now)
+            self._pump(now)
+            return
+        self._timed(job.key, job.call, error, now)
+        if error:
+            # A pod whose driver is away hangs in termination until it returns. What no pod waits for is left to the
+            # next reconciliation.
             if pod is not None:
-                self._table.perform(pod, pod.claims_prepared(error, now), now)
-        elif error:
-            # A pod whose driver is away hangs in termination until it returns.
-            self._out.effects.append(SetTimer(now + UNPREPARE_RETRY_S, "unprepare", job.key))
+                self._out.effects.append(SetTimer(now + UNPREPARE_RETRY_S, "unprepare", job.key))
         else:
             for claim in job.claims:
                 cached = self.cached[claim.uid]
@@ -270,35 +346,38 @@ class ClaimManager:
                 self._table.erase(job.key)
         self._pump(now)
 
-    def begin(self, now: float) -> None:
-        """The node is registered: forget slices of before, have the drivers publish theirs, and keep watch."""
-        if not self.drivers:
-            return
-        for driver in self.drivers.values():
-            driver.began_s = now
-        self._away_since = {name: now for name, driver in self.drivers.items() if not driver.is_there(now)}
-        self.publish(now)
-        self._out.effects.append(SetTimer(now + RECONCILE_S, "claims", NODE_KEY))
-        self._set_turns(now)
+    def _remember(self, job: Job) -> None:
+        """Note that the claims are prepared, and their devices."""
+        for claim in job.claims:
+            cached = self.cached[claim.uid]
+            cached.is_prepared = True
+            if claim.uid in job.answered:
+                cached.claim = msgspec.structs.replace(cached.claim, prepared=tuple(job.answered[claim.uid]))
 
-    def publish(self, now: float) -> None:
-        """Have every driver that is there publish anew: the Node is a new one, and slices went with the old one."""
-        if self.drivers:
-            here = tuple(name for name, driver in self.drivers.items() if driver.is_there(now))
-            self._out.effects.append(PublishSlices(here, None))
+    def _log_devices(self, pod: Pod, held: Sequence[HeldClaim]) -> None:
+        """Record which CDI devices the runtime gives to which container."""
+        containers = (*pod.pod.spec.init_containers, *pod.pod.spec.containers)
+        given = {each.name: [cdi for d in devices_of(pod.pod, each, held) for cdi in d.cdi] for each in containers}
+        if given := {name: ids for name, ids in given.items() if ids}:
+            self._out.log("kubelet.cdi_devices", pod.pod, pod.key, {"containers": given})
 
     def due(self, what: str, key: WorkerKey, now: float) -> None:
-        """A timer fired: an unprepare is tried again, orphaned claims are looked for, or drivers come and go."""
+        """A timer fired: an unprepare is tried again, orphaned claims are looked for, or slices are wiped."""
         match what:
-            case "driver":
-                self._answered(self._running[key], now)
             case "unprepare":
                 self.unprepare(key, now)
             case "claims":
+                self._is_reconciling = False
                 self._reconcile(now)
-                self._out.effects.append(SetTimer(now + RECONCILE_S, "claims", NODE_KEY))
-            case _:
-                self._look_at_drivers(now)
+                self._begin_reconciling(now)
+            case _ if what == DRIVERS:
+                self.drivers.due(now)
+
+    def _begin_reconciling(self, now: float) -> None:
+        """Look for orphaned claims from time to time, as long as there are claims."""
+        if self.cached and not self._is_reconciling:
+            self._is_reconciling = True
+            self._out.effects.append(SetTimer(now + self._switches.dra_reconcile_s, "claims", NODE_KEY))
 
     def _reconcile(self, now: float) -> None:
         """Unprepare what only pods hold that are not active here any more (crash recovery)."""
@@ -308,29 +387,17 @@ class ClaimManager:
             if key not in busy and not self._table.is_active(key):
                 self.unprepare(key, now)
 
-    def _look_at_drivers(self, now: float) -> None:
-        """Wipe the slices of drivers that have been away too long, and have those publish that came back."""
-        back = []
-        for name, driver in self.drivers.items():
-            if not driver.is_there(now):
-                self._away_since.setdefault(name, now)
-            elif (since := self._away_since.pop(name, None)) is not None and now - since >= WIPE_DELAY_S:
-                back.append(name)
-        wiped = [name for name, since in self._away_since.items() if now - since >= WIPE_DELAY_S - 1e-6]
-        if back or wiped:
-            self._out.effects.append(PublishSlices(tuple(back), tuple(wiped)))
-        self._set_turns(now)
 
-    def _set_turns(self, now: float) -> None:
-        turns = [at for driver in self.drivers.values() if (at := driver.next_turn(now)) is not None]
-        wipes = [since + WIPE_DELAY_S for since in self._away_since.values()]
-        due = [at for at in (*turns, *wipes) if at > now + 1e-6]
-        if due:
-            self._out.effects.append(SetTimer(min(due), "drivers", NODE_KEY))
-
-
-def _takes_s(job: Job, driver: Driver) -> float:
-    return driver.definition.prepare if job.what == "prepare" else driver.definition.unprepare
+def _problem(job: Job, answer: Mapping[str, ClaimResult]) -> str:
+    """Return what is wrong with an answer, "" for nothing."""
+    names = {claim.uid: claim.name for claim in job.asked}
+    for uid, result in answer.items():
+        if uid not in names:
+            return f"{job.call} returned result for unknown claim UID {uid}"
+        if result.error:
+            return f"{job.call} failed for ResourceClaim {names[uid]}: {result.error}"
+    missing = len(names) - len(answer)
+    return f"{job.call} skipped {missing} ResourceClaims" if missing else ""
 
 
 def _held(claim: ResourceClaim) -> HeldClaim:

@@ -9,7 +9,7 @@ import msgspec
 
 from kubelet.admission.features import NodeFeatures, check_features
 from kubelet.deviceplugin.emulated.plugin import DevicePlugin, check_plugins
-from kubelet.dra.driver import DriverDefinition, parse_drivers
+from kubelet.dra.emulated.definition import DriverDefinition, parse_drivers
 from kubelet.eviction.signals import Eviction, capacities, thresholds
 from kubelet.managers.node_machine import Definition, MachineDefinition
 from kubelet.managers.options import ALPHA_GATE, BETA_GATE, check_gates
@@ -58,7 +58,8 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
     `device_socket` opens the socket where device plugins register; so do `device_plugins`, which are emulated ones.
     Devices in `numa` and `extended` need no plugin.
     `static_pods` are v1 Pods that the node runs without the API server (`kubelet/static_pods/manifests.py`). `drivers`
-    offer devices for claims, and may be written `gpu.example.com:4` (`kubelet/dra/driver.py`).
+    are emulated DRA drivers, processes of their own that offer devices for claims, and may be written
+    `gpu.example.com:4` (`kubelet/dra/emulated/definition.py`); `device_socket` lets others register.
     `allowed_unsafe_sysctls` are names, or beginnings of names with a star, that pods may set beside the safe ones.
     `attachable_volumes` is how many claims' volumes can be attached, whatever a CSINode says; 0: any number.
     `app_armor` and `supplemental_groups_policy` may be what the node has not; `feature_gates` off are off here alone,
@@ -217,6 +218,13 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
                 f"{str(self.serialize_image_pulls).lower()}; want 0 or more, and above 1 only where pulls are parallel"
             )
         check_plugins(self.device_plugins)
+        for place, driver in enumerate(self.drivers):
+            try:
+                driver.check()
+            except ValueError as error:
+                raise ValueError(f"drivers[{place}].{error}") from None
+            if any(other.name == driver.name for other in self.drivers[:place]):
+                raise ValueError(f"drivers[{place}].name: there is a {driver.name} already")
         for index, document in enumerate(self.static_pods):
             try:
                 read_manifest(f"definition/{index}", msgspec.json.encode(document), self.name, 0.0)
@@ -225,6 +233,11 @@ class NodeDefinition(MachineDefinition, frozen=True, kw_only=True):
         thresholds(self.eviction, self.resource_capacities)
         if self.max_container_restart_period and not 1 <= self.max_container_restart_period <= 300:
             raise ValueError(f"maxContainerRestartPeriod: {self.max_container_restart_period} s, want 1 to 300")
+
+    @property
+    def takes_drivers(self) -> bool:
+        """Whether DRA drivers may register."""
+        return self.device_socket or bool(self.drivers)
 
     @property
     def image_policy(self) -> ImagePolicy:

@@ -13,10 +13,11 @@ from kubelet.effects import Effect, RecordEvent, Save, SpanStage
 from kubelet.managers.allocation import Allocation
 from kubelet.pod.container import Container
 from kubelet.pod.states import POD_TRANSITIONS, ContainerState, IllegalTransition, PodState
+from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.images import NodeImages
 from kubelet.runtime.latency import LatencyModel, PodLatency
 from kubelet.runtime.pleg import AT_ONCE, Pleg
-from kubelet.runtime.records import LOST_EXIT, ContainerRecord, HeldClaim, PodRecord, lines_of
+from kubelet.runtime.records import LOST_EXIT, ContainerRecord, PodRecord, lines_of
 from kubelet.runtime.resources import PodResources, resources_of
 from kubelet.runtime.script import StartFaults
 from kubelet.runtime.volumes import NodeVolumes
@@ -118,6 +119,8 @@ class PodContext:
     """Containers whose devices a plugin prepares before every start."""
     device_health: dict[str, list[Document]] = field(default_factory=dict)
     """What the status of containers says of their devices (KEP-4680)."""
+    claim_health: dict[str, list[Document]] = field(default_factory=dict)
+    """What it says of the devices of their claims (KEP-4680)."""
     measured_for: PodResources | None = None
     """The size for which it was found when containers use too much memory; None: to be found anew."""
     effects: list[Effect] = field(default_factory=list)

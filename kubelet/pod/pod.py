@@ -19,8 +19,9 @@ from kubelet.pod.resize import Resize
 from kubelet.pod.startup import ClaimState, Startup
 from kubelet.pod.states import ContainerState, PodState
 from kubelet.runtime.behavior import script_of
+from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.probers import probes_of
-from kubelet.runtime.records import LOST_EXIT, HeldClaim, PodRecord
+from kubelet.runtime.records import LOST_EXIT, PodRecord
 from kubelet.runtime.script import StartFaults
 from kubelet.status.versions import TAKEN_BACK
 from kubelet.timers import EARLY_S
@@ -160,8 +161,11 @@ class Pod(PodContext):
         self.startup.claims_listed(claims)
         return self.advance(now)
 
-    def claims_prepared(self, problem: str, now: float) -> list[Effect]:
-        """The devices of the pod's claims are ready, or are not, and why."""
+    def claims_prepared(self, problem: str, now: float, claims: tuple[HeldClaim, ...] = ()) -> list[Effect]:
+        """The devices of the pod's claims are ready, or are not, and why. `claims`: with what drivers answered."""
+        if claims:
+            self.claims = claims
+            self.save()
         self.startup.claims_prepared(problem, now)
         return self.advance(now)
 

@@ -11,7 +11,7 @@ from enum import IntEnum
 from kubelet.effects import CallDrivers, PodRejected, PrepareClaims, StartFailed, UnprepareClaims
 from kubelet.pod.container import Container
 from kubelet.pod.context import PodContext
-from kubelet.runtime.records import HeldClaim
+from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.script import (
     ATTACH,
     CONFIG,
@@ -170,6 +170,11 @@ class Startup:
         """Whether containers may start."""
         return self.stage == Stage.CONTAINERS
 
+    @property
+    def _uses_claims(self) -> bool:
+        pod = self._pod.pod
+        return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
+
     def step(self, t: float) -> bool:
         """Do what is due; return whether the containers' turn has come."""
         match self.stage:
@@ -182,9 +187,7 @@ class Startup:
                     "unattached volumes=[], failed to process volumes=[]: context deadline exceeded"
                 )
                 self.stage, self.due_s = Stage.WORKER, self.faults.failed("FailedMount", text, t)
-            case Stage.MOUNT | Stage.CLAIMS if (
-                self._pod.pod.spec.resource_claims and self.claims != ClaimState.PREPARED
-            ):
+            case Stage.MOUNT | Stage.CLAIMS if self._uses_claims and self.claims != ClaimState.PREPARED:
                 self._pod.reach("mount")
                 self.stage, self.due_s = Stage.CLAIMS, None
                 self.claims = ClaimState.READING

@@ -167,7 +167,8 @@ def _render_container(pod: PodContext, container: Container) -> Document:
         if size.requests:
             made["allocatedResources"] = size.requests
         made["resources"] = requirements(pod.actual.of(container.name) if container.is_running else size)
-    if pod.device_health and (health := pod.device_health.get(container.name)):
+    health = [*pod.device_health.get(container.name, ()), *pod.claim_health.get(container.name, ())]
+    if health:
         made["allocatedResourcesStatus"] = health
     if container.was_seen:
         made["containerID"] = f"keplab://{pod.key.uid}/{container.name}/{container.restarts}"

@@ -14,27 +14,13 @@ from typing import Generic, TypeVar
 import msgspec
 
 from kubelet.managers.allocation import NO_ALLOCATION, Allocation
+from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.line_file import Lines, Where
 from kubelet.runtime.resources import NO_RESOURCES, PodResources, is_same
 from kubelet.view import WorkerKey
-from services.api.meta import Key
 
 LOST_EXIT = 255
 """Of a container that ended with its machine; the runtime cannot say more."""
-
-
-class HeldClaim(msgspec.Struct, frozen=True, array_like=True):
-    """A claim of a pod and its devices by driver, each as `pool/device`; a crash hides whether they were prepared."""
-
-    uid: str
-    namespace: str
-    name: str
-    devices: dict[str, tuple[str, ...]] = {}
-
-    @property
-    def key(self) -> Key:
-        """Namespace and name."""
-        return Key(self.namespace, self.name)
 
 
 class ContainerRecord(msgspec.Struct, array_like=True):

@@ -37,7 +37,7 @@ DEFAULT: Final[tuple[tuple[str, int], ...]] = (
     ("VolumeZone", 0),
     ("PodTopologySpread", 2),
     ("InterPodAffinity", 2),
-    ("DynamicResources", 0),
+    ("DynamicResources", 2),
     ("DefaultPreemption", 0),
     ("GangScheduling", 0),
     ("NodeResourcesBalancedAllocation", 1),

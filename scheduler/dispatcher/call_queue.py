@@ -3,7 +3,8 @@
 A new call for an object takes the place of the one that waits: it is merged with it when both are of one type,
 dropped when the other matters more, and put in its stead when it matters more itself. What is already running
 is never taken back; the newer call waits behind it. A call may be delayed (KEP-5501): further delayed calls
-change what will be said, not when; a call without delay makes the merged one due at once. Times are the
+change what will be said, not when; a call without delay makes the merged one due at once. Reports of PreEnqueue
+may have a rate limit of their own: one that is due then waits for its token as if for a delay. Times are the
 caller's monotonic seconds; callers that wait for a call are named in the `Endings` that are returned.
 
 Invariant: of one object at most one call runs, and at most one other is recorded.
@@ -12,12 +13,14 @@ wrote, and dropped if nothing is left to say; upstream computes it from a status
 """
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scheduler.dispatcher.calls import RELEVANCES, ApiCall
+from scheduler.dispatcher.calls import POD_BINDING, POD_STATUS_PATCH, RELEVANCES, ApiCall, StatusPatch
 from services.api.kinds.pod import Pod
+from services.api.kinds.podgroup import PodGroup
+from services.reconcile.workqueue import TokenBucket
 
 
 class Ending(StrEnum):
@@ -47,12 +50,16 @@ class Recorded:
     not_before: float
     ticket: int = 0
     """Of its entry in the line or among the delayed; 0: it waits behind a running call, or runs."""
+    has_token: bool = False
+    """Whether its token of the reports' own rate limit is reserved."""
 
 
 class CallQueue:
     """The recorded and the running calls, by their objects' uids."""
 
-    def __init__(self) -> None:
+    def __init__(self, reports: TokenBucket | None = None) -> None:
+        """Be empty. `reports`: the rate limit of reports, if they have one of their own."""
+        self._reports = reports
         self._records: dict[str, Recorded] = {}
         self._running: dict[str, Recorded] = {}
         self._line: deque[tuple[int, str]] = deque()
@@ -60,8 +67,8 @@ class CallQueue:
         self._tickets = 0
         self._last_id = 0
         self._is_closed = False
-        self.pending: dict[str, int] = dict.fromkeys(RELEVANCES, 0)
-        """Calls that wait to be run, by type."""
+        self.pending = Counter({POD_STATUS_PATCH: 0, POD_BINDING: 0})
+        """Calls that wait to be run, by type; patches of groups only once there was one."""
 
     def next_due(self, now: float) -> float | None:
         """Return when `pop` has something: now, later, or None for never."""
@@ -99,19 +106,19 @@ class CallQueue:
             self._record(uid, Recorded(call, call_id, due), now)
         return call_id, ended
 
-    def sync(self, pod: Pod) -> Endings:
+    def sync(self, found: Pod | PodGroup) -> Endings:
         """Take in the object as the watch shows it; a waiting call with nothing left to say is dropped."""
-        uid = pod.metadata.uid
+        uid = found.metadata.uid
         record, running = self._records.get(uid), self._running.get(uid)
         if record is None or running is record:
             return {}
-        record.call = record.call.synced(pod)
+        record.call = record.call.synced(found)
         return self._remove(uid) if running is None and record.call.is_noop else {}
 
-    def drop(self, uid: str, call_type: str) -> Endings:
-        """Forget the object's waiting call of that type."""
+    def drop_status(self, uid: str) -> Endings:
+        """Forget the object's waiting status patch."""
         record = self._records.get(uid)
-        if record is None or record.call.call_type != call_type or self._running.get(uid) is record:
+        if record is None or not isinstance(record.call, StatusPatch) or self._running.get(uid) is record:
             return {}
         return self._remove(uid)
 
@@ -119,6 +126,8 @@ class CallQueue:
         """Return the next due call, now running, or None; `finalize` must follow."""
         self._promote(now)
         uid = self._peek()
+        while uid is not None and self._must_wait(self._records[uid], now):
+            uid = self._peek()
         if uid is None or self._is_closed:
             return None
         self._line.popleft()
@@ -149,9 +158,25 @@ class CallQueue:
         self._is_closed = True
         return {each.call_id: Ending.CLOSED for each in (*self._records.values(), *self._running.values())}
 
+    def _must_wait(self, record: Recorded, now: float) -> bool:
+        """Whether the due call is a report whose token is not there yet; then it is delayed until it is."""
+        call = record.call
+        if self._reports is None or record.has_token or not (isinstance(call, StatusPatch) and call.is_report):
+            return False
+        record.has_token = True
+        wait_s = self._reports.reserve(now)
+        if not wait_s:
+            return False
+        self._unplace(record)
+        record.not_before = now + wait_s
+        self._place(record, now)
+        return True
+
     def _record(self, uid: str, new: Recorded, now: float) -> None:
         old = self._records.get(uid)
         self._records[uid] = new
+        if old is not None and uid not in self._running:
+            new.has_token = old.has_token
         if uid in self._running:
             return
         if old is not None and max(old.not_before, new.not_before) <= now:

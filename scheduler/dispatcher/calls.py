@@ -1,4 +1,4 @@
-"""The two calls that scheduling a pod makes: say why it waits, and bind it.
+"""The calls that scheduling a pod makes: say why it waits, on the pod or on its group, and bind it.
 
 A status patch carries the status it starts from and the changes desired, so that it knows whether it would change
 anything; the document that is sent is made when it is sent. Strategic merge, so no resource version: the last
@@ -14,12 +14,15 @@ import msgspec
 from msgspec.structs import replace
 
 from services.api.kinds.pod import Pod
+from services.api.kinds.podgroup import PodGroup
 from services.api.meta import Condition, Document, Key, find_condition
+from services.api.resources import resource_of_view
 from services.api.times import format_time
 
 POD_STATUS_PATCH: Final = "pod_status_patch"
+POD_GROUP_STATUS_PATCH: Final = "podgroup_status_patch"
 POD_BINDING: Final = "pod_binding"
-RELEVANCES: Final = {POD_STATUS_PATCH: 1, POD_BINDING: 2}
+RELEVANCES: Final = {POD_STATUS_PATCH: 1, POD_GROUP_STATUS_PATCH: 1, POD_BINDING: 2}
 """A bind makes every word about waiting pointless."""
 CAUSES_MAX: Final = 8
 
@@ -73,14 +76,18 @@ class SetCondition(msgspec.Struct, frozen=True):
 
 
 class ClearCondition(msgspec.Struct, frozen=True):
-    """A condition that should be absent, if its reason is this one: others' conditions are not ours to remove."""
+    """A condition that should be absent, if its reason is this one: others' conditions are not ours to remove.
+
+    `message`: and if its message is this one, because the reason alone does not say who wrote it; "": any.
+    """
 
     reason: str = NOT_READY
     type: str = POD_SCHEDULED
+    message: str = ""
 
     def changes(self, old: Condition | None) -> bool:
-        """Whether the condition is there with that reason."""
-        return old is not None and old.reason == self.reason
+        """Whether the condition is there with that reason, and that message."""
+        return old is not None and old.reason == self.reason and self.message in ("", old.message)
 
     def entry(self, old: Condition | None, wall_s: float) -> Document:
         """Return the element of the patch that deletes the list's entry."""
@@ -112,8 +119,8 @@ class PodCall(msgspec.Struct, frozen=True, kw_only=True):
         """Return this call with what the older one of the same type still wants."""
         return self
 
-    def synced(self, pod: Pod) -> Self:
-        """Return this call over the pod as it is now known."""
+    def synced(self, found: Pod | PodGroup) -> Self:
+        """Return this call over the object as it is now known."""
         return self
 
     def after(self, done: PodCall, rv: int) -> Self:
@@ -126,6 +133,7 @@ class StatusPatch(PodCall, frozen=True, kw_only=True):
 
     `conditions`, `nominated_node` (None: not known) and `rv` are the status it starts from. `nomination`: None leaves
     it alone, "" clears it. `event`: reason and message of an Event recorded when, and only if, the call is made.
+    `is_report`: it says nothing but what PreEnqueue found, so it may have a rate limit of its own (KEP-5501).
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -134,7 +142,9 @@ class StatusPatch(PodCall, frozen=True, kw_only=True):
     desired: tuple[ConditionChange, ...] = ()
     nomination: str | None = None
     event: tuple[str, str] | None = None
+    is_report: bool = False
     call_type: ClassVar[str] = POD_STATUS_PATCH
+    resource: ClassVar[str] = "pods"
 
     @property
     def is_noop(self) -> bool:
@@ -164,16 +174,15 @@ class StatusPatch(PodCall, frozen=True, kw_only=True):
             nomination=old.nomination if self.nomination is None else self.nomination,
             event=self.event if self.desired else old.event,
             causes=causes,
+            is_report=self.is_report and old.is_report,
         )
 
-    def synced(self, pod: Pod) -> Self:
+    def synced(self, found: Pod | PodGroup) -> Self:
         """Return this call over the status the watch shows, unless it is older than what is known."""
-        if pod.metadata.rv < self.rv:
+        if found.metadata.rv < self.rv:
             return self
-        status = pod.status
-        return replace(
-            self, conditions=status.conditions, nominated_node=status.nominated_node_name, rv=pod.metadata.rv
-        )
+        nominated = found.status.nominated_node_name if isinstance(found, Pod) else ""
+        return replace(self, conditions=found.status.conditions, nominated_node=nominated, rv=found.metadata.rv)
 
     def after(self, done: PodCall, rv: int) -> Self:
         """Return this call over the status that `done` left."""
@@ -211,6 +220,7 @@ def status_patch(
     nomination: str | None = None,
     event: tuple[str, str] | None = None,
     traceparent: str = "",
+    is_report: bool = False,
 ) -> StatusPatch:
     """Return the call that makes these changes of the pod as it is known."""
     return StatusPatch(
@@ -223,12 +233,36 @@ def status_patch(
         nomination=nomination,
         event=event,
         causes=(traceparent,) if traceparent else (),
+        is_report=is_report,
     )
 
 
 def clear_nomination(pod: Pod, traceparent: str = "") -> StatusPatch:
     """Return the call that takes the pod's nomination back, whether or not the pod as known shows one."""
     return replace(status_patch(pod, nomination="", traceparent=traceparent), nominated_node=None)
+
+
+class PodGroupStatusPatch(StatusPatch, frozen=True, kw_only=True):
+    """`PATCH podgroups/status`: the same for a group, which has no nomination (`preenqueue_report.target`)."""
+
+    call_type: ClassVar[str] = POD_GROUP_STATUS_PATCH
+    resource: ClassVar[str] = resource_of_view(PodGroup).name
+
+
+def pod_group_status_patch(
+    group: PodGroup, *desired: ConditionChange, event: tuple[str, str] | None = None, traceparent: str = ""
+) -> PodGroupStatusPatch:
+    """Return the call that makes these changes of the group as it is known."""
+    return PodGroupStatusPatch(
+        key=group.metadata.key,
+        uid=group.metadata.uid,
+        conditions=group.status.conditions,
+        rv=group.metadata.rv,
+        desired=desired,
+        event=event,
+        causes=(traceparent,) if traceparent else (),
+        is_report=True,
+    )
 
 
 class PodBinding(PodCall, frozen=True, kw_only=True):

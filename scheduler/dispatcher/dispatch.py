@@ -14,9 +14,10 @@ import msgspec
 import structlog
 
 from scheduler.dispatcher.call_queue import CallQueue, Ending, Endings, Recorded
-from scheduler.dispatcher.calls import POD_STATUS_PATCH, ApiCall, PodBinding, StatusPatch
+from scheduler.dispatcher.calls import ApiCall, PodBinding, PodGroupStatusPatch, StatusPatch
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
+from services.api.kinds.podgroup import PodGroup
 from services.api.seams import Seams
 from services.api.wire import Request, encode
 from services.client.client import Client
@@ -40,14 +41,16 @@ class Outcome(msgspec.Struct, frozen=True):
 class Dispatcher:
     """One for the scheduler. `parallelism`: calls at once, 0 for no limit.
 
-    `on_event`: called with a status patch that carries an event when it is really sent.
+    `report_client`: makes the reports of PreEnqueue, if these have a rate limit of their own (in `_queue`).
+    `on_report`: called with a report, or a status patch that carries an event, and its bytes when it is really sent.
     """
 
     client: Client
     seams: Seams
     is_asynchronous: bool
     parallelism: int
-    on_event: Callable[[StatusPatch], None] = lambda call: None
+    report_client: Client | None = None
+    on_report: Callable[[StatusPatch, int], None] = lambda call, size: None
     _queue: CallQueue = field(default_factory=CallQueue)
     _running: int = 0
     _waiters: dict[int, asyncio.Future[Outcome]] = field(default_factory=dict)
@@ -92,13 +95,13 @@ class Dispatcher:
             raise UnknownOutcome(f"the bind of {call.key} was {outcome.ending.value}")
         return outcome.rv
 
-    def sync(self, pod: Pod) -> None:
-        """Take in a pod as the watch shows it: what it says already need not be written."""
-        self._settle(self._queue.sync(pod))
+    def sync(self, found: Pod | PodGroup) -> None:
+        """Take in a pod or a group as the watch shows it: what it says already need not be written."""
+        self._settle(self._queue.sync(found))
 
     def drop(self, uid: str) -> None:
-        """Forget what the pod's status should say: it is gone, was bound or was unbound."""
-        self._settle(self._queue.drop(uid, POD_STATUS_PATCH))
+        """Forget what the object's status should say: it is gone, was bound or was unbound, or an attempt says more."""
+        self._settle(self._queue.drop_status(uid))
 
     async def run(self) -> None:
         """Make the calls as they become due, until cancelled; then every waiting caller gets an error."""
@@ -145,7 +148,7 @@ class Dispatcher:
             f"call {call.call_type}",
             parent=causes[0] if causes else "",
             links=causes[1:],
-            pod=key.name,
+            **{"group" if isinstance(call, PodGroupStatusPatch) else "pod": key.name},
             namespace=key.namespace,
             uid=call.uid,
         )
@@ -177,21 +180,23 @@ class Dispatcher:
         document = call.document(self.seams.clock.wall())
         if document is None:
             return 0
-        if call.event is not None:
-            self.on_event(call)
+        body = encode(document)
+        if call.is_report or call.event is not None:
+            self.on_report(call, len(body))
         request = Request(
             verb="patch",
-            resource="pods",
+            resource=call.resource,
             namespace=call.key.namespace,
             name=call.key.name,
             subresource="status",
-            body=encode(document),
+            body=body,
             patch_type="strategic",
             uid=call.uid,
             traceparent=traceparent,
             deadline_s=STATUS_DEADLINE_S,
         )
-        return (await self.client.call(request)).unwrap().rv
+        client = self.report_client if call.is_report and self.report_client is not None else self.client
+        return (await client.call(request)).unwrap().rv
 
     def _settle(self, ended: Endings) -> None:
         """Resolve the futures of callers that wait."""

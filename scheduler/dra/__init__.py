@@ -1,1 +1,1 @@
-"""Devices for claims: what there is, what is in use, which to take, and how that is written down (KEP-4381)."""
+"""Claims beside the allocator: what is assumed of them, and how they are written (KEP-4381)."""

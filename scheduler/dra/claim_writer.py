@@ -1,104 +1,208 @@
-"""Writes claims: grants them to a pod with the devices chosen, and releases them as the ledger asks.
+"""Writes claims for pods that are being bound: the devices that were allocated, and who may use them.
 
 A claim is granted by two writes, because finalizers are metadata and devices are status. Claims are handled one after
-the other; when a later one fails, the earlier ones stay granted and Unreserve takes the pod off their lists.
-A claim is released after a failed binding, an unbind, or in vain. What is written is decided by the claim as it is at
-that moment: each write names the version it was decided on; a claim that changed meanwhile is read and judged again.
-Source: dra-core 5 (writes 3 and 4), 6.5, 6.6; kubelet-unbinding 7.4.
+the other; when a later one fails, the earlier ones stay granted and Unreserve takes the pod off their lists. Each write
+names the version it was decided on; after a conflict the claim is read anew and judged again.
+Source: dra-core 5 (writes 3 and 4), 6.6; kep-5194-reservedfor-workloads 3.1, 3.3; upstream
+`pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go`, `bindClaim`.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
-import structlog
 
 from scheduler.cache.node_info import PodInfo
-from scheduler.dra.ledger import ClaimLedger, PendingRelease, Release
-from scheduler.dra.pod_claims import FindClaim, claim_keys
-from scheduler.framework.status import SUCCESS, Status, failed
+from scheduler.dra.ledger import ClaimLedger
+from scheduler.dra.metrics import CONFLICTS, WRITES
+from scheduler.dra.reservation import Reservation, reservation
+from scheduler.framework.status import SUCCESS, Status, failed, unresolvable
+from scheduler.switches import ReservationSwitches
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
-from services.api.kinds.pod import Pod
-from services.api.kinds.resourceclaim import CLAIMS, FINALIZER, AllocationResult, ResourceClaim
+from services.api.kinds.podgroup import PodGroup
+from services.api.kinds.resourceclaim import (
+    CLAIMS,
+    FINALIZER,
+    AllocationResult,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
 from services.api.meta import Document, Key
+from services.api.seams import Random
 from services.api.times import format_time
+from services.dra.pod_claims import FindClaim
 
 TRIES: Final = 5
 RETRY_S: Final = 0.01
-log = structlog.get_logger()
+RETRY_JITTER: Final = 0.1
+"""client-go's `retry.DefaultRetry`: five steps, 10 ms apart, up to a tenth of that longer."""
+APART_S: Final = 0.0014
+"""How far apart the pods that share a claim begin to write it. A scheduling cycle of kube-scheduler takes about that
+long and the next begins after it, so two pods never come to PreBind together; a cycle here may take no time at all,
+and then all whom one event woke would lose against each other in every round."""
 
 
 class Granter:
     """`find`: the claim as it is assumed to be. `wall`: seconds since 1970, for the time of the allocation."""
 
-    def __init__(self, ledger: ClaimLedger, find: FindClaim, wall: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        ledger: ClaimLedger,
+        find: FindClaim,
+        wall: Callable[[], float],
+        random: Random,
+        rules: ReservationSwitches,
+    ) -> None:
         self._ledger = ledger
         self._find = find
         self._wall = wall
+        self._random = random
+        self._rules = rules
+        self._begun: dict[str, float] = {}
 
     async def grant(
-        self, pod: PodInfo, claim: ResourceClaim, allocation: AllocationResult | None, client: Any
+        self,
+        pod: PodInfo,
+        claim: ResourceClaim,
+        allocation: AllocationResult | None,
+        client: Any,
+        group: PodGroup | None = None,
     ) -> Status:
-        """Return when the pod may use the claim, or why it may not. `allocation` None: it has its devices.
-        Never raises ApiError: a refused write ends the attempt, and the pod is scheduled again."""
-        current = self._find(claim.metadata.key)
+        """Return when the pod may use the claim, or why it may not. `claim`: as Filter saw it; `allocation` None: it
+        has its devices. Never raises ApiError: a refused write ends the attempt, and the pod is scheduled again."""
+        uid, rules, current = claim.metadata.uid, self._rules, self._find(claim.metadata.key) or claim
+        is_listed = current.status.is_reserved_for(pod.uid)
+        must_write = allocation is not None or self._entry(pod, current, None, group).consumer is not None
+        if not must_write and (is_listed or rules.fence == "none"):
+            return SUCCESS  # nothing is to be written: the allocation Filter saw is relied upon
+        if must_write or rules.fence == "touch":
+            await self._in_turn(uid)
+            current = self._find(claim.metadata.key) or claim
+        problem = ""
         for attempt in range(TRIES):
-            if attempt:
-                await asyncio.sleep(RETRY_S)
             try:
                 if attempt:
-                    current = await _read(client, claim.metadata.key)
+                    current = await self._read_again(claim, client)
+                elif not must_write and rules.fence == "get":
+                    current = _view(await client.get(CLAIMS, claim.metadata.key))
                 problem = _problem(claim, current, allocation)
-                if problem or current is None:
+                if allocation is not None and current.status.allocation is None and not self._ledger.pending(uid):
+                    problem = problem or "deallocated elsewhere"  # another pod wrote it, and it was cleared again
+                if problem:
                     return failed(f"claim {claim.metadata.key} got {problem} in the meantime")
-                if current.status.is_reserved_for(pod.uid):
-                    return SUCCESS  # our own write, of which no answer came
-                current = await self._write(pod, current, allocation, client)
-            except Conflict:
+                pending = allocation if current.status.allocation is None else None
+                entry = self._entry(pod, current, pending, group)
+                if entry.consumer is not None and not entry.consumer.is_pod:
+                    known = await self._owner(claim, entry.consumer, client)
+                    if isinstance(known, Status):
+                        return known
+                    entry = Reservation(known, entry.for_any_pod)
+                if (
+                    pending is None
+                    and entry.consumer is None
+                    and (rules.fence != "touch" or current.status.is_reserved_for(pod.uid))
+                ):
+                    return SUCCESS
+                stored = await self._write(current, pending, entry, client)
+            except Conflict as error:
+                self._ledger.metrics.add(CONFLICTS)
+                problem = str(error)
                 continue
             except (ApiError, UnknownOutcome) as error:
                 return failed(str(error))
-            self._ledger.wrote(current)
-            if allocation is not None:
-                self._ledger.settle(current)
+            self._ledger.wrote(stored)
+            self._ledger.settle(stored)
             return SUCCESS
-        return failed(f"claim {claim.metadata.key} was changed by others {TRIES} times in a row")
+        return failed(problem)
+
+    def _entry(
+        self, pod: PodInfo, claim: ResourceClaim, allocation: AllocationResult | None, group: PodGroup | None
+    ) -> Reservation:
+        return reservation(self._rules.mode, claim, pod.pod, allocation, group)
+
+    async def _in_turn(self, uid: str) -> None:
+        """Return `APART_S` after the pod before, of those that come for this claim together, returned from here."""
+        now = asyncio.get_running_loop().time()
+        self._begun = {each: at for each, at in self._begun.items() if at + APART_S > now}
+        begins = self._begun[uid] = max(now, self._begun.get(uid, 0.0) + APART_S)
+        if begins > now:
+            await asyncio.sleep(begins - now)
+
+    async def _read_again(self, claim: ResourceClaim, client: Any) -> ResourceClaim:
+        await asyncio.sleep(RETRY_S * (1.0 + RETRY_JITTER * self._random.random()))
+        with _saying(f"get updated claim {claim.metadata.key} after conflict"):
+            return _view(await client.get(CLAIMS, claim.metadata.key))
 
     async def _write(
-        self, pod: PodInfo, claim: ResourceClaim, allocation: AllocationResult | None, client: Any
+        self, claim: ResourceClaim, allocation: AllocationResult | None, entry: Reservation, client: Any
     ) -> ResourceClaim:
-        known = claim.metadata.finalizers
-        if allocation is not None and FINALIZER not in known:
-            finalizers: Document = {"metadata": {"finalizers": [*known, FINALIZER]}}
-            claim = await _patch(client, claim, finalizers)
-        consumer = {"resource": "pods", "name": pod.key.name, "uid": pod.uid}
-        listed = [msgspec.to_builtins(each) for each in claim.status.reserved_for]
-        status: Document = {"reservedFor": [*listed, consumer]}
+        key = claim.metadata.key
+        if allocation is not None and FINALIZER not in claim.metadata.finalizers:
+            finalizers: Document = {"metadata": {"finalizers": [*claim.metadata.finalizers, FINALIZER]}}
+            with _saying(f"add finalizer to claim {key}"):
+                claim = await self._patch(client, claim, finalizers)
+        consumers = (*claim.status.reserved_for, *((entry.consumer,) if entry.consumer is not None else ()))
+        status: Document = {"reservedFor": [msgspec.to_builtins(each) for each in consumers]}
         if allocation is not None:
             status["allocation"] = {**msgspec.to_builtins(allocation), "allocationTimestamp": format_time(self._wall())}
-        return await _patch(client, claim, {"status": status}, "status")
+            if entry.for_any_pod:
+                status["allocation"]["reservedForAnyPod"] = True
+        with _saying(f"add {'allocation and ' if allocation is not None else ''}reservation to claim {key}"):
+            return await self._patch(client, claim, {"status": status}, "status")
+
+    async def _patch(self, client: Any, claim: ResourceClaim, patch: Document, subresource: str = "") -> ResourceClaim:
+        self._ledger.metrics.add(WRITES)
+        return await patch_claim(client, claim, patch, subresource)
+
+    async def _owner(
+        self, claim: ResourceClaim, owner: ResourceClaimConsumerReference, client: Any
+    ) -> ResourceClaimConsumerReference | Status:
+        """Return the workload with its uid. It is looked up when the claim does not say which uid it has, and when a
+        reference to a workload that is gone must not be written once more (`scheduler.verify_owner`)."""
+        if owner.uid and not self._rules.verifies_owner:
+            return owner
+        resource = f"{owner.resource}.{owner.api_group}" if owner.api_group else owner.resource
+        try:
+            live = await client.get(resource, Key(claim.metadata.namespace, owner.name))
+        except NotFound:
+            live = None
+        uid = live["metadata"]["uid"] if live is not None else ""
+        if not uid or owner.uid not in ("", uid):
+            who = f'{resource} "{owner.name}"' + (f" with UID {owner.uid}" if owner.uid else "")
+            return unresolvable(f"resourceclaim {claim.metadata.key} is reserved for {who}, which does not exist")
+        return msgspec.structs.replace(owner, uid=uid)
 
 
-def _problem(wanted: ResourceClaim, current: ResourceClaim | None, allocation: AllocationResult | None) -> str:
-    if current is None or current.metadata.uid != wanted.metadata.uid or current.metadata.deletion_timestamp:
-        return "deleted"
-    if allocation is not None and current.status.allocation is not None:
-        return "allocated elsewhere"
-    if allocation is None and current.status.allocation is None:
-        return "deallocated elsewhere"
-    return ""
-
-
-async def _read(client: Any, key: Key) -> ResourceClaim | None:
+@contextmanager
+def _saying(what: str) -> Iterator[None]:
+    """Put what was tried before the message of a refusal, as upstream's wrapped errors read."""
     try:
-        return _view(await client.get(CLAIMS, key))
-    except NotFound:
-        return None
+        yield
+    except ApiError as error:
+        error.args = (f"{what}: {error.message}",)
+        raise
 
 
-async def _patch(client: Any, claim: ResourceClaim, patch: Document, subresource: str = "") -> ResourceClaim:
-    """Patch the version of the claim that the patch was decided on."""
+def _problem(wanted: ResourceClaim, current: ResourceClaim, allocation: AllocationResult | None) -> str:
+    """Return what became of the claim since Filter saw it, "" when it is as it was. Another pod of the same scheduler
+    may have written the allocation that both were to use."""
+    present = current.status.allocation
+    if current.metadata.uid != wanted.metadata.uid or current.metadata.deletion_timestamp:
+        return "deleted"
+    if allocation is not None:
+        is_ours = present is None or present.device_ids == allocation.device_ids
+    else:
+        if present is None:
+            return "deallocated elsewhere"
+        before = wanted.status.allocation
+        is_ours = before is None or present.device_ids == before.device_ids
+    return "" if is_ours else "allocated elsewhere"
+
+
+async def patch_claim(client: Any, claim: ResourceClaim, patch: Document, subresource: str = "") -> ResourceClaim:
+    """Patch the version of the claim that the patch was decided on. Raises: ApiError, UnknownOutcome."""
     meta = claim.metadata
     return _view(
         await client.patch(
@@ -109,69 +213,3 @@ async def _patch(client: Any, claim: ResourceClaim, patch: Document, subresource
 
 def _view(document: Document) -> ResourceClaim:
     return msgspec.convert(document, ResourceClaim)
-
-
-def release_patch(claim: ResourceClaim, release: PendingRelease) -> Document | None:
-    """Return what to write of the claim's status, None when there is nothing to release. Pure. Devices are freed only
-    together with the last who may use them; a list that names others, or a workload, keeps them where they are."""
-    if claim.metadata.uid != release.claim_uid:
-        return None
-    others = [each for each in claim.status.reserved_for if each.uid != release.pod_uid]
-    is_listed = len(others) < len(claim.status.reserved_for)
-    allocation = claim.status.allocation
-    frees = release.how is Release.DEALLOCATE or (
-        release.how is Release.UNBIND and is_listed and allocation is not None and allocation.node_selector is not None
-    )
-    frees = frees and not others and allocation is not None
-    if not frees and (not is_listed or release.how is Release.DEALLOCATE):
-        return None
-    status: Document = {"reservedFor": [msgspec.to_builtins(each) for each in others] or None}
-    if frees:
-        status |= {"allocation": None, "devices": None}
-    return {"status": status}
-
-
-class ClaimReleaser:
-    """Works off the ledger's list; only a scheduler that leads runs it."""
-
-    def __init__(self, ledger: ClaimLedger, client: Any) -> None:
-        self._ledger = ledger
-        self._client = client
-        self._wake = asyncio.Event()
-        ledger.on_release = self._wake.set
-
-    async def run(self) -> None:
-        """Deallocate the claims that the ledger lists for release, until cancelled."""
-        while True:
-            while self._ledger.releases:
-                await self._perform(self._ledger.releases.popleft())
-            self._wake.clear()
-            await self._wake.wait()
-
-    async def _perform(self, release: PendingRelease) -> None:
-        for _ in range(TRIES):
-            try:
-                claim = _view(await self._client.get(CLAIMS, release.claim))
-                patch = release_patch(claim, release)
-                if patch is None:
-                    return
-                stored = await _patch(self._client, claim, patch, "status")
-            except Conflict:
-                continue
-            except NotFound:
-                return
-            except (ApiError, UnknownOutcome) as error:
-                log.warning("claim.not_released", claim=str(release.claim), how=release.how.value, reason=str(error))
-                return
-            self._ledger.wrote(stored)
-            log.info("claim.released", claim=str(release.claim), how=release.how.value)
-            return
-        log.warning("claim.not_released", claim=str(release.claim), how=release.how.value, reason="it keeps changing")
-
-
-def release_unbound(pod: Pod, ledger: ClaimLedger, find: FindClaim) -> None:
-    """Have every claim of the pod released before it is tried again; what others use stays where it is."""
-    for key in claim_keys(pod):
-        claim = find(key)
-        if claim is not None:
-            ledger.request_release(PendingRelease(Release.UNBIND, key, claim.metadata.uid, pod.metadata.uid))

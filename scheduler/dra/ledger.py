@@ -7,14 +7,14 @@ Source: dra-core 6.1; upstream `pkg/scheduler/framework/plugins/dynamicresources
 """
 
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from scheduler.cache.node_info import count
-from scheduler.dra.pools import DeviceId
+from scheduler.dra.metrics import ClaimMetrics
 from services.api.kinds.resourceclaim import AllocationResult, ResourceClaim
 from services.api.meta import Key
+from services.dra.allocated import Allocated
 from services.reconcile.controller import Change
 
 
@@ -23,43 +23,57 @@ class Release(Enum):
 
     UNRESERVE: the pod may not use it any more, that is all. UNBIND: the same, and when no other pod may use it and
     it can be used on some nodes only, its devices are freed. DEALLOCATE: the devices are freed, the pod with them.
+    UNRESERVE_GROUP: the pods' group may not use it any more (KEP-5729).
     """
 
     UNRESERVE = "unreserve"
+    UNRESERVE_GROUP = "unreserve-group"
     UNBIND = "unbind"
     DEALLOCATE = "deallocate"
 
 
 @dataclass(frozen=True, slots=True)
 class PendingRelease:
-    """One claim to be released for a pod; what is written is decided by the claim as it is then."""
+    """One claim to be released for a pod; what is written is decided by the claim as it is then.
+    `with_workload`: entries of workloads go, too, unless a pod that uses the claim has a node."""
 
     how: Release
     claim: Key
     claim_uid: str
     pod_uid: str
+    with_workload: bool = False
+
+
+@dataclass
+class _Pending:
+    """An allocation in flight, and the pods that have reserved it, by uid."""
+
+    allocation: AllocationResult
+    sharers: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass
 class ClaimLedger:
-    """`releases` are for the deallocator to write; `on_release` is called when there is a new one."""
+    """`releases` are for the releaser to write; `on_release` is called when there is a new one."""
 
     releases: deque[PendingRelease] = field(default_factory=deque)
     on_release: Callable[[], None] = lambda: None
-    _seen: dict[str, tuple[DeviceId, ...]] = field(default_factory=dict)
+    metrics: ClaimMetrics = field(default_factory=ClaimMetrics)
+    allocated: Allocated = field(default_factory=Allocated)
+    """The devices that some claim has or is about to get."""
+    _seen: dict[str, AllocationResult | None] = field(default_factory=dict)
     _written: dict[Key, ResourceClaim] = field(default_factory=dict)
-    _in_flight: dict[str, AllocationResult] = field(default_factory=dict)
-    _counted: dict[str, tuple[DeviceId, ...]] = field(default_factory=dict)
-    _in_use: dict[DeviceId, int] = field(default_factory=dict)
+    _in_flight: dict[str, _Pending] = field(default_factory=dict)
 
-    @property
-    def in_use(self) -> Container[DeviceId]:
-        """The devices that some claim has or is about to get."""
-        return self._in_use
+    def pending(self, claim_uid: str) -> AllocationResult | None:
+        """Return the allocation that is made but not written yet."""
+        found = self._in_flight.get(claim_uid)
+        return found.allocation if found is not None else None
 
-    def is_in_flight(self, claim_uid: str) -> bool:
-        """Whether devices were allocated to the claim and that is not written yet."""
-        return claim_uid in self._in_flight
+    def sharers(self, claim_uid: str) -> Iterable[str]:
+        """Return the uids of the pods that have reserved the allocation in flight, the one that made it first."""
+        found = self._in_flight.get(claim_uid)
+        return found.sharers if found is not None else ()
 
     def of(self, key: Key, known: ResourceClaim | None) -> ResourceClaim | None:
         """Return what is assumed of a claim that the informer shows as `known`."""
@@ -80,7 +94,7 @@ class ClaimLedger:
             self._seen.pop(change.old.metadata.uid, None)
             self._count(change.old)
         if new is not None:
-            self._seen[new.metadata.uid] = _devices(new.status.allocation)
+            self._seen[new.metadata.uid] = new.status.allocation
             self._count(new)
 
     def wrote(self, claim: ResourceClaim) -> None:
@@ -88,13 +102,23 @@ class ClaimLedger:
         self._written[claim.metadata.key] = claim
         self._count(claim)
 
-    def allocate(self, claim: ResourceClaim, allocation: AllocationResult) -> None:
-        """Put an allocation in flight."""
-        self._in_flight[claim.metadata.uid] = allocation
+    def allocate(self, claim: ResourceClaim, allocation: AllocationResult, pod_uid: str) -> None:
+        """Put an allocation in flight for a pod, or have the pod share the one that is."""
+        pending = self._in_flight.setdefault(claim.metadata.uid, _Pending(allocation))
+        pending.sharers[pod_uid] = None
         self._count(claim)
 
+    def retract(self, claim: ResourceClaim, pod_uid: str) -> None:
+        """Give up the allocation in flight for a pod; with the last that shares it, it is gone."""
+        pending = self._in_flight.get(claim.metadata.uid)
+        if pending is None or pod_uid not in pending.sharers:
+            return
+        del pending.sharers[pod_uid]
+        if not pending.sharers:
+            self.settle(claim)
+
     def settle(self, claim: ResourceClaim) -> None:
-        """Forget the allocation in flight: it was written, or will not be."""
+        """Forget the allocation in flight, of all who share it: it was written."""
         if self._in_flight.pop(claim.metadata.uid, None) is not None:
             self._count(claim)
 
@@ -107,17 +131,7 @@ class ClaimLedger:
         uid = claim.metadata.uid
         written = self._written.get(claim.metadata.key)
         if written is not None and written.metadata.uid == uid:
-            known = _devices(written.status.allocation)
+            known = written.status.allocation
         else:
-            known = self._seen.get(uid, ())
-        devices = tuple(dict.fromkeys((*known, *_devices(self._in_flight.get(uid)))))
-        for each in self._counted.pop(uid, ()):
-            count(self._in_use, each, -1)
-        if devices:
-            self._counted[uid] = devices
-        for each in devices:
-            count(self._in_use, each, 1)
-
-
-def _devices(allocation: AllocationResult | None) -> tuple[DeviceId, ...]:
-    return allocation.device_ids if allocation is not None else ()
+            known = self._seen.get(uid)
+        self.allocated.put(uid, known, self.pending(uid))

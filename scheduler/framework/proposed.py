@@ -21,6 +21,16 @@ class ExplainsGate(Plugin, Protocol):
 
 
 @runtime_checkable
+class DelaysGateReport(Plugin, Protocol):
+    """Says how long a rejection at PreEnqueue should last before it is reported (KEP-5501, `delay_scope`):
+    `gate_delay_s` for all of its rejections, or `delay_of_gate` for each."""
+
+    gate_delay_s: float
+
+    def delay_of_gate(self, pod: PodInfo, status: Status) -> float: ...
+
+
+@runtime_checkable
 class ResizeInterestedPlugin(Plugin, Protocol):
     """Says whether its PostFilter takes on a pod that waits on its node for capacity to grow (KEP-5836, G0)."""
 

@@ -281,9 +281,11 @@ class Runner:
         return found
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Prepared:
-        """Run PreFilter; which plugins skip their Filter is noted in the state."""
+        """Run PreFilter; which plugins skip their Filter is noted in the state. A rejection that preemption may turn
+        lets the others run, any other ends it."""
         names: set[str] | None = None
         named_by: list[str] = []
+        rejection: Status | None = None
         if self._choosy:
             status = self._ask_relevance(state, pod)
             if not status.is_success:
@@ -296,12 +298,15 @@ class Runner:
             result = answer if isinstance(answer, PreFilterResult) else PreFilterResult(answer)
             if result.status.code is Code.SKIP:
                 state.skip_filter.add(plugin.name)
+            elif result.status.code is Code.UNSCHEDULABLE:
+                # Those that follow may say that preemption is of no use either.
+                rejection = _of(result.status, plugin)
             elif not result.status.is_success:
                 return Prepared(_of(result.status, plugin))
             elif result.node_names is not None:
                 named_by.append(plugin.name)
                 names = set(result.node_names) if names is None else names & set(result.node_names)
-        return Prepared(None, None if names is None else tuple(sorted(names)), tuple(named_by))
+        return Prepared(rejection, None if names is None else tuple(sorted(names)), tuple(named_by))
 
     def _ask_relevance(self, state: CycleState, pod: PodInfo) -> Status:
         """Note in the state which plugins have nothing to do with the pod; they are asked at no further point."""

@@ -13,6 +13,7 @@ from services.api.kinds.csidriver import CSIDriver
 from services.api.kinds.csinode import CSINode
 from services.api.kinds.csistoragecapacity import CSIStorageCapacity
 from services.api.kinds.deviceclass import DeviceClass
+from services.api.kinds.devicetaintrule import DeviceTaintRule
 from services.api.kinds.namespace import Namespace
 from services.api.kinds.noderesourcetopology import NodeResourceTopology
 from services.api.kinds.persistentvolume import PersistentVolume
@@ -54,9 +55,12 @@ WORLD_KINDS: Final[tuple[type[View], ...]] = (
 
 def followed(switches: Switches) -> tuple[type[View], ...]:
     """Return the kinds that a scheduler with these switches follows."""
-    if switches.choice("numa_scheduler") == "none":
-        return WORLD_KINDS
-    return (*WORLD_KINDS, NodeResourceTopology)
+    more: list[type[View]] = []
+    if switches.choice("numa_scheduler") != "none":
+        more.append(NodeResourceTopology)
+    if switches.flag("DRADeviceTaintRules"):
+        more.append(DeviceTaintRule)
+    return (*WORLD_KINDS, *more)
 
 
 class Lister(Protocol):
@@ -112,7 +116,7 @@ class FixedWorld(World):
     """A world made of objects, without informers: for benchmarks and tests."""
 
     def __init__(self, *objects: View) -> None:
-        kinds: tuple[type[View], ...] = (*WORLD_KINDS, NodeResourceTopology)
+        kinds: tuple[type[View], ...] = (*WORLD_KINDS, NodeResourceTopology, DeviceTaintRule)
         self._objects = {view: _Objects() for view in kinds}
         super().__init__(self._objects)
         for each in objects:

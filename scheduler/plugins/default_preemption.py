@@ -35,6 +35,8 @@ from scheduler.switches import GangSwitches, PreemptionSwitches
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 
 NAME: Final = "DefaultPreemption"
+EVICTIONS_DELAY_S: Final = 30.0
+"""How long evictions may take until that is reported, where plugins say so: a number of our own (KEP-5501)."""
 _NO_VICTIMS: Final = unresolvable(NO_VICTIMS)
 
 
@@ -58,6 +60,7 @@ class DefaultPreemption:
     """One attempt is one `post_filter`."""
 
     name = NAME
+    gate_delay_s = EVICTIONS_DELAY_S
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         switches = handle.switches
@@ -85,6 +88,10 @@ class DefaultPreemption:
         if group is not None and self._handle.preempting.is_running(group.metadata.uid):
             return unresolvable(eligibility.GROUP_IN_PROGRESS)
         return SUCCESS
+
+    def delay_of_gate(self, pod: PodInfo, status: Status) -> float:
+        """Evictions end by themselves, whoever the victims are."""
+        return self.gate_delay_s
 
     def gate_message(self, pod: PodInfo, status: Status) -> str:
         """Nothing: why no node fits is what users should go on reading (kep-5501 7)."""

@@ -1,64 +1,110 @@
 """DynamicResources: pods wait for their claims, go where there are devices for these, and get them (KEP-4381).
 
 PreEnqueue: the claims must exist. PreFilter: they must not be on their way to another pod. Filter: a claim with
-devices must be usable on the node, one without must find some there. Reserve allocates them in memory, PreBind writes,
-and PostFilter frees a claim whose devices keep the pod from every node. All its rejections are final for preemption: no
-devices are freed by evicting pods.
-Source: dra-core 6; upstream `pkg/scheduler/framework/plugins/dynamicresources` (texts of v1.36).
+devices must be usable on the node, one without must find some there. Score prefers early alternatives. Reserve
+allocates in memory, PreBind writes and waits for devices to be attached, and PostFilter frees a claim whose devices
+keep the pod from every node. All its rejections are final for preemption: no devices are freed by evicting pods.
+Source: dra-core 6; kep-5194-reservedfor-workloads 3, 12; upstream
+`pkg/scheduler/framework/plugins/dynamicresources` (texts of v1.36).
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from scheduler.cache.columns import Columns
+import numpy as np
+from msgspec.structs import replace
+
+from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.node_selection import term_matches
-from scheduler.dra.allocator import AllocationError, Allocator
+from scheduler.cache.pod_group_membership import group_of
+from scheduler.dra.binding_conditions import drivers_to_wait_for, failure_of, is_ready, is_timed_out
 from scheduler.dra.claim_writer import Granter
 from scheduler.dra.ledger import PendingRelease, Release
-from scheduler.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
-from scheduler.dra.pools import Slices
+from scheduler.dra.outcomes import Outcomes
+from scheduler.dra.reservation import POD_GROUPS, is_group_entry
 from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.cycle_state import CycleState, Diagnosis
 from scheduler.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.plugin import PostFilterResult, PreFilterResult
-from scheduler.framework.status import SKIP, SUCCESS, Status, failed, unresolvable, unschedulable
+from scheduler.framework.runner import default_normalize
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable, unschedulable
+from scheduler.framework.vectorized import Refusal
+from scheduler.switches import DraSwitches, ReservationSwitches
 from services.api.kinds.deviceclass import DeviceClass
+from services.api.kinds.devicetaintrule import DeviceTaintRule
 from services.api.kinds.node import Node
-from services.api.kinds.pod import Pod
-from services.api.kinds.resourceclaim import CONSUMERS_MAX, AllocationResult, ResourceClaim
+from services.api.kinds.pod import NodeSelector, Pod
+from services.api.kinds.podgroup import PodGroup
+from services.api.kinds.resourceclaim import ALTERNATIVES_MAX, AllocationResult, ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import Key
+from services.api.node_selection import NAME_FIELD
 from services.api.times import Duration
+from services.dra.allocator import Allocator, Outcome
+from services.dra.features import Features
+from services.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
+from services.dra.pools import Slices
+from services.dra.requests import AllocationError
+from services.dra.solution import Solution, share_ids
 from services.reconcile.controller import Change
 
 NAME: Final = "DynamicResources"
+NOT_FOUND: Final = "not found"
 NOTHING_TO_DEALLOCATE: Final = "no new claims to deallocate"
 STILL_NOT: Final = "still not schedulable"
 DEALLOCATED: Final = "deallocation of ResourceClaim completed"
+UNRESERVED: Final = "ResourceClaim unreserved for PodGroup"
 UNAVAILABLE: Final = "resourceclaim not available on the node"
+CLAIM_DELAY_S: Final = 3.0
+"""How long a claim may be missing until that is reported, where plugins say so: in general, one that the user made,
+one from a template. Numbers of our own: KEP-5501's review asks for delays of plugins and gives none."""
+NAMED_DELAY_S: Final = 1.0
+TEMPLATE_DELAY_S: Final = 10.0
+CONDITIONS_PENDING: Final = "BindingConditionsPending"
 FILTER_TIMEOUT_S: Final = 10.0
+BINDING_TIMEOUT_S: Final = 600.0
+BINDING_POLL_S: Final = 5.0
 TRIES_PER_S: Final = 200_000
 """A search is cut by its steps, not by a clock, so that it ends the same everywhere; a second has about this many."""
 
 
 @dataclass
 class _Notes:
-    """What a cycle learns. `granted` and `open`: claims with devices, and without. `unavailable`: indices of granted
-    claims that some node could not use; `found`: by node, one allocation for each open claim."""
+    """What a cycle learns. `granted` and `open`: claims with devices, and without. `shared`: allocations in flight that
+    the pod relies on, by claim uid; these claims are among the granted. `unavailable`: indices of granted claims that
+    some node could not use; `found`: by node, devices for all open claims; `allocations`: one for each of them, on the
+    node that was chosen."""
 
     granted: list[ResourceClaim] = field(default_factory=list)
     open: list[ResourceClaim] = field(default_factory=list)
+    shared: dict[str, AllocationResult] = field(default_factory=dict)
     allocator: Allocator | None = None
     unavailable: dict[int, None] = field(default_factory=dict)
-    found: dict[str, list[AllocationResult]] = field(default_factory=dict)
+    found: dict[str, Solution] = field(default_factory=dict)
+    allocations: list[AllocationResult] = field(default_factory=list)
     reserved_on: str = ""
+    rows: list[Outcome | None] = field(default_factory=list)
+    slots: Mapping[str, int] = field(default_factory=dict)
+
+    def solution(self, node_name: str) -> Solution | None:
+        """Return the devices found on a node, by whichever form of Filter was asked last."""
+        if node_name in self.found:
+            return self.found[node_name]
+        row = self.slots.get(node_name)
+        found = self.rows[row] if row is not None and row < len(self.rows) else None
+        return found if isinstance(found, Solution) else None
+
+
+_NONE: Final = _Notes()
+"""Of a pod without claims, or whose claims were not all looked at; never changed."""
 
 
 class DynamicResourcesArgs(Args, frozen=True):
-    """How long the search for one node may take; 0: as long as it takes.
-    `bindingTimeout` is for devices with binding conditions: none here."""
+    """`filterTimeout`: how long the search for one node may take; 0: as long as it takes. `bindingTimeout`: how long
+    after the allocation devices may take to be attached."""
 
     filter_timeout: Duration | None = None
     binding_timeout: Duration | None = None
@@ -68,28 +114,50 @@ class DynamicResources:
     """Knows claims as the ledger assumes them to be, and classes and slices as informers hold them."""
 
     name = NAME
+    gate_delay_s = CLAIM_DELAY_S
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         self._handle = handle
         self._world = handle.world
         self._ledger = handle.claims
+        self._rules = handle.switches.of(ReservationSwitches)
+        self._switches = handle.switches.of(DraSwitches)
         timeout_s = FILTER_TIMEOUT_S if args.filter_timeout is None else float(args.filter_timeout)
         self._tries_max = int(timeout_s * TRIES_PER_S) or None
-        self._granter = Granter(self._ledger, self._find, handle.wall)
-        self._slices: Slices | None = None
-        handle.world.on_change(ResourceSlice, self._slices_changed)
+        self._binding_timeout_s = BINDING_TIMEOUT_S if args.binding_timeout is None else float(args.binding_timeout)
+        self._granter = Granter(self._ledger, self._find, handle.wall, handle.random, self._rules)
+        self._features = handle.switches.of(Features)
+        self._slices = Slices(handle.world.all(ResourceSlice), self._features)
+        for rule in handle.world.all(DeviceTaintRule):
+            self._slices.put_rule(rule)
+        handle.world.on_change(DeviceTaintRule, self._rule_changed)
+        self._outcomes = Outcomes(self._slices, self._ledger.allocated)
+        handle.world.on_change(ResourceSlice, self._slice_changed)
         handle.world.on_change(ResourceClaim, self._ledger.on_change)
         for claim in handle.world.all(ResourceClaim):
             self._ledger.on_change(Change(None, claim))
 
-    def _slices_changed(self, _: Change[ResourceSlice]) -> None:
-        self._slices = None
+    def _slice_changed(self, change: Change[ResourceSlice]) -> None:
+        if change.new is not None:
+            self._slices.put(change.new)
+        else:
+            self._slices.drop(change.object.metadata.name)
+
+    def _rule_changed(self, change: Change[DeviceTaintRule]) -> None:
+        if change.new is not None:
+            self._slices.put_rule(change.new)
+        else:
+            self._slices.drop_rule(change.object.metadata.name)
 
     def _find(self, key: Key) -> ResourceClaim | None:
         return self._ledger.of(key, self._world.get(ResourceClaim, key))
 
     def _class(self, name: str) -> DeviceClass | None:
         return self._world.get(DeviceClass, Key("", name))
+
+    def _group(self, pod: PodInfo) -> PodGroup | None:
+        key = group_of(pod.pod) if self._rules.mode == POD_GROUPS else None
+        return None if key is None else self._world.get(PodGroup, key)
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Reject while a claim of the pod is missing, not generated yet, being deleted or another pod's."""
@@ -101,8 +169,13 @@ class DynamicResources:
         wanted = next((each for each in pod.spec.resource_claims if problem_with(pod.pod, each, self._find)), None)
         return "" if wanted is None or wanted.resource_claim_template_name else status.message
 
+    def delay_of_gate(self, pod: PodInfo, status: Status) -> float:
+        """A claim that its user made is there or is missing; one from a template is on its way to us."""
+        return NAMED_DELAY_S if self.gate_message(pod, status) else TEMPLATE_DELAY_S
+
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
         """Look again: a claim may have gone since the pod came into the active queue; then sort the claims."""
+        state.data[NAME] = _NONE
         if not pod.spec.resource_claims:
             return SKIP
         problem = problem_of(pod.pod, self._find)
@@ -112,115 +185,265 @@ class DynamicResources:
         for key in claim_keys(pod.pod):
             claim = self._find(key)
             assert claim is not None, f"{key} was there a moment ago"
+            uid = claim.metadata.uid
+            pending = self._ledger.pending(uid) if claim.status.allocation is None else None
             if claim.status.allocation is not None:
-                is_full = len(claim.status.reserved_for) >= CONSUMERS_MAX
-                if is_full and not claim.status.is_reserved_for(pod.uid):
-                    return unresolvable("resourceclaim in use")
                 notes.granted.append(claim)
-            elif self._ledger.is_in_flight(claim.metadata.uid):
-                return unresolvable(f"resource claim {key} is in the process of being allocated")
-            else:
+            elif pending is None:
                 notes.open.append(claim)
+            elif self._may_share(pod, uid):
+                notes.shared[uid] = pending
+                notes.granted.append(replace(claim, status=replace(claim.status, allocation=pending)))
+            else:
+                return unresolvable(f"resource claim {key} is in the process of being allocated")
         if not notes.granted and not notes.open:
             return SKIP  # it was decided that the pod needs none of them
         if notes.open:
-            try:
-                notes.allocator = Allocator(notes.open, self._class, self._ledger.in_use, tries_max=self._tries_max)
-            except AllocationError as error:
-                return failed(str(error))
+            notes.allocator = Allocator(
+                notes.open, self._class, self._ledger.allocated, self._features, tries_max=self._tries_max
+            )
             if notes.allocator.missing:
                 return unresolvable(notes.allocator.missing)
         state.data[NAME] = notes
         return SUCCESS
 
+    def _may_share(self, pod: PodInfo, claim_uid: str) -> bool:
+        """Whether the pod may rely on an allocation that another pod's binding will write (`dra.inflight_sharing`)."""
+        if self._switches.sharing != "podgroup":
+            return self._switches.sharing == "any"
+        group = self._handle.groups.group_of(pod)
+        if group is None:
+            return False
+        members = set(self._handle.groups.uids(group))
+        return all(uid in members for uid in self._ledger.sharers(claim_uid))
+
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Say no where a granted claim cannot be used, and where an open one finds no devices."""
+        """Say no where an open claim finds no devices, and where a granted one cannot be used."""
         notes = _notes(state)
         if node.node is None:
             return SUCCESS
-        unusable = [i for i, claim in enumerate(notes.granted) if not _is_usable(claim, node.node)]
+        found: Solution | str = ""
+        if notes.allocator is not None:
+            try:
+                found = notes.allocator.allocate(node.name, self._slices.of_node(node.node))
+            except AllocationError as error:
+                return failed(str(error))
+            if isinstance(found, str):
+                return unresolvable(found)
+        unusable = [i for i, claim in enumerate(notes.granted) if not self._is_usable(claim, node.node)]
         if unusable:
             notes.unavailable |= dict.fromkeys(unusable)
             return unresolvable(UNAVAILABLE)
-        if notes.allocator is None:
-            return SUCCESS
-        if self._slices is None:
-            self._slices = Slices(self._world.all(ResourceSlice))
-        try:
-            found = notes.allocator.allocate(node.name, self._slices.of_node(node.node))
-        except AllocationError as error:
-            return failed(str(error))
-        if isinstance(found, str):
-            return unresolvable(found)
-        notes.found[node.name] = found
+        if isinstance(found, Solution):
+            notes.found[node.name] = found
         return SUCCESS
 
+    def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
+        """Return the rows where all claims can be satisfied; what pods of the same kind found is not searched for."""
+        notes = _notes(state)
+        reached = state.alive if state.alive is not None else columns.valid
+        passed: Mask | None = None
+        if notes.allocator is not None:
+            remembered = self._outcomes.of(notes.allocator)
+            try:
+                remembered.ask(notes.allocator, columns, reached)
+            except AllocationError as error:
+                state.error = f'running "{NAME}" filter plugin: {error}'
+                return columns.full(False)
+            # A copy, for what is remembered moves on before a binding that waits has ended.
+            notes.rows, notes.slots = remembered.found.copy(), columns.slots
+            passed = remembered.passed.copy()
+            reached = reached & passed
+        for index, claim in enumerate(notes.granted):
+            usable = self._usable_rows(claim, columns, reached)
+            if (reached & ~usable).any():
+                notes.unavailable[index] = None
+            passed = usable if passed is None else passed & usable
+        return passed
+
+    def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+        """Return what the allocator said of the rows, or else that a claim cannot be used there."""
+        notes, by_reason = _notes(state), dict[str, Mask]()
+        for row in np.flatnonzero(refused):
+            found = notes.rows[row] if notes.rows else None
+            reason = found if isinstance(found, str) else UNAVAILABLE
+            by_reason.setdefault(reason, columns.full(False))[row] = True
+        return [Refusal(reason, mask, Code.UNSCHEDULABLE_AND_UNRESOLVABLE) for reason, mask in by_reason.items()]
+
+    def _usable_rows(self, claim: ResourceClaim, columns: Columns, alive: Mask) -> Mask:
+        allocation = claim.status.allocation
+        selector = allocation.node_selector if allocation is not None else None
+        only = _only_nodes(selector)  # what the devices of one node say
+        rows = np.flatnonzero(alive if only is None else columns.mask_of(only))
+        usable = columns.full(False)
+        for row in rows:
+            node = columns.nodes[row]
+            usable[row] = node is not None and node.node is not None and self._is_usable(claim, node.node)
+        return usable
+
+    def _is_usable(self, claim: ResourceClaim, node: Node) -> bool:
+        """Whether the claim's devices can be reached from the node, and may still become ready to be bound to."""
+        allocation = claim.status.allocation
+        selector = allocation.node_selector if allocation is not None else None
+        if selector is not None and not any(term_matches(term, node) for term in selector.node_selector_terms):
+            return False
+        if not self._features.binding_conditions:
+            return True
+        if failure_of(claim):
+            return False
+        return is_ready(claim) or not is_timed_out(claim, self._handle.wall(), self._binding_timeout_s)
+
     def post_filter(self, state: CycleState, pod: PodInfo, columns: Columns, diagnosis: Diagnosis) -> PostFilterResult:
-        """Free a claim that holds the pod to nodes it cannot go to, if no other pod may use it (12.1)."""
+        """Free a claim that holds the pod to nodes it cannot go to, if no other pod may use it (12.1). When the pod was
+        rejected before PreFilter came to this plugin, it has no state to read, which is an error (as upstream)."""
         notes: _Notes | None = state.data.get(NAME)
         if notes is None:
-            has_claims = pod.spec.resource_claims and not problem_of(pod.pod, self._find)
-            return PostFilterResult(unschedulable(STILL_NOT if has_claims else NOTHING_TO_DEALLOCATE))
-        own = [
-            claim
+            return PostFilterResult(failed(NOT_FOUND))
+        if not notes.granted and not notes.open:
+            return PostFilterResult(unschedulable(NOTHING_TO_DEALLOCATE))
+        releases = [
+            release
             for index, claim in enumerate(notes.granted)
-            if index in notes.unavailable and all(each.uid == pod.uid for each in claim.status.reserved_for)
+            if index in notes.unavailable and (release := self._release_for(claim, pod)) is not None
         ]
-        if own:  # which one is freed is chance, as upstream
-            chosen = own[self._handle.random.randrange(0, len(own)) if len(own) > 1 else 0]
-            self._release(Release.DEALLOCATE, chosen, pod)
-        return PostFilterResult(unschedulable(DEALLOCATED if own else STILL_NOT))
+        if not releases:
+            return PostFilterResult(unschedulable(STILL_NOT))
+        # Which one is freed is chance, as upstream.
+        chosen = releases[self._handle.random.randrange(0, len(releases)) if len(releases) > 1 else 0]
+        self._ledger.request_release(chosen)
+        return PostFilterResult(unschedulable(UNRESERVED if chosen.how is Release.UNRESERVE_GROUP else DEALLOCATED))
+
+    def _release_for(self, claim: ResourceClaim, pod: PodInfo) -> PendingRelease | None:
+        """Return how the claim is freed, None when others hold it (kep-5194 3.4)."""
+        entries = claim.status.reserved_for
+        if any(each.is_pod and each.uid != pod.uid for each in entries):
+            return None
+        of_claim = (claim.metadata.key, claim.metadata.uid, pod.uid)
+        if all(each.uid == pod.uid for each in entries):
+            return PendingRelease(Release.DEALLOCATE, *of_claim)
+        if self._has_scheduled_pods(claim, pod):
+            return None
+        if self._rules.mode == POD_GROUPS:
+            is_only_groups = all(is_group_entry(each) or each.uid == pod.uid for each in entries)
+            return PendingRelease(Release.UNRESERVE_GROUP, *of_claim, with_workload=True) if is_only_groups else None
+        if self._rules.postfilter == "never_nonpod":
+            return None
+        return PendingRelease(Release.DEALLOCATE, *of_claim, with_workload=True)
+
+    def _has_scheduled_pods(self, claim: ResourceClaim, pod: PodInfo) -> bool:
+        """Whether another pod with a node, or assumed on one, has the claim, as far as this scheduler knows."""
+        key = claim.metadata.key
+        return any(
+            key in claim_keys(other.pod)
+            for node in self._handle.cache.nodes.values()
+            for other in node.pods.values()
+            if other.uid != pod.uid and other.key.namespace == key.namespace and other.spec.resource_claims
+        )
+
+    def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
+        """Skip unless a claim of the pod has alternatives."""
+        notes: _Notes = state.data.get(NAME, _NONE)
+        claims = (*notes.granted, *notes.open)
+        has_alternatives = any(request.first_available for claim in claims for request in claim.spec.devices.requests)
+        return SUCCESS if has_alternatives else SKIP
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Return how early the chosen alternatives stand in their lists: 8 points for a first one, 7 for a second."""
+        notes = _notes(state)
+        found = notes.solution(node.name)
+        chosen = found.alternatives if found is not None else ()
+        return sum(ALTERNATIVES_MAX - index for index in chosen) + sum(_points(claim) for claim in notes.granted)
+
+    def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
+        """Scale to 100 for the best node."""
+        return default_normalize(raw, feasible, reverse=False)
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Promise the claims the devices found on the node; no other pod is given these from now on."""
-        notes: _Notes | None = state.data.get(NAME)
-        if notes is None:
+        """Allocate in memory the devices found on the node; no other pod is given these from now on."""
+        notes: _Notes = state.data.get(NAME, _NONE)
+        if notes is _NONE:
             return SUCCESS
-        allocations = notes.found.get(node_name)
-        if notes.open and allocations is None:
+        found = notes.solution(node_name)
+        if notes.open and found is None:
             return failed("claim allocation not found for node")
-        for claim, allocation in zip(notes.open, allocations or (), strict=True):
-            self._ledger.allocate(claim, allocation)
+        notes.allocations = found.allocations(node_name, share_ids(self._handle.random)) if found is not None else []
+        for claim, allocation in zip(notes.open, notes.allocations, strict=True):
+            self._ledger.allocate(claim, allocation, pod.uid)
+        for claim in notes.granted:
+            if claim.metadata.uid in notes.shared:
+                self._ledger.allocate(claim, notes.shared[claim.metadata.uid], pod.uid)
         notes.reserved_on = node_name
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Undo the allocations in memory; where the pod is listed by now, have it taken off."""
-        notes: _Notes | None = state.data.get(NAME)
-        if notes is None or not notes.reserved_on:
+        """Undo the allocations in memory; where the pod is listed by now, have it taken off. A workload stays listed,
+        even if this pod put it there: other pods may rely on it."""
+        notes: _Notes = state.data.get(NAME, _NONE)
+        if not notes.reserved_on:
             return
         notes.reserved_on = ""
-        for claim in notes.open:
-            self._ledger.settle(claim)
         for claim in (*notes.granted, *notes.open):
+            self._ledger.retract(claim, pod.uid)
             current = self._find(claim.metadata.key)
             if current is not None and current.status.is_reserved_for(pod.uid):
-                self._release(Release.UNRESERVE, current, pod)
-
-    def _release(self, how: Release, claim: ResourceClaim, pod: PodInfo) -> None:
-        self._ledger.request_release(PendingRelease(how, claim.metadata.key, claim.metadata.uid, pod.uid))
+                release = PendingRelease(Release.UNRESERVE, current.metadata.key, current.metadata.uid, pod.uid)
+                self._ledger.request_release(release)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Skip when every claim has its devices and lists the pod already (KEP-5278)."""
-        notes: _Notes | None = state.data.get(NAME)
-        if notes is None:
-            return SKIP
-        is_done = not notes.open and all(claim.status.is_reserved_for(pod.uid) for claim in notes.granted)
-        return SKIP if is_done else SUCCESS
+        """Skip when the pod has no claims (KEP-5278)."""
+        return SKIP if state.data.get(NAME, _NONE) is _NONE else SUCCESS
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status:
-        """Write down who may use which devices, claim by claim."""
-        notes = _notes(state)
-        allocations = notes.found[node_name] if notes.open else []
+        """Write down who may use which devices, claim by claim; then wait until these are attached."""
+        notes, group = _notes(state), self._group(pod)
         work: list[tuple[ResourceClaim, AllocationResult | None]] = [
-            *((claim, None) for claim in notes.granted if not claim.status.is_reserved_for(pod.uid)),
-            *zip(notes.open, allocations, strict=True),
+            *((claim, notes.shared.get(claim.metadata.uid)) for claim in notes.granted),
+            *zip(notes.open, notes.allocations, strict=True),
         ]
         for claim, allocation in work:
-            status = await self._granter.grant(pod, claim, allocation, client)
+            status = await self._granter.grant(pod, claim, allocation, client, group)
             if not status.is_success:
                 return status
-        return SUCCESS
+        return await self._wait_for_devices(pod, node_name, [claim.metadata.key for claim, _ in work])
+
+    async def _wait_for_devices(self, pod: PodInfo, node_name: str, keys: Sequence[Key]) -> Status:
+        """Return once the binding conditions of all devices are True, or why they will not be."""
+        claims = [claim for key in keys if (claim := self._find(key)) is not None]
+        drivers = list(dict.fromkeys(driver for claim in claims for driver in drivers_to_wait_for(claim)))
+        if not drivers or not self._features.binding_conditions:
+            return SUCCESS
+        text = f"waiting for binding conditions for device on node {node_name}"
+        self._handle.events.send(pod, CONDITIONS_PENDING, text, action="Scheduling")
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        ended_as, problem = await self._poll(keys, began + self._binding_timeout_s)
+        for driver in drivers:
+            self._ledger.metrics.waited(pod.spec.scheduler_name, driver, ended_as, clock() - began)
+        return failed(problem) if problem else SUCCESS
+
+    async def _poll(self, keys: Sequence[Key], due: float) -> tuple[str, str]:
+        """Return how the wait ended, in the words of the metric, and the error; "" for none."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            is_waiting = False
+            for key in keys:
+                claim = self._find(key)
+                if claim is None:
+                    return "error", f'resourceclaim.resource.k8s.io "{key.name}" not found'
+                problem = failure_of(claim)
+                if problem:
+                    return "failure", problem
+                if not is_ready(claim):
+                    if is_timed_out(claim, self._handle.wall(), self._binding_timeout_s):
+                        return "timeout", f"claim {key.name} binding timeout"
+                    is_waiting = True
+                    break
+            if not is_waiting:
+                return "success", ""
+            left = due - clock()
+            if left <= 0:
+                return "timeout", "device binding timeout"
+            await asyncio.sleep(min(BINDING_POLL_S, left))
 
     def events_to_register(self) -> Sequence[Registration]:
         """Claims that come or change, classes, slices, nodes; and pods with claims that fail to reach their node."""
@@ -255,15 +478,29 @@ def _after_pod_left(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
     return queue_if(old is not None and bool(old.spec.resource_claims))
 
 
+def _only_nodes(selector: NodeSelector | None) -> tuple[str, ...] | None:
+    """Return the names, when the selector says nothing but the names of nodes."""
+    terms = selector.node_selector_terms if selector is not None else ()
+    if len(terms) != 1 or terms[0].match_expressions or len(terms[0].match_fields) != 1:
+        return None
+    field = terms[0].match_fields[0]
+    return field.values if field.key == NAME_FIELD and field.operator == "In" else None
+
+
 def _notes(state: CycleState) -> _Notes:
     notes: _Notes = state.data[NAME]
     return notes
 
 
-def _is_usable(claim: ResourceClaim, node: Node) -> bool:
+def _points(claim: ResourceClaim) -> int:
     allocation = claim.status.allocation
-    selector = allocation.node_selector if allocation is not None else None
-    return selector is None or any(term_matches(term, node) for term in selector.node_selector_terms)
+    chosen = {each.request for each in allocation.devices.results} if allocation is not None else frozenset()
+    return sum(
+        ALTERNATIVES_MAX - index
+        for request in claim.spec.devices.requests
+        for index, alternative in enumerate(request.first_available)
+        if f"{request.name}/{alternative.name}" in chosen
+    )
 
 
 PLUGIN = PluginEntry(NAME, DynamicResources, args=DynamicResourcesArgs)

@@ -189,6 +189,7 @@ class GroupLoop:
         found: PodGroup | None = self.clients.others[PodGroup].lister.get(info.group)
         condition = result.condition(found) if found is not None else None
         if found is not None and condition is not None:
+            self.clients.dispatcher.drop(found.metadata.uid)  # what PreEnqueue said is past
             self._writer.submit(found, condition, span.traceparent, tasks)
 
     def record_disruption(self, eviction: Eviction, span: Span, tasks: asyncio.TaskGroup) -> None:

@@ -2,12 +2,13 @@
 
 *Explicit* models show the text that a plugin wrote for users, *implicit* ones what its status says anyway; *immediate*
 ones send at once, *delayed* ones after five seconds, so that a passing no is never seen. The memory of what was
-reported is on the queued pod (`reported`): the same words are sent once. Pure: what is to be sent is returned.
-Source: kep-5501 3 to 5 and 7.
+reported is on the queued pod (`reported`): the same words are sent once. Beside the models stand the alternatives of
+the review: another reason, a condition of its own, delays that plugins choose, the status of the pod's group. Pure:
+what is to be sent is returned. Source: kep-5501 3 to 5, 7 and 12.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -19,13 +20,15 @@ from scheduler.dispatcher.calls import (
     ClearCondition,
     SetCondition,
     StatusPatch,
+    pod_group_status_patch,
     status_patch,
 )
-from scheduler.framework.status import Status
+from scheduler.framework.status import SUCCESS, Status
 from scheduler.queue.queued_pod import QueuedPod
 from services.api.kinds.pod import Pod
-from services.api.meta import find_condition
-from services.api.switches import Switches
+from services.api.kinds.podgroup import INITIALLY_SCHEDULED, PodGroup
+from services.api.meta import Condition, find_condition
+from services.api.switches import Switches, switch
 
 GATE: Final = "SchedulerPreEnqueuePodStatus"
 REQUIRED_GATE: Final = "SchedulerAsyncAPICalls"
@@ -45,23 +48,34 @@ class Model(StrEnum):
 
 @dataclass(frozen=True)
 class ReportRules:
-    """The model and its knobs."""
+    """The model and its knobs. `qps` 0: reports share the limit of all other calls."""
 
-    model: Model = Model.IMPLICIT_DELAYED
-    delay_s: float = 5.0
-    clear_delay_s: float = 5.0
-    on_other_plugin_rejects: str = "keep_stale"
+    is_on: bool = switch(GATE)
+    model: str = switch("preenqueue_report.model")
+    delay_s: float = switch("preenqueue_report.delay_s")
+    clear_delay_s: float = switch("preenqueue_report.clear_delay_s")
+    delay_scope: str = switch("preenqueue_report.delay_scope")
+    on_other_plugin_rejects: str = switch("preenqueue_report.on_other_plugin_rejects")
+    reason: str = switch("preenqueue_report.reason")
+    condition: str = switch("preenqueue_report.condition")
+    target: str = switch("preenqueue_report.target")
+    qps: float = switch("preenqueue_report.qps")
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether the model knows no delay."""
+        return self.model in (Model.EXPLICIT_IMMEDIATE, Model.IMPLICIT_IMMEDIATE)
+
+    @property
+    def has_own_condition(self) -> bool:
+        """Whether reports stand in a condition that no bind overwrites."""
+        return self.condition != POD_SCHEDULED
 
 
 def rules_of(switches: Switches) -> ReportRules:
     """Return what the switches say; without the feature gate nothing is reported."""
-    is_on = switches.flag(GATE)
-    return ReportRules(
-        model=Model(switches.choice("preenqueue_report.model")) if is_on else Model.OFF,
-        delay_s=switches.number("preenqueue_report.delay_s"),
-        clear_delay_s=switches.number("preenqueue_report.clear_delay_s"),
-        on_other_plugin_rejects=switches.choice("preenqueue_report.on_other_plugin_rejects"),
-    )
+    rules = switches.of(ReportRules)
+    return rules if rules.is_on else replace(rules, model=Model.OFF)
 
 
 def missing_gate(switches: Switches) -> str:
@@ -80,26 +94,61 @@ class Report(NamedTuple):
 
 @dataclass
 class Reporter:
-    """Observes every answer of PreEnqueue that matters; returns what the pod's status should say."""
+    """Observes every answer of PreEnqueue that matters; returns what the status of the pod or its group should say.
+
+    What was said of a group is remembered by its uid until the group is forgotten.
+    """
 
     rules: ReportRules
     user_message: Callable[[PodInfo, Status], str | None]
     """What the plugin that rejected wants people to read; "" for nothing, None when it has no opinion."""
+    asked_delay_s: Callable[[PodInfo, Status], float | None] = lambda info, status: None
+    """How long that plugin wants the report to wait; None when it has no opinion."""
+    _said_of: dict[str, str] = field(default_factory=dict)
 
     def observe(self, queued: QueuedPod, status: Status) -> Report | None:
         """Return the call that this answer asks for; remembers it at once, as if it were made."""
-        if self.rules.model is Model.OFF:
+        text = self._text(queued.info, status, queued.reported)
+        return None if text is None else self._say(queued, text, status)
+
+    def observe_member(self, group: PodGroup, queued: QueuedPod, status: Status) -> Report | None:
+        """Return the call about the pod's group that this answer asks for, once for all members that say the same."""
+        uid = group.metadata.uid
+        said = self._said_of.get(uid, "")
+        text = self._text(queued.info, status, said)
+        if text and not said:
+            said = self._shown(group.status.conditions, INITIALLY_SCHEDULED, text)
+        if text is None:
             return None
-        if status.is_success:
-            return self._clear(queued)
-        message = self.message_of(queued.info, status)
-        if message:
-            return self._say(queued, message)
-        if queued.reported and self.rules.on_other_plugin_rejects == "generic":
-            return self._say(queued, SILENT.format(plugin=status.plugin))
-        if self.rules.on_other_plugin_rejects == "clear":
-            return self._clear(queued)
-        return None
+        if text:
+            self._said_of[uid] = text
+        else:
+            self.forget_group(uid)
+        if text == said:
+            return None
+        change: SetCondition | ClearCondition = self._clearing(INITIALLY_SCHEDULED, said)
+        if text:
+            generation = group.metadata.generation
+            change = SetCondition(self.rules.reason, text, INITIALLY_SCHEDULED, observed_generation=generation)
+        event = (self.rules.reason, text) if text else None
+        call = pod_group_status_patch(group, change, event=event, traceparent=queued.traceparent)
+        return Report(call, self._delay(queued.info, text, status))
+
+    def forget_group(self, uid: str) -> None:
+        """Forget what was said of a group that is gone."""
+        self._said_of.pop(uid, None)
+
+    def withdraw(self, queued: QueuedPod) -> Report | None:
+        """Return the call that takes back what the pod's own status says; None when it says nothing."""
+        return self._say(queued, "", SUCCESS)
+
+    def bound(self, pod: Pod) -> StatusPatch | None:
+        """Return the call that takes a report from a pod that has a node: a bind overwrites PodScheduled alone."""
+        rules = self.rules
+        if rules.model == Model.OFF or not rules.has_own_condition:
+            return None
+        call = status_patch(pod, ClearCondition(rules.reason, rules.condition), is_report=True)
+        return None if call.is_noop else call
 
     def message_of(self, info: PodInfo, status: Status) -> str:
         """Return the text that the model shows of this rejection, "" for none."""
@@ -111,31 +160,49 @@ class Reporter:
             case _:
                 return status.message
 
-    def _say(self, queued: QueuedPod, message: str) -> Report | None:
-        pod = queued.info.pod
-        if not queued.reported:
-            queued.reported = _shown(pod)
-        if queued.reported == message:
+    def _text(self, info: PodInfo, status: Status, reported: str) -> str | None:
+        """Return what should stand in the status now: "" for nothing, None for whatever stands there."""
+        if self.rules.model == Model.OFF:
             return None
-        queued.reported = message
-        condition, event = SetCondition(NOT_READY, message), (NOT_READY, message)
-        call = status_patch(pod, condition, event=event, traceparent=queued.traceparent)
-        return Report(call, self._delay(self.rules.delay_s))
+        if status.is_success:
+            return ""
+        if message := self.message_of(info, status):
+            return message
+        if reported and self.rules.on_other_plugin_rejects == "generic":
+            return SILENT.format(plugin=status.plugin)
+        return "" if self.rules.on_other_plugin_rejects == "clear" else None
 
-    def _clear(self, queued: QueuedPod) -> Report | None:
-        if not queued.reported:
+    def _say(self, queued: QueuedPod, text: str, status: Status) -> Report | None:
+        pod, rules, said = queued.info.pod, self.rules, queued.reported
+        if text and not said:
+            said = self._shown(pod.status.conditions, rules.condition, text)
+        queued.reported = text
+        if text == said:
             return None
-        queued.reported = ""
-        call = status_patch(queued.info.pod, ClearCondition(), traceparent=queued.traceparent)
-        return Report(call, self._delay(self.rules.clear_delay_s))
+        event = (rules.reason, text) if text else None
+        change = SetCondition(rules.reason, text, rules.condition) if text else self._clearing(rules.condition, said)
+        call = status_patch(pod, change, event=event, traceparent=queued.traceparent, is_report=True)
+        return Report(call, self._delay(queued.info, text, status))
 
-    def _delay(self, delay_s: float) -> float:
-        return 0.0 if self.rules.model in (Model.EXPLICIT_IMMEDIATE, Model.IMPLICIT_IMMEDIATE) else delay_s
+    def _clearing(self, condition: str, said: str) -> ClearCondition:
+        # Unschedulable is mostly an attempt's word, SchedulingGated the API server's: there the text says whose it is.
+        return ClearCondition(self.rules.reason, condition, "" if self.rules.reason == NOT_READY else said)
 
+    def _delay(self, info: PodInfo, text: str, status: Status) -> float:
+        rules = self.rules
+        if rules.is_immediate:
+            return 0.0
+        if not text:
+            return rules.clear_delay_s
+        asked_s = self.asked_delay_s(info, status)
+        return rules.delay_s if asked_s is None else asked_s
 
-def _shown(pod: Pod) -> str:
-    """Return what the pod's status says already: after a restart the same words need not be sent again."""
-    shown = find_condition(pod.status.conditions, POD_SCHEDULED)
-    # An Unschedulable message is not ours: passing PreEnqueue later must not clear it.
-    is_ours = shown is not None and shown.status == "False" and shown.reason in (NOT_READY, SCHEDULING_GATED)
-    return shown.message if shown is not None and is_ours else ""
+    def _shown(self, conditions: tuple[Condition, ...], type_: str, text: str) -> str:
+        """Return what the status says already: after a restart the same words need not be sent again."""
+        shown = find_condition(conditions, type_)
+        if shown is None or shown.status != "False":
+            return ""
+        # An Unschedulable message is not ours: passing PreEnqueue later must not clear it. Where the reason is shared,
+        # only the very text is.
+        is_ours = shown.reason in (NOT_READY, SCHEDULING_GATED)
+        return shown.message if is_ours or (shown.reason, shown.message) == (self.rules.reason, text) else ""

@@ -7,6 +7,7 @@ CONTROLLER_PREFIX = "system:controller:"
 NODES_GROUP = "system:nodes"
 NODE_HOSTS_GROUP = "system:node-hosts"
 """May exchange its credential for node tokens and nothing else (X-ID5)."""
+SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 MASTERS_GROUP = "system:mesh-admins"
 
 
@@ -30,6 +31,8 @@ ADMIN = Identity("system:mesh-admin", (MASTERS_GROUP,))
 SCHEDULER = Identity("system:kube-scheduler")
 CONTROLLER_MANAGER = Identity("system:kube-controller-manager")
 """The shared informers and the leader election of the controllers act as this one."""
+CLAIM_MANAGER = Identity("system:claim-controller")
+"""The shared informers and the leader election of the claim controller act as this one."""
 
 
 def node_identity(name: str) -> Identity:
@@ -40,3 +43,8 @@ def node_identity(name: str) -> Identity:
 def controller_identity(name: str) -> Identity:
     """Return the identity of one controller."""
     return Identity(CONTROLLER_PREFIX + name)
+
+
+def system_account(name: str) -> Identity:
+    """Return the identity of a service account of kube-system, as upstream's controllers have."""
+    return Identity(f"{SERVICE_ACCOUNT_PREFIX}kube-system:{name}")

@@ -45,6 +45,9 @@ class LocalConnection(Protocol):
     async def connect(self, timeout_s: float) -> None:
         """Return once a server is there. Raises: RpcError."""
 
+    async def broken(self) -> None:
+        """Return once the connection that was there is not any more."""
+
     async def call(self, method: str, request: bytes, timeout_s: float | None = None) -> bytes:
         """Return the answer; without a timeout wait as long as it takes. Raises: RpcError."""
 
@@ -70,6 +73,13 @@ class Sockets(Protocol):
     def clear(self, directory: str) -> None:
         """Leave an empty directory: sockets in it are removed, folders stay. Raises: OSError."""
 
+    def listing(self, directory: str) -> dict[str, str]:
+        """Return the path of every file below a directory, which is made when it is not there, in order.
+
+        Each with a mark that another socket of the same path would not have; "" for what is no socket. Names that
+        begin with a dot are left out. Raises: OSError.
+        """
+
 
 class NoSockets:
     """The sockets of a process that needs none."""
@@ -88,3 +98,7 @@ class NoSockets:
 
     def clear(self, directory: str) -> None:
         """Do nothing: there is nothing to clear."""
+
+    def listing(self, directory: str) -> dict[str, str]:
+        """Return that there is nothing."""
+        return {}

@@ -7,8 +7,10 @@ counts with the most of desired, allocated and actual); upstream `pkg/quota/v1/e
 
 from collections.abc import Iterable, Mapping
 
+from services.api.kinds import resourceclaim
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod, PodAffinity
+from services.api.kinds.resourceclaim import ALL, DEVICES_MAX, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from services.api.kinds.resourcequota import ResourceQuota, ScopedResourceSelectorRequirement
 from services.api.kinds.service import Service
 from services.api.meta import View
@@ -18,7 +20,10 @@ from services.api.times import parse_time
 
 RESOURCE = "resourcequotas"
 PODS, CLAIMS, SERVICES = "pods", "persistentvolumeclaims", "services"
+DEVICE_CLAIMS = resourceclaim.CLAIMS
 COUNT = "count/"
+DEVICES_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
+"""Ends the name by which a quota limits the devices of a class that claims ask for."""
 COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _POD_NAMES = frozenset((PODS, *COMPUTE, *(f"{part}.{name}" for part in ("requests", "limits") for name in COMPUTE)))
 _SERVICE_NAMES = frozenset((SERVICES, "services.nodeports", "services.loadbalancers"))
@@ -43,6 +48,8 @@ def resource_of(name: str) -> str:
         return CLAIMS
     if name in _COUNTED_PLAINLY:
         return name
+    if name.endswith(DEVICES_OF_CLASS):
+        return DEVICE_CLAIMS
     if name.startswith("requests.") and _is_extended(name.removeprefix("requests.")):
         return PODS
     return ""
@@ -80,6 +87,8 @@ def usage_of(resource: str, view: View, wall_s: float) -> Amounts:
             return used | _of_claim(view)
         case Service():
             return used | _of_service(view)
+        case ResourceClaim():
+            return used | _of_device_claim(view)
     return used | ({resource: 1} if resource in _COUNTED_PLAINLY else {})
 
 
@@ -108,6 +117,24 @@ def _of_claim(claim: PersistentVolumeClaim) -> Amounts:
         used[name + _BY_CLASS[0]] = claim.requested_bytes
         used[name + _BY_CLASS[1]] = 1
     return used
+
+
+def _of_device_claim(claim: ResourceClaim) -> Amounts:
+    """Return the devices asked for by class: of alternatives the most, of `All` as many as a claim may have."""
+    used: Amounts = {}
+    for request in claim.spec.devices.requests:
+        choices = request.first_available or ((request.exactly,) if request.exactly is not None else ())
+        most: Amounts = {}
+        for each in choices:
+            name = each.device_class_name + DEVICES_OF_CLASS
+            most[name] = max(most.get(name, 0), _devices(each))
+        for name, count in most.items():
+            used[name] = used.get(name, 0) + count
+    return used
+
+
+def _devices(request: ExactDeviceRequest | DeviceSubRequest) -> int:
+    return DEVICES_MAX if request.allocation_mode == ALL else request.count
 
 
 def _of_service(service: Service) -> Amounts:

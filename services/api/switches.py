@@ -123,9 +123,77 @@ REGISTER: tuple[Switch, ...] = (
     Switch("unbind.claim_release", "scheduler", "who deallocates the claims of a pod that was unbound: the "
            "scheduler at once, its PostFilter once the pod fits nowhere, or the claim controller", f"{_UNBIND} 7.4",
            "unbinding/devices-postfilter", ("scheduler", "postfilter", "rc")),
+    Switch("DRAAdminAccess", True, "feature gate: claims may ask for devices that are in use, in namespaces that allow "
+           "it (KEP-5018)", "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRAPrioritizedList", True, "feature gate: requests may list alternatives (KEP-4816)", "dra-core 0.1",
+           "claims/gated-fields"),
+    Switch("DRAResourceClaimDeviceStatus", True, "feature gate: drivers may write status.devices of claims (KEP-4817)",
+           "dra-core 0.1", "claims/device-status"),
+    Switch("DRAPartitionableDevices", True, "feature gate: devices may draw from counters that they share, and say "
+           "themselves where they are (KEP-4815)", "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRADeviceTaints", True, "feature gate: devices may be tainted, requests tolerate taints (KEP-5055)",
+           "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRADeviceTaintRules", False, "feature gate: administrators taint devices by DeviceTaintRules (KEP-5055)",
+           "dra-core 0.1", "claims/taint-rules"),
+    Switch("DRAConsumableCapacity", True, "feature gate: claims may share a device by its capacity (KEP-5075)",
+           "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRADeviceBindingConditions", True, "feature gate: pods are bound when conditions of their devices are True "
+           "(KEP-5007)", "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRAExtendedResource", True, "feature gate: pods may get devices of a class by an extended resource "
+           "(KEP-5004)", "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRAListTypeAttributes", False, "feature gate: attributes of devices may be lists (KEP-5491)",
+           "dra-core 0.1", "claims/gated-fields"),
+    Switch("DRAResourceClaimGranularStatusAuthorization", True, "feature gate: who changes a claim's allocation needs "
+           "resourceclaims/binding, who changes status.devices resourceclaims/driver", "dra-core 9",
+           "claims/device-status"),
+    Switch("reserved_for.mode", "pods", "for whom claims are reserved: for each pod, for the workload that the claim "
+           "names (gate DRAReservedForWorkloads of KEP-5194), or for a pod group that names the claim (gate "
+           "DRAWorkloadResourceClaims of KEP-5729)", "kep-5194 0", "claims/for-a-workload",
+           ("pods", "kep5194", "kep5729")),
+    Switch("template.allow_reservedFor", False, "whether a claim template may say for which workload its claims are",
+           "kep-5194 2", "claims/for-a-workload"),
+    Switch("reservedFor.uid_policy", "strict", "whether a claim must name its workload's uid, or the scheduler looks "
+           "it up when it copies the reference", "kep-5194 2", "claims/for-a-workload", ("strict", "late")),
+    Switch("reserved_for.max", 256, "for how many consumers a claim may be reserved", "kep-5194 13",
+           "claims/for-a-workload", minimum=1),
+    Switch("reserved_for.allow_without_allocation", False, "whether a claim may be reserved for a workload before it "
+           "is allocated", "kep-5194 13", "claims/for-a-workload"),
+    Switch("scheduler.reserve_fence", "none", "how a pod that needs no entry in reservedFor makes sure that its claim "
+           "is allocated as Filter saw it: not at all, by a live read, or by a conditional status update",
+           "kep-5194 3.3", "kep-5194/lost-fence", ("none", "get", "touch")),
+    Switch("scheduler.postfilter_dealloc", "never_nonpod", "whether PostFilter frees a claim that a workload has "
+           "reserved: never, or when the scheduler knows of no scheduled pod that uses it", "kep-5194 3.4",
+           "kep-5194/postfilter", ("never_nonpod", "if_no_scheduled_pods")),
+    Switch("scheduler.verify_owner", False, "look the workload up before its reference is copied into reservedFor",
+           "kep-5194 5.4", "kep-5194/dead-owner"),
+    Switch("dra.inflight_sharing", "podgroup", "which pods may rely on an allocation that is not written yet: none, "
+           "those of one pod group, or any", "dra-core 11", "kep-5194/in-flight-group", ("none", "podgroup", "any")),
+    Switch("dra.distinct_attribute", "correct", "whether distinctAttribute compares all devices of a request, or as "
+           "upstream only with the latest", "dra-core 3.3", "claims/pairwise", ("correct", "upstream")),
+    Switch("dra.counter_bugs", False, "keep upstream's defects of shared counters: one budget for pools of one name, "
+           "and what was given up stays consumed", "dra-core 3.3", "claims/two-budgets"),
+    Switch("release.design", "owner", "who takes a workload off a claim that is reserved for it: its owner; the claim "
+           "controller once it notices that the workload is gone, or by a watch of built-in kinds; or the claim "
+           "controller with the pod group", "kep-5194 5", "kep-5194/job-deleted",
+           ("rc_never", "rc_builtin", "owner", "podgroup")),
+    Switch("owner_deletion", "finalizer", "what releases the claims of a workload that is deleted: a finalizer on the "
+           "workload, the claim controller's look whether it is there, or nothing", "kep-5194 5.3",
+           "kep-5194/owner-gone", ("finalizer", "rc_fallback", "leak")),
+    Switch("rc.owner_check_interval", 60.0, "seconds until the claim controller looks again for a claim's workload",
+           "kep-5194 5.3", "kep-5194/owner-gone", minimum=1.0),
+    Switch("rc.unknown_entry", "by_mode", "what the claim controller does with a claim that is reserved for what it "
+           "does not know: report an error and leave all entries, or skip that entry; by_mode: skip in mode kep5194",
+           "kep-5194 1", "kep-5194/downgrade", ("by_mode", "error", "skip")),
+    Switch("rc.dealloc_when_empty", "spec_reservedFor", "which claims the claim controller deallocates that it finds "
+           "reserved for no consumer: none, those whose spec names a workload, or any", "kep-5194 5.1",
+           "kep-5194/emptied", ("transition_only", "spec_reservedFor", "any")),
     Switch("dra.double_allocation_guard", "none", "who refuses a device that another claim has: no component, its "
            "driver at prepare, or the apiserver", "dra-core 11", "claims/two-schedulers",
            ("none", "driver", "apiserver")),
+    Switch("kubelet.dra_reconcile_s", 60.0, "how often the kubelet looks for prepared devices that no pod uses",
+           "dra-core 7", "devices/reconcile", minimum=1.0),
+    Switch("kubelet.dra_wipe_delay_s", 30.0, "how long the slices of a DRA driver are kept that cannot be reached",
+           "dra-core 7", "devices/driver-under-load", minimum=0.0),
     Switch("unbind.user_bound", "exempt", "pods whose nodeName the user set", f"{_UNBIND} 11", "unbinding/user-bound",
            ("exempt", "fail", "allow")),
     Switch("unbind.rate_node_per_min", 10.0, "unbinds per node and minute", f"{_UNBIND} 4.3", "unbinding/rate-limited",
@@ -266,6 +334,19 @@ REGISTER: tuple[Switch, ...] = (
            "preenqueue-status/clear", minimum=0.0),
     Switch("preenqueue_report.on_other_plugin_rejects", "keep_stale", "what becomes of a text once a silent plugin "
            "rejects", "kep-5501 7", "preenqueue-status/stale", ("keep_stale", "clear", "generic")),
+    Switch("preenqueue_report.reason", "NotReadyForScheduling", "the reason of reported rejections: one of their own, "
+           "or one that exists", "kep-5501 12", "preenqueue-status/reason",
+           ("NotReadyForScheduling", "Unschedulable", "SchedulingGated")),
+    Switch("preenqueue_report.condition", "PodScheduled", "the condition that has them: the one that a bind "
+           "overwrites, or one of their own", "kep-5501 12", "preenqueue-status/own-condition",
+           ("PodScheduled", "ReadyForScheduling")),
+    Switch("preenqueue_report.delay_scope", "global", "who says how long a rejection must last to be reported: "
+           "preenqueue_report.delay_s, its plugin, or its plugin each time", "kep-5501 12",
+           "preenqueue-status/delay-scope", ("global", "per_plugin", "per_call")),
+    Switch("preenqueue_report.qps", 0.0, "reports a second, apart from other calls; 0: they share async_api.qps",
+           "kep-5501 12", "preenqueue-status/rate-limit", minimum=0.0),
+    Switch("preenqueue_report.target", "pod", "whose status reports the rejection of a pod group's members: each "
+           "pod's, or their group's", "kep-5501 12", "preenqueue-status/group-status", ("pod", "podgroup")),
     Switch("preenqueue_report.gates_message", "unified", "whether SchedulingGates says the API server's words",
            "kep-5501 5", "preenqueue-status/gated", ("unified", "legacy")),
     Switch("GenericWorkload", False, "feature gate: pod groups, gang scheduling and their preemption (KEP-4671)",

@@ -8,7 +8,7 @@ import re
 from datetime import UTC, date, datetime, time, tzinfo
 from functools import lru_cache
 from typing import Final, NamedTuple
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _UNITS_S: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 _PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|m|s|us|µs|μs|ns)")
@@ -140,3 +140,21 @@ class Duration(float):
         text = f"{hours}h" if hours else ""
         text += f"{minutes}m" if hours or minutes else ""
         return f"{sign}{text}{rest / 1e9:.9f}".rstrip("0").rstrip(".") + "s"
+
+
+@lru_cache(maxsize=256)
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"time zone {name!r}: unknown") from None
+
+
+def utc_offset(zone: str, second: int) -> int:
+    """Return how many seconds a zone's clocks were ahead of UTC at a second since 1970. Raises: ValueError.
+
+    Of years that a date cannot have, those of the nearest that it can.
+    """
+    at = datetime.fromtimestamp(min(max(second, -62135510400), 253402214400), UTC).astimezone(_zone(zone))
+    offset = at.utcoffset()
+    return 0 if offset is None else int(offset.total_seconds())

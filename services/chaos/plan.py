@@ -33,10 +33,12 @@ _SITES = {
     "apiserver": ("store.commit", "store.commit", "api.request", "api.response", "watch.open", "proc.start"),
     "scheduler": ("sched.attempt", "sched.assume", "sched.bind_call", "sched.bind_result", "watch.open", "proc.start"),
     "controllers": ("ctrl.reconcile", "ctrl.write", "ctrl.write", "watch.open", "proc.start"),
+    "claim-controller": ("ctrl.reconcile", "ctrl.write", "ctrl.write", "watch.open", "proc.start"),
     "kubelet": (
         "kubelet.session", "kubelet.admit", "kubelet.checkpoint", "kubelet.start", "kubelet.stop",
         "kubelet.teardown_done", "kubelet.unbind_call", "kubelet.unbind_result", "proc.start",
     ),
+    "dra-driver": ("driver.registered", "driver.prepare", "driver.unprepare", "watch.open", "proc.start"),
     "device-plugin": ("plugin.registered", "plugin.allocate", "plugin.pre_start", "proc.start"),
 }  # fmt: skip
 

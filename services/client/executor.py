@@ -21,9 +21,8 @@ from services.api.seams import EventLog
 from services.api.wire import Request, Response, encode
 from services.client.client import Client, Options, delete_request, request_of
 from services.client.recorder import Recorder
-from services.reconcile.actions import Action, Batch, Create, Delete, Patch, RecordEvent, Update
+from services.reconcile.actions import NOT_PERFORMED, Action, Batch, Create, Delete, Patch, RecordEvent, Update
 
-NOT_PERFORMED = "not performed: an action before it failed"
 SITE_PATHS_MAX = 12
 
 

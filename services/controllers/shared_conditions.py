@@ -1,47 +1,5 @@
-"""Conditions as documents: make one, set one, keeping the times that have not changed."""
+"""Conditions as documents, under the name the folders know: `services.reconcile.conditions`."""
 
-from collections.abc import Iterable
+from services.reconcile.conditions import as_documents, find, new, put, remove
 
-import msgspec
-
-from services.api.meta import Condition, Document
-from services.api.times import format_time
-
-
-def as_documents(conditions: Iterable[Condition]) -> list[Document]:
-    """Return views as documents."""
-    return [msgspec.to_builtins(condition) for condition in conditions]
-
-
-def new(condition_type: str, status: str, reason: str, message: str, wall_s: float) -> Document:
-    """Return a condition that reads so from now on."""
-    said = {"type": condition_type, "status": status, "reason": reason, "message": message}
-    return {**said, "lastTransitionTime": format_time(wall_s)}
-
-
-def find(conditions: list[Document], condition_type: str) -> Document | None:
-    """Return the condition of that type, or None."""
-    return next((each for each in conditions if each.get("type") == condition_type), None)
-
-
-def put(
-    conditions: list[Document], condition_type: str, status: str, reason: str, message: str, wall_s: float
-) -> Document | None:
-    """Set a condition in the list and return it; None and nothing changes when status and reason are already so.
-
-    `lastTransitionTime` stays while the status stays.
-    """
-    old = find(conditions, condition_type)
-    if old is not None and (old.get("status"), old.get("reason")) == (status, reason):
-        return None
-    made = new(condition_type, status, reason, message, wall_s)
-    if old is not None and old.get("status") == status and (since := old.get("lastTransitionTime")):
-        made["lastTransitionTime"] = since
-    remove(conditions, condition_type)
-    conditions.append(made)
-    return made
-
-
-def remove(conditions: list[Document], condition_type: str) -> None:
-    """Take the condition of that type out of the list."""
-    conditions[:] = [c for c in conditions if c.get("type") != condition_type]
+__all__ = ["as_documents", "find", "new", "put", "remove"]

@@ -1,16 +1,5 @@
-"""Keys of controllers that reconcile more than one kind: `claim/data` in a namespace, `volume/pv-1` in none."""
+"""Keys of controllers that reconcile more than one kind: `services.reconcile.kind_keys`."""
 
-from services.api.meta import Key
+from services.reconcile.kind_keys import CLAIM, VOLUME, kind_key, split
 
-CLAIM, VOLUME = "claim", "volume"
-
-
-def kind_key(kind: str, namespace: str, name: str) -> Key:
-    """Return the key under which an object of that kind is reconciled."""
-    return Key(namespace, f"{kind}/{name}")
-
-
-def split(key: Key) -> tuple[str, Key]:
-    """Return the kind and the object's own key; the inverse of `kind_key`."""
-    kind, _, name = key.name.partition("/")
-    return kind, Key(key.namespace, name)
+__all__ = ["CLAIM", "VOLUME", "kind_key", "split"]

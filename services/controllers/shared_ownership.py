@@ -20,6 +20,7 @@ from services.api.selectors import Selector, from_label_selector
 from services.controllers import shared_writes as writes
 from services.reconcile.actions import Described, Patch
 from services.reconcile.controller import Change, Lister, Listers
+from services.reconcile.writes import controller_reference as controller_reference
 
 V = TypeVar("V", ControllerRevision, Pod, ReplicaSet)
 Workload = ReplicaSet | Deployment | Job | DaemonSet | StatefulSet
@@ -46,19 +47,6 @@ def owner_key(view: type[View], metadata: ObjectMeta) -> Key | None:
     """Return the key of the controlling object of that kind, or None."""
     reference = metadata.controller
     return Key(metadata.namespace, reference.name) if reference is not None and is_owner(reference, view) else None
-
-
-def controller_reference(owner: Described) -> Document:
-    """Return the owner reference that makes `owner` an object's controller."""
-    resource = resource_of_view(type(owner))  # type: ignore[arg-type]  # a view, as it has metadata
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "name": owner.metadata.name,
-        "uid": owner.metadata.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
 
 
 def is_alive(live: View | None, owner: Workload) -> bool:

@@ -1,46 +1,5 @@
-"""What controllers write most: a part of an object by a patch, its status, conditions; and how a status differs."""
+"""What controllers write most, under the name their folders know: `services.reconcile.writes`."""
 
-from collections.abc import Iterable
+from services.reconcile.writes import conditions, differing, finalizers, patch, status
 
-import msgspec
-
-from services.api.meta import Document, View
-from services.reconcile.actions import Described, Patch
-
-
-def patch(
-    resource: str,
-    about: Described,
-    change: Document,
-    subresource: str = "",
-    *,
-    on_version: bool = False,
-    is_strategic: bool = False,
-) -> Patch:
-    """Return the patch of this very object, by uid; `on_version`: only while it is at the version that was read."""
-    meta = about.metadata
-    version = meta.resource_version if on_version else ""
-    return Patch(resource, meta.key, change, subresource, "strategic" if is_strategic else "merge", meta.uid, version)
-
-
-def finalizers(resource: str, about: Described, wanted: Iterable[str]) -> Patch:
-    """Return the write of an object's finalizers; a list is replaced whole: only on the version it was read from."""
-    return patch(resource, about, {"metadata": {"finalizers": list(wanted) or None}}, on_version=True)
-
-
-def status(resource: str, about: Described, wanted: Document, *, on_version: bool = False) -> Patch:
-    """Return the write of these fields of the object's status."""
-    return patch(resource, about, {"status": wanted}, "status", on_version=on_version)
-
-
-def conditions(resource: str, about: Described, *wanted: Document, on_version: bool = False) -> Patch:
-    """Return the write of these conditions; those of other types stay."""
-    change = {"status": {"conditions": list(wanted)}}
-    return patch(resource, about, change, "status", on_version=on_version, is_strategic=True)
-
-
-def differing(held: View, wanted: Document) -> Document:
-    """Return the fields of `wanted`, by their names in JSON, that read otherwise in the stored status."""
-    asked = msgspec.convert(wanted, type(held))
-    fields = dict(zip(held.__struct_encode_fields__, held.__struct_fields__, strict=True))
-    return {name: each for name, each in wanted.items() if getattr(asked, fields[name]) != getattr(held, fields[name])}
+__all__ = ["conditions", "differing", "finalizers", "patch", "status"]

@@ -31,6 +31,11 @@ MEASURES: tuple[tuple[str, str, str], ...] = (
 )
 """`(key, label, format)` in the order tables show them."""
 OF_SOME: tuple[tuple[str, str, str], ...] = (
+    ("gate_reports", "Reports of PreEnqueue", "{:.0f}"),
+    ("gate_report_kib", "Reports of PreEnqueue, KiB", "{:.1f}"),
+    ("gate_reason_seen_p50_s", "Rejection at PreEnqueue to its reason, p50", "{:.2f} s"),
+    ("gate_reason_seen_p99_s", "Rejection at PreEnqueue to its reason, p99", "{:.2f} s"),
+    ("status_misleading_min", "Pods untried said to need nodes, minutes", "{:.2f}"),
     ("victims", "Victims of preemption", "{:.0f}"),
     ("evicted_cpu", "CPU that victims had", "{:.2f}"),
     ("evicted_memory_gib", "Memory that victims had, GiB", "{:.2f}"),
@@ -41,6 +46,13 @@ OF_SOME: tuple[tuple[str, str, str], ...] = (
     ("resize_attempts", "Attempts to preempt for resizes", "{:.0f}"),
     ("jobs_complete", "Jobs complete", "{:.0f}"),
     ("jobs_failed", "Jobs failed", "{:.0f}"),
+    ("claim_writes", "Writes of ResourceClaims", "{:.0f}"),
+    ("claim_kib_written", "ResourceClaims written, KiB", "{:.1f}"),
+    ("claim_watch_kib", "ResourceClaims sent to watchers, KiB", "{:.1f}"),
+    ("claim_conflicts", "Conflicts at ResourceClaims", "{:.0f}"),
+    ("claim_consumers_max", "Most consumers of one ResourceClaim", "{:.0f}"),
+    ("claim_unused_p50_s", "From the last pod's end to deallocation, p50", "{:.2f} s"),
+    ("claim_unused_p99_s", "From the last pod's end to deallocation, p99", "{:.2f} s"),
     ("job_duration_p50_s", "Time from a Job's creation to its end, p50", "{:.1f} s"),
 )
 """The same, for runs in which there is any of it."""

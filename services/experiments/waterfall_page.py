@@ -9,7 +9,13 @@ from html import escape
 from services.experiments.style import head, ticks
 from services.scenarios.traces.waterfall import Row, Waterfall, label
 
-COLOURS = {"apiserver": "#2b7a9e", "scheduler": "#c9a227", "kubelet": "#2f7d4f", "controllers": "#8a4f9e"}
+COLOURS = {
+    "apiserver": "#2b7a9e",
+    "scheduler": "#c9a227",
+    "kubelet": "#2f7d4f",
+    "controllers": "#8a4f9e",
+    "claim-controller": "#b4552d",
+}
 _OTHER = "#6b7280"
 _WIDTH, _NAMES, _RIGHT, _TOP, _LINE = 1180, 430, 110, 46, 20
 _STYLE = """

@@ -24,7 +24,7 @@ _SHOWN_AS_MESSAGES = (
 )  # fmt: skip
 """Events that the messages of the same step already show."""
 _FAULTS = ("fault.inject", "fault.heal")
-_COMPONENTS = ("scheduler", SERVER, "controllers", "kubelet")
+_COMPONENTS = ("scheduler", SERVER, "controllers", "claim-controller", "kubelet")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,13 @@ from services.explore.deliveries import RUNNER, titled
 from services.explore.diagram import ARRIVED, BROKE, MESSAGE, SENT, Step, held, participants
 from services.runtime.components import component_of
 
-_COLOURS = {"apiserver": "#2b7a9e", "scheduler": "#c9a227", "kubelet": "#2f7d4f", "controllers": "#8a4f9e"}
+_COLOURS = {
+    "apiserver": "#2b7a9e",
+    "scheduler": "#c9a227",
+    "kubelet": "#2f7d4f",
+    "controllers": "#8a4f9e",
+    "claim-controller": "#b4552d",
+}
 _OTHER, _HELD = "#6b7280", "#b3382c"
 _LEFT, _COLUMN, _TOP, _ROW, _RIGHT = 100, 240, 84, 26, 190
 _STYLE = """

@@ -96,12 +96,14 @@ class Query:
     """A live read that a rule wants before it acts (C9).
 
     A key without a name lists its namespace (all of a kind without namespaces). `resource`: wire name,
-    for a view that does not say its kind (`AnyObject`).
+    for a view that does not say its kind (`AnyObject`). `may_be_refused`: without the right to read, the rule goes on
+    with what the server said (`Moment.refused`).
     """
 
     view: type[View]
     key: Key
     resource: str = ""
+    may_be_refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,15 +118,19 @@ class Batch:
 class Result:
     """What reconcile wants done, in order; then look again after `requeue_after_s` if given.
 
-    With `refresh`, nothing is performed: the manager reads these live and calls reconcile again.
+    With `refresh`, nothing is performed: the manager reads these live and calls reconcile again. `error`: why the key
+    is not done; the actions are performed, and then it is tried again with back-off.
     """
 
     actions: tuple[Action | Batch, ...] = ()
     requeue_after_s: float | None = None
     refresh: tuple[Query, ...] = field(default=())
+    error: str = ""
 
 
 NOTHING = Result()
+NOT_PERFORMED = "not performed: an action before it failed"
+"""The reason of an action that was not sent."""
 
 
 class Described(Protocol):

@@ -62,13 +62,15 @@ class Moment:
     """When and with what a reconcile runs. `now_s` is monotonic, `wall_s` for timestamps.
 
     `live` holds the answers to `Result.refresh`: None means the object does not exist. `listed` holds
-    the answers to queries without a name, in the order of the server.
+    the answers to queries without a name, in the order of the server; `refused` what the server said to those that it
+    forbids.
     """
 
     now_s: float
     wall_s: float
     live: Mapping[Query, View | None] = field(default_factory=dict)
     listed: Mapping[Query, tuple[View, ...]] = field(default_factory=dict)
+    refused: Mapping[Query, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,8 @@ class Controller:
     `owns`: a change of such an object leads to its controller owner's key, when that owner is of the reconciled kind.
     `reconciles` None: its own watches alone lead to keys. `period_s`: additionally, the key `("", "")` is reconciled
     that often (scans). `reads`: kinds only listed. `failed` lets memories such as expectations be rolled back.
-    `metrics`: what it counts itself, by name with labels.
+    `gives_up`: a write that the server refuses for good is not tried again. `queue` and `reporter`: the work queue's
+    name in metrics and the source of its events; "": made from `name`. `metrics`: further ones, read at a scrape.
     """
 
     name: str
@@ -107,7 +110,10 @@ class Controller:
     period_s: float | None = None
     failed: Failed | None = None
     workers: int = 1
-    metrics: Callable[[], dict[str, float]] | None = None
+    gives_up: bool = True
+    queue: str = ""
+    reporter: str = ""
+    metrics: Callable[[], Mapping[str, float]] = dict
 
     @property
     def user(self) -> str:

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from services.api.seams import Clock
-from services.runtime.components import DEVICE_PLUGIN, component_of
+from services.runtime.components import CLAIM_CONTROLLER, DEVICE_PLUGIN, DRA_DRIVER, component_of
 from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_IO, EXIT_OK, PARENT_VARIABLE, PREFIX
 
 STOP_MAX_S = 12.0
@@ -25,7 +25,9 @@ _MODULES = {
     "apiserver": "apiserver_fake",
     "scheduler": "scheduler",
     "controllers": "services.controllers",
+    CLAIM_CONTROLLER: "claim_controller",
     DEVICE_PLUGIN: "kubelet.deviceplugin.emulated",
+    DRA_DRIVER: "kubelet.dra.emulated",
 }
 
 _log = structlog.get_logger()

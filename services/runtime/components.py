@@ -1,5 +1,6 @@
 """Processes by their names: which component a name means, and which schedulers a mesh runs."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,14 +8,19 @@ from typing import Any, Final
 
 DEFAULT_SCHEDULER = "default-scheduler"
 DEVICE_PLUGIN: Final = "device-plugin"
+DRA_DRIVER: Final = "dra-driver"
+CLAIM_CONTROLLER: Final = "claim-controller"
+_WITH_DASH: Final = (DEVICE_PLUGIN, DRA_DRIVER, CLAIM_CONTROLLER)
+"""Components whose own names have a dash; after any other a dash begins the name of one of several."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A DNS label: the name becomes part of a process's, of a file's and of a Lease's."""
 
 
 def component_of(process: str) -> str:
     """Return the component a process runs: `kubelet` for `kubelet/h0`, `scheduler` for `scheduler-2`."""
-    component = process.partition("/")[0]
-    return component if component == DEVICE_PLUGIN else component.partition("-")[0]
+    name = process.partition("/")[0]
+    dashed = (each for each in _WITH_DASH if name == each or name.startswith(f"{each}-"))
+    return next(dashed, name.partition("-")[0])
 
 
 def plugin_name(node: str, resource: str) -> str:
@@ -25,6 +31,20 @@ def plugin_name(node: str, resource: str) -> str:
 def plugins_of(node: Mapping[str, Any]) -> list[dict[str, object]]:
     """Return the device plugins that a node definition (a JSON object) asks for."""
     return list(node.get("devicePlugins") or ())
+
+
+def driver_name(node: str, driver: str) -> str:
+    """Return the name of the process that is a node's DRA driver: `dra-driver/n1/gpu.example.com`."""
+    return f"{DRA_DRIVER}/{node}/{driver}"
+
+
+def drivers_of(node: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the DRA drivers that a node definition (a JSON object) asks for: the name, and what the driver's process
+    reads, JSON or `gpu.example.com:4`."""
+    drivers = node.get("drivers") or ()
+    if isinstance(drivers, str):
+        return [(text.partition(":")[0], text) for text in drivers.split("+")]
+    return [(str(driver["name"]), json.dumps(driver)) for driver in drivers]
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from services.api.identity import ADMIN, CONTROLLER_MANAGER, NODE_HOSTS_GROUP, SCHEDULER, Identity
+from services.api.identity import ADMIN, CLAIM_MANAGER, CONTROLLER_MANAGER, NODE_HOSTS_GROUP, SCHEDULER, Identity
 from services.api.seams import Random
+from services.runtime.components import CLAIM_CONTROLLER
 from services.runtime.real import seeded_random, write_atomically
-from services.runtime.roles import controller_identities
+from services.runtime.roles import claim_controller_identities, controller_identities
 
 SERVER_FILE = "server.json"
 KUBECONFIG_FILE = "kubeconfig"
@@ -77,6 +78,9 @@ def make(directory: Path, *, hosts: Sequence[str], random: Random, others: Itera
         "admin": {ADMIN.user: admin},
         "scheduler": {SCHEDULER.user: token(SCHEDULER)},
         "controllers": {identity.user: token(identity) for identity in (CONTROLLER_MANAGER, *controller_identities())},
+        CLAIM_CONTROLLER: {
+            identity.user: token(identity) for identity in (CLAIM_MANAGER, *claim_controller_identities())
+        },
     }
     for host in hosts:
         identity = Identity(f"system:node-host:{host}", (NODE_HOSTS_GROUP,))
@@ -130,7 +134,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     out: Path = arguments.out
     made = make(out / "apiserver", hosts=[arguments.host], random=seeded_random(None))
-    processes = {"scheduler": "scheduler", "controllers": "controllers", "kubelet": f"kubelet/{arguments.host}"}
+    alike = ("scheduler", "controllers", CLAIM_CONTROLLER)
+    processes = {**{name: name for name in alike}, "kubelet": f"kubelet/{arguments.host}"}
     for component, process in processes.items():
         (out / component).mkdir(exist_ok=True, mode=0o700)
         _put(out / component / "token.json", made.of(process).read_bytes())

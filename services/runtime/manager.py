@@ -14,16 +14,16 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from services.api.errors import ApiError, NotFound, Unavailable, UnknownOutcome
+from services.api.errors import ApiError, Forbidden, NotFound, Unavailable, UnknownOutcome
 from services.api.meta import AnyObject, Key, OwnerReference, Resource, View
 from services.api.resources import resource_of_view
 from services.api.seams import Seams, Span
 from services.client.client import Client
-from services.client.executor import NOT_PERFORMED, OUTAGE_WAIT_S, Executor, Outcome, Report
+from services.client.executor import OUTAGE_WAIT_S, Executor, Outcome, Report
 from services.client.leases import Elector
 from services.client.recorder import Recorder
 from services.client.store import meta_of
-from services.reconcile.actions import Action, Batch, Delete, Query, Result
+from services.reconcile.actions import NOT_PERFORMED, Action, Batch, Delete, Query, Result
 from services.reconcile.controller import Change, Controller, Moment, Watch
 from services.reconcile.workqueue import WorkQueue
 from services.runtime.caches import Caches
@@ -114,7 +114,8 @@ class ControllerLoop:
         except KeyError as error:
             raise StartError(str(error.args[0])) from None
         self._client = Client(api, seams.clock, seams.random, field_manager=controller.name)
-        self._recorder = Recorder(self._client, seams.clock, seams.random, component=f"{controller.name}-controller")
+        reporter = controller.reporter or f"{controller.name}-controller"
+        self._recorder = Recorder(self._client, seams.clock, seams.random, component=reporter)
         self._executor = Executor(self._client, self._recorder, seams.events, controller=controller.name)
         self._queue: WorkQueue[Key] = WorkQueue()
         self._causes: dict[Key, dict[str, None]] = {}
@@ -145,10 +146,10 @@ class ControllerLoop:
                 group.create_task(self._worker())
 
     def metrics(self) -> dict[str, float]:
-        """Return the queue's and the reconciles' metrics, and those of the controller itself."""
-        name, own = self._controller.name, self._controller.metrics
-        found = QUEUE_METRICS.of(self._queue, name) | self._recorder.metrics() | METRICS.of(self, name)
-        return found | own() if own is not None else found
+        """Return the queue's and the reconciles' metrics."""
+        name = self._controller.name
+        queue = QUEUE_METRICS.of(self._queue, self._controller.queue or name)
+        return queue | self._recorder.metrics() | METRICS.of(self, name) | dict(self._controller.metrics())
 
     def _subscribe(self) -> None:
         controller = self._controller
@@ -269,6 +270,10 @@ class ControllerLoop:
                 report = await self._executor.perform(
                     result.actions, key=key, failed=self._failed_of(key), traceparent=span.traceparent, rv_seen=rv_seen
                 )
+            if report.outcome is Outcome.TERMINAL and not self._controller.gives_up:
+                report.outcome = Outcome.BACK_OFF
+            if result.error and report.outcome is Outcome.DONE:
+                report.outcome, report.reason = Outcome.BACK_OFF, result.error
         except Exception as error:  # one poisonous object must not stop the others (V11)
             report.outcome, report.reason = Outcome.BACK_OFF, f"{type(error).__name__}: {error}"
             if isinstance(error, Unavailable | UnknownOutcome):  # no live read, or no cache that is in touch
@@ -286,14 +291,20 @@ class ControllerLoop:
         """Return what to do, with the live reads the rule asked for. Raises: ApiError, UnknownOutcome."""
         live: dict[Query, View | None] = {}
         listed: dict[Query, tuple[View, ...]] = {}
+        refused: dict[Query, str] = {}
         for _ in range(REFRESHES_MAX):
-            moment = Moment(self._clock.now(), self._clock.wall(), live, listed)
+            moment = Moment(self._clock.now(), self._clock.wall(), live, listed, refused)
             result = self._controller.reconcile(key, self._caches, moment)
             if not result.refresh:
                 return result
             for query in result.refresh:
                 if query.key.name:
-                    live[query] = await self._read(query)
+                    try:
+                        live[query] = await self._read(query)
+                    except Forbidden as error:
+                        if not query.may_be_refused:
+                            raise
+                        refused[query] = error.message
                     continue
                 items, _ = await self._client.list_raw(_resource_of(query), namespace=query.key.namespace)
                 listed[query] = tuple(_decode(query, item) for item in items)

@@ -12,11 +12,12 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from services.api.identity import CONTROLLER_PREFIX, Identity
+from services.api.identity import CONTROLLER_PREFIX, SERVICE_ACCOUNT_PREFIX, Identity
 
 T = TypeVar("T")
 
 FOLDER: Final = Path(__file__).parents[1] / "controllers"
+CLAIM_FOLDER: Final = Path(__file__).parents[2] / "claim_controller"
 FILE: Final = "role.yaml"
 CHANGE: Final = ("update", "patch")
 LEASES: Final = "leases.coordination.k8s.io"
@@ -29,6 +30,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     must name, `uid` and `rv`; `unless` is a switch setting under which it need not. `where`: "" anywhere, `own` in
     namespaces of that user, `lease` for the caller's own lease only. `to_unknown`: conditions may be changed to
     Unknown only. `may_choose_node`: a pod may be created with its node (S22: it bypasses the scheduler).
+    `resource_names`: only objects of these names; asked where the permission is for a driver's claims (dra-core 9).
     """
 
     name: str
@@ -40,6 +42,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     where: str = ""
     to_unknown: bool = False
     may_choose_node: bool = False
+    resource_names: tuple[str, ...] = ()
 
 
 class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,21 +59,29 @@ OF_EVERY_CONTROLLER: Final = (
 """No controller's file repeats these."""
 
 
+_CONTROLLERS: Final = (CONTROLLER_PREFIX, SERVICE_ACCOUNT_PREFIX)
+
+
 @cache
 def controller_roles(folder: Path = FOLDER) -> tuple[Role, ...]:
-    """Return the roles of all controllers, in the order of their folders. Raises: ValueError naming the file that is no
-    role.
+    """Return the roles of one process's controllers, in the order of their folders. Raises: ValueError naming the file
+    that is no role.
     """
     roles = [_decode(path, Role) for path in sorted(folder.glob(f"*/{FILE}"))]
     return tuple(
-        Role(role.user, (*role.rules, *OF_EVERY_CONTROLLER)) if role.user.startswith(CONTROLLER_PREFIX) else role
+        Role(role.user, (*role.rules, *OF_EVERY_CONTROLLER)) if role.user.startswith(_CONTROLLERS) else role
         for role in roles
     )
 
 
 def controller_identities() -> tuple[Identity, ...]:
-    """Return the users that the controllers act as."""
+    """Return the users that the controllers of the controller manager act as."""
     return tuple(Identity(role.user) for role in controller_roles())
+
+
+def claim_controller_identities() -> tuple[Identity, ...]:
+    """Return the users that the controllers of the claim controller's process act as."""
+    return tuple(Identity(role.user) for role in controller_roles(CLAIM_FOLDER))
 
 
 def read_roles(path: Path) -> list[Role]:

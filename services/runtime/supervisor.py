@@ -21,7 +21,15 @@ from services.api.identity import ADMIN, Identity
 from services.client.rpc import RpcTransport
 from services.runtime import credentials
 from services.runtime.child import POLL_S, Child
-from services.runtime.components import Schedulers, component_of, plugin_name, plugins_of
+from services.runtime.components import (
+    CLAIM_CONTROLLER,
+    Schedulers,
+    component_of,
+    driver_name,
+    drivers_of,
+    plugin_name,
+    plugins_of,
+)
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import SOCKETS_FOLDER, STATE_FILE, lock
 from services.runtime.real import RealClock, seeded_random, write_atomically
@@ -108,9 +116,11 @@ class Supervisor:
                 self._add(each.name, [*each.arguments, "--token-file", self._token_file("scheduler")])
                 for each in self._options.schedulers.processes()
             ]
-            rest.append(self._add("controllers", ["--token-file", self._token_file("controllers")]))
+            managers = ("controllers", CLAIM_CONTROLLER)
+            rest += [self._add(name, ["--token-file", self._token_file(name)]) for name in managers]
             rest += [self._add(f"kubelet/{host}", arguments) for host, arguments in self._kubelet_arguments()]
             rest += [self._add(name, arguments) for name, arguments in self._plugin_arguments()]
+            rest += [self._add(name, arguments) for name, arguments in self._driver_arguments()]
             await self._start_all([child for child in rest if child.name not in self._options.without])
             self._is_ready = True
             self._write_state()
@@ -277,6 +287,19 @@ class Supervisor:
             for node in definitions
             for plugin in plugins_of(node)
         ]  # fmt: skip
+
+    def _driver_arguments(self) -> list[tuple[str, list[str]]]:
+        """Return the processes of the DRA drivers that node definitions ask for, by name; each acts as its node."""
+        found: list[tuple[str, list[str]]] = []
+        for host, definitions in self._options.definitions.items():
+            for node in definitions:
+                for driver, definition in drivers_of(node):
+                    name = driver_name(str(node["name"]), driver)
+                    arguments = ["--node", str(node["name"]), "--definition", definition]
+                    arguments += ["--sockets-dir", str(self.sockets_dir), "--data-dir", str(self._data / name)]
+                    arguments += ["--token-file", self._token_file(f"kubelet/{host}")]
+                    found.append((name, arguments))
+        return found
 
     def _add(self, name: str, arguments: list[str]) -> Child:
         """Register a process; its full command line is this plus what every process gets."""

@@ -28,6 +28,8 @@ _OPTIONS = (
     ("grpc.enable_retries", 0),
     # Two kubelets of one process must not share a channel: each has its own end.
     ("grpc.use_local_subchannel_pool", 1),
+    # An idle channel would look like one whose other end is gone.
+    ("grpc.client_idle_timeout_ms", 2**31 - 1),
 )
 _CODES = {"cancelled": "Canceled"}
 """What Go calls otherwise than the name in capitals would suggest."""
@@ -135,6 +137,12 @@ class _Connection:
         except TimeoutError:
             raise RpcError("DeadlineExceeded", "context deadline exceeded") from None
 
+    async def broken(self) -> None:
+        """Return once the connection that was there is not any more."""
+        ready = grpc.ChannelConnectivity.READY
+        while self._channel.get_state(try_to_connect=True) is ready:
+            await self._channel.wait_for_state_change(ready)
+
     async def call(self, method: str, request: bytes, timeout_s: float | None = None) -> bytes:
         """Return the answer; without a timeout wait as long as it takes. Raises: RpcError."""
         try:
@@ -176,7 +184,8 @@ class UnixSockets:
         # Bound under a name of its own and then renamed: the library removes by name what it has bound, and by then
         # another server's socket may be there.
         for number in range(BIND_TRIES):
-            address = _fresh(f"{path}.{os.getpid()}-{number}")
+            folder, name = os.path.split(path)
+            address = _fresh(f"{folder}/.{name}.{os.getpid()}-{number}")  # hidden from those who look for sockets
             server = grpc.aio.server(handlers=(_Handlers(service),))
             try:
                 server.add_insecure_port(address.target)
@@ -209,3 +218,18 @@ class UnixSockets:
         for path in sorted(folder.iterdir()):
             if stat.S_ISSOCK(path.lstat().st_mode):
                 path.unlink(missing_ok=True)
+
+    def listing(self, directory: str) -> dict[str, str]:
+        """Return every file below a directory with the mark of its socket, "" for what is none. Raises: OSError."""
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        found: dict[str, str] = {}
+        for folder, folders, names in os.walk(directory):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for name in sorted(names):
+                with contextlib.suppress(FileNotFoundError):
+                    if not name.startswith("."):
+                        path = f"{folder}/{name}"
+                        state = os.stat(path)
+                        is_socket = stat.S_ISSOCK(state.st_mode)
+                        found[path] = f"{state.st_ino}/{state.st_ctime_ns}" if is_socket else ""
+        return found

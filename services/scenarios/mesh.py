@@ -1,7 +1,7 @@
 """The whole mesh as one value: start it, reach it, break parts of it, stop it.
 
 `Mesh` is what scenarios are run against; `SimMesh` (simulated_mesh) and `ProcessMesh` (process_mesh)
-are its two forms. A component is named as people name it: `apiserver`, `scheduler`, `controllers`,
+are its two forms. A component is named as people name it: `apiserver`, `scheduler`, `controllers`, `claim-controller`,
 `kubelet/<host>`; `kubelet/<node>` means the host that node lives on.
 """
 
@@ -15,7 +15,7 @@ from services.api.seams import Clock
 from services.api.switches import Switches
 from services.api.wire import Api
 from services.client.link_faults import HEALTHY, LinkFaults
-from services.runtime.components import Schedulers, component_of
+from services.runtime.components import CLAIM_CONTROLLER, Schedulers, component_of
 from services.runtime.supervisor import block_sizes
 
 
@@ -63,7 +63,7 @@ class MeshPlan:
 
     def components(self) -> list[str]:
         """Return the components and processes that may have switches of their own."""
-        kinds = ["apiserver", "scheduler", "controllers", "kubelet"]
+        kinds = ["apiserver", "scheduler", "controllers", CLAIM_CONTROLLER, "kubelet"]
         processes = [each.name for each in self.schedulers.processes()] + [f"kubelet/{host}" for host in self.deal()]
         return [*kinds, *(name for name in processes if name not in kinds)]
 
@@ -120,6 +120,9 @@ class Mesh(Protocol):
 
     async def command_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
         """Have an emulated device plugin act (`kubelet/deviceplugin/emulated/plugin.py`). Raises: ValueError."""
+
+    async def command_driver(self, node: str, driver: str, act: str, words: tuple[str, ...]) -> None:
+        """Have an emulated DRA driver act (`kubelet/dra/emulated/driver.py`). Raises: ValueError."""
 
     def components(self) -> Sequence[str]:
         """Return the names of all components, sorted."""

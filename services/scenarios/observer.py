@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from services.api.kinds.pod import Pod
+from services.api.kinds.podgroup import PodGroup
 from services.api.meta import AnyObject, Document, View
 from services.api.resources import resources
 from services.api.seams import Clock, Random
@@ -17,7 +18,9 @@ from services.reconcile.controller import Change
 from services.scenarios.measures.history import History
 
 LEASES = "leases.coordination.k8s.io"
+POD_GROUPS = "podgroups.scheduling.k8s.io"
 RESOURCES = tuple(name for name in resources() if name != "secrets")
+VIEWS: dict[str, type[View]] = {"pods": Pod, POD_GROUPS: PodGroup}
 NAMESPACES = {LEASES: "kube-system"}
 """What is followed in one namespace alone: leases of leaders, not the heartbeats of nodes."""
 
@@ -34,7 +37,7 @@ class Observer:
         self._decoded: dict[str, dict[Any, tuple[int, Document]]] = {name: {} for name in RESOURCES}
         self._handlers: list[Callable[[str], None]] = []
         for name in RESOURCES:
-            view: type[View] = Pod if name == "pods" else AnyObject
+            view = VIEWS.get(name, AnyObject)
             place = NAMESPACES.get(name, "")
             informer: Informer[Any] = Informer(api, view, clock=clock, random=random, resource=name, namespace=place)
             informer.on_change(self._handler(name))
@@ -48,6 +51,8 @@ class Observer:
             created.setdefault(meta.uid, meta.name)
             if resource == "pods":
                 self.history.observe(change, self.now_s)
+            elif resource == POD_GROUPS:
+                self.history.observe_group(change, self.now_s)
             for handler in self._handlers:
                 handler(resource)
 

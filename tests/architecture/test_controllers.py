@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "services" / "controllers"
+CLAIM_FOLDER = Path(__file__).parents[2] / "claim_controller"
 IMPORT = re.compile(r"^from services\.controllers\.(\w+)", re.M)
 
 
@@ -13,6 +14,17 @@ def test_no_controller_imports_another():
         for path in sorted(FOLDER.glob("*/*.py"))
         for name in IMPORT.findall(path.read_text())
         if name != path.parent.name and not name.startswith("shared_")
+    ]
+
+    assert found == []
+
+
+def test_no_controller_of_claims_imports_another():
+    found = [
+        f"{path.relative_to(CLAIM_FOLDER)}: {name}"
+        for path in sorted(CLAIM_FOLDER.glob("*/*.py"))
+        for name in re.findall(r"^from claim_controller\.(\w+)", path.read_text(), re.M)
+        if name not in (path.parent.name, "switches") and not name.startswith("shared_")
     ]
 
     assert found == []

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TOPS = ("scheduler", "kubelet", "apiserver_fake", "services", "benchmarks")
-COMPONENTS = ("apiserver_fake", "scheduler", "kubelet", "services/controllers")
+TOPS = ("scheduler", "kubelet", "apiserver_fake", "claim_controller", "services", "benchmarks")
+COMPONENTS = ("apiserver_fake", "scheduler", "kubelet", "services/controllers", "claim_controller")
 MAINS = ("api", "reconcile", "client", "telemetry", "runtime", "scenarios", "experiments", "explore", "chaos")
 
 
@@ -39,6 +39,7 @@ def test_product_code_never_asks_whether_it_is_being_tested():
             "services/client",
             "services/runtime",
             "services/controllers",
+            "claim_controller",
             "scheduler",
             "kubelet",
             "apiserver_fake",

@@ -23,7 +23,16 @@ ROOT = Path(__file__).parents[2]
 SPECIFICATIONS = ROOT / "docs" / "spec"
 SUFFIXES = {".py", ".txt", ".md", ".yaml"}
 APART = {".venv", ".git", ".keplab", "runs", "protos", "__pycache__", "LICENSE"}
-OUTSIDE = ("kubernetes/", "kubernetes-sigs/", "kubernetes-csi/", "KWOK", "Go's text/template", "the jq manual")
+OUTSIDE = (
+    "kubernetes/",
+    "kubernetes-sigs/",
+    "kubernetes-csi/",
+    "google/cel-",
+    "google/re2",
+    "KWOK",
+    "Go's text/template",
+    "the jq manual",
+)
 
 GAP = r"(?:[ \t]+|[ \t]*\n[ \t]*(?:# ?)?)"
 """Between two words of prose; a line, also of a comment, may begin there."""

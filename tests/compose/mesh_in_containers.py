@@ -15,7 +15,7 @@ from engine import JAEGER, PARTS, ROOT, Engine, run
 
 PROJECT = "keplab-test"
 IMAGE = "keplab:test"
-COMPONENTS = ("apiserver", "scheduler", "controllers", "kubelet")
+COMPONENTS = ("apiserver", "scheduler", "controllers", "claim-controller", "kubelet")
 KUBELETS, NODES_EACH = 3, 2
 WAIT_MAX_S = 90.0
 

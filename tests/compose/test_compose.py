@@ -144,7 +144,7 @@ def kill_by_engine(mesh, container):
 
 
 @pytest.mark.parametrize("kill", [kill_by_pid, kill_by_engine])
-@pytest.mark.parametrize("service", ["scheduler", "controllers", "kubelet", "apiserver"])
+@pytest.mark.parametrize("service", ["scheduler", "controllers", "claim-controller", "kubelet", "apiserver"])
 def test_a_killed_component_comes_back_and_the_mesh_converges(mesh, service, kill):
     name = f"after-{service}-{kill.__name__.replace('_', '-')}"
     mesh.deploy(f"{name}-a", 4)

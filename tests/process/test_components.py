@@ -15,6 +15,7 @@ COMPONENTS = {
     "scheduler": "scheduler",
     "kubelet": "kubelet",
     "controllers": "services.controllers",
+    "claim-controller": "claim_controller",
 }
 CONTROLLERS = "system:controller:replicaset"
 
@@ -73,6 +74,10 @@ def test_a_busy_health_port_is_one_line(tmp_path, component, taken):
         from services.runtime.roles import controller_identities
 
         tokens = {f"{identity.user}": "t" for identity in controller_identities()}
+    if component == "claim-controller":
+        from services.runtime.roles import claim_controller_identities
+
+        tokens = {identity.user: "t" for identity in claim_controller_identities()}
     (tmp_path / "tokens.json").write_text(json.dumps(tokens))
     more = ["--engine", "memory"] if component == "apiserver" else []
 
@@ -88,6 +93,7 @@ def test_a_busy_health_port_is_one_line(tmp_path, component, taken):
         ("apiserver", ["--engine", "memory", "--rest-port", "70000"], 64, "--rest-port: want a port"),
         ("scheduler", ["--server", "there:99999"], 64, "--server 'there:99999': want HOST:PORT"),
         ("controllers", ["--health-port", "-1"], 78, "no token of system:controller:"),
+        ("claim-controller", ["--health-port", "-1"], 78, "no token of system:serviceaccount:kube-system:"),
         ("kubelet", ["--nodes", "-3"], 64, "want 0 or more"),
         ("kubelet", ["--nodes", "1", "--cpu", "lots"], 64, "quantity 'lots'"),
         ("kubelet", ["--latency", "sandbox=never"], 64, "no distribution 'never'"),

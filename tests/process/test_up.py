@@ -17,7 +17,7 @@ WAIT_MAX_S = 60.0
 ROOT = Path(__file__).resolve().parents[2]
 KEPLAB = [sys.executable, "-m", "services.cli"]
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
-ROLES = ["apiserver", "scheduler", "controllers", "kubelet/h0", "kubelet/h1"]
+ROLES = ["apiserver", "scheduler", "controllers", "claim-controller", "kubelet/h0", "kubelet/h1"]
 
 
 def keplab(*arguments, cwd=None):
@@ -114,7 +114,7 @@ def test_a_mesh_starts_serves_kubectl_and_leaves_no_process_and_no_port(tmp_path
         assert (3, printed) == (again.returncode, again.stderr.partition(";")[0])
         shown = keplab("status", "--data", str(tmp_path / "m"))
         assert 0 == shown.returncode
-        assert ROLES == [line.split()[0] for line in shown.stdout.splitlines()[-5:]]
+        assert ROLES == [line.split()[0] for line in shown.stdout.splitlines()[-len(ROLES) :]]
     finally:
         ended = keplab("down", "--data", str(tmp_path / "m"))
 

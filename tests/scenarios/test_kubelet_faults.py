@@ -125,7 +125,7 @@ settle
     assert set(log.starts().values()) == {1}
 
 
-@pytest.mark.parametrize("who", ["apiserver", "scheduler*", "controllers", "kubelet/n1"])
+@pytest.mark.parametrize("who", ["apiserver", "scheduler*", "controllers", "claim-controller", "kubelet/n1"])
 @pytest.mark.parametrize("sign", "+-")
 def test_as_38_a_wall_clock_that_jumps_changes_nothing(report, who, sign, repeat):
     """By an hour, and every second time by 30 s: --repeats 2 has all of them."""

@@ -39,7 +39,7 @@ def test_the_failing_arm_breaks_no_invariant_under_random_crashes():
 
 
 def test_seeds_draw_every_kind_of_fault_for_every_component():
-    components = ("apiserver", "controllers", "kubelet/h0", "scheduler")
+    components = ("apiserver", "claim-controller", "controllers", "kubelet/h0", "scheduler")
     nodes = ("n1", "n2")
     drawn = [fault for seed in range(300) for fault in draw(random.Random(seed), components, 20.0, nodes)]
 

@@ -2,14 +2,19 @@
 
 A class's value never changes, names below `system-` are kept for the system. A group has one policy, one disruption
 mode and a priority from its class; all but `minCount` stays as created. A workload has up to eight templates, none
-added or removed later; its controller reference is set once.
+added or removed later; its controller reference is set once. Claims of a group, or of a template, are there with
+`reserved_for.mode=kep5729` alone. Source: KEP-4671, KEP-5710, KEP-5729; kep-5194 12.
 """
+
+from functools import partial
 
 from apiserver_fake.admission.priority import PRIORITY_CLASSES, SYSTEM_CLASSES, set_priority
 from apiserver_fake.errors import forbidden as refused
-from apiserver_fake.strategy import WriteContext, declared, drop_status
+from apiserver_fake.registry.gated_fields import POD_GROUPS, WORKLOADS, drop_disabled
+from apiserver_fake.strategy import Creation, WriteContext, declared, drop_status, keep_all_but_status
 from apiserver_fake.validation.fields import Check, Field, Report, Struct, one_of, unique
 from apiserver_fake.validation.formats import Causes, forbidden, immutable, label, subdomain, unsupported
+from apiserver_fake.validation.pod.claims import SOURCES, made_claims
 from apiserver_fake.validation.pod.spec import PREEMPTION_POLICIES
 from services.api.errors import NotFound
 from services.api.kinds.workload import TEMPLATES_MAX
@@ -75,6 +80,13 @@ def _preemption_policy(policy: str, path: str, report: Report) -> Causes:
         yield unsupported(path, policy, PREEMPTION_POLICIES)
 
 
+GROUP_CLAIM = Struct(
+    Field("name", required=True, form=label),
+    unique("name"),
+    one_of(*SOURCES),
+    *(Field(name, form=subdomain) for name in SOURCES),
+)
+"""A claim that all members of the group share (KEP-5729)."""
 GANG = Struct(Field("minCount", required=True, minimum=1))
 GROUP: tuple[Field | Check, ...] = (
     Field("schedulingPolicy", missing={}, struct=Struct(one_of("basic", "gang"), Field("gang", struct=GANG))),
@@ -82,7 +94,7 @@ GROUP: tuple[Field | Check, ...] = (
     _all_with_basic,
     Field("priorityClassName", form=subdomain),
     Field("preemptionPolicy", rule=_preemption_policy),
-    Field("resourceClaims", most=CLAIMS_MAX),
+    Field("resourceClaims", most=CLAIMS_MAX, items=GROUP_CLAIM),
 )
 """What groups and their templates share."""
 GROUP_REFERENCE = Struct(
@@ -97,12 +109,30 @@ def require_gate(new: Document, ctx: WriteContext) -> None:
         raise NotFound("the server could not find the requested resource (feature gate GenericWorkload is off)")
 
 
+def _create_gated(resource: str) -> Creation:
+    def before_create(new: Document, ctx: WriteContext) -> None:
+        require_gate(new, ctx)
+        drop_disabled(resource, None, new, ctx)
+
+    return before_create
+
+
+def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
+    keep_all_but_status(old, new, ctx)
+    drop_disabled(POD_GROUPS, old, new, ctx)
+
+
+def _claims_made(old: Document, new: Document, ctx: WriteContext) -> Causes:
+    statuses = (new.get("status") or {}).get("resourceClaimStatuses") or ()
+    return made_claims(statuses, new.get("spec") or {}, "status.resourceClaimStatuses")
+
+
 def with_priority(new: Document, spec: Document, ctx: WriteContext) -> Document:
     """Return the spec of a group completed: one by one unless it says otherwise, and the class's priority."""
     spec = {**spec}
     spec.setdefault("disruptionMode", {"single": {}})
     has_policy = ctx.switches.pod_group_preemption_policy
-    set_priority(new, spec, ctx, "podgroups.scheduling.k8s.io", "pod group spec", has_policy=has_policy)
+    set_priority(new, spec, ctx, POD_GROUPS, "pod group spec", has_policy=has_policy)
     return spec
 
 
@@ -164,17 +194,21 @@ def _unchanged(old: Document, new: Document, ctx: WriteContext) -> Causes:
 
 STRATEGIES = {
     PRIORITY_CLASSES: declared(FIELDS, rules=_one_default),
-    "podgroups.scheduling.k8s.io": declared(
+    POD_GROUPS: declared(
         Struct(Field("spec", default={}, struct=GROUP_SPEC)),
         has_status=True,
-        before_create=require_gate,
+        before_create=_create_gated(POD_GROUPS),
+        before_update=partial(drop_disabled, POD_GROUPS),
+        prepare_status=_prepare_status,
+        status_rules=_claims_made,
         on_create=lambda new, ctx: new.update(spec=with_priority(new, new["spec"], ctx)),
         on_update=_update,
         update_rules=lambda old, new, ctx: _unchanged_group(old.get("spec") or {}, new["spec"], "spec"),
     ),
-    "workloads.scheduling.k8s.io": declared(
+    WORKLOADS: declared(
         Struct(Field("spec", default={}, struct=WORKLOAD_SPEC)),
-        before_create=require_gate,
+        before_create=_create_gated(WORKLOADS),
+        before_update=partial(drop_disabled, WORKLOADS),
         on_create=_create_workload,
         update_rules=_unchanged,
     ),

@@ -8,7 +8,6 @@ from apiserver_fake.validation.fields import Check, Field, Report, Struct, quant
 from apiserver_fake.validation.formats import (
     Cause,
     Causes,
-    duplicate,
     forbidden,
     invalid,
     label,
@@ -20,12 +19,13 @@ from apiserver_fake.validation.formats import (
     subdomain,
     unsupported,
 )
+from apiserver_fake.validation.pod.claims import CLAIMS_MAX, POD_CLAIM, used_claims
 from apiserver_fake.validation.pod.container import CONTAINER, EPHEMERAL_CONTAINER, PodScope, check_resources
 from apiserver_fake.validation.pod.defaults import check_pod_level
 from apiserver_fake.validation.pod.placement import AFFINITY, SPREAD, TERMS_MAX, TOLERATION, TOLERATIONS_MAX
 from services.api.meta import Document
 
-CONTAINERS_MAX, GATES_MAX, CLAIMS_MAX = 100, 32, 32
+CONTAINERS_MAX, GATES_MAX = 100, 32
 PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
 
 _MODE = Struct(Field("defaultMode", default=420))
@@ -48,46 +48,6 @@ _VOLUME = Struct(
     Field("hostPath", struct=Struct(Field("type", default=""))),
     completion=_empty_dir,
 )
-
-
-def _claim_source(claim: Document, at: str, report: Report) -> Causes:
-    names = ("resourceClaimName", "resourceClaimTemplateName")
-    named = [name for name in names if claim.get(name) is not None]
-    if len(named) == 1:
-        yield from subdomain(at + named[0], claim[named[0]])
-        return
-    quoted = [f"`{name}`" for name in names]
-    text = (
-        f"at most one of {' or '.join(quoted)} may be specified"
-        if named
-        else f"must specify one of: {', '.join(quoted)}"
-    )
-    yield invalid(at[:-1], claim.get("name") or "", text)
-
-
-_CLAIM = Struct(Field("name", required=True, form=label), unique("name"), _claim_source)
-
-
-def _used_claims(spec: Document, at: str, report: Report) -> Causes:
-    names = {each.get("name") or "" for each in (spec.get("resourceClaims") or [])[:CLAIMS_MAX]}
-    for kind in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(kind) or ()):
-            if used := (container.get("resources") or {}).get("claims"):
-                yield from _check_used(used, names, f"{at}{kind}[{index}].resources.claims")
-
-
-def _check_used(used: list[Document], names: set[str], at: str) -> Causes:
-    seen: set[tuple[str, str]] = set()
-    for index, each in enumerate(used):
-        name, request = each.get("name") or "", each.get("request") or ""
-        if not name:
-            yield required(f"{at}[{index}]")
-        elif name not in names:
-            found = "must be one of the names in pod.spec.resourceClaims"
-            yield Cause(f"{at}[{index}].name", "FieldValueNotFound", f'Not found: "{name}": {found}')
-        if (name, request) in seen:
-            yield duplicate(f"{at}[{index}]", f"{name}/{request}" if request else name)
-        seen.add((name, request))
 
 
 def _open_scope(spec: Document, at: str, report: Report) -> Causes:
@@ -147,8 +107,8 @@ POD_SPEC = Struct(
         "schedulingGates", most=GATES_MAX, items=Struct(Field("name", missing="", form=qualified_name), unique("name"))
     ),
     Field("schedulingGroup", struct=Struct(Field("podGroupName", required=True, form=subdomain))),
-    Field("resourceClaims", most=CLAIMS_MAX, items=_CLAIM),
-    _used_claims,
+    Field("resourceClaims", most=CLAIMS_MAX, items=POD_CLAIM),
+    used_claims,
     Field("overhead", rule=quantities),
     Field("resources", rule=check_resources),
     _agree_with_pod_level,

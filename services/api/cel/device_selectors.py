@@ -3,29 +3,43 @@
 The variable `device` has `driver`, `attributes`, `capacity` and `allowMultipleAllocations`. Attributes are grouped by
 domain; a name without one belongs to the driver's. A domain without attributes is empty, an attribute that was not
 published is an error, and an error ends the pod's attempt: it is not a mismatch.
+
+Source: kubernetes/kubernetes staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
-from services.api.cel.evaluator import EvaluationError, Quantity, Version, compiled, type_name
-from services.api.cel.parser import Call, Literal, Node, ParseError, parse
-from services.api.kinds.resourceslice import Device
-from services.api.quantity import milli
+from services.api.cel import types
+from services.api.cel.costs import Range
+from services.api.cel.environment import COST_LIMIT, KUBERNETES, CompileError, Environment, EvaluationError, Program
+from services.api.cel.libraries import extensions, kubernetes
+from services.api.cel.quantities import QUANTITY, Quantity, quantity
+from services.api.cel.types import ANY, BOOL, STRING, map_of
+from services.api.cel.values import type_name
+from services.api.cel.versions import semver
+from services.api.kinds.resourceslice import Device, DeviceAttribute
 
-FIELDS: Final = ("driver", "attributes", "capacity", "allowMultipleAllocations")
-_BOOLEAN: Final = frozenset(
-    ("||", "&&", "!", "==", "!=", "<", "<=", ">", ">=", "in", "has", "startsWith", "endsWith", "contains",
-     "isGreaterThan", "isLessThan")
-)  # fmt: skip
-_OTHER: Final[Mapping[str, str]] = {
-    "quantity": "kubernetes.Quantity", "semver": "kubernetes.Semver", "size": "int", "compareTo": "int",
-}  # fmt: skip
+LENGTH_MAX: Final = 10 * 1024
+_DOMAIN_MAX, _ID_MAX, _DRIVER_MAX, _VALUE_MAX, _ENTRIES_MAX = 63, 32, 63, 64, 32
+_DEVICE: Final = types.object_of("kubernetes.DRADevice")
+_FIELDS: Final = {
+    "driver": STRING,
+    "attributes": map_of(STRING, map_of(STRING, ANY)),
+    "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
+    "allowMultipleAllocations": BOOL,
+}
 
 
 class SelectorError(ValueError):
-    """The expression cannot be a selector here; the message says why."""
+    """The expression cannot be a selector; the message says why."""
+
+
+class SelectorTooComplex(SelectorError):
+    """An evaluation may cost more than it may; the API server reports this as forbidden, not as invalid."""
 
 
 class SelectorFailure(ValueError):
@@ -36,71 +50,160 @@ Selector = Callable[[str, Device], bool]
 """`(driver, device)` to whether the device is meant. Raises: SelectorFailure."""
 
 
-class Domains(Mapping[str, Mapping[str, Any]]):
-    """Values by domain and name; every domain exists, most are empty."""
+class Domains(dict[str, Mapping[str, Any]]):
+    """Values by domain and name; every domain can be read, most are empty."""
 
-    def __init__(self, values: Mapping[str, Mapping[str, Any]]) -> None:
-        self._values = values
+    def __missing__(self, domain: str) -> Mapping[str, Any]:
+        return {}
 
-    def __getitem__(self, domain: str) -> Mapping[str, Any]:
-        return self._values.get(domain, {})
 
-    def __contains__(self, domain: object) -> bool:
-        return domain in self._values
+def _sizes(path: tuple[str, ...]) -> Range | None:
+    """Return how large a part of `device` can be: the API limits names and values of attributes."""
+    match path:
+        case ("device",):
+            return Range()
+        case ("device", "allowMultipleAllocations"):
+            return Range(0, 1)
+        case ("device", "driver"):
+            return Range(0, _DRIVER_MAX)
+        case ("device", "attributes" | "capacity") | ("device", "attributes" | "capacity", "@values"):
+            return Range(0, _ENTRIES_MAX)
+        case ("device", "attributes" | "capacity", "@keys"):
+            return Range(0, _DOMAIN_MAX)
+        case ("device", "attributes" | "capacity", "@values", "@keys"):
+            return Range(0, _ID_MAX)
+        case ("device", "attributes", "@values", _):
+            return Range(0, _VALUE_MAX)
+        case ("device", "capacity", "@values", "@values"):
+            return Range()
+    return None
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
 
-    def __len__(self) -> int:
-        return len(self._values)
+@cache
+def environment(*, list_attributes: bool = True, consumable_capacity: bool = True) -> Environment:
+    """Return what selectors are compiled against. Gates limit only what is new: what is stored is always evaluated."""
+    fields = {name: what for name, what in _FIELDS.items() if consumable_capacity or name != "allowMultipleAllocations"}
+    return Environment(
+        {"device": _DEVICE},
+        objects={"kubernetes.DRADevice": fields},
+        libraries=(*KUBERNETES, extensions.BINDINGS, *([kubernetes.INCLUDES] if list_attributes else [])),
+        cost_limit=COST_LIMIT,
+        sizes=_sizes,
+    )
 
 
 @lru_cache(maxsize=1024)
 def compile_selector(expression: str) -> Selector:
     """Return the selector; compiled once an expression. Raises: SelectorError."""
-    try:
-        tree = parse(expression)
-        program = compiled(tree, {"device": FIELDS})
-    except ParseError as error:
-        raise SelectorError(f"compilation failed: {error}") from None
-    if (found := _type_of(tree)) not in ("bool", "any"):
-        raise SelectorError(f"must evaluate to bool or the unknown type, not {found}")
+    program = compile_program(expression)
+    run = program.evaluate_in
 
     def selects(driver: str, device: Device) -> bool:
         try:
-            answer = program({"device": _variables(driver, device)})
+            answer = run((_variables(driver, device),))
         except EvaluationError as error:
             raise SelectorFailure(str(error)) from None
-        if not isinstance(answer, bool):
-            raise SelectorFailure(f"expression yields {type_name(answer)}, not bool")
-        return answer
+        if answer is True or answer is False:
+            return bool(answer)
+        raise SelectorFailure(
+            f"CEL result of type {type_name(answer)} could not be converted to bool: "
+            f"type conversion error from '{type_name(answer)}' to 'bool'"
+        )
 
     return selects
 
 
-def _type_of(tree: Node) -> str:
-    match tree:
-        case Literal(value):
-            return type_name(value)
-        case Call(name="?:", args=(_, yes, no)):
-            found = _type_of(yes)
-            return found if found == _type_of(no) else "any"
-        case Call(name=name):
-            return "bool" if name in _BOOLEAN else _OTHER.get(name, "any")
-    return "any"
+def check_new_selector(expression: str, *, list_attributes: bool = False, consumable_capacity: bool = True) -> None:
+    """Check an expression that was not stored before, with what the gates DRAListTypeAttributes and
+    DRAConsumableCapacity allow. Raises: SelectorError, SelectorTooComplex.
+    """
+    among = environment(list_attributes=list_attributes, consumable_capacity=consumable_capacity)
+    if compile_program(expression, among).cost.most > COST_LIMIT:
+        raise SelectorTooComplex("too complex, exceeds cost limit")
 
 
-def _variables(driver: str, device: Device) -> Mapping[str, Any]:
-    attributes: dict[str, dict[str, Any]] = {}
-    for name, attribute in device.attributes.items():
-        if attribute.typed is not None:
-            kind, value = attribute.typed
-            domain, _, short = name.rpartition("/")
-            known = Version.parse(str(value)) if kind == "version" else value
-            attributes.setdefault(domain or driver, {})[short] = known
-    capacity: dict[str, dict[str, Quantity]] = {}
-    for name, each in device.capacity.items():
-        domain, _, short = name.rpartition("/")
-        capacity.setdefault(domain or driver, {})[short] = Quantity(milli(each.value))
-    return {"driver": driver, "attributes": Domains(attributes), "capacity": Domains(capacity),
-            "allowMultipleAllocations": False}  # fmt: skip
+def compile_program(expression: str, among: Environment | None = None) -> Program:
+    """Return the program of a selector, with its estimated cost. Raises: SelectorError."""
+    among = environment() if among is None else among
+    if len(expression.encode()) > LENGTH_MAX:
+        raise SelectorError(f"Too long: may not be more than {LENGTH_MAX} bytes")
+    try:
+        program = among.compile(expression)
+    except CompileError as error:
+        raise SelectorError(f"compilation failed: {error}") from None
+    except EvaluationError as error:
+        raise SelectorError(f"program instantiation failed: {error}") from None
+    if program.type not in (BOOL, ANY):
+        raise SelectorError(f"must evaluate to bool or the unknown type, not {program.type}")
+    return program
+
+
+_KNOWN: Final[dict[int, tuple[Device, str, _Variables]]] = {}
+_KNOWN_MAX: Final = 4096
+
+
+def _variables(driver: str, device: Device) -> _Variables:
+    """Return what `device` is; kept, for a device is asked about by many selectors."""
+    known = _KNOWN.get(id(device))
+    if known is not None and known[0] is device and known[1] == driver:
+        return known[2]
+    if len(_KNOWN) >= _KNOWN_MAX:
+        _KNOWN.clear()
+    made = _Variables(driver, device)
+    _KNOWN[id(device)] = (device, driver, made)
+    return made
+
+
+class _Variables(dict[str, Any]):
+    """What `device` is for one device; a part is made when it is first read."""
+
+    __slots__ = ("_device", "_driver")
+
+    def __init__(self, driver: str, device: Device) -> None:
+        super().__init__(driver=driver, allowMultipleAllocations=device.allow_multiple_allocations)
+        self._driver, self._device = driver, device
+
+    def __missing__(self, name: str) -> Any:
+        if name == "attributes":
+            made = _by_domain(self._driver, self._device.attributes.items(), _attribute)
+        elif name == "capacity":
+            made = _by_domain(self._driver, self._device.capacity.items(), lambda each: _quantity(each.value))
+        else:
+            raise KeyError(name)
+        self[name] = made
+        return made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_FIELDS)
+
+
+def _by_domain(driver: str, values: Any, value_of: Callable[[Any], Any]) -> Domains:
+    found: dict[str, dict[str, Any]] = {}
+    for name, each in values:
+        value = value_of(each)
+        if value is not None:
+            domain, slash, short = name.partition("/")
+            if slash:
+                found.setdefault(domain, {})[short] = value
+            else:
+                found.setdefault(driver, {})[name] = value
+    return Domains(found)
+
+
+def _quantity(text: str) -> Quantity:
+    return quantity(text)
+
+
+def _attribute(attribute: DeviceAttribute) -> Any:
+    if attribute.string is not None:
+        return attribute.string
+    if attribute.int_value is not None:
+        return attribute.int_value
+    if attribute.bool_value is not None:
+        return attribute.bool_value
+    if attribute.version is not None:
+        return semver(attribute.version)
+    if attribute.versions is not None:
+        return tuple(map(semver, attribute.versions))
+    lists = (attribute.strings, attribute.ints, attribute.bools)
+    return next((each for each in lists if each is not None), None)

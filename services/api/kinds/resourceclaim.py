@@ -206,12 +206,14 @@ class ResourceClaim(ObjectView, frozen=True):
 
 def _state(document: Document, now: float) -> str:
     status = document.get("status") or {}
+    is_allocated, is_deleted = bool(status.get("allocation")), bool(document["metadata"].get("deletionTimestamp"))
     states = {
-        "allocated": status.get("allocation"),
-        "reserved": status.get("reservedFor"),
-        "deleted": document["metadata"].get("deletionTimestamp"),
+        "deleted": is_deleted,
+        "pending": not is_allocated and not is_deleted,
+        "allocated": is_allocated,
+        "reserved": is_allocated and status.get("reservedFor"),
     }
-    return ",".join(state for state, holds in states.items() if holds) or "pending"
+    return ",".join(state for state, holds in states.items() if holds)
 
 
 RESOURCE = Resource(

@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, output_option, print_json, print_table
-from services.runtime.components import component_of
+from services.runtime.components import CLAIM_CONTROLLER, component_of
 from services.runtime.mesh_directory import holder, read_state
 
-ELECTING = ("scheduler", "controllers")
+ELECTING = ("scheduler", "controllers", CLAIM_CONTROLLER)
 TIMEOUT_S = 1.0
 
 EPILOG = """\

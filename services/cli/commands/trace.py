@@ -15,7 +15,13 @@ from services.scenarios.traces.waterfall import Row, Waterfall, bar, label, wate
 from services.telemetry.spans import FinishedSpan
 from services.telemetry.traces import read_spans
 
-COLOURS = {"apiserver": "cyan", "scheduler": "yellow", "kubelet": "green", "controllers": "magenta"}
+COLOURS = {
+    "apiserver": "cyan",
+    "scheduler": "yellow",
+    "kubelet": "green",
+    "controllers": "magenta",
+    "claim-controller": "red",
+}
 TIMES_WIDTH = 24
 PIPED_BAR_WIDTH = 40
 

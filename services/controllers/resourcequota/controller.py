@@ -21,7 +21,7 @@ from services.reconcile.controller import Change, Controller, Listers, Moment, R
 
 RESYNC_S = 300.0
 """Everything is counted anew this often (upstream `--resource-quota-sync-period`)."""
-_MEASURED = (quotas.PODS, quotas.CLAIMS, quotas.SERVICES)
+_MEASURED = (quotas.PODS, quotas.CLAIMS, quotas.DEVICE_CLAIMS, quotas.SERVICES)
 """Kinds of which more than the number matters; the others are counted by their metadata."""
 
 

@@ -34,11 +34,15 @@ class DevicesArePreparedOnce(Check):
         if self.why_not == NOTHING_PREPARED:
             self.why_not = ""
         claim = str(line.data.get("claim", ""))
+        if line.ev == "driver.unprepare":
+            # A driver that lost what it knew names no devices: all that it had for the claim are free.
+            driver = f"{line.data['driver']}/" if line.data.get("driver") else ""
+            for (node, device), held in self._holders.items():
+                if node == line.node and device.startswith(driver):
+                    held.pop(claim, None)
+            return
         for device in line.data.get("devices", ()):
             held = self._holders.setdefault((line.node, device), {})
-            if line.ev == "driver.unprepare":
-                held.pop(claim, None)
-                continue
             others = [each for each in held if each != claim]
             if others and not self.why_not:
                 report(line, f"device {device} is prepared for claim {claim} while it is for {', '.join(others)}")

@@ -7,8 +7,8 @@ from services.telemetry.eventlog import Line
 
 
 class ClaimsComeBeforeTheBind(Check):
-    """I8: at a bind every claim of the pod has its devices, can be used on the node and is reserved for the pod. And
-    nowhere are more than 256 consumers listed."""
+    """I8: at a bind every claim of the pod has its devices, can be used on the node and is reserved: for the pod, for
+    its pod group, or for any pod that has it. And nowhere are more than 256 consumers listed."""
 
     id = "I8"
     events = ("store.commit",)
@@ -29,5 +29,5 @@ class ClaimsComeBeforeTheBind(Check):
                 report(line, f"bound to {pod.node} while claim {name} {'has no devices' if claim else 'is missing'}")
             elif claim.nodes is not None and pod.node not in claim.nodes:
                 report(line, f"bound to {pod.node}; claim {name} can be used on {', '.join(claim.nodes)}")
-            elif pod.uid not in claim.consumers:
+            elif not (pod.uid in claim.consumers or claim.shared or pod.group in claim.workloads):
                 report(line, f"bound to {pod.node} while claim {name} is not reserved for it")

@@ -13,8 +13,8 @@ NODE_HOST_PREFIX = "system:node-host:"
 class CommitsAreAllowed(Check):
     """I24: the independent evaluator allows each commit for its identity and the object as it was before.
 
-    Commit lines do not say who owns a namespace, so a user is taken to own the one written to; a pod's
-    use of a secret neither, so a node's reads are not judged: only writes are commits.
+    Commit lines do not say who owns a namespace, so a user is taken to own the one written to; which
+    pods use a secret or a claim neither, so a node that writes a claim's status is taken to have such a pod.
     """
 
     id = "I24"
@@ -76,6 +76,7 @@ class CommitsAreAllowed(Check):
             name=name,
             bound_to=before.node if before is not None else "",
             owned=(name if resource == "namespaces" else namespace,),
+            referenced=True,
             preconditions=named,
         )
 

@@ -60,16 +60,23 @@ statefulsets.apps poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io 
 workloads.scheduling.k8s.io persistentvolumes persistentvolumeclaims storageclasses.storage.k8s.io \
 csinodes.storage.k8s.io csidrivers.storage.k8s.io csistoragecapacities.storage.k8s.io \
 noderesourcetopologies.topology.node.k8s.io resourceclaims.resource.k8s.io resourceslices.resource.k8s.io \
-deviceclasses.resource.k8s.io
+deviceclasses.resource.k8s.io devicetaintrules.resource.k8s.io
 system:kube-scheduler         change                      pods pods/status persistentvolumes persistentvolumeclaims \
 podgroups.scheduling.k8s.io/status resourceclaims.resource.k8s.io resourceclaims.resource.k8s.io/status
+system:kube-scheduler         get                         jobs.batch cronjobs.batch deployments.apps \
+statefulsets.apps daemonsets.apps replicasets.apps
 system:kube-scheduler         bind                        pods/binding
+system:kube-scheduler         create,delete               resourceclaims.resource.k8s.io
 system:kube-scheduler         delete                      pods                                            uid
 system:kube-scheduler         create,change               events
 system:kube-scheduler         get,create,change           leases.coordination.k8s.io                      own-lease
 system:kube-controller-manager read                       all-but-secrets
 system:kube-controller-manager create,change              events
 system:kube-controller-manager get,create,change          leases.coordination.k8s.io                      own-lease
+system:claim-controller       read                        pods resourceclaims.resource.k8s.io \
+resourceclaimtemplates.resource.k8s.io podgroups.scheduling.k8s.io deployments.apps statefulsets.apps jobs.batch \
+resourceslices.resource.k8s.io devicetaintrules.resource.k8s.io
+system:claim-controller       get,create,change           leases.coordination.k8s.io                      own-lease
 C:replicaset                  read                        replicasets.apps pods
 C:replicaset                  create,change               pods
 C:replicaset                  delete                      pods                                            uid
@@ -135,11 +142,22 @@ C:volume-protection           read,change                 persistentvolumes pers
 C:volume-protection           read                        pods
 C:ephemeral-volume            read                        pods persistentvolumeclaims
 C:ephemeral-volume            create                      persistentvolumeclaims
-C:resourceclaim               read                        pods resourceclaims.resource.k8s.io \
-resourceclaimtemplates.resource.k8s.io workloads.scheduling.k8s.io
-C:resourceclaim               create,delete               resourceclaims.resource.k8s.io
-C:resourceclaim               change                      resourceclaims.resource.k8s.io \
-resourceclaims.resource.k8s.io/status pods/status
+system:serviceaccount:kube-system:resource-claim-controller read pods resourceclaims.resource.k8s.io \
+resourceclaimtemplates.resource.k8s.io workloads.scheduling.k8s.io daemonsets.apps deployments.apps jobs.batch \
+podgroups.scheduling.k8s.io replicasets.apps statefulsets.apps
+system:serviceaccount:kube-system:resource-claim-controller create,delete resourceclaims.resource.k8s.io
+system:serviceaccount:kube-system:resource-claim-controller change resourceclaims.resource.k8s.io \
+resourceclaims.resource.k8s.io/status pods/status podgroups.scheduling.k8s.io/status
+system:serviceaccount:kube-system:resource-claim-controller create,change events
+system:serviceaccount:kube-system:resource-claim-controller get,create,change leases.coordination.k8s.io own-lease
+system:serviceaccount:kube-system:device-taint-eviction-controller read pods \
+resourceclaims.resource.k8s.io resourceslices.resource.k8s.io devicetaintrules.resource.k8s.io
+system:serviceaccount:kube-system:device-taint-eviction-controller change pods/status \
+devicetaintrules.resource.k8s.io/status
+system:serviceaccount:kube-system:device-taint-eviction-controller delete pods uid
+system:serviceaccount:kube-system:device-taint-eviction-controller create,change events
+system:serviceaccount:kube-system:device-taint-eviction-controller get,create,change \
+leases.coordination.k8s.io own-lease
 C:namespace                   read                        *
 C:namespace                   delete,deletecollection     *
 C:namespace                   change                      namespaces/status
@@ -283,6 +301,8 @@ def _node_may(call: Call, node: str) -> bool:
             return call.name == node and verb in ("get", "create", "update", "patch")
         case "resourceclaims.resource.k8s.io", "":
             return verb == "get" and bool(call.name) and call.referenced
+        case "resourceclaims.resource.k8s.io", "status":
+            return verb in ("get", "update", "patch") and bool(call.name) and call.referenced
         case "resourceslices.resource.k8s.io", "":
             if verb in ("list", "watch", "deletecollection"):
                 return call.field_selector == f"spec.nodeName={node}"

@@ -58,7 +58,8 @@ class Stored(msgspec.Struct, frozen=True, gc=False, rename=_IN_A_LINE):
 
     `group`: the pod group a pod names; `min_count`: of a pod group, 0 for one that is no gang. `claims`: names of the
     claims a pod uses. Of a claim: `granted`, its devices, None while it has none; `nodes` that can use them, None where
-    that is not logged; `consumers`, the uids of who may; `is_generated`, made for one pod.
+    that is not logged; `consumers`, the uids of who may; `workloads`, the names of those that are no pods; `shared`,
+    any pod that has the claim may use it for them; `is_generated`, made for one pod.
     """
 
     kind: str
@@ -85,6 +86,8 @@ class Stored(msgspec.Struct, frozen=True, gc=False, rename=_IN_A_LINE):
     granted: tuple[str, ...] | None = None
     nodes: tuple[str, ...] | None = None
     consumers: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    shared: bool = False
     is_generated: bool = False
 
     @property

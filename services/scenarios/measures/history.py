@@ -10,13 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from services.api.kinds.pod import Pod
-from services.api.meta import find_condition
+from services.api.kinds.podgroup import INITIALLY_SCHEDULED, PodGroup
+from services.api.meta import Condition, Key, find_condition
 from services.reconcile.controller import Change
 from services.scenarios.measures import quantile
+from services.scenarios.measures.claims import ClaimCosts
 from services.scenarios.measures.rejections import Fate, Rejections, waits_after_rejection
 from services.scenarios.measures.resizes import Preemptions, Resizes, resize_measures
-from services.scenarios.measures.scheduling_results import ReportedReason, SchedulingResults
+from services.scenarios.measures.scheduling_results import Misreported, ReportedReason, SchedulingResults
 from services.telemetry.eventlog import Line
+
+OWN_CONDITION = "ReadyForScheduling"
+"""The condition of PreEnqueue's rejections with `preenqueue_report.condition`."""
 
 
 @dataclass
@@ -42,7 +47,9 @@ class PodHistory:
     nodes: list[str] = field(default_factory=list)
     phase: str = "Pending"
     reported: list[tuple[float, ReportedReason]] = field(default_factory=list)
-    """What PodScheduled said, from when on."""
+    """What PodScheduled said, or the condition that PreEnqueue's rejections may have of their own, from when on."""
+    group: Key | None = None
+    """Its pod group."""
 
     @property
     def outcome(self) -> str:
@@ -73,6 +80,7 @@ class History:
         self.samples: list[Sample] = []
         self.resizes = Resizes()
         self._roles: dict[str, int] = {}
+        self._said_of_groups: dict[Key, list[tuple[float, ReportedReason]]] = {}
 
     def observe(self, change: Change[Pod], now_s: float) -> None:
         """Take one change of a pod, seen at `now_s`."""
@@ -82,11 +90,23 @@ class History:
         if record is None:
             record = PodHistory(meta.uid, meta.name, self._role(pod), meta.controller is not None, now_s)
             self.pods[meta.uid] = record
+            if (group := pod.spec.scheduling_group) is not None:
+                record.group = Key(meta.namespace, group.pod_group_name)
         if change.new is None:
             record.gone_s = now_s
             return
         self._advance(record, change.new, now_s)
         self.resizes.observe(change, now_s)
+
+    def observe_group(self, change: Change[PodGroup], now_s: float) -> None:
+        """Take one change of a pod group, seen at `now_s`."""
+        meta = change.object.metadata
+        conditions = change.new.status.conditions if change.new is not None else ()
+        _note(self._said_of_groups.setdefault(meta.key, []), now_s, conditions, INITIALLY_SCHEDULED)
+
+    def of_group(self, pod: PodHistory) -> list[tuple[float, ReportedReason]]:
+        """Return what the status of the pod's group said, from when on."""
+        return self._said_of_groups.get(pod.group, []) if pod.group is not None else []
 
     def _role(self, pod: Pod) -> str:
         owner = pod.metadata.controller
@@ -110,10 +130,7 @@ class History:
         record.phase = pod.status.phase or "Pending"
         if record.phase == "Running" and record.running_s is None:
             record.running_s = now_s
-        scheduled = find_condition(pod.status.conditions, "PodScheduled")
-        reported = ReportedReason(scheduled.reason, scheduled.message) if scheduled is not None else ReportedReason()
-        if reported != (record.reported[-1][1] if record.reported else ReportedReason()):
-            record.reported.append((now_s, reported))
+        _note(record.reported, now_s, pod.status.conditions, OWN_CONDITION, "PodScheduled")
         ready = find_condition(pod.status.conditions, "Ready")
         if ready is not None and ready.status == "True" and record.ready_s is None:
             record.ready_s = now_s
@@ -166,11 +183,11 @@ class Measures:
 
     def __init__(self) -> None:
         self._writes, self._results = Writes(), SchedulingResults()
-        self._preemptions, self._rejections = Preemptions(), Rejections()
+        self._preemptions, self._rejections, self._claims = Preemptions(), Rejections(), ClaimCosts()
 
     def take(self, line: Line) -> None:
         """Note what is measured."""
-        for each in (self._writes, self._results, self._preemptions, self._rejections):
+        for each in (self._writes, self._results, self._preemptions, self._rejections, self._claims):
             each.take(line)
 
     def of(self, history: History, started_s: float, duration_s: float) -> dict[str, float | None]:
@@ -196,7 +213,8 @@ class Measures:
         total = sum(at_s >= started_s + begun_s for at_s in writes.at_s)
         until_s = [min(t for t in (p.bound_s, p.gone_s, duration_s) if t is not None) for p in pods]
         misreported = [
-            results.misreported_s(p.uid, p.reported, started_s, end_s) for p, end_s in zip(pods, until_s, strict=True)
+            results.misreported(p.uid, p.reported, started_s, end_s, history.of_group(p))
+            for p, end_s in zip(pods, until_s, strict=True)
         ]
         disturbed = (p.running_s is not None and p.failed_s is not None for p in history.pods.values())
         return {
@@ -214,11 +232,38 @@ class Measures:
             "api_writes": float(total),
             "api_writes_per_running_pod": total / len(running) if running else None,
             "status_patches": float(sum(results.patches_by_uid.get(p.uid, 0) for p in pods)),
-            "status_missing_min": sum(missing for missing, _ in misreported) / 60.0,
-            "status_stale_min": sum(stale for _, stale in misreported) / 60.0,
+            "status_missing_min": sum(each.missing for each in misreported) / 60.0,
+            "status_stale_min": sum(each.stale for each in misreported) / 60.0,
+            **_gate_reports(results, misreported),
             **resize_measures(history.resizes, self._preemptions),
             **writes.job_measures(),
+            **self._claims.measures(),
         }
+
+
+def _gate_reports(results: SchedulingResults, misreported: list[Misreported]) -> dict[str, float | None]:
+    """Return what reporting the rejections of PreEnqueue took, and brought; {} when none was reported."""
+    if not results.reports:
+        return {}
+    seen = [each.seen_s for each in misreported if each.seen_s is not None]
+    return {
+        "gate_reports": float(results.reports),
+        "gate_report_kib": results.report_bytes / 1024,
+        "gate_reason_seen_p50_s": quantile(seen, 0.50),
+        "gate_reason_seen_p99_s": quantile(seen, 0.99),
+        "status_misleading_min": sum(each.misleading for each in misreported) / 60.0,
+    }
+
+
+def _note(
+    reported: list[tuple[float, ReportedReason]], now_s: float, conditions: tuple[Condition, ...], *types: str
+) -> None:
+    """Note what the first of these conditions that is there says, if it is news."""
+    shown = next((found for each in types if (found := find_condition(conditions, each)) is not None), None)
+    is_false = shown is not None and shown.status == "False"
+    said = ReportedReason(shown.reason, shown.message) if shown is not None and is_false else ReportedReason()
+    if said != (reported[-1][1] if reported else ReportedReason()):
+        reported.append((now_s, said))
 
 
 def _waits(pods: list[PodHistory], rejected_s: Mapping[str, float]) -> list[float]:

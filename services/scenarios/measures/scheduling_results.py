@@ -3,6 +3,7 @@
 The truth comes from the scheduler's own lines in the event log: rejected at PreEnqueue, let in, fits nowhere. What
 users could read comes from the pod's PodScheduled condition. The two are compared for how long nothing was reported
 (*missing*) and how long something else was (*stale*): what the reporting models of KEP-5501 pay for fewer calls.
+How long a pod said Unschedulable although no node was looked at is *misleading*: a cluster autoscaler would act on it.
 Source: kep-5501 7, "hypotheses to measure".
 """
 
@@ -14,6 +15,7 @@ from services.api.identity import SCHEDULER
 from services.telemetry.eventlog import Line
 
 GATED: Final = "SchedulingGated"
+UNSCHEDULABLE: Final = "Unschedulable"
 NOT_READY: Final = "NotReadyForScheduling"
 GENERIC: Final = "blocked on PreEnqueue by plugin: "
 
@@ -31,10 +33,22 @@ class SchedulingResult(NamedTuple):
 
 
 class ReportedReason(NamedTuple):
-    """What the PodScheduled condition says; all empty: it is absent."""
+    """What a condition says; all empty: it is absent."""
 
     reason: str = ""
     message: str = ""
+
+
+class Misreported(NamedTuple):
+    """Seconds in which a pod's status was wrong, in one way or another.
+
+    `seen_s`: from its first rejection at PreEnqueue until the pod or its group said why; None: it never did.
+    """
+
+    missing: float = 0.0
+    stale: float = 0.0
+    misleading: float = 0.0
+    seen_s: float | None = None
 
 
 NOTHING: Final = SchedulingResult()
@@ -65,9 +79,15 @@ class SchedulingResults:
         self.by_uid: dict[str, list[tuple[float, SchedulingResult]]] = {}
         self.patches_by_uid: dict[str, int] = {}
         """Status patches of the scheduler that changed something."""
+        self.reports = 0
+        self.report_bytes = 0
+        """Reports of PreEnqueue that were sent, to pods or groups, and their bytes."""
 
     def take(self, line: Line) -> None:
         """Note what the scheduler found, or wrote."""
+        if line.ev == "sched.reported":
+            self.reports += 1
+            self.report_bytes += line.data["bytes"]
         if line.obj is None or line.obj["kind"] != "Pod":
             return
         uid, data = line.obj["uid"], line.data
@@ -87,26 +107,45 @@ class SchedulingResults:
                 return
         self.by_uid.setdefault(uid, []).append((line.mono_ns / 1e9, result))
 
-    def misreported_s(
-        self, uid: str, reported: Sequence[tuple[float, ReportedReason]], started_s: float, until_s: float
-    ) -> tuple[float, float]:
-        """Return for how many seconds the pod's status was missing, and for how many it was stale.
+    def misreported(
+        self,
+        uid: str,
+        reported: Sequence[tuple[float, ReportedReason]],
+        started_s: float,
+        until_s: float,
+        of_group: Sequence[tuple[float, ReportedReason]] = (),
+    ) -> Misreported:
+        """Return for how long the pod's status was missing, stale or misleading.
 
         `reported`: what it said from when on, in seconds since the run began, which was at `started_s` of the log's
-        clock; `until_s`: when to stop, for example because the pod was bound.
+        clock; `until_s`: when to stop, for example because the pod was bound; `of_group`: what its group's status said.
+        A text of the group that is not so is as stale as one of the pod's own; but a pod is silent that is explained
+        by its group alone.
         """
         results = [(at - started_s, result) for at, result in self.by_uid.get(uid, ())]
-        moments = sorted({*(at for at, _ in results), *(at for at, _ in reported), until_s})
-        missing = stale = 0.0
+        of_gates = {text for _, result in results if result.plugin for text in (result.message, result.shown)}
+        moments = sorted({at for series in (results, reported, of_group) for at, _ in series} | {until_s})
+        rejected_s = next((at for at, result in results if result.plugin), None)
+        missing = stale = misleading = 0.0
+        seen_s: float | None = None
         for begin, end in pairwise(moments):
             if begin >= until_s:
                 break
             result = _latest(results, begin, NOTHING)
             said = _latest(reported, begin, ReportedReason())
+            its_group = _latest(of_group, begin, ReportedReason())
+            if its_group.message not in of_gates:
+                its_group = ReportedReason()  # why the group as a whole does not fit is no report of PreEnqueue
             length = min(end, until_s) - begin
             missing += length if is_missing(result, said) else 0.0
-            stale += length if is_stale(result, said) else 0.0
-        return missing, stale
+            is_untried = said.reason == UNSCHEDULABLE and said.message in of_gates
+            is_wrong = is_stale(result, said) or is_stale(result, its_group) or (is_untried and result == NOTHING)
+            stale += length if is_wrong else 0.0
+            misleading += length if is_untried else 0.0
+            is_said = said != ReportedReason() or its_group != ReportedReason()
+            if rejected_s is not None and seen_s is None and result.plugin and is_said and not is_wrong:
+                seen_s = begin - rejected_s
+        return Misreported(missing, stale, misleading, seen_s)
 
 
 def _latest(changes: Sequence[tuple[float, T]], at: float, before: T) -> T:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kubelet.agent.node_files import path_of
 from kubelet.deviceplugin.emulated.serving import command_plugin
+from kubelet.dra.emulated.serving import command_driver
 from kubelet.runtime.boots import BOOT_FILE
 from services.api.identity import ADMIN, Identity
 from services.api.kinds.node import Node
@@ -145,6 +146,10 @@ class ProcessMesh:
     async def command_plugin(self, node: str, resource: str, act: str, devices: tuple[str, ...]) -> None:
         """Have an emulated device plugin do something. Raises: ValueError."""
         await command_plugin(UnixSockets(), str(self._supervisor.sockets_dir), node, resource, act, devices)
+
+    async def command_driver(self, node: str, driver: str, act: str, words: tuple[str, ...]) -> None:
+        """Have an emulated DRA driver do something. Raises: ValueError."""
+        await command_driver(UnixSockets(), str(self._supervisor.sockets_dir), node, driver, act, words)
 
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
         """SIGKILL one process; at a site it is the process itself that says when."""

@@ -16,10 +16,13 @@ import services.scenarios.script.fault_verbs as fault_verbs
 import services.scenarios.script.workload as workload
 from kubelet.deviceplugin.emulated.plugin import check_act
 from kubelet.deviceplugin.emulated.serving import PluginAway
+from kubelet.dra.emulated.driver import check_act as check_driver_act
+from kubelet.dra.emulated.serving import DriverAway
 from services.api.errors import NotFound
 from services.api.meta import Document, Key, Resource
 from services.api.resources import resource_of_kind
 from services.api.wire import Request
+from services.runtime.components import driver_name
 from services.scenarios.invariants import unrest_of
 from services.scenarios.mesh import identity_named
 from services.scenarios.script.context import ScenarioContext, Verb, beside, named, one, substitute
@@ -163,6 +166,28 @@ async def device_plugin(context: ScenarioContext, step: Step) -> None:
         await asyncio.sleep(0.1)
 
 
+def _driver_words(step: Step) -> tuple[str, ...]:
+    """Return what an act is about; a taint with a value looks like an option."""
+    return (*step.args[3:], *(f"{name}={value}" for name, value in step.options.items() if name != "down"))
+
+
+async def dra_driver(context: ScenarioContext, step: Step) -> None:
+    """`dra-driver NODE DRIVER ACT [DEVICE …]`: stop, start, restart, hang, resume, refuse, accept, generation, crash
+    [down=5s]; unhealthy, healthy, remove, add, untaint DEVICE …; taint DEVICE … KEY[=VALUE]:EFFECT."""
+    node, driver, act = step.args[:3]
+    if act == "crash":
+        down_s = parse_duration(step.options.get("down", "0s"))
+        return await context.mesh.kill(driver_name(node, driver), down_s)
+    until_s = context.observer.now_s + PLUGIN_BACK_S
+    while True:
+        try:
+            return await context.mesh.command_driver(node, driver, act, _driver_words(step))
+        except DriverAway:
+            if context.observer.now_s >= until_s:
+                raise
+        await asyncio.sleep(0.1)
+
+
 async def remember(context: ScenarioContext, step: Step) -> None:
     """`remember NAME KIND/NAME PATH`: later lines may say `$NAME`."""
     if len(step.args) != 3:
@@ -252,7 +277,7 @@ VERBS: dict[str, Verb] = {
     **dict.fromkeys(workload.MAKERS, create),
     **named(apply, delete, scale, patch, resize, cordon, uncordon, label, taint, wait),
     **fault_verbs.VERBS,
-    **named(device_plugin, remember, settle, gone),
+    **named(device_plugin, dra_driver, remember, settle, gone),
     "as": as_identity,
 }
 
@@ -269,6 +294,10 @@ def check(step: Step) -> None:
         if len(step.args) < 3:
             raise ValueError("want: device-plugin NODE RESOURCE ACT [DEVICE …]")
         check_act(step.args[2], step.args[3:])
+    elif step.verb == "dra-driver":
+        if len(step.args) < 3:
+            raise ValueError("want: dra-driver NODE DRIVER ACT [DEVICE …]")
+        check_driver_act(step.args[2], _driver_words(step))
     elif step.verb == "wait" and len(step.args) != 1:
         raise ValueError("wait wants a duration")
     fault_verbs.check(step)

@@ -15,16 +15,20 @@ import msgspec
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
+from claim_controller.config import ClaimControllerConfig
+from claim_controller.wiring import build as build_claim_controller
 from kubelet.agent.node_files import path_of
 from kubelet.config import KubeletConfig
 from kubelet.deviceplugin.emulated.serving import PluginConfig, command_plugin
 from kubelet.deviceplugin.emulated.serving import build as build_plugin
+from kubelet.dra.emulated.serving import DriverConfig, command_driver
+from kubelet.dra.emulated.serving import build as build_driver
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.boots import BOOT_FILE
 from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
-from services.api.identity import SCHEDULER, Identity
+from services.api.identity import CLAIM_MANAGER, SCHEDULER, Identity
 from services.api.seams import Component, Seams
 from services.api.wire import Api
 from services.client.gate import Gates
@@ -32,10 +36,10 @@ from services.client.leases import LeadershipLost
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import build as build_controllers
-from services.runtime.components import component_of, plugin_name, plugins_of
+from services.runtime.components import CLAIM_CONTROLLER, component_of, driver_name, plugin_name, plugins_of
 from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_OK, MeshError, StartError
 from services.runtime.machine import disk_error
-from services.runtime.roles import controller_identities
+from services.runtime.roles import claim_controller_identities, controller_identities
 from services.runtime.simloop import OWNER, SimLoop
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, Site
@@ -131,6 +135,8 @@ class SimMesh:
         manager = ControllersConfig(name="controllers", set=switches("controllers"))
         identity = Identity("system:kube-controller-manager")
         self._add("controllers", partial(build_controllers, manager), identity, controller_identities())
+        claims = ClaimControllerConfig(name=CLAIM_CONTROLLER, set=switches(CLAIM_CONTROLLER))
+        self._add(claims.name, partial(build_claim_controller, claims), CLAIM_MANAGER, claim_controller_identities())
         for host, nodes in self.plan.deal().items():
             definitions = tuple(NodeDefinition.parse(node) for node in nodes)
             config = KubeletConfig(
@@ -148,6 +154,8 @@ class SimMesh:
             self._processes[f"kubelet/{host}"].gates.on_late_request = self._network.deliver_late
             for node in nodes:
                 self._add_plugins(node)
+            for definition in definitions:
+                self._add_drivers(definition, main)
 
     def _add_plugins(self, node: dict[str, object]) -> None:
         name = str(node["name"])
@@ -160,6 +168,17 @@ class SimMesh:
                 set=self.plan.switches.assignments,
             )
             self._add(config.name, partial(build_plugin, config), Identity(f"keplab:{config.name}"))
+
+    def _add_drivers(self, node: NodeDefinition, main: Identity) -> None:
+        for driver in node.drivers:
+            config = DriverConfig(
+                name=driver_name(node.name, driver.name),
+                node=node.name,
+                health_port=-1,
+                definition=msgspec.json.encode(driver).decode(),
+                set=self.plan.switches.assignments,
+            )
+            self._add(config.name, partial(build_driver, config), main)
 
     def _add(self, name: str, build: Build, main: Identity, others: Sequence[Identity] = ()) -> None:
         self._processes[name] = _Process(name, build, main, others, SimClock(self._loop, WALL_BASE_S))
@@ -289,6 +308,10 @@ class SimMesh:
         """Have an emulated device plugin do something. Raises: ValueError."""
         sockets = SimSockets(self._sockets, self._observer_life)
         await command_plugin(sockets, "nodes", node, resource, act, devices)
+
+    async def command_driver(self, node: str, driver: str, act: str, words: tuple[str, ...]) -> None:
+        """Have an emulated DRA driver do something. Raises: ValueError."""
+        await command_driver(SimSockets(self._sockets, self._observer_life), "nodes", node, driver, act, words)
 
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
         """End an incarnation between two instants, or at its site; its disk keeps what was synced."""

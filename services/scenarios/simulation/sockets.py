@@ -26,6 +26,8 @@ class MachineSockets:
     def __init__(self, random: Random) -> None:
         self._random = random
         self.files: dict[str, _Served] = {}
+        self.served = 0
+        """How many sockets there have been."""
         self.context = contextvars.copy_context()
         """Messages take no process's time, so that they arrive even while their sender is stopped."""
 
@@ -48,6 +50,8 @@ class _Served:
 
     def __init__(self, machine: MachineSockets, path: str, service: LocalService, life: Lifetime) -> None:
         self.service = service
+        machine.served += 1
+        self.mark = str(machine.served)
         self._machine, self._path, self._life, self._context = machine, path, life, contextvars.copy_context()
         self._is_closed = False
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -125,18 +129,33 @@ class _Connection:
                     raise RpcError("DeadlineExceeded", "context deadline exceeded") from None
                 await asyncio.sleep(CONNECT_POLL_S)
 
+    async def broken(self) -> None:
+        """Return once the connection that was there is not any more."""
+        pipe = _Pipe(self._machine)
+        try:
+            there = self._machine.reach(self._path)
+        except RpcError:
+            return
+        held = there.begin(_held(pipe))
+        try:
+            await pipe.take()
+        finally:
+            held.cancel()
+
     async def call(self, method: str, request: bytes, timeout_s: float | None = None) -> bytes:
         """Return the answer; without a timeout wait as long as it takes. Raises: RpcError."""
         pipe = _Pipe(self._machine)
         loop = asyncio.get_running_loop()
         late = RpcError("DeadlineExceeded", "context deadline exceeded")
         timer = loop.call_later(timeout_s, pipe.put, late) if timeout_s is not None else None
-        self._send(method, request, pipe, _answered)
+        served = self._send(method, request, pipe, _answered)
         try:
             answer = await pipe.take()
         finally:
             if timer is not None:
                 timer.cancel()
+            for task in served:
+                task.cancel()  # as gRPC does with what is not waited for any more
         assert answer is not None, "a call that is served is answered"
         return answer
 
@@ -172,6 +191,14 @@ class _Connection:
 
 
 _GONE = RpcError("Unavailable", "error reading from server: EOF")
+
+
+async def _held(pipe: _Pipe) -> None:
+    """Be the server's end of a connection: the pipe ends with it."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        pipe.send(None)
 
 
 async def _answered(there: _Served, method: str, request: bytes, pipe: _Pipe) -> None:
@@ -227,3 +254,8 @@ class SimSockets:
         """Leave a directory without sockets."""
         for path in [p for p in self._machine.files if p.rpartition("/")[0] == directory.rstrip("/")]:
             del self._machine.files[path]
+
+    def listing(self, directory: str) -> dict[str, str]:
+        """Return every socket below a directory with its mark."""
+        below = directory.rstrip("/") + "/"
+        return {path: self._machine.files[path].mark for path in sorted(self._machine.files) if path.startswith(below)}

@@ -3,11 +3,14 @@
 import asyncio
 import random
 
+import msgspec
 import pytest
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build as build_apiserver
 from kubelet.config import KubeletConfig
+from kubelet.dra.emulated.serving import DriverConfig
+from kubelet.dra.emulated.serving import build as build_driver
 from kubelet.node.definition import NodeDefinition
 from kubelet.wiring import build as build_kubelet
 from services.api.errors import NotFound
@@ -76,11 +79,33 @@ class World:
         chance = random.Random(7)
         self.admin = Client(self.apiserver.server.api_for(ADMIN), self.clock, chance)
         self.scheduler = Client(self.apiserver.server.api_for(SCHEDULER), self.clock, chance)
+        self.driver_lives, self.driver_disks, self.drivers = {}, {}, {}
+        for definition in self.config.definitions:
+            for driver in definition.drivers:
+                self.start_driver(definition.name, driver)
         await self.start_kubelet()
+        await self.until(lambda: all(driver.is_ready for driver in self.drivers.values()))
         return self
+
+    def start_driver(self, node, definition):
+        """Start a DRA driver, or a killed one again, with the disk that it had."""
+        place = node, definition.name
+        life = Lifetime(f"dra-driver/{node}/{definition.name}", len(self.tasks))
+        disk = self.driver_disks.setdefault(place, DiskImage())
+        config = DriverConfig(node=node, definition=msgspec.json.encode(definition).decode())
+        seams = self.seams(f"dra-driver/{node}/{definition.name}", life, disk, HOST)
+        self.driver_lives[place], self.drivers[place] = life, build_driver(config, seams)
+        task = asyncio.create_task(self.drivers[place].run())
+        life.adopt(task)
+        self.tasks.append(task)
+
+    def kill_driver(self, driver="gpu.example.com", node="n1"):
+        self.driver_lives[node, driver].end()
 
     async def __aexit__(self, *_):
         self.kill_kubelet()
+        for life in self.driver_lives.values():
+            life.end()
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)

@@ -62,6 +62,8 @@ def test_a_node_that_was_deleted_offers_its_devices_again_in_the_name_of_the_new
     async def scenario(world):
         await asyncio.sleep(1)
         await world.admin.delete("nodes", Key("", "n1"))
+        (orphan,) = (await world.admin.list(SLICES))[0]
+        await world.admin.delete(SLICES, Key("", orphan["metadata"]["name"]))  # as the garbage collector does
         await asyncio.sleep(330)  # the next report of the node's status finds out
         node = await world.admin.get("nodes", Key("", "n1"))
         (found,) = (await world.admin.list(SLICES))[0]
@@ -138,7 +140,8 @@ def test_devices_of_a_pod_that_went_while_the_kubelet_was_away_are_given_back(si
         world.kill_kubelet()
         await world.delete("p", 0)
         await world.start_kubelet()
-        await world.until(lambda: bool(world.lines("driver.unprepare")))
+        # Its driver registers after the first try; the next one is the reconciliation's.
+        await world.until(lambda: bool(world.lines("driver.unprepare")), limit_s=62)
         return world.agent().kubelet.claims.cached
 
     assert simulate(scenario, nodes=[NODE]) == {}
@@ -208,7 +211,7 @@ def test_a_node_offers_devices_of_its_own_only(simulate):
     [
         ("gpu", "want NAME:DEVICES"),
         ("gpu.example.com:x", "want NAME:DEVICES"),
-        ("gpu.example.com:1:late=2", "want prepare=S, unprepare=S or dead=FROM-TO"),
+        ("gpu.example.com:1:late=2", "[:dead=FROM-TO]"),
         ("gpu.example.com:1:prepare=soon", "'soon' is not a number"),
     ],
 )

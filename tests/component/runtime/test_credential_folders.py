@@ -18,6 +18,7 @@ def test_every_component_finds_a_token_that_the_api_server_knows_and_only_its_ow
     users = {entry["token"]: entry["user"] for entry in server["tokens"]}
 
     for component, first in (("scheduler", "system:kube-scheduler"), ("controllers", "system:kube-controller-manager"),
+                             ("claim-controller", "system:claim-controller"),
                         ("kubelet", "system:node-host:containers")):  # fmt: skip
         assert ["token.json"] == [path.name for path in (tmp_path / component).iterdir()]
         tokens = json.loads((tmp_path / component / "token.json").read_text())

@@ -337,6 +337,119 @@ def test_preenqueue_16_a_burst_of_reports_delays_a_bind_of_the_same_client(play,
     assert least_s <= play(scenario, **limits, **GATES) <= most_s
 
 
+@pytest.mark.parametrize("reason", ["NotReadyForScheduling", "Unschedulable", "SchedulingGated"])
+def test_a_report_has_the_reason_that_was_chosen_and_goes_with_its_cause(play, reason):
+    async def scenario(world):
+        await world.node("n1")
+        seen = Seen(world)
+        seen.begin()
+        await world.pod("p", **wants("c"))
+        await seen.until(6)
+        said = await shown(world)
+        world.scheduler._binder.in_flight = 10**6  # the loop takes no pod
+        await claim(world)
+        await seen.until(12)
+        return said, await shown(world), seen.patches
+
+    said, after, patches = play(scenario, preenqueue_report__reason=reason, **GATES)
+
+    assert said == (reason, MISSING)
+    assert after is None
+    assert patches == [5.0, 11.0]
+
+
+def test_a_condition_of_its_own_costs_a_write_after_the_bind(play):
+    async def scenario(world):
+        await world.node("n1")
+        seen = Seen(world)
+        seen.begin()
+        await world.pod("p", **wants("c"))
+        await seen.until(6)
+        said = {c["type"]: c.get("message", "") for c in (await world.get("p"))["status"]["conditions"]}
+        await claim(world)
+        await seen.until(20)
+        return said, [c["type"] for c in (await world.get("p"))["status"]["conditions"]], seen.calls
+
+    said, after, calls = play(scenario, preenqueue_report__condition="ReadyForScheduling", **GATES)
+
+    assert said == {"ReadyForScheduling": MISSING}
+    assert after == ["PodScheduled"]
+    assert calls == [("status", 5.0), ("binding", 6.0), ("status", pytest.approx(6.0, abs=0.15))]
+
+
+def test_a_rate_of_their_own_keeps_reports_out_of_the_way_of_a_bind(play):
+    async def scenario(world):
+        await world.node("n1")
+        seen = Seen(world)
+        seen.begin()
+        await asyncio.gather(*(world.pod(f"p{i}", **wants("c")) for i in range(100)))
+        await seen.until(6)
+        await world.pod("ready")
+        await seen.until(16)
+        bound_s = next(at for kind, at in seen.calls if kind == "binding") - 6
+        return bound_s, len([at for at in seen.patches if at <= 5.1]), len(seen.patches)
+
+    limits = {"async_api__qps": 5.0, "async_api__burst": 5, "preenqueue_report__qps": 10.0}
+    bound_s, at_once, in_all = play(scenario, **limits, **GATES)
+
+    assert bound_s < 1.0
+    assert 10 <= at_once <= 11, "a second's worth at once"
+    assert in_all == 100
+
+
+def test_a_group_speaks_for_its_members_until_it_is_scheduled(play):
+    async def scenario(world):
+        await world.node("n1", cpu="8")
+        groups = "podgroups.scheduling.k8s.io"
+        member = {"schedulingGroup": {"podGroupName": "g"}}
+        await world.pod("m0", **member)
+        seen = Seen(world)
+        seen.begin()
+        await seen.until(6)
+        alone = await shown(world, "m0")
+        group = {
+            "apiVersion": "scheduling.k8s.io/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": "g", "namespace": "default"},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+        }
+        await world.admin.create(groups, group)
+        await seen.until(12)
+        (said,) = (await world.admin.get(groups, Key("default", "g")))["status"]["conditions"]
+        of_member = await shown(world, "m0")
+        await world.pod("m1", **member)
+        await world.until(world.bound("m1"))
+        await seen.until(20)
+        await world.pod("m2", **member, **wants("c"))
+        await seen.until(26)
+        (scheduled,) = (await world.admin.get(groups, Key("default", "g")))["status"]["conditions"]
+        return alone, said, of_member, scheduled["status"], await shown(world, "m2")
+
+    alone, said, of_member, scheduled, late = play(
+        scenario, GenericWorkload=True, preenqueue_report__target="podgroup", **GATES
+    )
+
+    assert alone == (READY, 'waiting for pods\'s pod group "g" to appear in scheduling queue')
+    assert (said["type"], said["status"], said["reason"]) == ("PodGroupInitiallyScheduled", "False", READY)
+    assert said["message"] == "waiting for minCount pods from a gang to appear in scheduling queue"
+    assert of_member is None
+    assert scheduled == "True"
+    assert late == (READY, MISSING), "True is never taken back: a late member speaks for itself"
+
+
+@pytest.mark.parametrize(("scope", "named_s", "made_s"), [("global", 5, 5), ("per_plugin", 3, 3), ("per_call", 1, 10)])
+def test_plugins_say_how_long_their_rejections_may_pass_unreported(play, scope, named_s, made_s):
+    async def scenario(world):
+        seen = Seen(world)
+        seen.begin()
+        await world.pod("p", **wants("c"))
+        await world.pod("q", resourceClaims=[{"name": "c", "resourceClaimTemplateName": "t"}])
+        await seen.until(20)
+        return seen.patches
+
+    assert play(scenario, preenqueue_report__delay_scope=scope, **GATES) == [named_s, made_s]
+
+
 def test_without_the_gate_nothing_is_reported(play):
     async def scenario(world):
         seen = Seen(world)

@@ -10,15 +10,25 @@ from pathlib import Path
 
 import pytest
 
+import claim_controller
 import services.controllers
+from claim_controller.wiring import CONTROLLERS as CONTROLLERS_OF_CLAIMS
 from services.api.meta import AnyObject
 from services.api.resources import resource_of_view
 from services.api.switches import Switches
 from services.controllers.wiring import registered
-from services.runtime.roles import FILE, OF_EVERY_CONTROLLER, controller_roles
+from services.runtime.roles import CLAIM_FOLDER, FILE, OF_EVERY_CONTROLLER, controller_roles
 
 FOLDER = Path(services.controllers.__file__).parent
-FOLDERS = sorted(path.parent.name for path in FOLDER.glob("*/controller.py"))
+ROOT = FOLDER.parents[1]
+ROLES = (*controller_roles(), *controller_roles(CLAIM_FOLDER))
+REGISTERED = (*registered().values(), *CONTROLLERS_OF_CLAIMS)
+PLACES = {
+    path.parent.name: path.parent
+    for top in (FOLDER, Path(claim_controller.__file__).parent)
+    for path in sorted(top.glob("*/controller.py"))
+}
+"""The folder of each controller, of both processes."""
 VERBS = {"Create": "create", "Patch": "patch", "Update": "update", "Delete": "delete"}
 WRITES = ("writes.patch", "writes.status", "writes.conditions")
 AT_RUN_TIME = {
@@ -35,12 +45,18 @@ AT_RUN_TIME = {
 """Whatever kinds are served, or either of two."""
 GRANTED_ALL_THE_SAME = {
     "descheduler": {"read nodes"},
+    "device_taint_eviction": {"read devicetaintrules.resource.k8s.io"},  # with DRADeviceTaintRules
     "disruption": {"get */scale"},  # upstream counts through the scale subresource
     "namespace": {"deletecollection *"},
     "node_lifecycle": {"delete pods"},  # guarantees 8.3
     "persistentvolume_binder": {"read csidrivers.storage.k8s.io", "read csistoragecapacities.storage.k8s.io"},
     "pod_unbind": {"read nodes"},
-    "resourceclaim": {"read workloads.scheduling.k8s.io"},  # guarantees 8.3
+    "resourceclaim": {
+        "read workloads.scheduling.k8s.io",  # guarantees 8.3
+        "patch resourceclaims.resource.k8s.io/binding",  # dra-core 9: asked of whoever changes an allocation
+        *(f"read {kind}" for kind in ("daemonsets.apps", "deployments.apps", "jobs.batch")),  # kep-5194 7
+        *(f"read {kind}" for kind in ("podgroups.scheduling.k8s.io", "replicasets.apps", "statefulsets.apps")),
+    },
 }
 BORROWED = {"unbind_storm": "node_lifecycle"}
 """A controller without a role of its own acts as another one."""
@@ -48,7 +64,8 @@ BORROWED = {"unbind_storm": "node_lifecycle"}
 
 def granted(folder):
     """Return `verb resource` of each right; get, list and watch together are one `read`."""
-    own = next(role for role in controller_roles() if f"user: {role.user}\n" in (FOLDER / folder / FILE).read_text())
+    text = (PLACES[folder] / FILE).read_text()
+    own = next(role for role in ROLES if f"user: {role.user}\n" in text)
     found = set()
     for rule in own.rules:
         if rule in OF_EVERY_CONTROLLER:
@@ -62,20 +79,18 @@ def granted(folder):
 
 def done(folder):
     """Return the same of what the folder's code does."""
-    paths = [*sorted((FOLDER / folder).glob("*.py"))]
+    paths = [*sorted(PLACES[folder].glob("*.py"))]
     if any("shared_revisions" in path.read_text() for path in paths):
         paths.append(FOLDER / "shared_revisions.py")
     found = set().union(*map(_actions, paths))
-    record = next(each for each in registered().values() if each.build.__module__.split(".")[2] == folder)
+    record = next(each for each in REGISTERED if each.build.__module__.split(".")[-2] == folder)
     controller = record.build(Switches())
     views = {*controller.owns, *controller.reads, *(watch.view for watch in controller.watches), controller.reconciles}
     return found | {f"read {resource_of_view(view).name}" for view in views - {None, AnyObject}}
 
 
 def _actions(path):
-    names = vars(
-        importlib.import_module(f"services.controllers.{path.relative_to(FOLDER).with_suffix('')}".replace("/", "."))
-    )
+    names = vars(importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts)))
 
     def value(node):
         return eval(ast.unparse(node), names) if node is not None else ""
@@ -88,7 +103,7 @@ def _actions(path):
             yield "delete pods"
         try:
             first = value(node.args[0])
-        except (NameError, AttributeError):
+        except (NameError, AttributeError, SyntaxError):
             continue  # known at run time only
         if function == "Query" and first is not AnyObject:
             yield f"read {resource_of_view(first).name}"
@@ -106,7 +121,7 @@ def _actions(path):
             yield f"{verb} {first}/{subresource}" if subresource else f"{verb} {first}"
 
 
-@pytest.mark.parametrize("folder", sorted(set(FOLDERS) - set(BORROWED)))
+@pytest.mark.parametrize("folder", sorted(set(PLACES) - set(BORROWED)))
 def test_a_controller_may_do_what_its_code_does_and_nothing_else(folder):
     known = AT_RUN_TIME.get(folder, set()) | GRANTED_ALL_THE_SAME.get(folder, set())
     wide = {right.split()[0] for right in known if right.endswith((" *", " *-secrets"))}
@@ -122,10 +137,8 @@ def test_a_controller_that_acts_as_another_stays_within_its_rights(folder, lende
 
 
 def test_every_controller_acts_as_a_user_that_has_a_role():
-    users = {role.user for role in controller_roles()}
-
-    assert {each.build(Switches()).user for each in registered().values()} == users
+    assert {each.build(Switches()).user for each in REGISTERED} == {role.user for role in ROLES}
 
 
 def test_a_registration_has_the_name_of_what_it_builds():
-    assert [name for name, each in registered().items() if each.build(Switches()).name != name] == []
+    assert [each.name for each in REGISTERED if each.build(Switches()).name != each.name] == []

@@ -8,7 +8,7 @@ import pytest
 
 from services.api.identity import Identity
 from services.runtime import credentials
-from services.runtime.roles import controller_identities
+from services.runtime.roles import claim_controller_identities, controller_identities
 
 
 def make(directory, hosts=("h0",), seed=1, others=()):
@@ -25,10 +25,12 @@ def test_every_process_gets_its_identities_and_the_server_knows_them_all(tmp_pat
 
     controllers = [identity.user for identity in controller_identities()]
     assert ["system:kube-controller-manager", *controllers] == list(content(made.of("controllers")))
+    claims = [identity.user for identity in claim_controller_identities()]
+    assert ["system:claim-controller", *claims] == list(content(made.of("claim-controller")))
     host = content(made.of("kubelet/h0"))
     assert ("system:node-host:h0", ["system:node-hosts"]) == known[host["system:node-host:h0"]]
     assert ("system:mesh-admin", ["system:mesh-admins"]) == known[made.admin_token]
-    assert 4 + len(controllers) == len(known)
+    assert 5 + len(controllers) + len(claims) == len(known)
 
 
 def test_only_their_owner_may_read_token_files(tmp_path):

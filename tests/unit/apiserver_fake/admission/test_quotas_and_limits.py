@@ -537,3 +537,47 @@ def test_owners_of_a_namespace_see_their_quota_and_do_not_change_it(server):
     with pytest.raises(ApiError):
         server.write("patch", "resourcequotas", "q", {"spec": {"hard": {"pods": "9"}}}, identity=alice,
                      patch_type="merge")  # fmt: skip
+
+
+def device_claim(name, *requests):
+    return {"metadata": {"name": name}, "spec": {"devices": {"requests": [*requests]}}}
+
+
+def exactly(device_class, name="r", **more):
+    return {"name": name, "exactly": {"deviceClassName": device_class, **more}}
+
+
+def one_of(*alternatives):
+    return {"name": "one-of", "firstAvailable": [
+        {"name": f"a{i}", "deviceClassName": device_class, **more}
+        for i, (device_class, more) in enumerate(alternatives)]}  # fmt: skip
+
+
+GPUS, NICS = "gpu.deviceclass.resource.k8s.io/devices", "nic.deviceclass.resource.k8s.io/devices"
+
+
+@pytest.mark.parametrize(
+    ("requests", "gpus", "nics"),
+    [
+        ([exactly("gpu", count=3)], "3", "0"),
+        ([exactly("gpu", allocationMode="All")], "32", "0"),
+        ([exactly("gpu", "r1"), exactly("gpu", "r2", count=2)], "3", "0"),
+        ([one_of(("gpu", {"count": 2}), ("gpu", {"count": 5}), ("nic", {}))], "5", "1"),
+        ([exactly("nic"), one_of(("gpu", {}), ("nic", {"count": 2}))], "1", "3"),
+    ],
+)
+def test_devices_that_claims_ask_for_are_charged_by_class(server, requests, gpus, nics):
+    server.quota({GPUS: "40", NICS: "40"}, {GPUS: "0", NICS: "0"})
+
+    server.write("create", "resourceclaims.resource.k8s.io", body=device_claim("c", *requests))
+
+    assert server.read("resourcequotas", "q")["status"]["used"] == {GPUS: gpus, NICS: nics}
+
+
+def test_more_devices_of_a_class_than_its_quota_are_refused(server):
+    server.quota({GPUS: "4"}, {GPUS: "2"})
+    body = device_claim("c", exactly("gpu", count=3))
+
+    text = refused(server.write, "create", "resourceclaims.resource.k8s.io", body=body)
+
+    assert text.endswith(f"exceeded quota: q, requested: {GPUS}=3, used: {GPUS}=2, limited: {GPUS}=4")

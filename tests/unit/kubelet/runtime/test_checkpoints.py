@@ -6,7 +6,8 @@ import pytest
 
 from kubelet.agent.journal import Journal
 from kubelet.managers.allocation import Allocation
-from kubelet.runtime.records import ContainerRecord, HeldClaim, PodRecord, lines_of
+from kubelet.runtime.claims import HeldClaim
+from kubelet.runtime.records import ContainerRecord, PodRecord, lines_of
 from kubelet.runtime.resources import PodResources
 from services.api.kinds.pod import ResourceRequirements
 from services.runtime.real import MemoryDisk

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from scheduler.dispatcher.call_queue import CallQueue, Ending
 from scheduler.dispatcher.calls import NOT_READY, UNSCHEDULABLE, ClearCondition, PodBinding, SetCondition, status_patch
 from services.api.meta import Condition, Key
+from services.reconcile.workqueue import TokenBucket
 
 WALL_S = 1_700_000_000.0
 
@@ -286,3 +287,50 @@ def test_a_call_is_a_child_of_the_latest_decision_and_remembers_those_merged_int
     queue.add(fails(pod, "m2", traceparent="two"), 0.0)
 
     assert queue.pop(0.0).call.causes == ("two", "one")
+
+
+def report(pod, message="m"):
+    return status_patch(pod, SetCondition(NOT_READY, message), is_report=True)
+
+
+def started(queue, now):
+    """Return the names of what is due, all of it begun and ended at that time."""
+    found = []
+    while (each := queue.pop(now)) is not None:
+        found.append(each.call.key.name)
+        queue.finalize(each, now, is_done=True)
+    return found
+
+
+def test_reports_with_a_rate_limit_of_their_own_do_not_delay_other_calls(a):
+    queue = CallQueue(TokenBucket(1.0, 1.0))
+    for name in ("p1", "p2", "p3"):
+        queue.add(report(saying(a, name=name)), 0.0, delay_s=5.0)
+    queue.add(fails(saying(a, name="other"), "0/1"), 5.0)
+    queue.add(bind(saying(a, name="ready")), 5.0)
+
+    assert sorted(started(queue, 5.0)) == ["other", "p1", "ready"]
+    assert queue.next_due(5.0) == 6.0
+    assert [started(queue, 6.0), started(queue, 6.5), started(queue, 7.0)] == [["p2"], [], ["p3"]]
+
+
+def test_a_failed_attempt_does_not_wait_for_the_token_of_the_report_it_replaces(a):
+    queue = CallQueue(TokenBucket(1.0, 1.0))
+    queue.add(report(saying(a, name="p1")), 0.0)
+    queue.add(report(saying(a, name="p2")), 0.0)
+    assert started(queue, 0.0) == ["p1"]
+
+    queue.add(fails(saying(a, name="p2"), "0/1"), 0.1)
+
+    assert started(queue, 0.1) == ["p2"]
+
+
+def test_new_words_do_not_cost_a_report_its_turn(a):
+    queue = CallQueue(TokenBucket(1.0, 1.0))
+    for name in ("p1", "p2", "p3"):
+        queue.add(report(saying(a, name=name)), 0.0)
+    started(queue, 0.0)
+
+    queue.add(report(saying(a, name="p2"), "other words"), 0.5)
+
+    assert [started(queue, 1.0), started(queue, 2.0)] == [["p2"], ["p3"]]

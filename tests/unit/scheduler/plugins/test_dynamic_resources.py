@@ -8,8 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.cache.node_info import PodInfo
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import Action, ClusterEvent, Hint
-from services.api.kinds.pod import PodResourceClaim, PodResourceClaimStatus
+from scheduler.framework.runner import Enabled, Runner
+from scheduler.framework.status import SUCCESS, failed, unresolvable, unschedulable
+from services.api.kinds.pod import PersistentVolumeClaimVolumeSource, PodResourceClaim, PodResourceClaimStatus, Volume
 from services.api.kinds.resourceclaim import AllocationResult, ResourceClaim, ResourceClaimStatus
 from services.api.meta import ObjectMeta, OwnerReference
 from tests.unit.scheduler.conftest import new_handle, plugin_of
@@ -112,3 +115,43 @@ def test_a_claim_that_went_after_the_pod_came_in_fails_the_attempt(cluster, a):
         '0/1 nodes are available: could not find ResourceClaim "default/c". no new claims to deallocate, '
         "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     )
+
+
+def test_a_pod_that_prefilter_rejects_before_its_claims_are_looked_at_has_no_state_and_preempts_for_nothing(cluster, a):
+    """The missing volume claim is UnschedulableAndUnresolvable, which ends PreFilter (also of pods without claims)."""
+    volumes = (Volume(name="v", persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name="none")),)
+    world = cluster().nodes(a.node("n1")).pods(a.pod("low", node="n1"))
+
+    error = world.refuse(a.pod("p", volumes=volumes, priority=10))
+
+    assert error.message == '0/1 nodes are available: persistentvolumeclaim "none" not found. not found'
+
+
+class Says:
+    def __init__(self, name, status):
+        self.name, self._status = name, status
+
+    def pre_filter(self, state, pod, columns):
+        state.data[self.name] = True
+        return self._status
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "rejected_by", "asked"),
+    [
+        (unschedulable("a"), SUCCESS, "First", {"First", "Second"}),
+        (unschedulable("a"), unresolvable("b"), "Second", {"First", "Second"}),
+        (unresolvable("a"), unresolvable("b"), "First", {"First"}),
+        (failed("a"), unresolvable("b"), "First", {"First"}),
+    ],
+)
+def test_a_prefilter_rejection_that_preemption_may_turn_lets_the_others_look(
+    cluster, a, first, second, rejected_by, asked
+):
+    runner = Runner([Enabled(Says("First", first)), Enabled(Says("Second", second))])
+    state = CycleState()
+
+    prepared = runner.pre_filter(state, PodInfo(a.pod("p")), cluster().cache.columns)
+
+    assert prepared.rejection.plugin == rejected_by
+    assert set(state.data) == asked

@@ -10,7 +10,8 @@ from scheduler.dispatcher.calls import NOT_READY, SCHEDULING_GATED, UNSCHEDULABL
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.queue.preenqueue_status import Model, Reporter, ReportRules, missing_gate
 from scheduler.queue.queued_pod import QueuedPod
-from services.api.meta import Condition
+from services.api.kinds.podgroup import PodGroup, PodGroupStatus
+from services.api.meta import Condition, ObjectMeta
 from services.api.switches import Switches
 
 USER_TEXTS = {"Dra": "the claim is missing", "Gates": "", "Preemption": ""}
@@ -138,3 +139,103 @@ def test_preenqueue_18_a_silent_plugin_after_one_that_reported(pod, knob, then):
     observer.observe(pod, says("Dra", "not found"))
 
     assert words_of(observer.observe(pod, says("Gates", "gates [x]"))) == then
+
+
+@pytest.mark.parametrize("reason", ["Unschedulable", "SchedulingGated"])
+def test_a_reason_that_others_write_too_is_cleared_only_with_our_own_text(pod, reason):
+    observer = reporter(reason=reason)
+
+    said = observer.observe(pod, says("Dra", "A"))
+    (cleared,) = observer.observe(pod, SUCCESS).call.desired
+
+    assert said.call.desired == (SetCondition(reason, "A"),)
+    assert said.call.event == (reason, "A")
+    assert cleared.changes(Condition(type="PodScheduled", status="False", reason=reason, message="A"))
+    assert not cleared.changes(Condition(type="PodScheduled", status="False", reason=reason, message="0/1 nodes"))
+
+
+def test_after_a_restart_an_unschedulable_of_an_attempt_is_not_taken_for_a_report(pod):
+    observer = reporter(reason="Unschedulable")
+
+    assert words_of(observer.observe(showing(pod, "Unschedulable", "0/1 nodes"), says("Dra", "A"))) == ("A", 5.0)
+    pod.reported = ""
+    assert observer.observe(showing(pod, "Unschedulable", "A"), says("Dra", "A")) is None
+
+
+def test_a_condition_of_its_own_is_taken_from_a_pod_that_has_a_node(pod):
+    observer = reporter(condition="ReadyForScheduling")
+    (change,) = observer.observe(pod, says("Dra", "A")).call.desired
+    shown = (Condition(type="ReadyForScheduling", status="False", reason=NOT_READY, message="A"),)
+    bound = replace(pod.info.pod, status=replace(pod.info.pod.status, conditions=shown))
+
+    assert change.type == "ReadyForScheduling"
+    assert observer.bound(bound).desired == (ClearCondition(NOT_READY, "ReadyForScheduling"),)
+    assert observer.bound(pod.info.pod) is None
+    assert reporter().bound(bound) is None, "by default the bind overwrites the report"
+
+
+@pytest.mark.parametrize(("asked_s", "delay_s"), [(30.0, 30.0), (0.0, 0.0), (None, 5.0)])
+def test_a_report_waits_as_long_as_its_plugin_asks(pod, asked_s, delay_s):
+    observer = reporter()
+    observer.asked_delay_s = lambda info, status: asked_s
+
+    assert words_of(observer.observe(pod, says("Dra", "A"))) == ("A", delay_s)
+    assert words_of(observer.observe(pod, SUCCESS)) == ("clear", 5.0), "what passes asks for no delay"
+
+
+def test_an_immediate_model_waits_for_no_plugin(pod):
+    observer = reporter(Model.IMPLICIT_IMMEDIATE)
+    observer.asked_delay_s = lambda info, status: 30.0
+
+    assert words_of(observer.observe(pod, says("Dra", "A"))) == ("A", 0.0)
+
+
+def group_saying(*conditions):
+    return PodGroup(
+        metadata=ObjectMeta(name="g", namespace="default", uid="g-uid", generation=3),
+        status=PodGroupStatus(conditions=conditions),
+    )
+
+
+def test_a_group_says_once_what_all_its_members_are_rejected_for(a):
+    observer, group = reporter(target="podgroup"), group_saying()
+    members = [QueuedPod(PodInfo(a.pod(name)), 0.0) for name in ("p1", "p2", "p3")]
+
+    first, *more = [observer.observe_member(group, member, says("Gang", "too few")) for member in members]
+
+    assert words_of(first) == ("too few", 5.0)
+    assert (first.call.resource, first.call.uid) == ("podgroups.scheduling.k8s.io", "g-uid")
+    assert first.call.desired == (
+        SetCondition(NOT_READY, "too few", "PodGroupInitiallyScheduled", observed_generation=3),
+    )
+    assert more == [None, None]
+    assert [member.reported for member in members] == ["", "", ""]
+
+
+def test_a_group_whose_members_pass_is_cleared_once(a):
+    observer, group = reporter(target="podgroup"), group_saying()
+    members = [QueuedPod(PodInfo(a.pod(name)), 0.0) for name in ("p1", "p2")]
+    for member in members:
+        observer.observe_member(group, member, says("Gang", "too few"))
+
+    first, second = [observer.observe_member(group, member, SUCCESS) for member in members]
+
+    assert words_of(first) == ("clear", 5.0)
+    assert second is None
+
+
+def test_after_a_restart_a_group_does_not_repeat_what_it_says(pod):
+    shown = Condition(type="PodGroupInitiallyScheduled", status="False", reason=NOT_READY, message="too few")
+
+    observer = reporter(target="podgroup")
+
+    assert observer.observe_member(group_saying(shown), pod, says("Gang", "too few")) is None
+    assert words_of(observer.observe_member(group_saying(shown), pod, SUCCESS)) == ("clear", 5.0)
+
+
+def test_what_a_pod_said_is_withdrawn_when_its_group_speaks(pod):
+    observer = reporter(target="podgroup")
+    observer.observe(pod, says("Gang", "no group"))
+
+    assert words_of(observer.withdraw(pod)) == ("clear", 5.0)
+    assert observer.withdraw(pod) is None

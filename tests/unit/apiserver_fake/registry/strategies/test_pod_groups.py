@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from apiserver_fake.strategy import strategy_for
 from services.api.errors import Forbidden, NotFound
+from services.api.identity import ADMIN
+from services.api.wire import Request
 
 GROUPS, WORKLOADS = "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"
 CLASSES = "priorityclasses.scheduling.k8s.io"
@@ -151,3 +154,65 @@ def test_a_workloads_controller_is_named_once(gated):
     assert changed(gated, WORKLOADS, made, controllerRef=job) == []
     named = {**made, "spec": {**made["spec"], "controllerRef": job}}
     assert "field is immutable" in changed(gated, WORKLOADS, named, controllerRef={**job, "name": "other"})[0]
+
+
+@pytest.fixture
+def claiming(gated: Any) -> Any:
+    gated.switch(reserved_for__mode="kep5729")
+    return gated
+
+
+CLAIM = {"name": "gpus", "resourceClaimTemplateName": "gpu"}
+OWN = "spec.resourceClaims"
+
+
+def test_claims_of_groups_and_templates_are_there_with_their_mode_alone(gated):
+    gated.switch(reserved_for__mode="kep5194")
+
+    made = gated.create(GROUPS, group(resourceClaims=[CLAIM]))
+    work = gated.create(WORKLOADS, workload(template(resourceClaims=[CLAIM])))
+
+    assert "resourceClaims" not in made["spec"]
+    assert "resourceClaims" not in work["spec"]["podGroupTemplates"][0]
+
+
+@pytest.mark.parametrize(
+    ("claims", "found"),
+    [
+        ([CLAIM, {"name": "nics", "resourceClaimName": "shared"}], []),
+        ([CLAIM, CLAIM], [f'{OWN}[1].name: Duplicate value: "gpus"']),
+        ([{**CLAIM, "name": f"c{i}"} for i in range(5)], [f"{OWN}: Too many: 5: must have at most 4 items"]),
+        ([{"name": "gpus"}],
+         [f'{OWN}[0]: Invalid value: "": must specify one of: `resourceClaimName`, `resourceClaimTemplateName`']),
+        ([{**CLAIM, "resourceClaimName": "c"}],
+         [(f'{OWN}[0]: Invalid value: "{{resourceClaimName, resourceClaimTemplateName}}": must specify exactly one of: '
+          "`resourceClaimName`, `resourceClaimTemplateName`")]),
+    ],
+)  # fmt: skip
+def test_a_group_has_up_to_four_claims_each_from_one_source(claiming, claims, found):
+    assert said(claiming, GROUPS, group(resourceClaims=claims)) == found
+    in_template = [text.replace(OWN, "spec.podGroupTemplates[0].resourceClaims") for text in found]
+    assert said(claiming, WORKLOADS, workload(template(resourceClaims=claims))) == in_template
+
+
+def test_claims_of_a_group_never_change_and_stay_when_the_mode_is_another(claiming):
+    made = claiming.create(GROUPS, group(resourceClaims=[CLAIM]))
+
+    assert [text.partition(":")[0] for text in changed(claiming, GROUPS, made, resourceClaims=[])] == [OWN]
+    claiming.switch(reserved_for__mode="pods")
+    assert changed(claiming, GROUPS, made, schedulingPolicy={"gang": {"minCount": 4}}) == []
+
+
+@pytest.mark.parametrize(("name", "found"), [("gpus", []), ("nics", ["status.resourceClaimStatuses[0].name"])])
+def test_the_status_of_a_group_names_the_claims_that_were_made_for_its_own(claiming, name, found):
+    made = claiming.create(GROUPS, group(resourceClaims=[CLAIM]))
+    status = {"resourceClaimStatuses": [{"name": name, "resourceClaimName": "g-gpus-x"}]}
+
+    assert [cause.path for cause in status_causes(claiming, made, status)] == found
+
+
+def status_causes(world: Any, made: dict[str, Any], status: dict[str, Any]) -> list[Any]:
+    new = {**made, "status": status}
+    ctx, rules = world.ctx(ADMIN, Request(verb="update", resource=GROUPS, subresource="status")), strategy_for(GROUPS)
+    rules.prepare_status(made, new, ctx)
+    return [*rules.validate_status(made, new, ctx)]

@@ -1,0 +1,72 @@
+"""Who may write which part of a claim's status, beyond the permission to write the status at all.
+
+The allocation and the reservations belong to whoever may `update` or `patch` the subresource `resourceclaims/binding`;
+what is said of devices to whoever may do so for their drivers on `resourceclaims/driver`, on any node
+(`arbitrary-node:update`) or for a claim allocated to the writer's own node (`associated-node:update`). Both
+subresources are served nowhere: they only stand for permissions. A driver on a node acts as the node here, so a node
+is associated with itself and with no other.
+Source: dra-core 9; kep-5194 7; upstream `pkg/registry/resource/utils.go` (v1.36), which answers Invalid, not Forbidden.
+"""
+
+from apiserver_fake.authorization.authorizer import rules_of
+from apiserver_fake.strategy import WriteContext
+from apiserver_fake.validation.devices.device_status import key_of
+from apiserver_fake.validation.formats import Causes, forbidden
+from services.api.identity import Identity
+from services.api.meta import Document
+
+BINDING = "resourceclaims.resource.k8s.io/binding"
+DRIVER = "resourceclaims.resource.k8s.io/driver"
+BOUND = ("allocation", "reservedFor")
+ASSOCIATED, ARBITRARY = "associated-node:", "arbitrary-node:"
+
+
+def check_writer(old: Document, new: Document, ctx: WriteContext) -> Causes:
+    """Yield which parts of the status changed that this writer may not change; none with the gate off."""
+    if not ctx.switches.dra_granular_status:
+        return
+    before, after = old.get("status") or {}, new.get("status") or {}
+    verb, who = ctx.request.verb, ctx.identity
+    is_bound_anew = any((before.get(name) or None) != (after.get(name) or None) for name in BOUND)
+    if is_bound_anew and (who.node or not _may(who, verb, BINDING)):
+        text = 'changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb='
+        yield forbidden("status", f'{text}"{verb}" permission: {_refusal(who, verb, "binding")}')
+    node = _node_of(after.get("allocation") or {})
+    verbs = [ARBITRARY + verb] if not who.node or who.node != node else [ASSOCIATED + verb, ARBITRARY + verb]
+    for driver in sorted(_changed_drivers(before, after)):
+        if who.node == node != "" or any(_may(who, each, DRIVER, driver) for each in verbs):
+            continue
+        where = f'in the namespace "{ctx.request.namespace}"'
+        text = f'changing status.devices requires resource="resourceclaims/driver", verb="[{" ".join(verbs)}]"'
+        yield forbidden("status.devices", f"{text} permission: {_refusal(who, verbs[0], 'driver', driver, where)}")
+
+
+def _may(who: Identity, verb: str, resource: str, name: str = "") -> bool:
+    return any(
+        verb in rule.verbs and resource in rule.resources and (not rule.resource_names or name in rule.resource_names)
+        for rule in rules_of(who.user, who.groups)
+    )
+
+
+def _refusal(who: Identity, verb: str, part: str, name: str = "", where: str = "at the cluster scope") -> str:
+    what = f'resourceclaims.resource.k8s.io "{name}"' if name else "resourceclaims.resource.k8s.io"
+    return (
+        f'{what} is forbidden: User "{who.user}" cannot {verb} resource "resourceclaims/{part}" '
+        f'in API group "resource.k8s.io" {where}'
+    )
+
+
+def _changed_drivers(before: Document, after: Document) -> set[str]:
+    """Return the drivers of whose devices something else is said. What goes with its device, the server takes away."""
+    was, now = ({key_of(each): each for each in status.get("devices") or ()} for status in (before, after))
+    results = ((after.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    allocated = {key_of(each) for each in results}
+    return {key[0] for key in {*was, *now} if was.get(key) != now.get(key) and (key in now or key in allocated)}
+
+
+def _node_of(allocation: Document) -> str:
+    """Return the one node that the devices can be used on; "" when there are several, or none was chosen."""
+    match (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms"):
+        case [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [str(name)]}], **others}]:
+            return "" if others.get("matchExpressions") else name
+    return ""

@@ -1,0 +1,145 @@
+"""Fields that a feature gate brings: dropped from a write while the gate is off, unless they are stored already.
+
+One table says which gate brings which fields of which kind; nothing else asks the gates of `resource.k8s.io` whether a
+field may be there. What is stored stays, so that a gate that is switched off takes nothing from objects that exist.
+Source: dra-core 0.1; kep-5194 2; upstream `dropDisabledFields` in `pkg/registry/resource/*/strategy.go` (v1.36).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from apiserver_fake.strategy import WriteContext
+from apiserver_fake.switches import ApiServerSwitches
+from services.api.kinds.deviceclass import CLASSES
+from services.api.kinds.resourceclaim import CLAIMS
+from services.api.kinds.resourceslice import SLICES
+from services.api.meta import Document
+
+CLAIM_TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
+POD_GROUPS, WORKLOADS = "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"
+Path = tuple[str, ...]
+"""Names of members; `[]` is every item of a list, `{}` every value of a map."""
+
+
+@dataclass(frozen=True)
+class Gated:
+    """`paths` are kept while `is_on`, or when the stored object has something at one of them."""
+
+    is_on: Callable[[ApiServerSwitches], bool]
+    paths: tuple[Path, ...]
+
+
+def _row(is_on: Callable[[ApiServerSwitches], bool], *paths: str) -> Gated:
+    return Gated(is_on, tuple(tuple(path.replace("[]", ".[]").replace("{}", ".{}").split(".")) for path in paths))
+
+
+def _requests(spec: str) -> tuple[Gated, ...]:
+    requests = f"{spec}.devices.requests[]"
+    result = "status.allocation.devices.results[]"
+    return (
+        _row(lambda s: s.dra_prioritized_list, f"{requests}.firstAvailable"),
+        _row(
+            lambda s: s.dra_device_taints, f"{requests}.exactly.tolerations", f"{requests}.firstAvailable[].tolerations"
+        ),
+        _row(lambda s: s.dra_admin_access, f"{requests}.exactly.adminAccess", f"{result}.adminAccess"),
+        _row(
+            lambda s: s.dra_consumable_capacity,
+            f"{spec}.devices.constraints[].distinctAttribute",
+            f"{requests}.exactly.capacity",
+            f"{requests}.firstAvailable[].capacity",
+            f"{result}.shareID",
+            f"{result}.consumedCapacity",
+            "status.devices[].shareID",
+        ),
+        _row(lambda s: s.reserved_for_mode == "kep5194", f"{spec}.reservedFor", "status.allocation.reservedForAnyPod"),
+    )
+
+
+_DEVICES = "spec.devices[]"
+GATED: dict[str, tuple[Gated, ...]] = {
+    CLAIMS: (
+        *_requests("spec"),
+        _row(lambda s: s.dra_device_status, "status.devices"),
+        _row(
+            lambda s: s.dra_binding_conditions,
+            "status.allocation.devices.results[].bindingConditions",
+            "status.allocation.devices.results[].bindingFailureConditions",
+        ),
+    ),
+    CLAIM_TEMPLATES: _requests("spec.spec"),
+    CLASSES: (_row(lambda s: s.dra_extended_resource, "spec.extendedResourceName"),),
+    SLICES: (
+        _row(lambda s: s.dra_device_taints, f"{_DEVICES}.taints"),
+        _row(
+            lambda s: s.dra_partitionable_devices,
+            "spec.sharedCounters",
+            "spec.perDeviceNodeSelection",
+            *(f"{_DEVICES}.{name}" for name in ("consumesCounters", "nodeName", "nodeSelector", "allNodes")),
+        ),
+        _row(
+            lambda s: s.dra_binding_conditions and s.dra_device_status,
+            *(f"{_DEVICES}.{name}" for name in ("bindingConditions", "bindingFailureConditions", "bindsToNode")),
+        ),
+        _row(
+            lambda s: s.dra_consumable_capacity,
+            f"{_DEVICES}.allowMultipleAllocations",
+            f"{_DEVICES}.capacity{{}}.requestPolicy",
+        ),
+        _row(
+            lambda s: s.dra_list_type_attributes,
+            *(f"{_DEVICES}.attributes{{}}.{name}" for name in ("ints", "bools", "strings", "versions")),
+        ),
+    ),
+    POD_GROUPS: (
+        _row(lambda s: s.reserved_for_mode == "kep5729", "spec.resourceClaims", "status.resourceClaimStatuses"),
+    ),
+    WORKLOADS: (_row(lambda s: s.reserved_for_mode == "kep5729", "spec.podGroupTemplates[].resourceClaims"),),
+}
+
+
+def drop_disabled(resource: str, old: Document | None, new: Document, ctx: WriteContext) -> None:
+    """Take from a new document the fields whose gates are off; `old` is what is stored.
+
+    The document's top-level members are assigned anew, what lies deeper is copied where it changes.
+    """
+    for row in GATED[resource]:
+        if row.is_on(ctx.switches) or (old is not None and any(_has(old, path) for path in row.paths)):
+            continue
+        for path in row.paths:
+            if path[0] in new and (changed := _without(new[path[0]], path[1:])) is not new[path[0]]:
+                new[path[0]] = changed
+
+
+def _has(value: Any, path: Path) -> bool:
+    if not path:
+        return value is not None and value != [] and value != {}
+    return any(_has(each, path[1:]) for each in _members(value, path[0]))
+
+
+def _members(value: Any, name: str) -> Iterator[Any]:
+    if name == "[]":
+        yield from value or ()
+    elif name == "{}":
+        yield from (value or {}).values()
+    elif value is not None and name in value:
+        yield value[name]
+
+
+def _without(value: Any, path: Path) -> Any:
+    """Return the value without what is at the path; the value itself when there is nothing."""
+    name, rest = path[0], path[1:]
+    if not value:
+        return value
+    if name == "[]":
+        items = [_without(each, rest) for each in value]
+        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    if name == "{}":
+        values = {key: _without(each, rest) for key, each in value.items()}
+        return values if any(values[key] is not value[key] for key in value) else value
+    if name not in value:
+        return value
+    if not rest:
+        return {key: each for key, each in value.items() if key != name}
+    changed = _without(value[name], rest)
+    return value if changed is value[name] else {**value, name: changed}

@@ -1,0 +1,171 @@
+"""Who of a claim's `reservedFor` still counts: pods by live reads, workloads by the design that is chosen.
+
+A pod's entry goes when the pod is gone, replaced or done. The entry of anything else is looked at in the modes of
+KEP-5194 and KEP-5729 only, and goes when the object is gone and no pod that may run names the claim: under any design
+devices are not taken from a pod that uses them.
+Source: dra-core 4 (claim sync), kep-5194 5, 5.3, 9; guarantees 5.3 (D2).
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from claim_controller.resourceclaim.generated import pod_of
+from claim_controller.switches import ClaimSwitches
+from services.api.kinds.pod import Pod
+from services.api.kinds.resourceclaim import ResourceClaim, ResourceClaimConsumerReference
+from services.api.meta import AnyObject, Key
+from services.api.resources import resources
+from services.api.times import parse_time
+from services.dra.pod_claims import claim_keys
+from services.reconcile.actions import Query
+from services.reconcile.controller import Listers, Moment
+
+DELETED_MAX: Final = 500
+"""Uids of deleted pods that are remembered, as upstream's cache of them."""
+POD_GROUPS: Final = ("scheduling.k8s.io", "podgroups")
+BUILT_IN: Final = (("apps", "deployments"), ("apps", "statefulsets"), ("batch", "jobs"))
+"""What `release.design=rc_builtin` watches; any other workload has to release its claims itself."""
+
+
+def is_done(pod: Pod) -> bool:
+    """Whether the pod will not use its claims any more: it has ended, or is being deleted without a node."""
+    return pod.is_terminal or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
+
+
+class Consumers:
+    """Judges the entries of one claim at a time; remembers which pods were seen to be deleted."""
+
+    def __init__(self, switches: ClaimSwitches) -> None:
+        self._switches = switches
+        self._deleted: dict[str, None] = {}
+
+    def deleted(self, uid: str) -> None:
+        """Remember that the pod of this uid is gone: its entries need no live read."""
+        self._deleted.pop(uid, None)
+        self._deleted[uid] = None
+        if len(self._deleted) > DELETED_MAX:
+            del self._deleted[next(iter(self._deleted))]
+
+    def unsupported(self, claim: ResourceClaim) -> str:
+        """Return what is said of an entry that this controller does not know, "" when it goes on.
+
+        Source: kep-5194 1 (the trap): nothing is written, so one such entry keeps those of pods as well.
+        """
+        if self._switches.skips_unknown:
+            return ""
+        for each in claim.status.reserved_for:
+            if not each.is_pod and not self._is_known(each):
+                return f"unsupported ReservedFor entry: {{{each.api_group} {each.resource} {each.name} {each.uid}}}"
+        return ""
+
+    def queries(self, claim: ResourceClaim, listers: Listers, moment: Moment) -> list[Query]:
+        """Return the live reads that are needed before a consumer is taken to be gone, in two rounds."""
+        needed = [*self._pods(claim, listers), *(query for _, query in self._workloads(claim))]
+        missing = [query for query in needed if query not in moment.live and query not in moment.refused]
+        if missing:
+            return missing
+        pods = Query(Pod, Key(claim.metadata.namespace, ""))
+        is_needed = pods not in moment.listed and any(self._may_remove(each) for each in self.gone(claim, moment))
+        return [pods] if is_needed else []
+
+    def remaining(
+        self, claim: ResourceClaim, listers: Listers, moment: Moment
+    ) -> tuple[ResourceClaimConsumerReference, ...]:
+        """Return the entries that still count. A workload's goes after those of all pods."""
+        entries = claim.status.reserved_for
+        pods = [each for each in entries if each.is_pod and self._holds(each, claim, listers, moment)]
+        gone = {each.uid for each in self.gone(claim, moment) if self._may_remove(each)}
+        if pods or (gone and self.users(claim, moment)):
+            gone = set()
+        return tuple(each for each in entries if each in pods or (not each.is_pod and each.uid not in gone))
+
+    def gone(self, claim: ResourceClaim, moment: Moment) -> list[ResourceClaimConsumerReference]:
+        """Return the workloads and pod groups that live reads did not find, or found under another uid."""
+        return [each for each, query in self._workloads(claim) if query in moment.live and not _is(each, query, moment)]
+
+    def forbidden(self, claim: ResourceClaim, moment: Moment) -> list[tuple[ResourceClaimConsumerReference, str]]:
+        """Return the entries that could be removed but must not be looked up, each with what the server said."""
+        found = ((each, moment.refused.get(query)) for each, query in self._workloads(claim) if self._may_remove(each))
+        return [(each, text) for each, text in found if text is not None]
+
+    def users(self, claim: ResourceClaim, moment: Moment) -> list[str]:
+        """Return the names of pods that name the claim and may still run, as they were listed live."""
+        listed = moment.listed.get(Query(Pod, Key(claim.metadata.namespace, "")), ())
+        pods = (each for each in listed if isinstance(each, Pod) and not each.is_terminal)
+        return [pod.metadata.name for pod in pods if claim.metadata.key in claim_keys(pod)]
+
+    def looks_up(self, claim: ResourceClaim) -> bool:
+        """Whether the claim has an entry that is looked up, and has to be again after a while."""
+        return self._switches.looks_again and any(True for _ in self._workloads(claim))
+
+    def find(self, key: Key, listers: Listers, moment: Moment) -> Pod | None:
+        """Return the pod as it was read live, or else as the cache has it."""
+        query = Query(Pod, key)
+        found = moment.live[query] if query in moment.live else listers.of(Pod).get(key)
+        return found if isinstance(found, Pod) else None
+
+    def has_left(self, pod: Pod, claim: ResourceClaim) -> bool:
+        """Whether the pod was unbound after the claim was allocated (switch unbind.claim_release=rc).
+
+        Devices that are newer than the unbind were granted for the next node, which the pod is on its way to.
+        """
+        history, allocation = pod.status.unbind_history, claim.status.allocation
+        if not self._switches.takes_unbound or pod.spec.node_name or not history or allocation is None:
+            return False
+        granted, left = allocation.allocation_timestamp, history[0].time
+        return granted is not None and left is not None and parse_time(granted) < parse_time(left)
+
+    def _is_known(self, entry: ResourceClaimConsumerReference) -> bool:
+        is_group = (entry.api_group, entry.resource) == POD_GROUPS
+        if self._switches.has_pod_groups or self._switches.design == "podgroup":
+            return is_group and self._switches.mode != "pods"
+        return self._switches.has_workloads
+
+    def _may_remove(self, entry: ResourceClaimConsumerReference) -> bool:
+        """Whether this controller removes the entry once the object is gone."""
+        kind = (entry.api_group, entry.resource)
+        if self._switches.has_pod_groups or self._switches.design == "podgroup":
+            return kind == POD_GROUPS
+        if self._switches.design == "rc_builtin":
+            return kind in BUILT_IN
+        return self._switches.removes_workloads
+
+    def _workloads(self, claim: ResourceClaim) -> Iterator[tuple[ResourceClaimConsumerReference, Query]]:
+        """Yield the entries that are looked up, with the read that does it."""
+        for each in claim.status.reserved_for:
+            resource = f"{each.resource}.{each.api_group}" if each.api_group else each.resource
+            # Of a kind that is not served every object would seem to be gone.
+            if not each.is_pod and self._is_known(each) and resource in resources():
+                yield each, Query(AnyObject, Key(claim.metadata.namespace, each.name), resource, may_be_refused=True)
+
+    def _pods(self, claim: ResourceClaim, listers: Listers) -> list[Query]:
+        names = {
+            each.name: each.uid for each in claim.status.reserved_for if each.is_pod and each.uid not in self._deleted
+        }
+        maker = pod_of(claim)
+        if maker is not None and maker[1] not in self._deleted:
+            names.setdefault(maker[0], maker[1])
+        queries = []
+        for name, uid in names.items():
+            key = Key(claim.metadata.namespace, name)
+            pod = listers.of(Pod).get(key)
+            if pod is None or pod.metadata.uid != uid or self.has_left(pod, claim):
+                queries.append(Query(Pod, key))
+        return queries
+
+    def _holds(
+        self, entry: ResourceClaimConsumerReference, claim: ResourceClaim, listers: Listers, moment: Moment
+    ) -> bool:
+        """Whether a pod still counts."""
+        if entry.uid in self._deleted:
+            return False
+        pod = self.find(Key(claim.metadata.namespace, entry.name), listers, moment)
+        if pod is None or pod.metadata.uid != entry.uid:
+            return False
+        return not is_done(pod) and not self.has_left(pod, claim)
+
+
+def _is(entry: ResourceClaimConsumerReference, query: Query, moment: Moment) -> bool:
+    """Whether a live read found this very object."""
+    found = moment.live[query]
+    return isinstance(found, AnyObject) and found.metadata.uid == entry.uid

@@ -1,0 +1,36 @@
+"""Which pods name which claim, kept up to date by a watch.
+
+An entry of `reservedFor` that is no pod does not say which pods use the claim, so they are found by its name.
+Source: kep-5194 8; upstream `podResourceClaimIndex`.
+"""
+
+from services.api.kinds.pod import Pod
+from services.api.meta import Key
+from services.dra.pod_claims import claim_keys
+
+
+class PodsByClaim:
+    """Keys of pods by the claim's key, in the order they were seen there; pods without a node are among them."""
+
+    def __init__(self) -> None:
+        self._pods: dict[Key, dict[Key, None]] = {}
+
+    def note(self, old: Pod | None, new: Pod | None) -> None:
+        """Take a change into account."""
+        before = claim_keys(old) if old is not None and old.spec.resource_claims else []
+        after = claim_keys(new) if new is not None and new.spec.resource_claims else []
+        if before == after:
+            return
+        for claim in before:
+            assert old is not None
+            if claim not in after and (pods := self._pods.get(claim)) is not None:
+                pods.pop(old.metadata.key, None)
+                if not pods:
+                    del self._pods[claim]
+        for claim in after:
+            assert new is not None
+            self._pods.setdefault(claim, {})[new.metadata.key] = None
+
+    def of(self, claim: Key) -> list[Key]:
+        """Return the pods that name the claim."""
+        return list(self._pods.get(claim, ()))

@@ -1,0 +1,107 @@
+"""The DRA drivers of one node that have registered: which instance of each is called, and when slices are wiped. Pure.
+
+A driver may have several instances at once, while it is updated. Slices of a driver that no instance can be called of
+are deleted after a while, so that the scheduler does not count on them.
+Source: dra-core 7, 7.1; upstream `pkg/kubelet/cm/dra/plugin` (DRAPluginManager).
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from kubelet.dra.calls import SERVICES
+from kubelet.effects import NODE_KEY, Outbox, SetTimer, WipeSlices
+
+TIMER = "drivers"
+
+
+class Instance(msgspec.Struct):
+    """One registered instance of a driver. `service`: what it is called by; `is_connected`: it can be reached now."""
+
+    number: int
+    driver: str
+    endpoint: str
+    service: str
+    is_connected: bool = False
+
+
+def choose_service(driver: str, endpoint: str, offered: Sequence[str]) -> str:
+    """Return the service by which a driver is called. Raises: ValueError in Kubernetes' words."""
+    why = "empty list of supported gRPC services (aka supported versions)"
+    if offered:
+        if (found := next((service for service in offered if service in SERVICES), "")) != "":
+            return found
+        why = (
+            f"none of services supported by the plugin ({_quoted(offered)}) are supported by the kubelet "
+            f"({_quoted(SERVICES)})"
+        )
+    raise ValueError(f"invalid supported gRPC versions of DRA driver plugin {driver} at endpoint {endpoint}: {why}")
+
+
+def _quoted(texts: Sequence[str]) -> str:
+    """Return a list as Go prints it with %q."""
+    return "[" + " ".join(f'"{text}"' for text in texts) + "]"
+
+
+class Drivers:
+    """Invariant: a driver that has registered once and cannot be called is going to be wiped, or was."""
+
+    def __init__(self, out: Outbox, *, wipe_delay_s: float) -> None:
+        self._out, self._wipe_delay_s = out, wipe_delay_s
+        self._instances: dict[str, list[Instance]] = {}
+        self._wipes: dict[str, float] = {}
+        """When the slices of drivers that cannot be called are deleted."""
+        self._last = 0
+
+    def find(self, driver: str) -> Instance | None:
+        """Return the newest instance that can be reached, else the newest; None: it is not registered."""
+        instances = self._instances.get(driver, ())
+        connected = [each for each in instances if each.is_connected]
+        found = connected or list(instances)
+        return found[-1] if found else None
+
+    @property
+    def all(self) -> list[Instance]:
+        """Every instance, in the order of drivers and registrations."""
+        return [each for instances in self._instances.values() for each in instances]
+
+    def register(self, driver: str, endpoint: str, offered: Sequence[str], now: float) -> Instance:
+        """Take an instance on. Raises: ValueError in Kubernetes' words."""
+        service = choose_service(driver, endpoint, offered)
+        instances = self._instances.setdefault(driver, [])
+        if any(each.endpoint == endpoint for each in instances):
+            raise ValueError(f"endpoint {endpoint} already registered for DRA driver plugin {driver}")
+        self._last += 1
+        made = Instance(self._last, driver, endpoint, service)
+        instances.append(made)
+        self._sync(driver, now)
+        return made
+
+    def unregister(self, instance: Instance, now: float) -> None:
+        """The instance's registration socket is gone."""
+        left = [each for each in self._instances.get(instance.driver, ()) if each is not instance]
+        if left:
+            self._instances[instance.driver] = left
+        else:
+            self._instances.pop(instance.driver, None)
+        self._sync(instance.driver, now)
+
+    def connected(self, instance: Instance, now: float, *, is_connected: bool) -> None:
+        """The instance can be reached, or cannot any more."""
+        instance.is_connected = is_connected
+        self._sync(instance.driver, now)
+
+    def _sync(self, driver: str, now: float) -> None:
+        if any(each.is_connected for each in self._instances.get(driver, ())):
+            self._wipes.pop(driver, None)
+        elif driver not in self._wipes:
+            self._wipes[driver] = now + self._wipe_delay_s
+            self._out.effects.append(SetTimer(self._wipes[driver], TIMER, NODE_KEY))
+
+    def due(self, now: float) -> None:
+        """Wipe the slices of drivers that have been away for too long."""
+        wiped = tuple(driver for driver, at_s in self._wipes.items() if at_s <= now + 1e-6)
+        for driver in wiped:
+            del self._wipes[driver]
+        if wiped:
+            self._out.effects.append(WipeSlices(wiped))

@@ -1,0 +1,1 @@
+"""The emulated DRA driver: a process beside the kubelet of its node."""

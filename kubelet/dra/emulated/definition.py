@@ -1,0 +1,177 @@
+"""What an emulated DRA driver offers and how it behaves, as a node's definition or a file says it. Pure.
+
+Source: dra-core 1.1 (slices, devices), 7.1 (emulated driver knobs).
+"""
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, Final
+
+import msgspec
+
+from kubelet.runtime.latency import Distribution
+from services.api.meta import Document
+
+SLICE_MAX, GATED_SLICE_MAX = 128, 64
+"""Devices a slice may have, and one in which a device has taints or consumes counters."""
+_GATED: Final = ("taints", "consumesCounters")
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_CHANCES: Final = ("fail_prepare", "fail_unprepare", "fail_call")
+_TIMES: Final = ("prepare", "unprepare", "publish_delay", "slice_delay", "binding_delay")
+FORM: Final = (
+    "want NAME:DEVICES[:prepare=S][:unprepare=S][:dead=FROM-TO][:slices=N][:publish-delay=S][:slice-delay=S]"
+    "[:binding-delay=S][:fail-prepare=P]"
+)
+_OPTIONS: Final = {
+    "prepare": "prepare",
+    "unprepare": "unprepare",
+    "slices": "slices",
+    "publish-delay": "publishDelay",
+    "slice-delay": "sliceDelay",
+    "binding-delay": "bindingDelay",
+    "fail-prepare": "failPrepare",
+    "fail-unprepare": "failUnprepare",
+    "fail-call": "failCall",
+}
+
+
+class PoolDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """One pool of devices. `devices`: how many, or what each is, as ResourceSlices spell it, attributes, capacity,
+    counters and taints included. `shared_counters`: what they draw from (KEP-4815)."""
+
+    name: str
+    devices: int | list[dict[str, Any]] = 0
+    shared_counters: list[dict[str, Any]] = []
+
+
+class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """One driver on a node.
+
+    `devices` and `shared_counters` are those of the pool that has the node's name; `pools` are further ones. A pool is
+    published in `slices` slices, 0: in as few as possible. Times are seconds, or a distribution such as
+    `lognormal:0.3,0.5`: `prepare` and `unprepare` of a call, `publish_delay` before devices are offered,
+    `slice_delay` between the slices of a pool, so that it is incomplete meanwhile, `binding_delay` until an allocated
+    device's binding conditions are True (KEP-5007; negative: never).
+    `fail_prepare` and `fail_unprepare` are how likely a claim fails, `fail_call` how likely a whole call does.
+    `refuses_double_use`: a device that is prepared for a claim is refused to another; None: as the switch
+    `dra.double_allocation_guard` says. `health`: it streams how its devices are (KEP-4680).
+    The driver is away in the spans `dead`: seconds since it began.
+    """
+
+    name: str
+    devices: int | list[dict[str, Any]] = 0
+    shared_counters: list[dict[str, Any]] = []
+    pools: tuple[PoolDefinition, ...] = ()
+    slices: int = 0
+    prepare: float | str = 0.2
+    unprepare: float | str = 0.1
+    publish_delay: float | str = 0.0
+    slice_delay: float | str = 0.0
+    binding_delay: float | str = 0.0
+    fail_prepare: float = 0.0
+    fail_unprepare: float = 0.0
+    fail_call: float = 0.0
+    refuses_double_use: bool | None = None
+    health: bool = True
+    dead: tuple[tuple[float, float], ...] = ()
+
+    def check(self) -> None:
+        """Raise ValueError naming the field when there can be no such driver."""
+        if not _NAME.fullmatch(self.name) or len(self.name) > 63:
+            raise ValueError(f"name: {self.name!r}, want a DNS subdomain of at most 63 characters")
+        for field in _CHANCES:
+            chance = float(getattr(self, field))
+            if not 0.0 <= chance <= 1.0:
+                raise ValueError(f"{_camel(field)}: {chance:g}, want 0 to 1")
+        for field in _TIMES:
+            try:
+                self.duration(field)
+            except ValueError as error:
+                raise ValueError(f"{_camel(field)}: {error}") from None
+        if self.slices < 0:
+            raise ValueError(f"slices: {self.slices}, want 0 or more")
+        names: dict[str, None] = {}
+        for pool in self.all_pools(""):
+            if pool.name in names:
+                raise ValueError(f"pools: two are called {pool.name!r}")
+            names[pool.name] = None
+            devices = [str(device.get("name", "")) for device in self.offered(pool)]
+            if twice := next((name for index, name in enumerate(devices) if name in devices[:index]), None):
+                raise ValueError(f"pool {pool.name!r}: two devices are called {twice!r}")
+            if "" in devices:
+                raise ValueError(f"pool {pool.name!r}: device {devices.index('')} has no name")
+
+    def duration(self, field: str) -> Distribution:
+        """Return the distribution of one of the times. Raises: ValueError."""
+        value = getattr(self, field)
+        if isinstance(value, str):
+            return Distribution.parse(value)
+        if value < 0 and field != "binding_delay":
+            raise ValueError(f"{value:g}, want 0 or more")
+        return Distribution("constant", (float(value),))
+
+    def all_pools(self, node: str) -> list[PoolDefinition]:
+        """Return the pools, the node's own first, unless only others are configured."""
+        own = PoolDefinition(name=node, devices=self.devices, shared_counters=self.shared_counters)
+        return [own, *self.pools] if self.devices or not self.pools else list(self.pools)
+
+    def offered(self, pool: PoolDefinition) -> list[Document]:
+        """Return a pool's devices as a ResourceSlice lists them."""
+        if isinstance(pool.devices, list):
+            return [dict(device) for device in pool.devices]
+        word = self.name.partition(".")[0]
+        return [{"name": f"{word}-{number}"} for number in range(pool.devices)]
+
+
+def chunks(devices: list[Document], wanted: int) -> list[list[Document]]:
+    """Return the devices by slice: in as many as wanted, more where a slice would be too large."""
+    most = GATED_SLICE_MAX if any(device.get(field) for device in devices for field in _GATED) else SLICE_MAX
+    count = max(1 if devices else 0, wanted, -(-len(devices) // most))
+    if count == 0:
+        return []
+    size, larger = divmod(len(devices), count)
+    ends = [place * size + min(place, larger) for place in range(count + 1)]
+    return [devices[start:end] for start, end in pairwise(ends)]
+
+
+def read_definition(shape: Mapping[str, Any] | bytes) -> DriverDefinition:
+    """Return the driver that a JSON object describes. Raises: ValueError naming the field."""
+    try:
+        if isinstance(shape, bytes):
+            found = msgspec.json.decode(shape, type=DriverDefinition, strict=False)
+        else:
+            found = msgspec.convert(shape, DriverDefinition, strict=False)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise ValueError(str(error)) from None
+    found.check()
+    return found
+
+
+def parse_drivers(text: str) -> list[dict[str, Any]]:
+    """Return what `gpu.example.com:4:prepare=2+nic.example.com:1:dead=60-100` defines. Raises: ValueError."""
+    found = []
+    for each in text.split("+"):
+        name, *rest = each.split(":")
+        if not name or not rest or not rest[0].isdigit():
+            raise ValueError(f"drivers: {each!r}, {FORM}")
+        made: dict[str, Any] = {"name": name, "devices": int(rest[0])}
+        for option in rest[1:]:
+            key, sign, value = option.partition("=")
+            if not sign or (key not in _OPTIONS and key != "dead"):
+                raise ValueError(f"drivers: {option!r}, {FORM}")
+            try:
+                if key == "dead":
+                    start, _, end = value.partition("-")
+                    made[key] = [[float(start), float(end)]]
+                else:
+                    made[_OPTIONS[key]] = int(value) if key == "slices" else float(value)
+            except ValueError:
+                raise ValueError(f"drivers: {option!r}: {value!r} is not a number") from None
+        found.append(made)
+    return found
+
+
+def _camel(field: str) -> str:
+    first, *rest = field.split("_")
+    return first + "".join(word.capitalize() for word in rest)

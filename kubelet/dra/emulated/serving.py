@@ -1,0 +1,479 @@
+"""The emulated DRA driver's life: serve, be registered by the kubelet, publish, prepare, report health.
+
+It has three sockets in its node's folder: one in `plugins_registry`, where the kubelet finds it, one in
+`plugins/<driver>`, where the kubelet calls it, and one beside that for commands. It acts in the name of its node: the
+API server lets it write slices of that node only, and read the claims of the pods there.
+Source: dra-core 1.1, 7, 7.1; upstream `staging/src/k8s.io/dynamic-resource-allocation/kubeletplugin`.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import structlog
+
+from kubelet.dra import wire
+from kubelet.dra.calls import (
+    HEALTH_SERVICE,
+    PLUGIN_TYPE,
+    PLUGINS,
+    REGISTRY,
+    SERVICES,
+    ClaimName,
+    ClaimResult,
+    PluginInfo,
+)
+from kubelet.dra.emulated.definition import DriverDefinition, parse_drivers, read_definition
+from kubelet.dra.emulated.driver import Command, EmulatedDriver, Held, check_act, differs
+from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
+from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
+from services.api.kinds.resourceslice import SLICES, ResourceSlice
+from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets
+from services.api.meta import Document, Key
+from services.api.seams import Seams
+from services.api.wire import Api
+from services.client.client import Client
+from services.client.informer import Informer
+from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
+
+COMMAND = "/keplab.v1.DRADriver/Command"
+STATE_FILE = "prepared.json"
+POLL_S = 0.5
+"""How soon it notices that its sockets are gone."""
+RETRY_S = 1.0
+HEALTH_PERIOD_S = 10.0
+"""How often it says again how its devices are: the kubelet believes it for 30 s."""
+COMMAND_TIMEOUT_S = 10.0
+_CLAIM = msgspec.json.Decoder(ResourceClaim)
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverConfig(CommonConfig):
+    """One DRA driver of one node."""
+
+    node: str = setting("", "the node whose devices it has")
+    sockets_dir: str = setting(
+        "nodes", "directory of the nodes' sockets: the kubelet looks in DIR/NODE/plugins_registry"
+    )
+    folder: str = setting("", "the directory of plugins_registry itself, instead of sockets_dir and node")
+    definition: str = setting("", 'the driver as JSON, {"name": "gpu.example.com", "devices": 4}, or gpu.example.com:4')
+    instance: str = setting("", "tells instances of one driver apart, while it is updated")
+
+    @property
+    def place(self) -> str:
+        """The directory of the node's sockets."""
+        return self.folder or f"{self.sockets_dir}/{self.node}"
+
+    def driver(self) -> DriverDefinition:
+        """Return the driver. Raises: StartError naming the field."""
+        if not self.node:
+            raise StartError("--node: want the name of a node", EXIT_USAGE)
+        text = self.definition or "{}"
+        try:
+            return read_definition(text.encode() if text.startswith("{") else parse_drivers(text)[0])
+        except ValueError as error:
+            raise StartError(f"--definition: {error}", EXIT_USAGE) from None
+
+
+def control_path(folder: str, driver: str) -> str:
+    """Return the path of the socket where a driver takes commands; `folder`: the node's."""
+    return f"{folder}/{PLUGINS}/{driver}/control.sock"
+
+
+class DriverServing:
+    """One driver of one node at work: the component of its process. `run` once."""
+
+    def __init__(self, definition: DriverDefinition, seams: Seams, node: str, folder: str, instance: str = "") -> None:
+        guards = seams.switches.choice("dra.double_allocation_guard") == "driver"
+        self._driver = EmulatedDriver(definition, node, guards=guards)
+        self._seams, self._node = seams, node
+        tail = f"-{instance}" if instance else ""
+        self._registry_path = f"{folder}/{REGISTRY}/{definition.name}{tail}-reg.sock"
+        self._endpoint = f"{folder}/{PLUGINS}/{definition.name}/dra{tail}.sock"
+        self._control_path = control_path(folder, definition.name)
+        self._control: LocalServer | None = None
+        self._moved = asyncio.Event()
+        """Set, and replaced by a new one, whenever something that others wait for has changed."""
+        self._dirty = asyncio.Event()
+        """Set when slices may have to be written."""
+        self._client: Client | None = None
+        self._node_api: Api | None = None
+        self._published = -1
+        self._began_s = seams.clock.now()
+        self._calls = self._registrations = self._failures = self._bound = 0
+        self._is_registered = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the kubelet has registered it and its devices are offered, or it is to stay away."""
+        return self._is_away or (self._is_registered and self._published >= 0)
+
+    @property
+    def _is_away(self) -> bool:
+        return self._driver.is_away or self._driver.is_dead(self._since_s)
+
+    @property
+    def _since_s(self) -> float:
+        return self._seams.clock.now() - self._began_s
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters and gauges."""
+        return {
+            "dra_driver_devices": len(self._driver.devices()),
+            "dra_driver_claims_prepared": len(self._driver.held),
+            "dra_driver_calls_total": self._calls,
+            "dra_driver_failures_total": self._failures,
+            "dra_driver_registrations_total": self._registrations,
+        }
+
+    async def run(self) -> None:
+        """Be the driver until cancelled."""
+        data = self._seams.disk.read(STATE_FILE)
+        if data is not None:
+            try:
+                self._driver.restore(data)
+            except ValueError as error:
+                log.warning("driver.state_unreadable", driver=self._driver.name, node=self._node, reason=str(error))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._live())
+                group.create_task(self._publish())
+                group.create_task(self._keep_turns())
+                if any("bindingConditions" in d for p in self._driver.slices().values() for d in p.get("devices", ())):
+                    group.create_task(self._keep_binding_conditions())
+        finally:
+            if self._control is not None:
+                await self._control.close()
+
+    # --- sockets ---
+
+    async def _live(self) -> None:
+        while True:
+            await self._serve_commands()
+            if self._is_away:
+                self._is_registered = False
+                await self._moved.wait()
+            else:
+                await self._serve_once()
+
+    def _move(self) -> None:
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    async def _keep_turns(self) -> None:
+        """Come and go as the definition says."""
+        while (at_s := self._driver.next_turn(self._since_s)) is not None:
+            await asyncio.sleep(at_s - self._since_s)
+            self._move()
+
+    async def _serve_commands(self) -> None:
+        if self._control is not None and self._seams.sockets.exists(self._control_path):
+            return
+        if self._control is not None:
+            await self._control.close()
+        self._control = await self._seams.sockets.serve(self._control_path, LocalService({COMMAND: self._command}))
+
+    async def _serve_once(self) -> None:
+        """Serve, first where the kubelet calls, then where it looks; until a socket is gone or the driver goes."""
+        calls = {
+            **{wire.method(service, wire.PREPARE): self._prepare for service in SERVICES},
+            **{wire.method(service, wire.UNPREPARE): self._unprepare for service in SERVICES},
+        }
+        streams = {wire.WATCH_HEALTH: self._watch_health} if self._driver.definition.health else {}
+        sockets, restarts = self._seams.sockets, self._driver.restarts
+        server = await sockets.serve(self._endpoint, LocalService(calls, streams))
+        registry = await sockets.serve(
+            self._registry_path, LocalService({wire.GET_INFO: self._info, wire.NOTIFY: self._notified})
+        )
+        try:
+            while not self._is_away and restarts == self._driver.restarts:
+                if not (sockets.exists(self._endpoint) and sockets.exists(self._registry_path)):
+                    return
+                await self._serve_commands()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_S):
+                        await self._moved.wait()
+        finally:
+            self._is_registered = False
+            await registry.close()
+            await server.close()
+
+    async def _info(self, _: bytes) -> bytes:
+        services = (*SERVICES, HEALTH_SERVICE) if self._driver.definition.health else SERVICES
+        return wire.encode_info(PluginInfo(PLUGIN_TYPE, self._driver.name, self._endpoint, services))
+
+    async def _notified(self, request: bytes) -> bytes:
+        status = wire.decode_status(request)
+        data: dict[str, Any] = {"driver": self._driver.name}
+        if status.is_registered:
+            self._registrations += 1
+            self._is_registered = True
+            self._dirty.set()
+            self._seams.events.write("driver.registered", node=self._node, data=data)
+        else:
+            log.warning("driver.not_registered", node=self._node, driver=self._driver.name, reason=status.error)
+            self._seams.events.write("driver.refused", node=self._node, data=data | {"why": status.error})
+        return wire.EMPTY
+
+    async def _command(self, request: bytes) -> bytes:
+        try:
+            command = msgspec.json.decode(request, type=Command)
+            self._driver.act(command)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise RpcError("InvalidArgument", str(error)) from None
+        data = {"driver": self._driver.name, "act": command.act, "words": list(command.words)}
+        self._seams.events.write("driver.command", node=self._node, data=data)
+        if command.act == "crash":
+            signal.raise_signal(signal.SIGKILL)
+        self._dirty.set()
+        self._move()
+        return b""
+
+    # --- calls of the kubelet ---
+
+    async def _prepare(self, request: bytes) -> bytes:
+        results: dict[str, ClaimResult] = {}
+        await self._begin("prepare")
+        for asked in wire.decode_claims(request):
+            fails = self._happens(self._driver.definition.fail_prepare)
+            known = asked.uid in self._driver.held
+            claim = "" if known else await self._read(asked)
+            result = results[asked.uid] = self._driver.prepare(asked, claim, fails=fails)
+            self._failures += bool(result.error)
+            if not result.error:
+                # Nothing is awaited in between: a call that is given up leaves no device prepared that no line names.
+                self._log("driver.prepare", asked, self._driver.held[asked.uid])
+                await self._save()
+        return wire.encode_prepared(results)
+
+    async def _unprepare(self, request: bytes) -> bytes:
+        results: dict[str, ClaimResult] = {}
+        await self._begin("unprepare")
+        for asked in wire.decode_claims(request):
+            fails = self._happens(self._driver.definition.fail_unprepare)
+            result, held = self._driver.unprepare(asked, fails=fails)
+            results[asked.uid] = result
+            self._failures += bool(result.error)
+            if not result.error:
+                self._log("driver.unprepare", asked, held or Held(asked.namespace, asked.name))
+                await self._save()
+        return wire.encode_unprepared(results)
+
+    async def _begin(self, what: str) -> None:
+        """Take the time that such a call takes. Raises: RpcError when the whole call fails."""
+        self._calls += 1
+        await asyncio.sleep(self._draw(what))
+        while self._driver.is_hung:
+            await self._moved.wait()
+        if self._happens(self._driver.definition.fail_call):
+            self._failures += 1
+            raise RpcError("Unknown", f"{self._driver.name} is configured to fail")
+
+    def _draw(self, field: str) -> float:
+        return self._driver.definition.duration(field).draw(self._seams.random.getrandbits(64))
+
+    def _happens(self, chance: float) -> bool:
+        return chance > 0.0 and self._seams.random.random() < chance
+
+    async def _read(self, asked: ClaimName) -> ResourceClaim | str:
+        """Return the claim as it is stored, or why it could not be read."""
+        try:
+            return _CLAIM.decode(await (await self._api()).get_raw(CLAIMS, asked.key))
+        except (ApiError, UnknownOutcome, msgspec.DecodeError) as error:
+            return f"failed to fetch ResourceClaim {asked.name} in namespace {asked.namespace}: {error}"
+
+    async def _save(self) -> None:
+        """Have what is held on disk, before the kubelet hears of it. Raises: RpcError."""
+        try:
+            await self._seams.disk.write(STATE_FILE, self._driver.checkpoint())
+        except OSError as error:
+            raise RpcError("Internal", f"write {STATE_FILE}: {error.strerror or error}") from None
+
+    def _log(self, event: str, asked: ClaimName, held: Held) -> None:
+        name = self._driver.name
+        devices = [f"{name}/{device}" for device in held.exclusive]
+        data: dict[str, Any] = {"claim": asked.uid, "name": asked.name, "driver": name, "devices": devices}
+        obj = "ResourceClaim", asked.namespace, asked.name, asked.uid
+        self._seams.events.write(event, obj=obj, node=self._node, data=data)
+
+    async def _watch_health(self, _: bytes) -> AsyncIterator[bytes]:
+        while True:
+            version = self._driver.health_version
+            yield wire.encode_health(self._driver.health(), self._seams.clock.wall())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HEALTH_PERIOD_S):
+                    while version == self._driver.health_version:
+                        await self._moved.wait()
+
+    # --- the API server ---
+
+    async def _api(self) -> Client:
+        if self._client is None:
+            self._node_api = api = await self._seams.transport.node_api(self._node)
+            self._client = Client(api, self._seams.clock, self._seams.random, field_manager=self._driver.name)
+        return self._client
+
+    async def _publish(self) -> None:
+        """Offer the devices once the kubelet knows the driver, and whenever they changed or their slices are gone."""
+        async with asyncio.TaskGroup() as group:
+            await self._dirty.wait()
+            api = await self._connected()
+            informer: Informer[ResourceSlice] = Informer(
+                api,
+                ResourceSlice,
+                clock=self._seams.clock,
+                random=self._seams.random,
+                field_selector=f"spec.nodeName={self._node}",
+                resource=SLICES,
+                events=self._seams.events,
+            )
+            informer.on_change(lambda _: self._dirty.set())
+            group.create_task(informer.run())
+            while True:
+                await self._dirty.wait()
+                self._dirty.clear()
+                if self._published != self._driver.version:
+                    await asyncio.sleep(self._draw("publish_delay"))
+                try:
+                    await self._sync(await self._api())
+                except (ApiError, UnknownOutcome) as error:
+                    log.warning("driver.unpublished", node=self._node, driver=self._driver.name, reason=str(error))
+                    self._dirty.set()
+                    await asyncio.sleep(RETRY_S)
+
+    async def _connected(self) -> Api:
+        """Return the API server in the node's name, as soon as it can be reached."""
+        while True:
+            try:
+                await self._api()
+                assert self._node_api is not None
+                return self._node_api
+            except (ApiError, UnknownOutcome) as error:
+                log.warning("driver.no_api", node=self._node, driver=self._driver.name, reason=str(error))
+                await asyncio.sleep(RETRY_S)
+
+    async def _sync(self, client: Client) -> None:
+        """Have the API server hold the slices as they should be. Raises: ApiError, UnknownOutcome."""
+        driver, version = self._driver, self._driver.version
+        items, _ = await client.list(SLICES, field_selector=f"spec.nodeName={self._node}")
+        there: dict[str, Document] = {
+            item["metadata"]["name"]: item for item in items if item["spec"]["driver"] == driver.name
+        }
+        newest = max((int(item["spec"]["pool"]["generation"]) for item in there.values()), default=0)
+        driver.generation = max(driver.generation, newest)
+        wanted = driver.slices()
+        if self._published == version and wanted.keys() <= there.keys():
+            return
+        if there and self._published != version and differs({n: i["spec"] for n, i in there.items()}, wanted):
+            driver.generation = max(driver.generation, newest + 1)
+            wanted = driver.slices()
+        node = await client.get("nodes", Key("", self._node))
+        uid = node["metadata"]["uid"]
+        owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid, "controller": True}
+        is_first = True
+        for name, spec in wanted.items():
+            stored = there.get(name)
+            if stored is not None and _is_same(stored["spec"], spec):
+                continue
+            if not is_first:
+                await asyncio.sleep(self._draw("slice_delay"))
+            is_first = False
+            if stored is None:
+                document = {
+                    "apiVersion": "resource.k8s.io/v1",
+                    "kind": "ResourceSlice",
+                    "metadata": {"name": name, "ownerReferences": [owner]},
+                    "spec": spec,
+                }
+                with suppress(Conflict):
+                    await client.create(SLICES, document)
+            else:
+                await client.update(SLICES, Key("", name), {**stored, "spec": spec})
+        for name in there.keys() - wanted.keys():
+            with suppress(NotFound):
+                await client.delete(SLICES, Key("", name), uid=there[name]["metadata"]["uid"])
+        self._published = version
+
+    async def _keep_binding_conditions(self) -> None:
+        """Have the binding conditions of allocated devices become True, some time after the allocation (KEP-5007)."""
+        if self._driver.definition.duration("binding_delay").parameters[0] < 0:
+            return
+        informer: Informer[ResourceClaim] = Informer(
+            await self._connected(),
+            ResourceClaim,
+            clock=self._seams.clock,
+            random=self._seams.random,
+            resource=CLAIMS,
+            events=self._seams.events,
+        )
+        async with asyncio.TaskGroup() as group:
+            done: dict[str, None] = {}
+
+            def seen(change: Any) -> None:
+                claim: ResourceClaim | None = change.new
+                if claim is None or claim.status.allocation is None:
+                    done.pop((change.old or change.new).metadata.uid, None)
+                elif claim.metadata.uid not in done and self._driver.binding_conditions(claim):
+                    done[claim.metadata.uid] = None
+                    group.create_task(self._bind(claim))
+
+            informer.on_change(seen)
+            await informer.run()
+
+    async def _bind(self, claim: ResourceClaim) -> None:
+        await asyncio.sleep(self._draw("binding_delay"))
+        devices = [
+            {
+                "driver": self._driver.name,
+                "pool": pool,
+                "device": device,
+                "conditions": [
+                    {"type": each, "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": None}
+                    for each in conditions
+                ],
+            }
+            for pool, device, conditions in self._driver.binding_conditions(claim)
+        ]
+        try:
+            client = await self._api()
+            await client.patch(CLAIMS, claim.metadata.key, {"status": {"devices": devices}}, subresource="status")
+            self._bound += 1
+        except (ApiError, UnknownOutcome) as error:
+            log.warning("driver.unbound", node=self._node, driver=self._driver.name, reason=str(error))
+
+
+def _is_same(published: Document, wanted: Document) -> bool:
+    same_generation = published["pool"]["generation"] == wanted["pool"]["generation"]
+    return same_generation and not differs({"": published}, {"": wanted})
+
+
+def build(config: DriverConfig, seams: Seams) -> DriverServing:
+    """Return the driver the configuration describes. Raises: StartError."""
+    return DriverServing(config.driver(), seams, config.node, config.place, config.instance)
+
+
+class DriverAway(ValueError):
+    """There is no such driver now; one that was killed comes back."""
+
+
+async def command_driver(
+    sockets: Sockets, sockets_dir: str, node: str, driver: str, act: str, words: Sequence[str]
+) -> None:
+    """Return once the driver has done it. Raises: ValueError when it cannot, DriverAway when it is not there."""
+    check_act(act, words)
+    path = control_path(f"{sockets_dir}/{node}", driver)
+    if not sockets.exists(path):
+        raise DriverAway(f"node {node} has no emulated DRA driver {driver}: {path} is not there")
+    connection = sockets.dial(path)
+    try:
+        await connection.call(COMMAND, msgspec.json.encode(Command(act, tuple(words))), COMMAND_TIMEOUT_S)
+    except RpcError as error:
+        if act != "crash" or error.code != "Unavailable":
+            raise ValueError(f"DRA driver {driver} of node {node}: {error.message}") from None
+    finally:
+        await connection.close()

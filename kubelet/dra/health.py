@@ -1,0 +1,99 @@
+"""How the devices of claims are, as their drivers report it, in the status of the containers that have them. Pure.
+
+Source: KEP-4680; dra-core 7; upstream `pkg/kubelet/cm/dra` (healthInfoCache, UpdateAllocatedResourcesStatus).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from kubelet.dra.calls import UNKNOWN, DeviceHealth
+from kubelet.pod.pod import Pod
+from kubelet.pod.states import PodState
+from kubelet.pod.table import PodTable
+from kubelet.runtime.claims import PreparedDevice
+from kubelet.status.manager import StatusManager
+from services.api.meta import Document
+from services.dra.pod_claims import claim_name
+
+TIMEOUT_S: Final = 30.0
+"""So long a report holds that does not say how long."""
+MESSAGE_MAX: Final = 1024
+
+
+class _Known(msgspec.Struct):
+    health: str
+    message: str
+    until_s: float
+
+
+class DriverHealth:
+    """What is known of the devices of one node."""
+
+    def __init__(self, table: PodTable, statuses: StatusManager) -> None:
+        self._table, self._statuses = table, statuses
+        self._known: dict[tuple[str, str, str], _Known] = {}
+
+    def reported(self, driver: str, devices: Iterable[DeviceHealth], now: float) -> None:
+        """A driver says how its devices are: all of them, so that others are not known any more."""
+        held = {key: known for key, known in self._known.items() if key[0] != driver}
+        for each in devices:
+            message = each.message if len(each.message) <= MESSAGE_MAX else each.message[: MESSAGE_MAX - 3] + "..."
+            timeout_s = each.timeout_s if each.timeout_s > 0 else TIMEOUT_S
+            held[driver, each.pool, each.device] = _Known(each.health, message, now + timeout_s)
+        self._known = held
+        self._show(now)
+
+    def cleared(self, driver: str, now: float) -> None:
+        """The driver reports no more."""
+        self.reported(driver, (), now)
+
+    def pod_started(self, pod: Pod, now: float) -> None:
+        """The devices of a pod's claims were prepared, or are known again."""
+        self._take(pod, now)
+
+    def _show(self, now: float) -> None:
+        for key, pod in self._table.pods.items():
+            if pod.claims and pod.state != PodState.TERMINATED and self._take(pod, now):
+                self._statuses.status_changed(key, now)
+
+    def _take(self, pod: Pod, now: float) -> bool:
+        """Let a pod's containers know how their devices are; return whether that changed its status."""
+        health = {
+            container.name: shown
+            for container in pod.pod.spec.containers
+            if (shown := self._of(pod, container.resources.claims, now))
+        }
+        changed = health != pod.claim_health
+        pod.claim_health = health
+        return changed
+
+    def _of(self, pod: Pod, uses: Sequence[object], now: float) -> list[Document]:
+        names = {each.name: claim_name(pod.pod, each) for each in pod.pod.spec.resource_claims}
+        held = {claim.name: claim for claim in pod.claims}
+        found: list[Document] = []
+        for use in uses:
+            name, request = str(getattr(use, "name", "")), str(getattr(use, "request", ""))
+            claim = held.get(names.get(name) or "")
+            if claim is None:
+                continue
+            base = request.partition("/")[0]
+            shown: dict[str, Document] = {}
+            for device in claim.prepared:
+                if device.is_for(base):
+                    resource = self._shown(device, now)
+                    shown.setdefault(str(resource["resourceID"]), resource)
+            if shown:
+                title = f"claim:{name}/{request}" if request else f"claim:{name}"
+                found.append({"name": title, "resources": list(shown.values())})
+        return found
+
+    def _shown(self, device: PreparedDevice, now: float) -> Document:
+        known = self._known.get((device.driver, device.pool, device.device))
+        is_fresh = known is not None and known.until_s > now
+        identity = device.cdi[0] if device.cdi else f"{device.driver}/{device.pool}/{device.device}"
+        made: Document = {"resourceID": identity, "health": known.health if known and is_fresh else UNKNOWN}
+        if known is not None and is_fresh and known.message:
+            made["message"] = known.message
+        return made

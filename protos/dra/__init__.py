@@ -1,0 +1,1 @@
+"""The kubelet's API of DRA drivers, by version."""

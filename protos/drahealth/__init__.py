@@ -1,0 +1,1 @@
+"""How DRA drivers report the health of their devices, by version (upstream's `dra-health`)."""

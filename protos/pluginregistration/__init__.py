@@ -1,0 +1,1 @@
+"""How plugins register with a kubelet that watches their sockets, by version."""

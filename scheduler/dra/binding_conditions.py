@@ -1,0 +1,58 @@
+"""Devices that are attached only after a pod has chosen them: when a claim's devices are ready to be bound to. Pure.
+
+A device may name conditions that all have to be True in the claim's `status.devices` before the pod is bound, and
+others of which one that is True ends the attempt.
+Source: dra-core 6.7; KEP-5007; upstream `isClaimReadyForBinding`, `isClaimTimeout`.
+"""
+
+from services.api.kinds.resourceclaim import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
+from services.api.meta import Condition, find_condition
+from services.api.times import parse_time
+
+
+def drivers_to_wait_for(claim: ResourceClaim) -> list[str]:
+    """Return the drivers of the claim's devices that have binding conditions, each once."""
+    return list(dict.fromkeys(each.driver for each in _conditional(claim)))
+
+
+def is_ready(claim: ResourceClaim) -> bool:
+    """Whether all binding conditions of all devices are True; so they are when there are none."""
+    if claim.status.allocation is None:
+        return False
+    return all(
+        (status := _status_of(claim, each)) is not None
+        and all(_is_true(find_condition(status.conditions, wanted)) for wanted in each.binding_conditions)
+        for each in _conditional(claim)
+    )
+
+
+def failure_of(claim: ResourceClaim) -> str:
+    """Return which failure condition is True, in upstream's words; "" for none."""
+    for each in _conditional(claim):
+        status = _status_of(claim, each)
+        for name in each.binding_failure_conditions if status is not None else ():
+            found = find_condition(status.conditions, name) if status is not None else None
+            if found is not None and _is_true(found):
+                quoted = found.message.replace("\\", "\\\\").replace('"', '\\"')
+                return f'claim {claim.metadata.name} binding failed: reason={found.reason}, message="{quoted}"'
+    return ""
+
+
+def is_timed_out(claim: ResourceClaim, wall_s: float, timeout_s: float) -> bool:
+    """Whether the allocation is older than the time that binding may take."""
+    allocation = claim.status.allocation
+    stamp = allocation.allocation_timestamp if allocation is not None else None
+    return bool(_conditional(claim)) and stamp is not None and parse_time(stamp) + timeout_s < wall_s
+
+
+def _conditional(claim: ResourceClaim) -> list[DeviceRequestAllocationResult]:
+    allocation = claim.status.allocation
+    return [each for each in allocation.devices.results if each.binding_conditions] if allocation is not None else []
+
+
+def _status_of(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> AllocatedDeviceStatus | None:
+    return next((each for each in claim.status.devices if each.id == result.id), None)
+
+
+def _is_true(condition: Condition | None) -> bool:
+    return condition is not None and condition.status == "True"

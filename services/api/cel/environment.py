@@ -1,0 +1,130 @@
+"""What expressions can be compiled against, and the programs they become. Pure.
+
+    program = Environment({"self": types.DYN}).compile("self.replicas <= self.maxReplicas")
+    program.evaluate({"self": {"replicas": 3, "maxReplicas": 5}})
+
+`KUBERNETES` are the libraries that every expression of the API server has.
+
+Source: kubernetes/kubernetes staging/src/k8s.io/apiserver/pkg/cel/environment/base.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from services.api.cel import costs, types
+from services.api.cel.checker import Checked, Declarations, Fields, check
+from services.api.cel.costs import Range, Sizes
+from services.api.cel.declarations import Library, Overload
+from services.api.cel.evaluator import FIRST, SPENT, CostLimitExceeded, Frame, Planner, Run
+from services.api.cel.libraries import extensions, kubernetes, standard
+from services.api.cel.libraries.strings import strings
+from services.api.cel.literals import literal_issues
+from services.api.cel.syntax import CompileError, Macro, parse
+from services.api.cel.types import Type
+from services.api.cel.values import EvaluationError
+
+KUBERNETES: Final = (
+    standard.LIBRARY,
+    strings(2),
+    extensions.OPTIONALS,
+    extensions.SETS,
+    extensions.TWO_VARIABLES,
+    kubernetes.QUANTITIES,
+    kubernetes.VERSIONS,
+    kubernetes.ADDRESSES,
+    kubernetes.URLS,
+    kubernetes.LISTS,
+    kubernetes.REGEX,
+    kubernetes.FORMATS,
+)
+COST_LIMIT: Final = 1_000_000
+CANCELLED: Final = "operation cancelled: actual cost limit exceeded"
+
+
+def _unknown(_: tuple[str, ...]) -> Range | None:
+    return None
+
+
+class Program:
+    """A compiled expression. `type` is what it yields; `cost` what that takes, at least and at most."""
+
+    def __init__(self, checked: Checked, declared: Declarations, cost: Range, limit: int) -> None:
+        self.type: Type = checked.types[checked.root]
+        self.cost = cost
+        self._limit = limit
+        self._names = tuple(declared.variables)
+        self._checked, self._declared = checked, declared
+        self._tracked: tuple[Run, int] | None = None
+        planner = Planner(checked, declared, tracked=False)
+        self._run = planner.plan(checked.root)
+        self._places = planner.size - FIRST - len(self._names)
+        # What is far from what may be spent is run without counting. The estimate takes reading a text for one unit
+        # in some functions, where it may be a thousand: text in expressions has 10 KiB at most.
+        self._counts = cost.most > limit // 1024
+
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:
+        """Return the value. Raises: EvaluationError, also when it costs more than may be spent."""
+        return self.evaluate_in([variables[name] for name in self._names])
+
+    def evaluate_in(self, inputs: Sequence[Any]) -> Any:
+        """Return the value for variables in the order they were declared in. Raises: EvaluationError."""
+        if self._counts:
+            return self.measured(inputs)[0]
+        return self._run([0, 0, *inputs, *(None,) * self._places])
+
+    def measured(self, inputs: Sequence[Any]) -> tuple[Any, int]:
+        """Return the value and what it has cost. Raises: EvaluationError."""
+        if self._tracked is None:
+            planner = Planner(self._checked, self._declared, tracked=True)
+            self._tracked = planner.plan(self._checked.root), planner.size - FIRST - len(self._names)
+        run, places = self._tracked
+        frame: Frame = [0, self._limit, *inputs, *(None,) * places]
+        try:
+            return run(frame), frame[SPENT]
+        except CostLimitExceeded:
+            raise EvaluationError(CANCELLED) from None
+
+
+class Environment:
+    """Variables with their types, fields of objects, and libraries.
+
+    `cost_limit`: what an evaluation may cost. `sizes`: how large what variables contain can be, for the estimate.
+    """
+
+    def __init__(
+        self,
+        variables: Mapping[str, Type],
+        *,
+        objects: Mapping[str, Fields] | None = None,
+        libraries: Sequence[Library] = KUBERNETES,
+        cost_limit: int = COST_LIMIT,
+        sizes: Sizes = _unknown,
+    ) -> None:
+        functions: dict[str, tuple[Overload, ...]] = {}
+        macros: dict[tuple[str, int, bool], Macro] = {}
+        names: dict[str, Type] = {}
+        for library in libraries:
+            for name, overloads in library.functions.items():
+                functions[name] = (*functions.get(name, ()), *overloads)
+            macros.update(library.macros)
+            names.update(library.types)
+        self._macros = macros
+        self._declared = Declarations(dict(variables), functions, objects or {}, names)
+        self._limit, self._sizes = cost_limit, sizes
+        self.compile: Callable[[str], Program] = lru_cache(maxsize=1024)(self._compile)
+
+    def _compile(self, expression: str) -> Program:
+        """Return the program; compiled once an expression. Raises: CompileError, EvaluationError."""
+        root = parse(expression, self._macros)
+        checked, issues = check(root, self._declared)
+        issues = issues or literal_issues(checked)
+        if issues:
+            raise CompileError(expression, issues)
+        cost = costs.estimated(checked, self._sizes)
+        return Program(checked, self._declared, cost, self._limit)
+
+
+__all__ = ["KUBERNETES", "CompileError", "Environment", "EvaluationError", "Program", "types"]

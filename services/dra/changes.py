@@ -1,0 +1,30 @@
+"""What changed since one looked last, for caches that follow a large state."""
+
+from collections import deque
+from collections.abc import Hashable
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+KEPT: Final = 4096
+T = TypeVar("T", bound=Hashable)
+
+
+class Changes(Generic[T]):
+    """The latest changes, numbered. Older ones are forgotten: who asks for them has to look at everything."""
+
+    def __init__(self) -> None:
+        self._latest: deque[T] = deque(maxlen=KEPT)
+        self.mark = 0
+        """How many there have been."""
+
+    def note(self, what: T) -> None:
+        """Add a change."""
+        self._latest.append(what)
+        self.mark += 1
+
+    def since(self, mark: int) -> list[T] | None:
+        """Return what changed after `mark`, oldest first; None: more than is remembered."""
+        count = self.mark - mark
+        if count > len(self._latest):
+            return None
+        return list(islice(self._latest, len(self._latest) - count, None)) if count else []

@@ -1,0 +1,219 @@
+"""What claims ask for, request by request, checked and ready to be searched for. Pure.
+
+An alternative of `firstAvailable` is a request like any other, which knows that it is one.
+Source: dra-core 3.2; upstream
+`staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating/allocator_incubating.go`,
+`validateDeviceRequest`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from services.api.cel.device_selectors import Selector, SelectorError, SelectorFailure, compile_selector
+from services.api.kinds.deviceclass import DeviceClass
+from services.api.kinds.resourceclaim import (
+    ALL,
+    EXACT_COUNT,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
+from services.dra.capacity import Consumption, consumption_of
+from services.dra.features import Features
+from services.dra.pools import Candidate, Content
+
+FindClass = Callable[[str], DeviceClass | None]
+
+
+class AllocationError(Exception):
+    """The attempt cannot go on; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selectors:
+    """The expressions of a class and of a request, in the order in which they are asked; equal ones are one object."""
+
+    of_class: tuple[str, ...]
+    of_request: tuple[str, ...]
+
+    def select(self, content: Content) -> "bool | Failure":
+        """Return whether a device is meant, or which expression has no answer for it. Asked once for a content."""
+        found: bool | Failure | None = content.memo.get(self)
+        if found is None:
+            found = self._ask(content)
+            content.remember(self, found)
+        return found
+
+    def _ask(self, content: Content) -> "bool | Failure":
+        for is_class, expressions in ((True, self.of_class), (False, self.of_request)):
+            for index, expression in enumerate(expressions):
+                kind = "compile"
+                try:
+                    selector: Selector = compile_selector(expression)
+                    kind = "runtime"
+                    if not selector(content.driver, content.device):
+                        return False
+                except (SelectorError, SelectorFailure) as error:
+                    return Failure(is_class, f"selector #{index}: CEL {kind} error: {error}")
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An expression, of the class or of the request, that has no answer."""
+
+    is_class: bool
+    text: str
+
+
+@lru_cache(maxsize=4096)
+def selectors_of(of_class: tuple[str, ...], of_request: tuple[str, ...]) -> Selectors:
+    """Return the one object for these expressions."""
+    return Selectors(of_class, of_request)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """One request, or one alternative of it. `claim`, `index`: the places of claim and request; `alternative`: the
+    place among the alternatives, None for a plain request.
+
+    `full_name`: as results spell it, `request` or `request/alternative`; `own_name`: as messages do.
+    """
+
+    claim: int
+    index: int
+    alternative: int | None
+    request: str
+    own_name: str
+    full_name: str
+    device_class: DeviceClass
+    selectors: Selectors
+    count: int
+    is_all: bool
+    admin_access: bool
+    tolerations: tuple[DeviceToleration, ...]
+    capacity: Mapping[str, str]
+    capacity_key: tuple[tuple[str, str], ...]
+    rules: tuple[int, ...]
+    """Which of the claim's constraints concern it."""
+
+    def consumption(self, content: Content) -> tuple[Consumption, ...] | None:
+        """Return what a share of the device consumes; None: it cannot serve the request at all."""
+        key = self.capacity_key
+        if key not in content.memo:
+            content.remember(key, consumption_of(content.device.capacity, content.driver, self.capacity))
+        found: tuple[Consumption, ...] | None = content.memo[key]
+        return found
+
+    def selects(self, candidate: Candidate, claim: ResourceClaim) -> bool:
+        """Whether class and request mean the device and the node reaches it. Raises: AllocationError."""
+        found = self.selectors.select(candidate.content)
+        if isinstance(found, Failure):
+            whose = f"class {self.device_class.metadata.name}" if found.is_class else f"claim {claim.metadata.key}"
+            raise AllocationError(f"{whose}: {found.text}")
+        return found and candidate.is_reached
+
+
+def missing_class(claims: Sequence[ResourceClaim], classes: FindClass) -> str:
+    """Return which request asks for a class that does not exist, in upstream's words; "" when all do."""
+    for claim in claims:
+        for request in claim.spec.devices.requests:
+            parts: Sequence[ExactDeviceRequest | DeviceSubRequest]
+            parts = [request.exactly] if request.exactly is not None else request.first_available
+            for part in parts:
+                if classes(part.device_class_name) is None:
+                    name = f"{request.name}/{part.name}" if isinstance(part, DeviceSubRequest) else request.name
+                    return f"request {name}: device class {part.device_class_name} does not exist"
+    return ""
+
+
+def asked_by(
+    place: int, claim: ResourceClaim, request_place: int, classes: FindClass, features: Features
+) -> tuple[Asked, ...]:
+    """Return a request of a claim: one entry, or one for each alternative. Raises: AllocationError."""
+    request = claim.spec.devices.requests[request_place]
+    _check_features(claim, request, features)
+    parts: Sequence[ExactDeviceRequest | DeviceSubRequest] = request.first_available
+    if not parts:
+        if request.exactly is None:
+            raise AllocationError(
+                f"claim {claim.metadata.key}, request {request.name}: missing device class name "
+                "(unsupported request type?)"
+            )
+        parts = [request.exactly]
+    constraints = claim.spec.devices.constraints
+    return tuple(_asked(place, claim, request_place, k, part, classes, constraints) for k, part in enumerate(parts))
+
+
+def _asked(
+    place: int,
+    claim: ResourceClaim,
+    request_place: int,
+    k: int,
+    part: ExactDeviceRequest | DeviceSubRequest,
+    classes: FindClass,
+    constraints: Sequence[DeviceConstraint],
+) -> Asked:
+    request = claim.spec.devices.requests[request_place].name
+    is_alternative = isinstance(part, DeviceSubRequest)
+    own = part.name if isinstance(part, DeviceSubRequest) else request
+    whose = f"claim {claim.metadata.key}, request {own}"
+    for index, selector in enumerate(part.selectors):
+        if selector.cel is None:
+            raise AllocationError(f"{whose}, selector #{index}: CEL expression empty (unsupported selector type?)")
+    found = classes(part.device_class_name)
+    if found is None:
+        missing = f'deviceclass.resource.k8s.io "{part.device_class_name}" not found'
+        raise AllocationError(f"{whose}: could not retrieve device class {part.device_class_name}: {missing}")
+    if part.allocation_mode not in (EXACT_COUNT, ALL):
+        raise AllocationError(f"{whose}: unsupported count mode {part.allocation_mode}")
+    full = f"{request}/{own}" if is_alternative else request
+    capacity = part.capacity.requests if part.capacity is not None else {}
+    is_all = part.allocation_mode == ALL
+    rules = tuple(
+        index
+        for index, rule in enumerate(constraints)
+        if not rule.requests or request in rule.requests or full in rule.requests
+    )
+    return Asked(
+        claim=place,
+        index=request_place,
+        alternative=k if is_alternative else None,
+        request=request,
+        own_name=own,
+        full_name=full,
+        device_class=found,
+        selectors=selectors_of(
+            tuple(each.expression for each in found.spec.selectors), tuple(each.expression for each in part.selectors)
+        ),
+        count=0 if is_all else part.count,
+        is_all=is_all,
+        admin_access=isinstance(part, ExactDeviceRequest) and part.admin_access,
+        tolerations=part.tolerations,
+        capacity=capacity,
+        capacity_key=tuple(sorted(capacity.items())),
+        rules=rules,
+    )
+
+
+def _check_features(claim: ResourceClaim, request: DeviceRequest, features: Features) -> None:
+    key, exactly = claim.metadata.key, request.exactly
+    if request.first_available and not features.prioritized_list:
+        raise AllocationError(
+            f"claim {key}, request {request.name}: has subrequests, but the DRAPrioritizedList feature is disabled"
+        )
+    if not features.consumable_capacity:
+        disabled = "has capacity requests, but the DRAConsumableCapacity feature is disabled"
+        if exactly is not None and exactly.capacity is not None:
+            raise AllocationError(f"claim {key}, request {request.name}: {disabled}")
+        for each in request.first_available:
+            if each.capacity is not None:
+                raise AllocationError(f"claim {key}, subrequest {each.name}: {disabled}")
+    if exactly is not None and exactly.admin_access and not features.admin_access:
+        raise AllocationError(
+            f"claim {key}, request {request.name}: admin access is requested, but the feature is disabled"
+        )

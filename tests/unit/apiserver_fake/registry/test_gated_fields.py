@@ -1,0 +1,125 @@
+"""What a feature gate that is off takes from a write, and what it leaves (dra-core 0.1)."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from apiserver_fake.registry.gated_fields import CLAIM_TEMPLATES, GATED, POD_GROUPS, WORKLOADS, drop_disabled
+from services.api.identity import ADMIN
+from services.api.kinds.deviceclass import CLASSES
+from services.api.kinds.resourceclaim import CLAIMS
+from services.api.kinds.resourceslice import SLICES
+from services.api.wire import Request
+
+REQUESTS = {
+    "requests": [
+        {"exactly": {"count": 1, "adminAccess": True, "tolerations": [{}], "capacity": {"requests": {"m": "1"}}}},
+        {"firstAvailable": [{"name": "a", "tolerations": [{}], "capacity": {"requests": {"m": "1"}}}]},
+    ],
+    "constraints": [{"distinctAttribute": "a/b"}],
+}
+RESULT = {"device": "d", "adminAccess": True, "shareID": "s", "consumedCapacity": {"m": "1"},
+          "bindingConditions": ["a"], "bindingFailureConditions": ["b"]}  # fmt: skip
+CLAIM_SPEC = {"devices": REQUESTS, "reservedFor": {"name": "j"}}
+DEVICE = {
+    "name": "d", "taints": [{}], "consumesCounters": [{}], "nodeName": "n", "nodeSelector": {"a": 1}, "allNodes": True,
+    "bindingConditions": ["a"], "bindingFailureConditions": ["b"], "bindsToNode": True,
+    "allowMultipleAllocations": True, "capacity": {"m": {"value": "1", "requestPolicy": {"default": "1"}}},
+    "attributes": {"x": {"ints": [1]}, "y": {"int": 1}},
+}  # fmt: skip
+FULL = {
+    CLAIMS: {
+        "spec": CLAIM_SPEC,
+        "status": {"allocation": {"devices": {"results": [RESULT]}, "reservedForAnyPod": True},
+                   "devices": [{"device": "d", "shareID": "s"}]},
+    },
+    CLAIM_TEMPLATES: {"spec": {"spec": CLAIM_SPEC}},
+    CLASSES: {"spec": {"extendedResourceName": "a/b"}},
+    SLICES: {"spec": {"driver": "d", "sharedCounters": [{}], "perDeviceNodeSelection": True, "devices": [DEVICE]}},
+    POD_GROUPS: {"spec": {"resourceClaims": [{}]}, "status": {"resourceClaimStatuses": [{}]}},
+    WORKLOADS: {"spec": {"podGroupTemplates": [{"name": "t", "resourceClaims": [{}]}]}},
+}  # fmt: skip
+GATES = (
+    "DRAAdminAccess", "DRAPrioritizedList", "DRAResourceClaimDeviceStatus", "DRAPartitionableDevices",
+    "DRADeviceTaints", "DRAConsumableCapacity", "DRADeviceBindingConditions", "DRAExtendedResource",
+    "DRAListTypeAttributes",
+)  # fmt: skip
+
+
+def written(world, resource, new, old=None):
+    new = {**new}
+    drop_disabled(resource, old, new, world.ctx(ADMIN, Request(verb="update", resource=resource)))
+    return new
+
+
+def all_off(world):
+    world.switch(**dict.fromkeys(GATES, False), reserved_for__mode="pods")
+
+
+def test_every_kind_with_gated_fields_is_tried():
+    assert FULL.keys() == GATED.keys()
+
+
+def test_with_all_gates_off_nothing_is_left_but_what_needs_none(world):
+    all_off(world)
+
+    left = {resource: written(world, resource, document) for resource, document in FULL.items()}
+
+    devices = {"requests": [{"exactly": {"count": 1}}, {}], "constraints": [{}]}
+    assert left == {
+        CLAIMS: {
+            "spec": {"devices": devices},
+            "status": {"allocation": {"devices": {"results": [{"device": "d"}]}}},
+        },
+        CLAIM_TEMPLATES: {"spec": {"spec": {"devices": devices}}},
+        CLASSES: {"spec": {}},
+        SLICES: {"spec": {"driver": "d", "devices": [
+            {"name": "d", "capacity": {"m": {"value": "1"}}, "attributes": {"x": {}, "y": {"int": 1}}}]}},
+        POD_GROUPS: {"spec": {}, "status": {}},
+        WORKLOADS: {"spec": {"podGroupTemplates": [{"name": "t"}]}},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("resource", FULL)
+def test_what_is_stored_stays_with_its_gate_off(world, resource):
+    all_off(world)
+
+    assert written(world, resource, FULL[resource], FULL[resource]) == FULL[resource]
+
+
+@pytest.mark.parametrize("resource", FULL)
+def test_with_the_gates_on_all_is_taken_and_nothing_is_copied(world, resource):
+    mode = "kep5729" if resource in (POD_GROUPS, WORKLOADS) else "kep5194"
+    world.switch(**dict.fromkeys(GATES, True), reserved_for__mode=mode)
+
+    new = written(world, resource, FULL[resource])
+
+    assert all(new[name] is FULL[resource][name] for name in new)
+
+
+def test_a_gate_that_is_off_changes_no_document_but_the_one_that_is_written(world):
+    all_off(world)
+    before = copy.deepcopy(FULL)
+
+    for resource, document in FULL.items():
+        written(world, resource, document)
+
+    assert before == FULL
+
+
+def test_one_gate_takes_its_own_fields_alone(world):
+    world.switch(DRAListTypeAttributes=True, DRADeviceTaints=False)
+
+    (device,) = written(world, SLICES, FULL[SLICES])["spec"]["devices"]
+
+    assert device == {name: value for name, value in DEVICE.items() if name != "taints"}
+
+
+def test_binding_conditions_need_reports_on_devices(world):
+    world.switch(DRAListTypeAttributes=True, DRAResourceClaimDeviceStatus=False)
+
+    (device,) = written(world, SLICES, FULL[SLICES])["spec"]["devices"]
+
+    assert DEVICE.keys() - device.keys() == {"bindingConditions", "bindingFailureConditions", "bindsToNode"}
