@@ -2,7 +2,7 @@
 
 A job's name is the CronJob's and the minutes since the epoch of the time it is for: one time has one job, whatever
 happens in between. Of the times that were missed only the last is started for, and only within the deadline.
-Source: upstream `pkg/controller/cronjob/cronjob_controllerv2.go`.
+Source: controllers 17; upstream `pkg/controller/cronjob/cronjob_controllerv2.go`.
 """
 
 from collections.abc import Iterable

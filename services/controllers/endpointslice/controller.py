@@ -2,7 +2,7 @@
 
 A pod that becomes unready, terminates, ends or is unbound changes or leaves its slice with that very change. Addresses
 are IPv4 ones, as emulated nodes give out no others; hints about zones are not made.
-Source: upstream `pkg/controller/endpointslice/endpointslice_controller.go`,
+Source: controllers 19; upstream `pkg/controller/endpointslice/endpointslice_controller.go`,
 `staging/src/k8s.io/endpointslice/reconciler.go`; KEP-752, KEP-1672.
 """
 

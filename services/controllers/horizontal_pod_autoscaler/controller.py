@@ -2,7 +2,7 @@
 
 Of several metrics the one that asks for most decides; if some cannot be had, nothing is scaled down. There are resource
 metrics only: no adapter serves custom or external ones, so those fail as they do in a cluster without one.
-Source: upstream `pkg/controller/podautoscaler/horizontal.go`; KEP-853, KEP-4951.
+Source: controllers 18; upstream `pkg/controller/podautoscaler/horizontal.go`; KEP-853, KEP-4951.
 """
 
 from collections.abc import Iterable, Sequence
