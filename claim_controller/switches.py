@@ -17,6 +17,7 @@ class ClaimSwitches:
     dealloc_when_empty: str = switch("rc.dealloc_when_empty")
     owner_check_s: float = switch("rc.owner_check_interval")
     owner_deletion: str = switch("owner_deletion")
+    has_taint_rules: bool = switch("DRADeviceTaintRules")
 
     @property
     def takes_unbound(self) -> bool:

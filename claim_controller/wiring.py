@@ -3,12 +3,13 @@
 from typing import Final
 
 from claim_controller.config import ClaimControllerConfig
+from claim_controller.device_taint_eviction import controller as device_taint_eviction
 from claim_controller.resourceclaim import controller as resourceclaim
 from services.api.seams import Component, Seams
 from services.runtime.manager import Manager
 
 LEASE: Final = "claim-controller"
-CONTROLLERS: Final = (resourceclaim.CONTROLLER,)
+CONTROLLERS: Final = (resourceclaim.CONTROLLER, device_taint_eviction.CONTROLLER)
 """In the order in which they start."""
 
 

@@ -71,7 +71,8 @@ system:kube-controller-manager read                       all-but-secrets
 system:kube-controller-manager create,change              events
 system:kube-controller-manager get,create,change          leases.coordination.k8s.io                      own-lease
 system:claim-controller       read                        pods resourceclaims.resource.k8s.io \
-resourceclaimtemplates.resource.k8s.io podgroups.scheduling.k8s.io deployments.apps statefulsets.apps jobs.batch
+resourceclaimtemplates.resource.k8s.io podgroups.scheduling.k8s.io deployments.apps statefulsets.apps jobs.batch \
+resourceslices.resource.k8s.io devicetaintrules.resource.k8s.io
 system:claim-controller       get,create,change           leases.coordination.k8s.io                      own-lease
 C:replicaset                  read                        replicasets.apps pods
 C:replicaset                  create,change               pods
@@ -146,6 +147,14 @@ system:serviceaccount:kube-system:resource-claim-controller change resourceclaim
 resourceclaims.resource.k8s.io/status pods/status podgroups.scheduling.k8s.io/status
 system:serviceaccount:kube-system:resource-claim-controller create,change events
 system:serviceaccount:kube-system:resource-claim-controller get,create,change leases.coordination.k8s.io own-lease
+system:serviceaccount:kube-system:device-taint-eviction-controller read pods \
+resourceclaims.resource.k8s.io resourceslices.resource.k8s.io devicetaintrules.resource.k8s.io
+system:serviceaccount:kube-system:device-taint-eviction-controller change pods/status \
+devicetaintrules.resource.k8s.io/status
+system:serviceaccount:kube-system:device-taint-eviction-controller delete pods uid
+system:serviceaccount:kube-system:device-taint-eviction-controller create,change events
+system:serviceaccount:kube-system:device-taint-eviction-controller get,create,change \
+leases.coordination.k8s.io own-lease
 C:namespace                   read                        *
 C:namespace                   delete,deletecollection     *
 C:namespace                   change                      namespaces/status

@@ -45,6 +45,7 @@ AT_RUN_TIME = {
 """Whatever kinds are served, or either of two."""
 GRANTED_ALL_THE_SAME = {
     "descheduler": {"read nodes"},
+    "device_taint_eviction": {"read devicetaintrules.resource.k8s.io"},  # with DRADeviceTaintRules
     "disruption": {"get */scale"},  # upstream counts through the scale subresource
     "namespace": {"deletecollection *"},
     "node_lifecycle": {"delete pods"},  # guarantees 8.3
@@ -102,7 +103,7 @@ def _actions(path):
             yield "delete pods"
         try:
             first = value(node.args[0])
-        except (NameError, AttributeError):
+        except (NameError, AttributeError, SyntaxError):
             continue  # known at run time only
         if function == "Query" and first is not AnyObject:
             yield f"read {resource_of_view(first).name}"

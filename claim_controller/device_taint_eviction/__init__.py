@@ -1,0 +1,1 @@
+"""Pods that use devices with NoExecute taints, deleted."""
