@@ -42,8 +42,8 @@ CALL: Final = "dra_grpc_operations_duration_seconds"
 """Upstream's names, which begin without `kubelet_`; a method is named by its whole path (`pkg/kubelet/metrics`)."""
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 _OPERATIONS: Final = {PREPARE: "PrepareResources", UNPREPARE: "UnprepareResources"}
-PODS, WORKLOADS, POD_GROUPS = "pods", "kep5194", "kep5729"
-"""Whom claims are reserved for, by the values of the switch `reserved_for.mode`."""
+WORKLOADS, POD_GROUPS = "kep5194", "kep5729"
+"""Whom claims may be reserved for besides pods, by values of the switch `reserved_for.mode`."""
 _BROKEN: Final = "the device does not answer"
 """What a driver says of a claim whose prepare fails by a start fault."""
 
@@ -126,13 +126,11 @@ class ClaimManager:
         switches: KubeletSwitches,
         node: Callable[[], NodeFacts],
         on_prepared: Callable[[Pod, float], None],
-        reserved_for: str = PODS,
     ) -> None:
-        """`reserved_for`: whom claims are reserved for: pods alone, any pod by KEP-5194, or pod groups by KEP-5729."""
         self.drivers = Drivers(out, wipe_delay_s=switches.dra_wipe_delay_s)
         self.cached: dict[str, Cached] = {}
         self._table, self._out, self._switches, self._node = table, out, switches, node
-        self._on_prepared, self._reserved_for = on_prepared, reserved_for
+        self._on_prepared, self._reserved_for = on_prepared, switches.reserved_for
         self._begun_s: dict[tuple[WorkerKey, str], float] = {}
         """Since when the claims of a pod are being prepared or unprepared, by what is called."""
         self._running: dict[WorkerKey, Job] = {}
