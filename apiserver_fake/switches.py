@@ -26,6 +26,7 @@ class ApiServerSwitches:
     pod_level_resize: bool = switch("InPlacePodLevelResourcesVerticalScaling")
     resize_preemption: bool = switch("InPlacePodVerticalScalingSchedulerPreemption")
     spread_selector_merge: bool = switch("MatchLabelKeysInPodTopologySpreadSelectorMerge")
+    suspended_job_resources: bool = switch("MutablePodResourcesForSuspendedJobs")
     stateful_set_max_unavailable: bool = switch("MaxUnavailableStatefulSet")
     pod_group_preemption_policy: bool = switch("PodGroupPreemptionPolicy")
     pod_unbinding: bool = switch("PodUnbinding")

@@ -486,7 +486,8 @@ class Kubelet:
         if not record.claims:
             self.table.erase(key)
             return
-        self.claims.recover(key, record.claims, now, is_prepared=True)
+        # Perhaps they are prepared, perhaps not: the same pod may be back, for another binding, before that is settled.
+        self.claims.recover(key, record.claims, now, is_prepared=False)
         self.claims.unprepare(key, now)
 
     # --- pods are ended by their node ---

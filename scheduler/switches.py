@@ -46,17 +46,17 @@ class EvictionSwitches:
 class ReservationSwitches:
     """Of who is written into `reservedFor` of claims, and what that protects (KEP-5194, KEP-5729)."""
 
-    mode: str = "kep5194"
-    fence: str = "none"
-    postfilter: str = "never_nonpod"
-    verifies_owner: bool = False
+    mode: str = switch("reserved_for.mode")
+    fence: str = switch("scheduler.reserve_fence")
+    postfilter: str = switch("scheduler.postfilter_dealloc")
+    verifies_owner: bool = switch("scheduler.verify_owner")
 
 
 @dataclass(frozen=True)
 class DraSwitches:
     """Of the DynamicResources plugin."""
 
-    sharing: str = "podgroup"
+    sharing: str = switch("dra.inflight_sharing")
 
 
 @dataclass(frozen=True)

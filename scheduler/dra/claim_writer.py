@@ -72,13 +72,13 @@ class Granter:
     ) -> Status:
         """Return when the pod may use the claim, or why it may not. `claim`: as Filter saw it; `allocation` None: it
         has its devices. Never raises ApiError: a refused write ends the attempt, and the pod is scheduled again."""
-        rules, current = self._rules, self._find(claim.metadata.key) or claim
+        uid, rules, current = claim.metadata.uid, self._rules, self._find(claim.metadata.key) or claim
         is_listed = current.status.is_reserved_for(pod.uid)
         must_write = allocation is not None or self._entry(pod, current, None, group).consumer is not None
         if not must_write and (is_listed or rules.fence == "none"):
             return SUCCESS  # nothing is to be written: the allocation Filter saw is relied upon
         if must_write or rules.fence == "touch":
-            await self._in_turn(claim.metadata.uid)
+            await self._in_turn(uid)
             current = self._find(claim.metadata.key) or claim
         problem = ""
         for attempt in range(TRIES):
@@ -88,6 +88,8 @@ class Granter:
                 elif not must_write and rules.fence == "get":
                     current = _view(await client.get(CLAIMS, claim.metadata.key))
                 problem = _problem(claim, current, allocation)
+                if allocation is not None and current.status.allocation is None and not self._ledger.pending(uid):
+                    problem = problem or "deallocated elsewhere"  # another pod wrote it, and it was cleared again
                 if problem:
                     return failed(f"claim {claim.metadata.key} got {problem} in the meantime")
                 pending = allocation if current.status.allocation is None else None

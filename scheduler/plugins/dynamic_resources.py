@@ -9,10 +9,11 @@ Source: dra-core 6; kep-5194-reservedfor-workloads 3, 12; upstream
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 from msgspec.structs import replace
 
 from scheduler.cache.columns import Columns, Mask, Scores
@@ -22,24 +23,27 @@ from scheduler.cache.pod_group_membership import group_of
 from scheduler.dra.binding_conditions import drivers_to_wait_for, failure_of, is_ready, is_timed_out
 from scheduler.dra.claim_writer import Granter
 from scheduler.dra.ledger import PendingRelease, Release
+from scheduler.dra.outcomes import Outcomes
 from scheduler.dra.reservation import POD_GROUPS, is_group_entry
 from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.cycle_state import CycleState, Diagnosis
 from scheduler.framework.events import ASSIGNED_POD, NODE, POD, Action, ClusterEvent, Hint, Registration, queue_if
 from scheduler.framework.plugin import PostFilterResult, PreFilterResult
 from scheduler.framework.runner import default_normalize
-from scheduler.framework.status import SKIP, SUCCESS, Status, failed, unresolvable, unschedulable
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unresolvable, unschedulable
+from scheduler.framework.vectorized import Refusal
 from scheduler.switches import DraSwitches, ReservationSwitches
 from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.devicetaintrule import DeviceTaintRule
 from services.api.kinds.node import Node
-from services.api.kinds.pod import Pod
+from services.api.kinds.pod import NodeSelector, Pod
 from services.api.kinds.podgroup import PodGroup
 from services.api.kinds.resourceclaim import ALTERNATIVES_MAX, AllocationResult, ResourceClaim
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import Key
+from services.api.node_selection import NAME_FIELD
 from services.api.times import Duration
-from services.dra.allocator import Allocator
+from services.dra.allocator import Allocator, Outcome
 from services.dra.features import Features
 from services.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
 from services.dra.pools import Slices
@@ -82,6 +86,16 @@ class _Notes:
     found: dict[str, Solution] = field(default_factory=dict)
     allocations: list[AllocationResult] = field(default_factory=list)
     reserved_on: str = ""
+    rows: list[Outcome | None] = field(default_factory=list)
+    slots: Mapping[str, int] = field(default_factory=dict)
+
+    def solution(self, node_name: str) -> Solution | None:
+        """Return the devices found on a node, by whichever form of Filter was asked last."""
+        if node_name in self.found:
+            return self.found[node_name]
+        row = self.slots.get(node_name)
+        found = self.rows[row] if row is not None and row < len(self.rows) else None
+        return found if isinstance(found, Solution) else None
 
 
 _NONE: Final = _Notes()
@@ -117,6 +131,7 @@ class DynamicResources:
         for rule in handle.world.all(DeviceTaintRule):
             self._slices.put_rule(rule)
         handle.world.on_change(DeviceTaintRule, self._rule_changed)
+        self._outcomes = Outcomes(self._slices, self._ledger.allocated)
         handle.world.on_change(ResourceSlice, self._slice_changed)
         handle.world.on_change(ResourceClaim, self._ledger.on_change)
         for claim in handle.world.all(ResourceClaim):
@@ -223,12 +238,57 @@ class DynamicResources:
             notes.found[node.name] = found
         return SUCCESS
 
+    def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
+        """Return the rows where all claims can be satisfied; what pods of the same kind found is not searched for."""
+        notes = _notes(state)
+        reached = state.alive if state.alive is not None else columns.valid
+        passed: Mask | None = None
+        if notes.allocator is not None:
+            remembered = self._outcomes.of(notes.allocator)
+            try:
+                remembered.ask(notes.allocator, columns, reached)
+            except AllocationError as error:
+                state.error = f'running "{NAME}" filter plugin: {error}'
+                return columns.full(False)
+            # A copy, for what is remembered moves on before a binding that waits has ended.
+            notes.rows, notes.slots = remembered.found.copy(), columns.slots
+            passed = remembered.passed.copy()
+            reached = reached & passed
+        for index, claim in enumerate(notes.granted):
+            usable = self._usable_rows(claim, columns, reached)
+            if (reached & ~usable).any():
+                notes.unavailable[index] = None
+            passed = usable if passed is None else passed & usable
+        return passed
+
+    def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
+        """Return what the allocator said of the rows, or else that a claim cannot be used there."""
+        notes, by_reason = _notes(state), dict[str, Mask]()
+        for row in np.flatnonzero(refused):
+            found = notes.rows[row] if notes.rows else None
+            reason = found if isinstance(found, str) else UNAVAILABLE
+            by_reason.setdefault(reason, columns.full(False))[row] = True
+        return [Refusal(reason, mask, Code.UNSCHEDULABLE_AND_UNRESOLVABLE) for reason, mask in by_reason.items()]
+
+    def _usable_rows(self, claim: ResourceClaim, columns: Columns, alive: Mask) -> Mask:
+        allocation = claim.status.allocation
+        selector = allocation.node_selector if allocation is not None else None
+        only = _only_nodes(selector)  # what the devices of one node say
+        rows = np.flatnonzero(alive if only is None else columns.mask_of(only))
+        usable = columns.full(False)
+        for row in rows:
+            node = columns.nodes[row]
+            usable[row] = node is not None and node.node is not None and self._is_usable(claim, node.node)
+        return usable
+
     def _is_usable(self, claim: ResourceClaim, node: Node) -> bool:
         """Whether the claim's devices can be reached from the node, and may still become ready to be bound to."""
         allocation = claim.status.allocation
         selector = allocation.node_selector if allocation is not None else None
         if selector is not None and not any(term_matches(term, node) for term in selector.node_selector_terms):
             return False
+        if not self._features.binding_conditions:
+            return True
         if failure_of(claim):
             return False
         return is_ready(claim) or not is_timed_out(claim, self._handle.wall(), self._binding_timeout_s)
@@ -290,7 +350,7 @@ class DynamicResources:
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return how early the chosen alternatives stand in their lists: 8 points for a first one, 7 for a second."""
         notes = _notes(state)
-        found = notes.found.get(node.name)
+        found = notes.solution(node.name)
         chosen = found.alternatives if found is not None else ()
         return sum(ALTERNATIVES_MAX - index for index in chosen) + sum(_points(claim) for claim in notes.granted)
 
@@ -303,7 +363,7 @@ class DynamicResources:
         notes: _Notes = state.data.get(NAME, _NONE)
         if notes is _NONE:
             return SUCCESS
-        found = notes.found.get(node_name)
+        found = notes.solution(node_name)
         if notes.open and found is None:
             return failed("claim allocation not found for node")
         notes.allocations = found.allocations(node_name, share_ids(self._handle.random)) if found is not None else []
@@ -350,7 +410,7 @@ class DynamicResources:
         """Return once the binding conditions of all devices are True, or why they will not be."""
         claims = [claim for key in keys if (claim := self._find(key)) is not None]
         drivers = list(dict.fromkeys(driver for claim in claims for driver in drivers_to_wait_for(claim)))
-        if not drivers:
+        if not drivers or not self._features.binding_conditions:
             return SUCCESS
         text = f"waiting for binding conditions for device on node {node_name}"
         self._handle.events.send(pod, CONDITIONS_PENDING, text, action="Scheduling")
@@ -416,6 +476,15 @@ class DynamicResources:
 
 def _after_pod_left(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
     return queue_if(old is not None and bool(old.spec.resource_claims))
+
+
+def _only_nodes(selector: NodeSelector | None) -> tuple[str, ...] | None:
+    """Return the names, when the selector says nothing but the names of nodes."""
+    terms = selector.node_selector_terms if selector is not None else ()
+    if len(terms) != 1 or terms[0].match_expressions or len(terms[0].match_fields) != 1:
+        return None
+    field = terms[0].match_fields[0]
+    return field.values if field.key == NAME_FIELD and field.operator == "In" else None
 
 
 def _notes(state: CycleState) -> _Notes:

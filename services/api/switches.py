@@ -158,6 +158,16 @@ REGISTER: tuple[Switch, ...] = (
            "claims/for-a-workload", minimum=1),
     Switch("reserved_for.allow_without_allocation", False, "whether a claim may be reserved for a workload before it "
            "is allocated", "kep-5194 13", "claims/for-a-workload"),
+    Switch("scheduler.reserve_fence", "none", "how a pod that needs no entry in reservedFor makes sure that its claim "
+           "is allocated as Filter saw it: not at all, by a live read, or by a conditional status update",
+           "kep-5194 3.3", "kep-5194/lost-fence", ("none", "get", "touch")),
+    Switch("scheduler.postfilter_dealloc", "never_nonpod", "whether PostFilter frees a claim that a workload has "
+           "reserved: never, or when the scheduler knows of no scheduled pod that uses it", "kep-5194 3.4",
+           "kep-5194/postfilter", ("never_nonpod", "if_no_scheduled_pods")),
+    Switch("scheduler.verify_owner", False, "look the workload up before its reference is copied into reservedFor",
+           "kep-5194 5.4", "kep-5194/dead-owner"),
+    Switch("dra.inflight_sharing", "podgroup", "which pods may rely on an allocation that is not written yet: none, "
+           "those of one pod group, or any", "dra-core 11", "kep-5194/in-flight-group", ("none", "podgroup", "any")),
     Switch("dra.distinct_attribute", "correct", "whether distinctAttribute compares all devices of a request, or as "
            "upstream only with the latest", "dra-core 3.3", "claims/pairwise", ("correct", "upstream")),
     Switch("dra.counter_bugs", False, "keep upstream's defects of shared counters: one budget for pools of one name, "
@@ -250,6 +260,8 @@ REGISTER: tuple[Switch, ...] = (
            "unbinding/rs-backoff", ("off", "on")),
     Switch("job.count_rejections", True, "pods that a kubelet refused count as failures of their Job", "controllers 15",
            "unbinding/job-fail"),
+    Switch("MutablePodResourcesForSuspendedJobs", True, "feature gate: a suspended Job may be given other resources "
+           "(KEP-5440)", "controllers 5", "jobs/right-sized"),
     Switch("MaxUnavailableStatefulSet", False, "feature gate: a rolling update of a StatefulSet may take several pods "
            "at once (KEP-961)", "controllers 4", "stateful-sets/two-at-once"),
     Switch("controllers.own_write_gate", True, "a key waits until its own last write is seen (KEP-5647)",

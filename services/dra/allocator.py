@@ -6,11 +6,15 @@ the search goes through combinations, not permutations.
 Source: dra-core 3.2 to 3.4; KEP-4381, KEP-4816; upstream `staging/src/k8s.io/dynamic-resource-allocation/structured`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
-from services.api.kinds.resourceclaim import DEVICES_MAX, ResourceClaim
+import msgspec
+
+from services.api.kinds.deviceclass import DeviceClass
+from services.api.kinds.resourceclaim import DEVICES_MAX, DeviceClaim, ResourceClaim
 from services.dra.allocated import Allocated
 from services.dra.capacity import Consumption
 from services.dra.constraints import Constraint, constraint_for
@@ -53,6 +57,16 @@ class Allocator:
         self._classes = classes
         self._asked: list[list[tuple[Asked, ...]]] = []
         self._outcomes: dict[int, tuple[tuple[Pool, ...], Outcome]] = {}
+
+    @cached_property
+    def kind(self) -> Hashable | None:
+        """What pods have in common whose claims get the same devices: what is asked for, and the classes as they are.
+        None: this one has no equal."""
+        if self.features.counter_bugs:
+            return None  # a node's outcome depends on the nodes before
+        devices = [each.spec.devices for each in self.claims]
+        names = dict.fromkeys(name for each in devices for name in _class_names(each))
+        return msgspec.json.encode(devices), tuple(_Same(self._classes(name)) for name in names)
 
     def allocate(self, node_name: str, pools: tuple[Pool, ...]) -> Outcome:
         """Return the devices for all claims, or why there is no solution on this node.
@@ -131,6 +145,29 @@ class Allocator:
                 if each.amount + others.get(name, 0) + picked.get(name, 0) > each.value:
                     return None
         return found
+
+
+class _Same:
+    """A class as it is: equal to itself alone."""
+
+    __slots__ = ("known",)
+
+    def __init__(self, known: DeviceClass | None) -> None:
+        self.known = known
+
+    def __hash__(self) -> int:
+        return id(self.known)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.known is self.known
+
+
+def _class_names(claim: DeviceClaim) -> Iterator[str]:
+    for request in claim.requests:
+        if request.exactly is not None:
+            yield request.exactly.device_class_name
+        for each in request.first_available:
+            yield each.device_class_name
 
 
 @dataclass(frozen=True, slots=True)

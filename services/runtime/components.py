@@ -1,5 +1,6 @@
 """Processes by their names: which component a name means, and which schedulers a mesh runs."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,10 +38,13 @@ def driver_name(node: str, driver: str) -> str:
     return f"{DRA_DRIVER}/{node}/{driver}"
 
 
-def drivers_of(node: Mapping[str, Any]) -> list[Any]:
-    """Return the DRA drivers that a node definition (a JSON object) asks for: objects, or a text as scenarios have."""
+def drivers_of(node: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the DRA drivers that a node definition (a JSON object) asks for: the name, and what the driver's process
+    reads, JSON or `gpu.example.com:4`."""
     drivers = node.get("drivers") or ()
-    return [drivers] if isinstance(drivers, str) else list(drivers)
+    if isinstance(drivers, str):
+        return [(text.partition(":")[0], text) for text in drivers.split("+")]
+    return [(str(driver["name"]), json.dumps(driver)) for driver in drivers]
 
 
 @dataclass(frozen=True)

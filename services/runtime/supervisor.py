@@ -293,9 +293,8 @@ class Supervisor:
         found: list[tuple[str, list[str]]] = []
         for host, definitions in self._options.definitions.items():
             for node in definitions:
-                for driver in drivers_of(node):
-                    name = driver_name(str(node["name"]), str(driver["name"]))
-                    definition = msgspec.json.encode(driver).decode()
+                for driver, definition in drivers_of(node):
+                    name = driver_name(str(node["name"]), driver)
                     arguments = ["--node", str(node["name"]), "--definition", definition]
                     arguments += ["--sockets-dir", str(self.sockets_dir), "--data-dir", str(self._data / name)]
                     arguments += ["--token-file", self._token_file(f"kubelet/{host}")]

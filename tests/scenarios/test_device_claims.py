@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.dra.ledger import ClaimLedger
+from services.dra.allocated import Allocated
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import parse_scenario
 from services.scenarios.script.verbs import VERBS
@@ -164,8 +164,7 @@ wait 10s
 @pytest.mark.parametrize(("is_mutant", "broken"), [(False, set()), (True, {"I6", "I7"})])
 def test_m13_an_allocator_that_ignores_what_is_in_flight_gives_a_device_twice(monkeypatch, is_mutant, broken):
     if is_mutant:
-        monkeypatch.setattr(ClaimLedger, "allocate", lambda self, claim, allocation, pod_uid: None)
-        monkeypatch.setattr(ClaimLedger, "wrote", lambda self, claim: None)
+        monkeypatch.setattr(Allocated, "put", lambda self, uid, *allocations: None)
     scenario = parse_scenario(RACE, str(FOLDER / "claims" / "race.txt"), frozenset(VERBS))
 
     result = simulate(scenario, seed=1)

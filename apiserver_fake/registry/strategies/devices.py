@@ -7,6 +7,7 @@ changed. The tables are in `validation/devices`, what a feature gate brings in `
 Source: KEP-4381, KEP-4817, KEP-5018, KEP-5055; dra-core 1, 9; kep-5194 2; upstream `pkg/registry/resource` (v1.36).
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from functools import partial
 
@@ -197,6 +198,15 @@ def _dated(taint: Document, ctx: WriteContext) -> Document:
     return taint if taint.get("timeAdded") else {**taint, "timeAdded": format_time(ctx.wall_s)}
 
 
+def _complete_slice(new: Document, ctx: WriteContext) -> None:
+    _date_taints(new, ctx)
+    driver = new["spec"].get("driver") or ""
+    if driver != driver.lower():
+        quoted = json.dumps(driver)
+        text = f"spec.driver: driver names should be lowercase; {quoted} contains uppercase characters"
+        ctx.warnings.append(text)
+
+
 def _date_taints(new: Document, ctx: WriteContext) -> None:
     """Say of each taint since when it has been there: as long as its driver does not, since now."""
     devices = new["spec"].get("devices") or []
@@ -240,8 +250,8 @@ STRATEGIES = {
     SLICES: _gated(
         SLICES,
         Struct(Field("spec", default={}, struct=SLICE_SPEC)),
-        on_create=_date_taints,
-        on_update=lambda old, new, ctx: _date_taints(new, ctx),
+        on_create=_complete_slice,
+        on_update=lambda old, new, ctx: _complete_slice(new, ctx),
     ),
     TAINT_RULES: declared(
         Struct(Field("spec", default={}, struct=TAINT_RULE_SPEC)),

@@ -33,8 +33,8 @@ COMPLETIONS_SOFT_MAX, PARALLELISM_SOFT_MAX, FAILED_INDEXES_MAX = 100_000, 10_000
 NO_LIMIT = 2**31 - 1
 ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 FIXED = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
-_CHANGEABLE_TEMPLATE = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
-"""What a queue may still decide for a suspended job (KEP-2926)."""
+_DIRECTIVES = ("nodeSelector", "tolerations", "schedulingGates")
+"""What a queue may still decide for a suspended job, besides node affinity (KEP-2926)."""
 
 
 def _check_modes(spec: Document, at: str, report: Report) -> Causes:
@@ -218,8 +218,11 @@ JOB_TEMPLATE_SPEC = _spec({})
 STATUS = Struct(*(Field(name, minimum=0) for name in ("active", "ready", "terminating", "succeeded", "failed")))
 
 
-def check_update(old: Document, new: Document, status: Document) -> Causes:
-    """Return what may not be changed of a Job's spec; `status` is what is stored."""
+def check_update(old: Document, new: Document, status: Document, *, may_resize: bool = True) -> Causes:
+    """Return what may not be changed of a Job's spec; `status` is what is stored.
+
+    `may_resize`: a suspended job may be given other resources (KEP-5440).
+    """
     # An Indexed job grows and shrinks when both numbers do (elastic).
     is_elastic = new["completionMode"] == "Indexed" and new.get("completions") == new.get("parallelism")
     if not is_elastic:
@@ -227,14 +230,22 @@ def check_update(old: Document, new: Document, status: Document) -> Causes:
     for name in FIXED:
         yield from immutable(f"spec.{name}", old.get(name), new.get(name))
     before, after = old.get("template") or {}, new.get("template") or {}
-    if old.get("suspend") and not status.get("startTime"):
-        before, after = _without_changeable(before), _without_changeable(after)
+    is_idle = not status.get("startTime") or "Suspended" in _true_conditions(status)
+    if old.get("suspend") and is_idle and not status.get("active"):
+        before, after = (_without_changeable(template, may_resize=may_resize) for template in (before, after))
     yield from immutable("spec.template", before, after)
 
 
-def _without_changeable(template: Document) -> Document:
+def _without_changeable(template: Document, *, may_resize: bool) -> Document:
+    """Return a template without what a queue may decide while its job is suspended and nothing runs."""
     metadata = {n: v for n, v in (template.get("metadata") or {}).items() if n not in ("labels", "annotations")}
-    spec = {n: v for n, v in (template.get("spec") or {}).items() if n not in _CHANGEABLE_TEMPLATE}
+    spec = {n: v for n, v in (template.get("spec") or {}).items() if n not in _DIRECTIVES}
+    if affinity := spec.pop("affinity", None):
+        rest = {kind: terms for kind, terms in affinity.items() if kind != "nodeAffinity"}
+        spec |= {"affinity": rest} if rest else {}
+    for kind in ("initContainers", "containers") if may_resize else ():
+        if kind in spec:
+            spec[kind] = [{n: v for n, v in each.items() if n != "resources"} for each in spec[kind] or ()]
     return {"metadata": metadata, "spec": spec}
 
 
@@ -289,7 +300,7 @@ def _create(new: Document, ctx: WriteContext) -> None:
 def _rules(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
     spec = new["spec"]
     if old is not None:
-        return check_update(old["spec"], spec, old.get("status") or {})
+        return check_update(old["spec"], spec, old.get("status") or {}, may_resize=ctx.switches.suspended_job_resources)
     if spec["completionMode"] != "Indexed":
         return []
     name = new["metadata"].get("name") or ""

@@ -27,7 +27,7 @@ from kubelet.dra.calls import (
     ClaimResult,
     PluginInfo,
 )
-from kubelet.dra.emulated.definition import DriverDefinition, read_definition
+from kubelet.dra.emulated.definition import DriverDefinition, parse_drivers, read_definition
 from kubelet.dra.emulated.driver import Command, EmulatedDriver, Held, check_act, differs
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
@@ -61,7 +61,7 @@ class DriverConfig(CommonConfig):
         "nodes", "directory of the nodes' sockets: the kubelet looks in DIR/NODE/plugins_registry"
     )
     folder: str = setting("", "the directory of plugins_registry itself, instead of sockets_dir and node")
-    definition: str = setting("", 'the driver as JSON, for example {"name": "gpu.example.com", "devices": 4}')
+    definition: str = setting("", 'the driver as JSON, {"name": "gpu.example.com", "devices": 4}, or gpu.example.com:4')
     instance: str = setting("", "tells instances of one driver apart, while it is updated")
 
     @property
@@ -73,8 +73,9 @@ class DriverConfig(CommonConfig):
         """Return the driver. Raises: StartError naming the field."""
         if not self.node:
             raise StartError("--node: want the name of a node", EXIT_USAGE)
+        text = self.definition or "{}"
         try:
-            return read_definition((self.definition or "{}").encode())
+            return read_definition(text.encode() if text.startswith("{") else parse_drivers(text)[0])
         except ValueError as error:
             raise StartError(f"--definition: {error}", EXIT_USAGE) from None
 

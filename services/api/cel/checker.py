@@ -66,7 +66,6 @@ class _Checker:
         self._declared = declared
         self._locals: list[dict[str, Type]] = []
         self._variables = 0
-        self._mixed = 0
         self.checked = checked
         self.known = Substitution()
         self.issues: list[Issue] = []
@@ -93,8 +92,8 @@ class _Checker:
                 # Keys and values are checked in the order they are written in.
                 key = value = None
                 for each_key, each_value, may in entries:
-                    key = self._join(each_key, key, self.check(each_key))
-                    value = self._join(each_value, value, self._element(each_value, may))
+                    key = self._join(key, self.check(each_key))
+                    value = self._join(value, self._element(each_value, may))
                 return types.map_of(key or self._variable(), value or self._variable())
             case ObjectOf():
                 return self._object(node)
@@ -111,7 +110,7 @@ class _Checker:
 
     def _variable(self) -> Type:
         self._variables += 1
-        return types.parameter(f"_var{self._variables}")
+        return types.parameter(f"_var{self._variables - 1}")
 
     def _assignable(self, one: Type, two: Type) -> bool:
         return self.known.assign((one, two))
@@ -160,9 +159,7 @@ class _Checker:
             assert isinstance(name, Literal)
             self.checked.types[name] = types.STRING
             return self.known.apply(self._field(node.at, node.args[0], name.value, optional=True))
-        self._mixed += node.function == "format"  # the one place where a list of values of any types stands
         args = [self.check(each) for each in node.args]
-        self._mixed -= node.function == "format"
         if node.target is None:
             return self._resolved(node, node.function.removeprefix("."), args, member=False)
         prefix = qualified(node.target)
@@ -219,7 +216,7 @@ class _Checker:
         if not optional:
             return found
         inside, was_optional = types.unwrapped(found)
-        if not was_optional and not inside.is_dynamic:
+        if not was_optional and (inside == types.ERROR or not inside.is_dynamic):
             wanted = types.optional_of(inside)
             self._fail(node.at, f"expected type '{wanted.spoken()}' but found '{inside.spoken()}'")
         return inside
@@ -227,26 +224,23 @@ class _Checker:
     def _joined(self, items: list[tuple[Node, bool]]) -> Type:
         found: Type | None = None
         for each, optional in items:
-            found = self._join(each, found, self._element(each, optional))
+            found = self._join(found, self._element(each, optional))
         return found or self._variable()
 
-    def _join(self, node: Node, before: Type | None, now: Type) -> Type:
-        """Return the type of both. Literals of lists and maps are of one type, as the API server wants them."""
+    def _join(self, before: Type | None, now: Type) -> Type:
+        """Return the type of both; that the API server wants literals of one type is checked later."""
         if before is None:
             return now
         if self._assignable(before, now):
             return types.most_general(before, now)
-        if not self._mixed:
-            wanted, found = (self.known.apply(each, final=True).spoken() for each in (before, now))
-            self._fail(node.at, f"expected type '{wanted}' but found '{found}'")
         return types.DYN
 
     def _object(self, node: ObjectOf) -> Type:
         found = self._declared.type_names.get(node.name)
-        for _, value, _ in node.fields:
-            self.check(value)
         if found is None:
             return self._undeclared(node.at, node.name)
+        for _, value, _ in node.fields:
+            self.check(value)
         return self._fail(node.at, f"'{node.name}' is not a message type")
 
     def _fold(self, node: Fold) -> Type:

@@ -10,7 +10,7 @@ Source: kubernetes/kubernetes staging/src/k8s.io/dynamic-resource-allocation/cel
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from services.api.cel import types
@@ -36,6 +36,10 @@ _FIELDS: Final = {
 
 class SelectorError(ValueError):
     """The expression cannot be a selector; the message says why."""
+
+
+class SelectorTooComplex(SelectorError):
+    """An evaluation may cost more than it may; the API server reports this as forbidden, not as invalid."""
 
 
 class SelectorFailure(ValueError):
@@ -75,13 +79,17 @@ def _sizes(path: tuple[str, ...]) -> Range | None:
     return None
 
 
-ENVIRONMENT: Final = Environment(
-    {"device": _DEVICE},
-    objects={"kubernetes.DRADevice": _FIELDS},
-    libraries=(*KUBERNETES, extensions.BINDINGS, kubernetes.INCLUDES),
-    cost_limit=COST_LIMIT,
-    sizes=_sizes,
-)
+@cache
+def environment(*, list_attributes: bool = True, consumable_capacity: bool = True) -> Environment:
+    """Return what selectors are compiled against. Gates limit only what is new: what is stored is always evaluated."""
+    fields = {name: what for name, what in _FIELDS.items() if consumable_capacity or name != "allowMultipleAllocations"}
+    return Environment(
+        {"device": _DEVICE},
+        objects={"kubernetes.DRADevice": fields},
+        libraries=(*KUBERNETES, extensions.BINDINGS, *([kubernetes.INCLUDES] if list_attributes else [])),
+        cost_limit=COST_LIMIT,
+        sizes=_sizes,
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -105,12 +113,22 @@ def compile_selector(expression: str) -> Selector:
     return selects
 
 
-def compile_program(expression: str) -> Program:
+def check_new_selector(expression: str, *, list_attributes: bool = False, consumable_capacity: bool = True) -> None:
+    """Check an expression that was not stored before, with what the gates DRAListTypeAttributes and
+    DRAConsumableCapacity allow. Raises: SelectorError, SelectorTooComplex.
+    """
+    among = environment(list_attributes=list_attributes, consumable_capacity=consumable_capacity)
+    if compile_program(expression, among).cost.most > COST_LIMIT:
+        raise SelectorTooComplex("too complex, exceeds cost limit")
+
+
+def compile_program(expression: str, among: Environment | None = None) -> Program:
     """Return the program of a selector, with its estimated cost. Raises: SelectorError."""
+    among = environment() if among is None else among
     if len(expression.encode()) > LENGTH_MAX:
         raise SelectorError(f"Too long: may not be more than {LENGTH_MAX} bytes")
     try:
-        program = ENVIRONMENT.compile(expression)
+        program = among.compile(expression)
     except CompileError as error:
         raise SelectorError(f"compilation failed: {error}") from None
     except EvaluationError as error:

@@ -61,8 +61,9 @@ class Program:
         planner = Planner(checked, declared, tracked=False)
         self._run = planner.plan(checked.root)
         self._places = planner.size - FIRST - len(self._names)
-        # What cannot cost more than may be spent is run without counting.
-        self._counts = cost.most > limit
+        # What is far from what may be spent is run without counting. The estimate takes reading a text for one unit
+        # in some functions, where it may be a thousand: text in expressions has 10 KiB at most.
+        self._counts = cost.most > limit // 1024
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """Return the value. Raises: EvaluationError, also when it costs more than may be spent."""

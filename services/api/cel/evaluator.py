@@ -264,14 +264,21 @@ class Planner:
             function: Callable[..., Any] = overloads[0].impl
         else:
             function = _dispatched(name, overloads)
-        if all(map(_is_constant, operands)) and all(each.constant for each in overloads):
+        if all(_is_constant(each) or self._is_type(each) for each in operands) and all(
+            each.constant for each in overloads
+        ):
             value = function(*(run([0, values.UINT_MAX]) for run in runs))
             return lambda frame: value
         pattern = operands[1] if name in _PATTERNS and len(operands) > 1 else None
         if pattern is not None and _is_constant(pattern):
             regex.compiled(runs[1]([0, values.UINT_MAX]))
         charge = charge_of(name, overloads[0].id) if self._tracked else None
+        if name == "@in" and _is_table(operands[1]):
+            charge = 0 if self._tracked else None  # cel-go looks it up in a table
         return _invoked(function, runs, charge)
+
+    def _is_type(self, node: Node) -> bool:
+        return self._checked.names.get(node) in self._declared.type_names
 
     def _appends(self, operands: list[Node]) -> bool:
         """Whether this is the step of a comprehension that grows its list: nothing else refers to the list yet."""
@@ -444,6 +451,13 @@ def _is_constant(node: Node) -> bool:
         case Call(function=function, args=args, target=None):
             return function in _FOLDED and all(map(_is_constant, args))
     return False
+
+
+def _is_table(node: Node) -> bool:
+    """Whether it is a list of constants that cel-go looks values up in."""
+    return isinstance(node, ListOf) and all(
+        isinstance(each, Literal) and type(each.value) is not bytes for each in node.items
+    )
 
 
 _FOLDED: Final = frozenset(("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"))

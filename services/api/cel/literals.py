@@ -11,8 +11,10 @@ from typing import Any, Final
 from services.api.cel import regex, times
 from services.api.cel.checker import Checked
 from services.api.cel.libraries.strings import FormatError, formatted
-from services.api.cel.syntax import Call, Issue, ListOf, Literal
-from services.api.cel.values import NANOS, EvaluationError, Timestamp
+from services.api.cel.quantities import Quantity
+from services.api.cel.syntax import Call, Fold, Issue, ListOf, Literal, MapOf, Node, Select
+from services.api.cel.types import Type, unwrapped
+from services.api.cel.values import NANOS, Duration, EvaluationError, Timestamp, Uint
 
 _CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "matches": regex.compiled,
@@ -20,14 +22,76 @@ _CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "duration": times.duration,
 }
 _NONE: Final = object()
+_SAMPLES: Final[Mapping[str, Any]] = {
+    "bool": True,
+    "int": 0,
+    "uint": Uint(0),
+    "double": 0.0,
+    "string": "",
+    "bytes": b"",
+    "null_type": None,
+    "list": [],
+    "map": {},
+    "type": Type("int"),
+    "google.protobuf.Duration": Duration(0),
+    "google.protobuf.Timestamp": Timestamp(0),
+    "kubernetes.Quantity": Quantity(0),
+}
+"""A value of a type: what a clause of `format` says to it, it says to all of them."""
 
 
 def literal_issues(checked: Checked) -> list[Issue]:
     """Return what is wrong with literals of the checked tree."""
-    return [issue for node in checked.types if isinstance(node, Call) for issue in _issues(node)]
+    issues = list(_mixed(checked, checked.root, allowed=False))
+    return issues + [issue for node in checked.types if isinstance(node, Call) for issue in _issues(checked, node)]
 
 
-def _issues(node: Call) -> Iterator[Issue]:
+def _mixed(checked: Checked, node: Node, *, allowed: bool) -> Iterator[Issue]:
+    """Yield where a list or map has values of several types; what `format` writes may be of any."""
+    if not allowed:
+        if isinstance(node, ListOf):
+            yield from _different(checked, [(each, i in node.optional) for i, each in enumerate(node.items)])
+        elif isinstance(node, MapOf):
+            yield from _different(checked, [(key, False) for key, _, _ in node.entries], every=True)
+            yield from _different(checked, [(value, may) for _, value, may in node.entries], every=True)
+    if isinstance(node, Call):
+        children = [*node.args, *([node.target] if node.target is not None else [])]
+        allowed = allowed or node.function == "format"
+    else:
+        children = _children(node)
+    for each in children:
+        yield from _mixed(checked, each, allowed=allowed)
+
+
+def _children(node: Node) -> list[Node]:
+    match node:
+        case Select(operand=operand):
+            return [operand]
+        case ListOf(items=items):
+            return items
+        case MapOf(entries=entries):
+            return [each for key, value, _ in entries for each in (key, value)]
+        case Fold():
+            return [node.over, node.init, node.condition, node.step, node.result]
+    return []
+
+
+def _different(checked: Checked, items: list[tuple[Node, bool]], *, every: bool = False) -> Iterator[Issue]:
+    first: Type | None = None
+    for node, optional in items:
+        found = checked.types.get(node)
+        if found is None:
+            continue
+        found = unwrapped(found)[0] if optional else found
+        if first is None:
+            first = found
+        elif found != first:
+            yield Issue(node.at, f"expected type '{first.spoken()}' but found '{found.spoken()}'")
+            if not every:
+                return
+
+
+def _issues(checked: Checked, node: Call) -> Iterator[Issue]:
     check = _CHECKS.get(node.function)
     if check is not None and node.args:
         last = node.args[-1]
@@ -40,13 +104,14 @@ def _issues(node: Call) -> Iterator[Issue]:
             except EvaluationError:
                 yield Issue(last.at, f"invalid {node.function} argument")
     if node.function == "format" and isinstance(node.target, Literal) and len(node.args) == 1:
-        yield from _format_issues(node, node.target, node.args[0])
+        yield from _format_issues(checked, node, node.target, node.args[0])
 
 
-def _format_issues(node: Call, pattern: Literal, args: Any) -> Iterator[Issue]:
+def _format_issues(checked: Checked, node: Call, pattern: Literal, args: Any) -> Iterator[Issue]:
     if not isinstance(args, ListOf) or not isinstance(pattern.value, str):
         return
-    known = [each.value if isinstance(each, Literal) else _NONE for each in args.items]
+    known = [_SAMPLES.get(checked.types[each].name, _NONE) for each in args.items]
+    known = [each.value if isinstance(each, Literal) else one for each, one in zip(args.items, known, strict=True)]
     try:
         formatted(pattern.value, known, constant=lambda place: known[place] is not _NONE)
     except FormatError as error:

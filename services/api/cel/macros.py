@@ -13,6 +13,7 @@ from services.api.cel.syntax import Call, Fold, Ident, ListOf, Literal, Macro, M
 
 RESULT: Final = "@result"
 UNUSED: Final = "#unused"
+_NO_NAME: Final = "argument is not an identifier"
 
 
 def _name(parser: Parser, node: Node, message: str = "argument must be a simple name") -> str:
@@ -87,7 +88,7 @@ def _map(parser: Parser, at: int, args: list[Node]) -> tuple[Node, Node, Node, N
 
 def _filter(parser: Parser, at: int, target: Node | None, args: list[Node]) -> Node | None:
     assert target is not None
-    name = _name(parser, args[0])
+    name = _name(parser, args[0], _NO_NAME)
     item: Node = ListOf(at, [Ident(args[0].at, name)])
     step = parser.call(at, "_+_", Ident(at, RESULT), item)
     step = parser.call(at, "_?_:_", args[1], step, Ident(at, RESULT))
@@ -103,14 +104,21 @@ def _filter(parser: Parser, at: int, target: Node | None, args: list[Node]) -> N
     )
 
 
-def _one(body: Body) -> Macro:
+def _one(body: Body, message: str = "argument must be a simple name") -> Macro:
     """Return the macro with one variable."""
 
     def macro(parser: Parser, at: int, target: Node | None, args: list[Node]) -> Node | None:
         assert target is not None
         init, condition, step, result = body(parser, at, args[1:])
         return _loop(
-            parser, at, target, (_name(parser, args[0]), ""), init=init, condition=condition, step=step, result=result
+            parser,
+            at,
+            target,
+            (_name(parser, args[0], message), ""),
+            init=init,
+            condition=condition,
+            step=step,
+            result=result,
         )
 
     return macro
@@ -177,8 +185,8 @@ STANDARD: Final[Macros] = {
     ("exists", 2, True): _one(_exists),
     ("exists_one", 2, True): _one(_exists_one),
     ("existsOne", 2, True): _one(_exists_one),
-    ("map", 2, True): _one(_map),
-    ("map", 3, True): _one(_map),
+    ("map", 2, True): _one(_map, _NO_NAME),
+    ("map", 3, True): _one(_map, _NO_NAME),
     ("filter", 2, True): _filter,
 }
 BINDINGS: Final[Macros] = {("bind", 3, True): _bind}

@@ -84,7 +84,7 @@ def quantity(text: str) -> Quantity:
     else:
         exponent = _EXPONENT.fullmatch(suffix)
         if exponent is None and suffix not in _DECIMAL:
-            raise EvaluationError(_WRONG)
+            raise EvaluationError("unable to parse quantity's suffix")
         power = int(exponent[1]) if exponent else _DECIMAL[suffix]
         if abs(power) > 400:
             raise EvaluationError(_WRONG)

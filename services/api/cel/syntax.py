@@ -39,7 +39,7 @@ def _shown(source: str, issue: Issue) -> str:
     line = source.count("\n", 0, issue.at)
     start = source.rfind("\n", 0, issue.at) + 1
     column = issue.at - start
-    text = source[start:].partition("\n")[0]
+    text = source[start:].partition("\n")[0].replace("\t", " ")
     if not source:
         return f"ERROR: <input>:1:0: {issue.message}"
     dots = "".join("．" if ord(each) > 127 else "." for each in text[:column])  # as wide as what it stands under

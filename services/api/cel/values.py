@@ -206,8 +206,10 @@ def at_index(holder: Any, key: Any) -> Any:
 def _place(key: Any) -> int:
     if type(key) is int or type(key) is Uint:
         return int(key)
-    if type(key) is float and key == math.floor(key):
-        return int(key)
+    if type(key) is float:
+        if key == math.floor(key):
+            return int(key)
+        raise EvaluationError(f"unsupported index value {key} in list")
     raise EvaluationError(f"unsupported index type '{type_name(key)}' in list")
 
 
@@ -217,13 +219,12 @@ def optional_member(holder: Any, name: str) -> Optional:
         return optional_member(holder.value, name) if holder.present else NONE
     if isinstance(holder, Mapping):
         try:
-            found = holder[name]
+            return Optional(holder[name])
         except KeyError:
             return NONE
-        return found if type(found) is Optional else Optional(found)
-    if holder is None:
-        raise EvaluationError("no such overload")
-    raise EvaluationError("no such overload")
+    if isinstance(holder, list | tuple):
+        raise EvaluationError("unsupported index type 'string' in list")
+    return NONE
 
 
 def optional_index(holder: Any, key: Any) -> Optional:
@@ -251,7 +252,9 @@ def has_member(holder: Any, name: str) -> bool:
         return True
     if type(holder) is Optional:
         return holder.present and has_member(holder.value, name)
-    raise EvaluationError("no such overload")
+    if isinstance(holder, list | tuple):
+        raise EvaluationError("unsupported index type 'string' in list")
+    return False
 
 
 def size(value: Any) -> int:

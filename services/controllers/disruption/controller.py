@@ -11,7 +11,8 @@ from services.api.kinds.pod import Pod
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.kinds.statefulset import StatefulSet
-from services.api.meta import Condition, Document, Key, OwnerReference, find_condition
+from services.api.meta import Condition, Document, Key, LabelSelector, OwnerReference, find_condition
+from services.api.resources import resource_of_kind
 from services.api.selectors import Selector, from_label_selector
 from services.api.times import format_time
 from services.controllers import shared_conditions as conditions
@@ -27,6 +28,11 @@ DISRUPTED_S = 120.0
 """How long an evicted pod may take to begin its deletion before it counts again."""
 STALE_TARGET_S = 120.0
 """How long DisruptionTarget may stand on a pod that is not deleted."""
+UNMANAGED = (
+    "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of "
+    "the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please "
+    'set ".spec.minAvailable" field of the PDB to an integer value.'
+)
 _POD = "pods/"
 
 W = TypeVar("W", StatefulSet, ReplicaSet, Deployment)
@@ -80,7 +86,10 @@ def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
     allowed = max(0, healthy - desired) if expected > 0 else 0
     counters = {"expectedPods": expected, "desiredHealthy": desired, "currentHealthy": healthy}
     counters["disruptionsAllowed"] = allowed
-    return Result((*events, *_status(budget, counters, disrupted, moment.wall_s)), again_s)
+    found = [*events, *_unmanaged(budget, pods)]
+    if not pods:
+        found.append(event(budget, "NoPods", "No matching pods found"))
+    return Result((*found, *_status(budget, counters, disrupted, moment.wall_s)), again_s)
 
 
 def _selector(budget: PodDisruptionBudget) -> Selector | None:
@@ -106,6 +115,27 @@ def _wanted(budget: PodDisruptionBudget, pods: list[Pod], listers: Listers) -> t
     return len(pods), spec.min_available or 0
 
 
+def _unmanaged(budget: PodDisruptionBudget, pods: list[Pod]) -> list[RecordEvent]:
+    """Return the Event about pods without a controller, which a budget that needs a scale cannot count."""
+    needs_scale = budget.spec.max_unavailable is not None or isinstance(budget.spec.min_available, str)
+    if not needs_scale or all(pod.metadata.controller is not None for pod in pods):
+        return []
+    return [event(budget, "UnmanagedPods", UNMANAGED.format(_shown(budget.spec.selector)), warns=True)]
+
+
+def _shown(selector: LabelSelector | None) -> str:
+    """Return a selector as Go prints it."""
+    if selector is None:
+        return "nil"
+    labels = "".join(f"{name}: {value}," for name, value in sorted(selector.match_labels.items()))
+    terms = ""
+    for each in selector.match_expressions:
+        values = " ".join(each.values)
+        terms += f"LabelSelectorRequirement{{Key:{each.key},Operator:{each.operator},Values:[{values}],}},"
+    expressions = f"[]LabelSelectorRequirement{{{terms}}}"
+    return f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:{expressions},}}"
+
+
 def _scale(pods: list[Pod], listers: Listers) -> int:
     """Return how many pods the pods' controllers want, each controller counted once."""
     wanted: dict[str, int] = {}
@@ -122,10 +152,19 @@ def _scale(pods: list[Pod], listers: Listers) -> int:
             if above is not None and is_owner(above, Deployment):
                 owner = _named(Deployment, above, namespace, listers) or owner
         else:
-            raise SyncError(f"pod {pod.metadata.key}: its owner {reference.kind} {reference.name} has no scale")
-        if owner is not None:
-            wanted[owner.metadata.uid] = owner.spec.replicas
+            raise SyncError(_unscalable(reference))
+        if owner is None:
+            raise SyncError(f'found no controllers for pod "{pod.metadata.name}"')
+        wanted[owner.metadata.uid] = owner.spec.replicas
     return sum(wanted.values())
+
+
+def _unscalable(reference: OwnerReference) -> str:
+    """Return why a pod's controller has no scale, in upstream's words."""
+    found = resource_of_kind(reference.api_version, reference.kind)
+    if found is None:
+        return f'no matches for kind "{reference.kind}" in version "{reference.api_version}"'
+    return f"{found.name} does not implement the scale subresource"
 
 
 def _named(view: type[W], reference: OwnerReference, namespace: str, listers: Listers) -> W | None:
@@ -178,7 +217,8 @@ def _fail_safe(budget: PodDisruptionBudget, message: str, wall_s: float) -> list
     is_new = conditions.put(listed, "DisruptionAllowed", "False", "SyncFailed", message, wall_s) is not None
     if budget.status.disruptions_allowed == 0 and not is_new:
         return []
-    failed = event(budget, "CalculateExpectedPodCountFailed", message, warns=True)
+    text = f"Failed to calculate the number of expected pods: {message}"
+    failed = event(budget, "CalculateExpectedPodCountFailed", text, warns=True)
     status: Document = {"disruptionsAllowed": 0, "conditions": listed}
     return [failed, writes.status(RESOURCE, budget, status, on_version=True)]
 

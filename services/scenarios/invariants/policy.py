@@ -63,7 +63,10 @@ noderesourcetopologies.topology.node.k8s.io resourceclaims.resource.k8s.io resou
 deviceclasses.resource.k8s.io devicetaintrules.resource.k8s.io
 system:kube-scheduler         change                      pods pods/status persistentvolumes persistentvolumeclaims \
 podgroups.scheduling.k8s.io/status resourceclaims.resource.k8s.io resourceclaims.resource.k8s.io/status
+system:kube-scheduler         get                         jobs.batch cronjobs.batch deployments.apps \
+statefulsets.apps daemonsets.apps replicasets.apps
 system:kube-scheduler         bind                        pods/binding
+system:kube-scheduler         create,delete               resourceclaims.resource.k8s.io
 system:kube-scheduler         delete                      pods                                            uid
 system:kube-scheduler         create,change               events
 system:kube-scheduler         get,create,change           leases.coordination.k8s.io                      own-lease

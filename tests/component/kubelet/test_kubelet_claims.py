@@ -140,7 +140,8 @@ def test_devices_of_a_pod_that_went_while_the_kubelet_was_away_are_given_back(si
         world.kill_kubelet()
         await world.delete("p", 0)
         await world.start_kubelet()
-        await world.until(lambda: bool(world.lines("driver.unprepare")))
+        # Its driver registers after the first try; the next one is the reconciliation's.
+        await world.until(lambda: bool(world.lines("driver.unprepare")), limit_s=62)
         return world.agent().kubelet.claims.cached
 
     assert simulate(scenario, nodes=[NODE]) == {}

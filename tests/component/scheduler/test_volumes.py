@@ -216,7 +216,7 @@ def test_a_pod_waits_for_its_immediate_claim_and_is_woken_when_that_is_bound(pla
         return message
 
     message = play(scenario, volumes__provision_s=0.5)
-    assert message.startswith("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.")
+    assert message.startswith("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found")
 
 
 def test_two_pods_never_get_one_volume(play):
@@ -389,5 +389,5 @@ def test_a_pod_whose_claims_class_does_not_exist_is_rejected_once_and_woken_by_t
         await world.until(world.bound("p"), limit_s=10.0)
         return [(each["outcome"], each["plugins"], each["message"].partition(" no new")[0]) for each in attempts]
 
-    words = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+    words = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"
     assert play(scenario) == [("unschedulable", ["VolumeBinding"], words)]

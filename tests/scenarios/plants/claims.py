@@ -5,9 +5,9 @@ from pathlib import Path
 from claim_controller.resourceclaim import controller as resourceclaim
 from claim_controller.resourceclaim.controller import ClaimController
 from kubelet.dra.manager import ClaimManager
-from scheduler.dra.ledger import ClaimLedger
 from scheduler.framework.status import SUCCESS
 from scheduler.plugins.dynamic_resources import DynamicResources
+from services.dra.allocated import Allocated
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 CLAIMS = EXPERIMENTS / "claims"
@@ -36,7 +36,7 @@ wait 70s
 
 
 def grants_what_is_granted(monkeypatch):
-    monkeypatch.setattr(ClaimLedger, "in_use", frozenset())
+    monkeypatch.setattr(Allocated, "put", lambda self, uid, *allocations: None)
 
 
 def binds_without_granting(monkeypatch):

@@ -146,10 +146,7 @@ def _contains_ip(block: CIDR, text: str) -> bool:
 
 
 def _contains_cidr(block: CIDR, text: str) -> bool:
-    try:
-        return block.contains_network(addresses.cidr(text))
-    except EvaluationError:
-        raise EvaluationError("no such overload") from None
+    return block.contains_network(addresses.cidr(text))
 
 
 ADDRESSES: Final = Library(

@@ -380,7 +380,6 @@ LIBRARY: Final = Library(
         "list": list_of(DYN),
         "map": map_of(DYN, DYN),
         "type": types.TYPE,
-        "dyn": DYN,
         "google.protobuf.Duration": DURATION,
         "google.protobuf.Timestamp": TIMESTAMP,
     },

@@ -150,6 +150,12 @@ def _refused(clause: str, kinds: str, value: Any) -> EvaluationError:
     )
 
 
+def _refused_as(form: str, kinds: str, value: Any) -> EvaluationError:
+    return EvaluationError(
+        f"error during formatting: only {kinds} can be formatted as {form}, was given {type_name(value)}"
+    )
+
+
 def _text(value: Any, _: int) -> str:
     return _spelled(value, inside=False)
 
@@ -165,6 +171,8 @@ def _spelled(value: Any, *, inside: bool) -> str:
         case int():
             return str(int(value))
         case float():
+            if inside and not math.isfinite(value):
+                return f'"{double_text(value)}"'
             return f"{value:.6f}" if inside else double_text(value)
         case bytes():
             return f'b"{value.decode(errors="replace")}"' if inside else value.decode(errors="replace")
@@ -218,7 +226,7 @@ def _scientific(value: Any, _: int) -> str:
     # Upstream writes six digits whatever precision is asked for.
     special = _special(value)
     if special is not None:
-        return special
+        return special.rjust(6)
     if type(value) is not float:
         raise _refused("scientific", "doubles", value)
     mantissa, exponent = f"{value:.6e}".split("e")
@@ -230,7 +238,7 @@ def _scientific(value: Any, _: int) -> str:
 def _binary(value: Any, _: int) -> str:
     if isinstance(value, int):
         return format(int(value), "b")
-    raise _refused("binary", "integers and bools", value)
+    raise _refused_as("binary", "integers and bools", value)
 
 
 def _octal(value: Any, _: int) -> str:
@@ -246,7 +254,7 @@ def _hex(value: Any, _: int) -> str:
         return value.encode().hex()
     if isinstance(value, bytes):
         return value.hex()
-    raise _refused("hex", "integers, byte buffers, and strings", value)
+    raise _refused_as("hex", "integers, byte buffers, and strings", value)
 
 
 _CLAUSES: Final[Mapping[str, Callable[[Any, int], str]]] = {

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 import pytest
 
-from services.api.cel.device_selectors import SelectorError, SelectorFailure, compile_program, compile_selector
+from services.api.cel.device_selectors import (
+    SelectorError,
+    SelectorFailure,
+    SelectorTooComplex,
+    check_new_selector,
+    compile_program,
+    compile_selector,
+)
 from services.api.kinds.resourceslice import Device, DeviceAttribute, DeviceCapacity
 
 DEVICE = Device(
@@ -117,6 +124,21 @@ def test_what_cannot_be_a_selector_is_refused_when_it_is_read(expression, why):
         compile_selector(expression)
 
     assert why in str(error.value)
+
+
+def test_what_gates_do_not_allow_is_refused_where_it_is_new():
+    check_new_selector("device.driver == 'x' && device.allowMultipleAllocations")
+    check_new_selector(f"{OWN}.numa.includes(1)", list_attributes=True)
+
+    with pytest.raises(SelectorError, match="undeclared reference to 'includes'"):
+        check_new_selector(f"{OWN}.numa.includes(1)")
+    with pytest.raises(SelectorError, match="undefined field"):
+        check_new_selector("device.allowMultipleAllocations", consumable_capacity=False)
+
+
+def test_what_may_cost_too_much_is_refused_where_it_is_new():
+    with pytest.raises(SelectorTooComplex, match="too complex, exceeds cost limit"):
+        check_new_selector(nested(7))
 
 
 def test_a_long_chain_of_alternatives_is_no_deep_tree():

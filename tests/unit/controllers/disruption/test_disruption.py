@@ -89,3 +89,50 @@ def test_a_stale_disruption_target_is_reset_after_two_minutes(world_of, a_pod):
 
     assert waiting.requeue_after_s == 120.0
     assert reset.actions[0].patch["status"]["conditions"][0]["status"] == "False"
+
+
+def events_of(world):
+    return [f"{a.type} {a.reason}: {a.message}" for a in world.reconcile("b").actions if isinstance(a, RecordEvent)]
+
+
+def with_owner(pod, kind, api_version, name="j"):
+    owner = {"apiVersion": api_version, "kind": kind, "name": name, "uid": name, "controller": True}
+    return {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version", "why"),
+    [
+        ("Job", "batch/v1", "jobs.batch does not implement the scale subresource"),
+        ("Gadget", "acme.io/v1", 'no matches for kind "Gadget" in version "acme.io/v1"'),
+        ("ReplicaSet", "apps/v1", 'found no controllers for pod "odd"'),
+    ],
+)
+def test_why_the_pods_cannot_be_counted_is_said_in_upstreams_words(ten, a_pod, kind, api_version, why):
+    world = ten({"disruptionsAllowed": 2}, maxUnavailable=1)
+    world.put(with_owner(a_pod("odd"), kind, api_version))
+
+    assert events_of(world) == [
+        f"Warning CalculateExpectedPodCountFailed: Failed to calculate the number of expected pods: {why}"]  # fmt: skip
+    condition = status_of(world)["conditions"][0]
+    assert (condition["status"], condition["reason"], condition["message"]) == ("False", "SyncFailed", why)
+
+
+def test_pods_without_a_controller_are_reported_where_a_scale_is_needed(ten, a_pod, world_of):
+    scaled, counted = ten(minAvailable="80%"), ten(minAvailable=8)
+    for world in (scaled, counted):
+        world.put(a_pod("bare"))
+
+    (said,) = events_of(scaled)
+    assert said.startswith(
+        "Warning UnmanagedPods: Pods selected by this PodDisruptionBudget (selector: &LabelSelector{MatchLabels:"
+        "map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{},}) were found to be unmanaged."
+    )
+    assert events_of(counted) == []
+
+
+def test_a_budget_of_no_pods_says_so(world_of):
+    world = world_of(CONTROLLER)
+    world.put(a_budget(minAvailable=1))
+
+    assert events_of(world) == ["Normal NoPods: No matching pods found"]

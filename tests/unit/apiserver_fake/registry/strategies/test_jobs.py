@@ -164,3 +164,29 @@ def test_kep_3329_a_rule_on_exit_codes_names_a_container_of_the_pod(world):
     ]
     codes["containerName"] = "c"
     assert made(world, podFailurePolicy={"rules": [{"action": "FailJob", "onExitCodes": codes}]})
+
+
+def test_kep_5440_a_suspended_job_at_rest_may_be_given_other_resources_and_node_affinity(world):
+    job = made(world, suspend=True)
+    pod = job["spec"]["template"]["spec"]
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}
+    near = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}}
+
+    def with_pod(job=job, **spec):
+        return changed(world, job, template={**job["spec"]["template"], "spec": {**pod, **spec}})
+
+    larger = [{**pod["containers"][0], "resources": {"requests": {"cpu": "4"}}}]
+    busy = {**job, "status": {"active": 1}}
+    started = {**job, "status": {"startTime": "2026-01-01T00:00:00Z"}}
+    at_rest = {**job, "status": {**started["status"], "conditions": [{"type": "Suspended", "status": "True"}]}}
+    assert with_pod(containers=larger) == with_pod(affinity=near) == with_pod(at_rest, containers=larger) == []
+    for refused in (
+        with_pod(affinity=apart),
+        with_pod(busy, containers=larger),
+        with_pod(started, containers=larger),
+        with_pod(containers=[{**pod["containers"][0], "image": "other:1"}]),
+    ):
+        assert refused[0].startswith("spec.template: Invalid value")
+    world.switch(MutablePodResourcesForSuspendedJobs=False)
+    assert "spec.template" in with_pod(containers=larger)[0]

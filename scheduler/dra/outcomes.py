@@ -1,0 +1,101 @@
+"""What the allocator found on each node for claims of one kind, remembered from pod to pod.
+
+Most pods with claims come in numbers: what they ask for is equal, and since the pod before only the node changed that
+this one went to. Its outcome, and those of nodes whose slices changed, are searched for anew; all others hold.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from scheduler.cache.columns import Columns, Mask
+from services.dra.allocated import Allocated
+from services.dra.allocator import Allocator, Outcome
+from services.dra.pools import EVERY_NODE, Pool, Slices
+from services.dra.solution import Solution
+
+KINDS_KEPT: Final = 32
+
+
+class Remembered:
+    """The outcomes for one kind of claims, by row. `passed`: where there is a solution."""
+
+    def __init__(self, slices: Slices, allocated: Allocated) -> None:
+        self._slices = slices
+        self._allocated = allocated
+        self._epoch = self._seen = -1
+        self._slices_mark = self._allocated_mark = 0
+        self._known: Mask = np.zeros(0, bool)
+        self._pools: list[tuple[Pool, ...] | None] = []
+        self.passed: Mask = np.zeros(0, bool)
+        self.found: list[Outcome | None] = []
+
+    def ask(self, allocator: Allocator, columns: Columns, alive: Mask) -> None:
+        """Have the outcomes of these rows; none is searched for that holds. Raises: AllocationError."""
+        self._forget(columns)
+        for row in np.flatnonzero(alive & ~self._known):
+            info = columns.nodes[row]
+            if info is None or info.node is None:
+                continue
+            pools = self._slices.of_node(info.node)
+            outcome = self.found[row] = allocator.allocate(info.name, pools)
+            self._pools[row] = pools
+            self._known[row] = True
+            self.passed[row] = isinstance(outcome, Solution)
+
+    def _forget(self, columns: Columns) -> None:
+        slices, allocated = self._slices.changes, self._allocated.changes
+        changed = slices.since(self._slices_mark)
+        pools = allocated.since(self._allocated_mark)
+        if changed is None or pools is None or len(self.found) != columns.capacity:
+            self._known = columns.full(False)
+            self.passed = columns.full(False)
+            self.found = [None] * columns.capacity
+            self._pools = [None] * columns.capacity
+        else:
+            is_all = columns.epoch != self._epoch
+            self._forget_moved(columns, range(columns.capacity) if is_all else columns.log[self._seen :])
+            for pool in dict.fromkeys(pools):
+                changed.extend(self._slices.nodes_of(pool))
+            for node in changed:
+                row = columns.slots.get(node)
+                if node == EVERY_NODE:
+                    self._known[:] = False
+                elif row is not None:
+                    self._known[row] = False
+        self._slices_mark, self._allocated_mark = slices.mark, allocated.mark
+        self._epoch, self._seen = columns.epoch, len(columns.log)
+
+    def _forget_moved(self, columns: Columns, rows: Iterable[int]) -> None:
+        """Forget those of the rows whose nodes reach other pools than before, or are others."""
+        for row in dict.fromkeys(rows):
+            if not self._known[row]:
+                continue
+            info = columns.nodes[row]
+            if info is None or info.node is None or self._slices.of_node(info.node) is not self._pools[row]:
+                self._known[row] = False
+
+
+class Outcomes:
+    """What is remembered for the kinds of claims that came last."""
+
+    def __init__(self, slices: Slices, allocated: Allocated) -> None:
+        self._slices = slices
+        self._allocated = allocated
+        self._kinds: OrderedDict[object, Remembered] = OrderedDict()
+
+    def of(self, allocator: Allocator) -> Remembered:
+        """Return what is remembered for claims like the allocator's."""
+        kind = allocator.kind
+        if kind is None:
+            return Remembered(self._slices, self._allocated)
+        known = self._kinds.get(kind)
+        if known is None:
+            known = self._kinds[kind] = Remembered(self._slices, self._allocated)
+            if len(self._kinds) > KINDS_KEPT:
+                self._kinds.popitem(last=False)
+        else:
+            self._kinds.move_to_end(kind)
+        return known

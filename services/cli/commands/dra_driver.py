@@ -1,0 +1,127 @@
+"""`keplab dra-driver`: be a node's emulated DRA driver, or have the one that runs do something."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import yaml
+
+from kubelet.dra.calls import PLUGINS, REGISTRY
+from kubelet.dra.emulated.definition import DriverDefinition, parse_drivers, read_definition
+from kubelet.dra.emulated.driver import ACTS
+from kubelet.dra.emulated.serving import DriverConfig, build, command_driver
+from services.cli.output import data_option, fail
+from services.runtime.components import driver_name
+from services.runtime.mesh_directory import SOCKETS_FOLDER, read_state
+from services.runtime.process import run
+from services.runtime.unix_sockets import UnixSockets
+
+EPILOG = f"""\
+\b
+Examples:
+  keplab up --nodes 2 --device-sockets --detach
+  keplab dra-driver --node node-0 --driver gpu.example.com:4
+  keplab dra-driver --node node-0 --driver gpu.example.com:4:prepare=2:fail-prepare=0.1
+  keplab dra-driver --node node-0 --config gpus.yaml
+  keplab dra-driver --node node-0 --driver gpu.example.com taint gpu-0 broken:NoExecute
+  keplab dra-driver --node node-0 --driver gpu.example.com hang
+
+\b
+ACT is one of: {", ".join(sorted(ACTS))}.
+A taint is KEY[=VALUE]:EFFECT, after the devices.
+
+\b
+FILE is YAML or JSON with the fields name, devices (a number, or a list as in a ResourceSlice), sharedCounters, pools,
+slices, prepare, unprepare, publishDelay, sliceDelay, bindingDelay (seconds, or lognormal:0.3,0.5), failPrepare,
+failUnprepare, failCall (0 to 1), refusesDoubleUse, health, dead.
+"""
+
+
+@click.command("dra-driver", epilog=EPILOG)
+@click.option("--node", required=True, help="the node whose devices it has")
+@click.option("--driver", "text", default="", metavar="NAME[:DEVICES[:…]]", help="its name, and what it is in short")
+@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="what it is, at length")
+@click.option("--instance", default="", help="tells instances of one driver apart, while it is updated")
+@data_option
+@click.argument("act", required=False)
+@click.argument("words", nargs=-1, metavar="[DEVICE]... [TAINT]")
+def COMMAND(**given: Any) -> int:  # noqa: N802
+    """Be an emulated DRA driver until Ctrl-C, or with ACT have the one that runs do something.
+
+    It registers with the kubelet of its node, publishes ResourceSlices, and prepares claims over the kubelet's gRPC
+    API (dra.v1). The node must take plugins: `keplab up --device-sockets`, or drivers in its definition.
+    """
+    data: Path = given["data"].absolute()
+    folder = data / SOCKETS_FOLDER / given["node"]
+    if not (folder / REGISTRY).is_dir():
+        fail(
+            f"node {given['node']} of the mesh on {given['data']} takes no DRA drivers: "
+            f"{folder / REGISTRY} is not there"
+        )
+    if given["act"]:
+        return _command(folder, given)
+    definition = _definition(given)
+    config = {
+        "name": driver_name(given["node"], definition.name) + (f"-{given['instance']}" if given["instance"] else ""),
+        "node": given["node"],
+        "sockets-dir": str(folder.parent),
+        "definition": msgspec.json.encode(definition).decode(),
+        "instance": given["instance"],
+        **_mesh(data, given),
+    }
+    config["data-dir"] = str(data / config["name"])
+    words = [word for name, value in config.items() for word in (f"--{name}", value)]
+    socket = folder / PLUGINS / definition.name
+    click.echo(f"{definition.name} of {given['node']}: sockets in {socket}; Ctrl-C ends it")
+    return run("kubelet.dra.emulated", DriverConfig, build, [*words, "--health-port", "-1"], os.environ)
+
+
+def _mesh(data: Path, given: dict[str, Any]) -> dict[str, str]:
+    """Return how the driver reaches the mesh: as its node, by the credential of a kubelet host."""
+    state = read_state(data)
+    tokens = sorted((data / "credentials").glob("kubelet_*.json"))
+    if state is None or not tokens:
+        fail(f"no mesh runs on {given['data']}; start one with `keplab up --device-sockets`")
+    return {"server": str(state["grpc_target"]), "token-file": str(tokens[0]), "events-dir": str(data / "events")}
+
+
+def _definition(given: dict[str, Any]) -> DriverDefinition:
+    try:
+        if given["config"] is not None:
+            return read_definition(_read(given["config"]))
+        if not given["text"]:
+            raise ValueError("want --driver NAME:DEVICES or --config FILE")
+        found = parse_drivers(given["text"])
+        if len(found) != 1:
+            raise ValueError("want one driver")
+        return read_definition(found[0])
+    except ValueError as error:
+        fail(f"DRA driver: {error}")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: want an object with the fields of a driver, not {type(found).__name__}")
+    return found
+
+
+def _command(folder: Path, given: dict[str, Any]) -> int:
+    name = given["text"].partition(":")[0]
+    try:
+        if not name and given["config"] is not None:
+            name = str(_read(given["config"]).get("name", ""))
+        if not name:
+            raise ValueError("want --driver NAME of the driver that is to act")
+        parent, node = str(folder.parent), given["node"]
+        asyncio.run(command_driver(UnixSockets(), parent, node, name, given["act"], given["words"]))
+    except ValueError as error:
+        fail(str(error))
+    click.echo(f"{name} of {given['node']}: {' '.join((given['act'], *given['words']))}")
+    return 0

@@ -1,0 +1,194 @@
+"""Who of a claim's list still counts, by the designs of KEP-5194 (section 5) and by KEP-5729."""
+
+import pytest
+
+from claim_controller.resourceclaim.controller import CONTROLLER
+from services.api.kinds.pod import Pod
+from services.api.meta import AnyObject, Key, ObjectMeta
+from services.reconcile.actions import Patch, Query, RecordEvent
+from tests.unit.claim_controller.conftest import a_claim, a_pod
+
+JOB = ("batch", "jobs", "work")
+OWNER = Query(AnyObject, Key("default", "work"), "jobs.batch", may_be_refused=True)
+PODS = Query(Pod, Key("default", ""))
+KEP = {"reserved_for__mode": "kep5194"}
+FALLBACK = {**KEP, "owner_deletion": "rc_fallback", "rc__owner_check_interval": 10.0}
+
+
+def there(uid="uid-work"):
+    return AnyObject(api_version="batch/v1", kind="Job", metadata=ObjectMeta(name="work", namespace="default", uid=uid))
+
+
+def written(result):
+    """The status that a result writes, None when it writes none."""
+    patches = [each.patch["status"] for each in result.actions if isinstance(each, Patch)]
+    return patches[0] if patches else None
+
+
+def pods(world):
+    return {PODS: tuple(world.of(Pod).all())}
+
+
+def test_a_job_that_is_gone_is_released_once_no_pod_that_may_run_names_the_claim(world_of):
+    world = world_of(CONTROLLER, **FALLBACK)
+    world.put(a_claim(consumers=[JOB]))
+    world.put(a_pod("p"))
+
+    first = world.sync("claim", "c")
+    second = world.sync("claim", "c", live={OWNER: None})
+    blocked = world.sync("claim", "c", live={OWNER: None}, listed=pods(world))
+    world.put(a_pod("p", phase="Succeeded"))
+    freed = world.sync("claim", "c", live={OWNER: None}, listed=pods(world))
+
+    assert (first.refresh, second.refresh) == ((OWNER,), (PODS,))
+    assert (written(blocked), blocked.requeue_after_s) == (None, 10.0)
+    assert written(freed) == {"reservedFor": None, "allocation": None, "devices": None}
+    assert world.controller.metrics()['claim_release_total{by="rc",result="released"}'] == 1
+
+
+def test_kep_5194_16_a_job_of_the_same_name_is_another_job(world_of):
+    world = world_of(CONTROLLER, **FALLBACK)
+    world.put(a_claim(consumers=[JOB]))
+
+    kept = world.sync("claim", "c", live={OWNER: there()})
+    replaced = world.sync("claim", "c", live={OWNER: there("another")}, listed={PODS: ()})
+
+    assert written(kept) is None
+    assert written(replaced)["reservedFor"] is None
+
+
+@pytest.mark.parametrize(
+    ("switches", "is_freed"),
+    [
+        ({"release__design": "rc_never"}, True),
+        ({"release__design": "rc_builtin"}, True),
+        ({"release__design": "owner", "owner_deletion": "rc_fallback"}, True),
+        ({"release__design": "owner", "owner_deletion": "finalizer"}, False),
+        ({"release__design": "owner", "owner_deletion": "leak"}, False),
+    ],
+)
+def test_who_takes_off_a_job_that_is_gone_is_a_matter_of_the_design(world_of, switches, is_freed):
+    world = world_of(CONTROLLER, **KEP, **switches)
+    world.put(a_claim(consumers=[JOB]))
+
+    result = world.sync("claim", "c", live={OWNER: None}, listed={PODS: ()})
+
+    assert (written(result) is not None) is is_freed
+    assert world.controller.metrics()["claim_orphaned"] == (not is_freed)
+
+
+def test_a_check_that_is_forbidden_is_an_event_and_the_entry_stays(world_of):
+    world = world_of(CONTROLLER, **FALLBACK)
+    world.put(a_claim(consumers=[JOB]))
+
+    result = world.sync("claim", "c", refused={OWNER: "not allowed"})
+
+    (event,) = [each for each in result.actions if isinstance(each, RecordEvent)]
+    assert (event.reason, event.type) == ("ReservedForOwnerCheckForbidden", "Warning")
+    assert event.message == 'cannot check whether jobs.batch "work" still exists: not allowed'
+    assert (written(result), result.requeue_after_s) == (None, 10.0)
+
+
+def test_a_kind_that_is_not_served_is_never_taken_to_be_gone(world_of):
+    world = world_of(CONTROLLER, **FALLBACK)
+    world.put(a_claim(consumers=[("example.com", "trainjobs", "t")]))
+
+    result = world.sync("claim", "c")
+
+    assert (result.refresh, written(result)) == ((), None)
+
+
+def test_kep_5194_8_of_a_mixed_list_the_pods_go_first_and_then_the_workload(world_of):
+    world = world_of(CONTROLLER, **FALLBACK)
+    world.put(a_claim(consumers=[JOB, "p4", "p5"]))
+    for name in ("p4", "p5"):
+        world.put(a_pod(name))
+    world.put(a_pod("p4", phase="Succeeded"))
+
+    one = world.sync("claim", "c", live={OWNER: None}, listed={PODS: ()})
+    world.put(a_claim(consumers=[JOB, "p5"]))
+    world.put(a_pod("p5", phase="Succeeded"))
+    two = world.sync("claim", "c", live={OWNER: there()})
+    world.put(a_claim(consumers=[JOB]))
+    three = world.sync("claim", "c", live={OWNER: None}, listed={PODS: ()})
+
+    assert [each["name"] for each in written(one)["reservedFor"]] == ["work", "p5"]
+    assert [each["name"] for each in written(two)["reservedFor"]] == ["work"]
+    assert written(three)["reservedFor"] is None
+    assert ["allocation" in written(each) for each in (one, two, three)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("switches", "is_error"),
+    [
+        ({}, True),
+        ({"rc__unknown_entry": "skip"}, False),
+        (KEP, False),
+        ({**KEP, "rc__unknown_entry": "error"}, False),
+        ({"reserved_for__mode": "kep5729"}, True),
+        ({**KEP, "release__design": "podgroup", "rc__unknown_entry": "error"}, True),
+    ],
+)
+def test_kep_5194_9_an_entry_that_is_not_known_keeps_the_entries_of_pods_unless_it_is_skipped(
+    world_of, switches, is_error
+):
+    world = world_of(CONTROLLER, **switches)
+    world.put(a_claim(consumers=[JOB, "p"]))
+    world.put(a_pod("p", phase="Succeeded"))
+
+    result = world.sync("claim", "c", live={OWNER: there()})
+
+    assert result.error == ("unsupported ReservedFor entry: {batch jobs work uid-work}" if is_error else "")
+    assert (written(result) is None) is is_error
+
+
+@pytest.mark.parametrize(
+    ("value", "spec", "is_freed"),
+    [
+        ("transition_only", {"reservedFor": {"resource": "jobs", "name": "work", "uid": "u"}}, False),
+        ("spec_reservedFor", {"reservedFor": {"resource": "jobs", "name": "work", "uid": "u"}}, True),
+        ("spec_reservedFor", {}, False),
+        ("any", {}, True),
+    ],
+)
+def test_kep_5194_3_a_list_that_its_owner_emptied_frees_the_devices_by_the_switch(world_of, value, spec, is_freed):
+    world = world_of(CONTROLLER, **KEP, rc__dealloc_when_empty=value)
+    world.put(a_claim(spec=spec))
+
+    result = world.sync("claim", "c")
+
+    assert written(result) == ({"reservedFor": None, "allocation": None, "devices": None} if is_freed else None)
+
+
+def test_a_pod_that_was_seen_to_be_deleted_needs_no_live_read(world_of):
+    world = world_of(CONTROLLER)
+    world.put(a_claim(consumers=["seen", "unseen"]))
+    world.put(a_pod("seen"))
+    world.drop("Pod", "seen")
+
+    asked = world.sync("claim", "c")
+
+    assert asked.refresh == (Query(Pod, Key("default", "unseen")),)
+
+
+def test_a_deleted_job_leads_to_the_claims_that_were_reserved_for_it(world_of):
+    world = world_of(CONTROLLER, **KEP, release__design="rc_builtin")
+    world.put(a_claim(consumers=[JOB]))
+    world.put({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "work"}})
+
+    assert world.drop("Job", "work", api_version="batch/v1") == [Key("default", "claim/c")]
+
+
+def test_metrics_count_claims_and_consumers_by_upstreams_labels(world_of):
+    world = world_of(CONTROLLER)
+    world.put(a_claim("a", consumers=["p", JOB]))
+    world.put(a_claim("b", allocated=False, annotations={"resource.kubernetes.io/pod-claim-name": "dev"}))
+    world.put(a_claim("a", allocated=False))
+
+    found = world.controller.metrics()
+
+    name = "resourceclaim_controller_resource_claims"
+    assert found[f'{name}{{allocated="false",admin_access="false",source=""}}'] == 1
+    assert found[f'{name}{{allocated="false",admin_access="false",source="resource_claim_template"}}'] == 1
+    assert found[f'{name}{{allocated="true",admin_access="false",source=""}}'] == 0
+    assert found['claim_reservedfor_entries{kind="pod"}'] == 0

@@ -1,0 +1,162 @@
+"""Claims of pods and pod groups from templates: made once, named in the status, made again, and why not."""
+
+from claim_controller.resourceclaim.controller import CONTROLLER
+from services.api.kinds.resourceclaim import POD_CLAIM_NAME, ResourceClaim
+from services.api.meta import Key
+from services.reconcile.actions import NOT_PERFORMED, Create, Patch, Query, RecordEvent
+from tests.unit.claim_controller.conftest import CLAIM, a_claim, a_pod
+
+LIST = Query(ResourceClaim, Key("default", ""))
+TEMPLATE = {
+    "apiVersion": CLAIM, "kind": "ResourceClaimTemplate", "metadata": {"name": "gpu"},
+    "spec": {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}},
+}  # fmt: skip
+ENTRY = {"name": "dev", "resourceClaimTemplateName": "gpu"}
+GROUPS = {"reserved_for__mode": "kep5729"}
+
+
+def made(name, owner, kind="Pod"):
+    reference = {"apiVersion": "v1", "kind": kind, "name": owner, "uid": f"uid-{owner}", "controller": True}
+    return a_claim(name, allocated=False, ownerReferences=[reference], annotations={POD_CLAIM_NAME: "dev"})
+
+
+def a_group(names=None):
+    status = {"resourceClaimStatuses": [{"name": "dev", "resourceClaimName": names}]} if names else {}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {"resourceClaims": [ENTRY]},
+        "status": status,
+    }
+
+
+def listed(world):
+    return {LIST: tuple(world.of(ResourceClaim).all())}
+
+
+def of(result, kind):
+    return [each for each in result.actions if isinstance(each, kind)]
+
+
+def named(result):
+    return [each.patch["status"]["resourceClaimStatuses"] for each in of(result, Patch)]
+
+
+def test_nothing_is_made_before_the_server_was_asked_what_there_is(world_of):
+    world = world_of(CONTROLLER)
+    world.put(TEMPLATE)
+    world.put(a_pod("p", entries=[ENTRY], node=""))
+
+    asked = world.sync("pod", "p")
+    created = world.sync("pod", "p", listed={LIST: ()})
+
+    assert asked.refresh == (LIST,)
+    assert [each.document["metadata"]["generateName"] for each in of(created, Create)] == ["p-dev-"]
+
+
+def test_a_claim_that_a_former_process_made_is_named_and_none_is_made(world_of):
+    world = world_of(CONTROLLER)
+    world.put(TEMPLATE)
+    world.put(a_pod("p", entries=[ENTRY], node=""))
+    world.put(made("p-dev-x", "p"))
+
+    result = world.sync("pod", "p", listed=listed(world))
+
+    assert (of(result, Create), named(result)) == ([], [[{"name": "dev", "resourceClaimName": "p-dev-x"}]])
+
+
+def test_a_claim_that_a_user_deleted_is_made_again_and_a_name_of_nil_means_none(world_of):
+    world = world_of(CONTROLLER)
+    world.put(TEMPLATE)
+    gone, none = ({"name": "dev", "resourceClaimName": "gone"}, {"name": "dev"})
+    world.put(a_pod("p", entries=[ENTRY], node="", status={"resourceClaimStatuses": [gone]}))
+    world.put(a_pod("q", entries=[ENTRY], node="", status={"resourceClaimStatuses": [none]}))
+
+    assert len(of(world.sync("pod", "p", listed={LIST: ()}), Create)) == 1
+    assert world.sync("pod", "q").actions == ()
+
+
+def test_a_missing_template_is_an_event_and_an_error_that_is_tried_again(world_of):
+    world = world_of(CONTROLLER)
+    world.put(a_pod("p", entries=[ENTRY], node=""))
+
+    result = world.sync("pod", "p", listed={LIST: ()})
+
+    what = 'resource claim template "gpu": resourceclaimtemplate.resource.k8s.io "gpu" not found'
+    assert result.error == what
+    assert [(each.reason, each.message) for each in of(result, RecordEvent)] == [
+        ("FailedResourceClaimCreation", f"PodResourceClaim dev: {what}")
+    ]
+
+
+def test_a_refused_creation_is_counted_and_said_at_the_next_try(world_of):
+    world = world_of(CONTROLLER)
+    world.put(TEMPLATE)
+    world.put(a_pod("p", entries=[ENTRY], node=""))
+    (create,) = of(world.sync("pod", "p", listed={LIST: ()}), Create)
+
+    world.controller.failed(Key("default", "pod/p"), create, "Forbidden: exceeded quota: q")
+    again = world.sync("pod", "p", listed={LIST: ()})
+    world.controller.failed(Key("default", "pod/p"), create, NOT_PERFORMED)
+
+    assert of(again, RecordEvent)[0].message == "PodResourceClaim dev: create ResourceClaim : exceeded quota: q"
+    found = world.controller.metrics()
+    name = "resourceclaim_controller_creates_total"
+    assert found[f'{name}{{status="failure",admin_access="false"}}'] == 1
+    assert found[f'{name}{{status="success",admin_access="false"}}'] == 0
+
+
+def test_kep_5194_18_a_group_gets_one_claim_and_its_members_its_name(world_of):
+    world = world_of(CONTROLLER, **GROUPS)
+    world.put(TEMPLATE)
+    world.put(a_group())
+    world.put(a_pod("p", entries=[ENTRY], node="", spec={"schedulingGroup": {"podGroupName": "g"}}))
+
+    early = world.sync("pod", "p")
+    (create,) = of(world.sync("podgroup", "g", listed={LIST: ()}), Create)
+    world.put(made("g-dev-x", "g", "PodGroup"))
+    group = world.sync("podgroup", "g", listed=listed(world))
+    keys = world.put(a_group("g-dev-x"))
+    member = world.sync("pod", "p")
+
+    assert early.actions == ()
+    assert create.document["metadata"]["generateName"] == "g-dev-"
+    assert create.document["metadata"]["ownerReferences"][0]["kind"] == "PodGroup"
+    assert named(group) == named(member) == [[{"name": "dev", "resourceClaimName": "g-dev-x"}]]
+    assert Key("default", "pod/p") in keys
+
+
+def test_an_entry_that_differs_from_the_groups_is_the_pods_own(world_of):
+    world = world_of(CONTROLLER, **GROUPS)
+    world.put({**TEMPLATE, "metadata": {"name": "other"}})
+    world.put(a_group("g-dev-x"))
+    own = {"name": "dev", "resourceClaimTemplateName": "other"}
+    world.put(a_pod("p", entries=[own], node="", spec={"schedulingGroup": {"podGroupName": "g"}}))
+
+    result = world.sync("pod", "p", listed={LIST: ()})
+
+    assert [each.document["metadata"]["generateName"] for each in of(result, Create)] == ["p-dev-"]
+
+
+def test_a_pod_whose_group_is_not_there_waits_with_an_error(world_of):
+    world = world_of(CONTROLLER, **GROUPS)
+    world.put(a_pod("p", entries=[ENTRY], node="", spec={"schedulingGroup": {"podGroupName": "g"}}))
+
+    assert world.sync("pod", "p").error == 'podgroup.scheduling.k8s.io "g" not found'
+
+
+def test_a_pod_with_a_node_of_its_own_is_listed_unless_an_entry_speaks_for_it(world_of):
+    world = world_of(CONTROLLER)
+    world.put(a_claim("c"))
+    world.put(a_pod("p"))
+    workloads = world_of(CONTROLLER, reserved_for__mode="kep5194")
+    claim = a_claim("c", consumers=[("batch", "jobs", "work")])
+    claim["status"]["allocation"]["reservedForAnyPod"] = True
+    workloads.put(claim)
+    workloads.put(a_pod("p"))
+
+    (patch,) = of(world.sync("pod", "p"), Patch)
+
+    assert [each["name"] for each in patch.patch["status"]["reservedFor"]] == ["p"]
+    assert workloads.sync("pod", "p").actions == ()

@@ -1,0 +1,39 @@
+"""`keplab dra-driver` says in one line what it cannot do."""
+
+import pytest
+
+from services.cli.__main__ import run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--node", "n9", "--driver", "gpu.example.com:1"], "node n9 of the mesh on mesh takes no DRA drivers"),
+        (["--node", "n1"], "want --driver NAME:DEVICES or --config FILE"),
+        (["--node", "n1", "--driver", "gpu.example.com"], "want NAME:DEVICES"),
+        (["--node", "n1", "--driver", "a.b:1+c.d:1"], "DRA driver: want one driver"),
+        (["--node", "n1", "--driver", "gpu.example.com:1:fail-prepare=2"], "failPrepare: 2, want 0 to 1"),
+        (["--node", "n1", "--driver", "gpu.example.com:1"], "no mesh runs on mesh"),
+        (["--node", "n1", "--config", "gone.yaml"], "gone.yaml: "),
+        (["--node", "n1", "--config", "list.yaml"], "list.yaml: want an object with the fields of a driver, not list"),
+        (["--node", "n1", "--config", "odd.yaml"], "Object contains unknown field `divices`"),
+        (["--node", "n1", "--driver", "gpu.example.com", "dance"], "no act 'dance'; there are: accept, add"),
+        (["--node", "n1", "--driver", "gpu.example.com", "taint", "gpu-0"], "want: taint DEVICE… KEY[=VALUE]:EFFECT"),
+        (["--node", "n1", "--driver", "gpu.example.com", "stop"], "n1 has no emulated DRA driver gpu.example.com"),
+    ],
+)  # fmt: skip
+def test_what_it_cannot_do_is_one_line_and_exit_code_2(arguments, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mesh" / "nodes" / "n1" / "plugins_registry").mkdir(parents=True)
+    (tmp_path / "list.yaml").write_text("- 1\n")
+    (tmp_path / "odd.yaml").write_text("name: gpu.example.com\ndivices: 4\n")
+
+    try:
+        code = run(["dra-driver", "--data", "mesh", *arguments])
+    except SystemExit as end:
+        code = end.code
+
+    text = capsys.readouterr().err
+    assert code == 2
+    assert said in text
+    assert len(text.splitlines()) == 1
