@@ -196,6 +196,15 @@ REGISTER: tuple[Switch, ...] = (
     Switch("rc.dealloc_when_empty", "spec_reservedFor", "which claims the claim controller deallocates that it finds "
            "reserved for no consumer: none, those whose spec names a workload, or any", "kep-5194 5.1",
            "kep-5194/emptied", ("transition_only", "spec_reservedFor", "any")),
+    Switch("release.on_scale_to_zero", True, "a workload without replicas gives its claims back", "kep-5194 5.2",
+           "kep-5194/scaled-to-zero"),
+    Switch("release.on_suspend", False, "a suspended Job gives its claims back", "kep-5194 5.2",
+           "kep-5194/suspended"),
+    Switch("release.clear_allocation_by", "rc", "who clears the allocation of a claim that no consumer holds: the "
+           "claim controller, or the owner in the same write", "kep-5194 5.1", "kep-5194/cleared-by-owner",
+           ("rc", "owner")),
+    Switch("release.owner_types", "*", "resources whose controllers give claims back: A+B, as jobs.batch+"
+           "deployments.apps; *: all", "kep-5194 13", "kep-5194/scaled-to-zero"),
     Switch("dra.double_allocation_guard", "none", "who refuses a device that another claim has: no component, its "
            "driver at prepare, or the apiserver", "dra-core 11", "claims/two-schedulers",
            ("none", "driver", "apiserver")),

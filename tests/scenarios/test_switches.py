@@ -76,6 +76,10 @@ ROWS = {
     "dra.distinct_attribute": Row(("upstream",)),
     "dra.counter_bugs": Row((True,)),
     "dra.cel_missing_key": Row(("false",)),
+    "release.on_scale_to_zero": Row((False,)),
+    "release.on_suspend": Row((False,)),
+    "release.clear_allocation_by": Row(("rc",)),
+    "release.owner_types": Row(("jobs.batch",)),
     "dra.double_allocation_guard": Row(("none",), {
         "driver": "one pod runs either way; which claims were granted is in tests/scenarios/test_device_claims.py",
     }),
