@@ -119,13 +119,17 @@ class Planner:
         return charged
 
     def _branch(self, node: Node) -> Run:
-        """Plan a branch of `?:`; a variable there costs nothing of its own."""
-        if isinstance(node, Ident) and self._tracked:
-            self._tracked = False
-            run = self.plan(node)
-            self._tracked = True
+        """Plan a branch of `?:`; a variable there, or what it leads to, costs one less."""
+        run = self.plan(node)
+        if not self._tracked or self._base_cost(node) or (isinstance(node, Call) and node.function == "_?_:_"):
             return run
-        return self.plan(node)
+
+        def lessened(frame: Frame) -> Any:
+            value = run(frame)
+            frame[SPENT] -= 1
+            return value
+
+        return lessened
 
     def _place(self) -> int:
         self.size += 1
@@ -264,9 +268,7 @@ class Planner:
             function: Callable[..., Any] = overloads[0].impl
         else:
             function = _dispatched(name, overloads)
-        if all(_is_constant(each) or self._is_type(each) for each in operands) and all(
-            each.constant for each in overloads
-        ):
+        if name in _FOLDED and all(_is_constant(each) or self._is_type(each) for each in operands):
             value = function(*(run([0, values.UINT_MAX]) for run in runs))
             return lambda frame: value
         pattern = operands[1] if name in _PATTERNS and len(operands) > 1 else None

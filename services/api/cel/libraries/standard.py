@@ -333,14 +333,6 @@ _TIMES: Final[Mapping[str, tuple[Overload, ...]]] = {
 }
 
 
-def _folded(table: Mapping[str, tuple[Overload, ...]]) -> dict[str, tuple[Overload, ...]]:
-    """Return the overloads as those that are computed when the expression is compiled, if arguments are constant."""
-    return {
-        name: tuple(Overload(each.id, each.params, each.result, each.impl, each.member, True) for each in overloads)
-        for name, overloads in table.items()
-    }
-
-
 LIBRARY: Final = Library(
     functions={
         "_&&_": (of("logical_and", (BOOL, BOOL), BOOL, operator.and_),),
@@ -357,7 +349,7 @@ LIBRARY: Final = Library(
         "@in": (of("in_list", (_A, _LIST_A), BOOL, is_in), of("in_map", (_A, _MAP_AB), BOOL, is_in)),
         "_[_]": (of("index_list", (_LIST_A, INT), _A, lambda: None), of("index_map", (_MAP_AB, _A), _B, lambda: None)),
         **_ARITHMETIC,
-        **_folded(_CONVERSIONS),
+        **_CONVERSIONS,
         **_TIMES,
         "size": _sized(("bytes", BYTES), ("list", _LIST_A), ("map", _MAP_AB), ("string", STRING)),
         "contains": (on("contains_string", (STRING, STRING), BOOL, operator.contains),),
