@@ -254,7 +254,7 @@ class _Checker:
             first, second = over.params
         elif over.kind == "parameter":
             self._assignable(types.DYN, over)
-        elif not over.is_dynamic:
+        elif over not in (types.DYN, types.ERROR):
             self._fail(
                 node.over.at,
                 f"expression of type '{over.spoken()}' cannot be range of a comprehension "

@@ -119,7 +119,7 @@ class Planner:
         return charged
 
     def _branch(self, node: Node) -> Run:
-        """Plan a branch of `?:`; a variable there, or what it leads to, costs one less."""
+        """Plan a branch of `?:`, or a key; a variable there, or what it leads to, costs one less."""
         run = self.plan(node)
         if not self._tracked or self._base_cost(node) or (isinstance(node, Call) and node.function == "_?_:_"):
             return run
@@ -232,7 +232,7 @@ class Planner:
                 base = self._base_cost(node.args[0])
                 return self._charged_if_present(lambda frame: values.optional_member(holder(frame), text), base)
             case "_[_]" | "_[?_]":
-                holder, key = self.plan(node.args[0]), self.plan(node.args[1])
+                holder, key = self.plan(node.args[0]), self._branch(node.args[1])
                 find: Callable[[Any, Any], Any] = values.at_index
                 if name == "_[?_]" or self._static(node.args[0]).name == "optional_type":
                     find = values.optional_index
@@ -519,8 +519,26 @@ def _dispatched(name: str, overloads: Sequence[Overload]) -> Callable[..., Any]:
     return call
 
 
+_TIMES: Final = ("google.protobuf.Duration", "google.protobuf.Timestamp")
+_PLAIN: Final = frozenset(("contains", "startsWith", "endsWith", "matches"))
+
+
+_KNOW: Final[Mapping[str, frozenset[str]]] = {
+    "_+_": frozenset(("int", "uint", "double", "string", "bytes", "list", *_TIMES)),
+    "_-_": frozenset(("int", "uint", "double", *_TIMES)),
+    "_*_": frozenset(("int", "uint", "double")),
+    "_/_": frozenset(("int", "uint", "double")),
+    "_%_": frozenset(("int", "uint")),
+}
+_ORDERED: Final = frozenset(("bool", "int", "uint", "double", "string", "bytes", *_TIMES))
+"""cel-go asks the first operand, which may not know the operator at all; then the operator is named."""
+
+
 def _no_overload(name: str, args: tuple[Any, ...]) -> EvaluationError:
-    if name.startswith("@") or "_" in (name[0], name[-1]):
+    if name.startswith("_") or name == "-_":
+        knows = type_name(args[0]) in _KNOW.get(name, _ORDERED)
+        return EvaluationError("no such overload" if knows else f"no such overload: {name}")
+    if name in ("!_", "@in") or name in _PLAIN:
         return EvaluationError("no such overload")
     if name == "size" or name in _FOLDED:
         return EvaluationError(f"no such overload: {name}")

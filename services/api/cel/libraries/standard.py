@@ -30,7 +30,18 @@ from services.api.cel.types import (
     map_of,
     type_of,
 )
-from services.api.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, EvaluationError, Timestamp, Uint, equal, is_in
+from services.api.cel.values import (
+    INT_MAX,
+    INT_MIN,
+    UINT_MAX,
+    Duration,
+    EvaluationError,
+    Timestamp,
+    Uint,
+    equal,
+    is_in,
+    is_same,
+)
 from services.api.cel.values import type_of as type_of_value
 
 _A: Final = types.parameter("A")
@@ -340,7 +351,7 @@ LIBRARY: Final = Library(
         "!_": (of("logical_not", (BOOL,), BOOL, operator.not_),),
         "_?_:_": (of("conditional", (BOOL, _A, _A), _A, lambda test, yes, no: yes if test else no),),
         "@not_strictly_false": (of("not_strictly_false", (BOOL,), BOOL, lambda v: v),),
-        "_==_": (of("equals", (_A, _A), BOOL, equal),),
+        "_==_": (of("equals", (_A, _A), BOOL, is_same),),
         "_!=_": (of("not_equals", (_A, _A), BOOL, lambda a, b: not equal(a, b)),),
         "_<_": _orders("less", operator.lt),
         "_<=_": _orders("less_equals", operator.le),
