@@ -71,6 +71,9 @@ class _Checker:
         self.issues: list[Issue] = []
 
     def check(self, node: Node) -> Type:
+        """Return the type of a node; optMap() has one in two places, which is checked once."""
+        if node in self.checked.types:
+            return self.checked.types[node]
         found = self._check(node)
         self.checked.types[node] = found
         return found

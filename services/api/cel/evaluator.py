@@ -68,10 +68,17 @@ class Planner:
         self._places = {name: FIRST + place for place, name in enumerate(declared.variables)}
         self._locals: list[dict[str, Run]] = []
         self._accumulators: set[str] = set()
+        self._runs: dict[Node, Run] = {}
         self.size = FIRST + len(self._places)
 
     def plan(self, node: Node) -> Run:
         """Return the closure. Raises: EvaluationError where a constant part has no value."""
+        run = self._runs.get(node)
+        if run is None:
+            run = self._runs[node] = self._planned(node)
+        return run
+
+    def _planned(self, node: Node) -> Run:
         match node:
             case Literal(value=value):
                 return lambda frame: value

@@ -15,6 +15,7 @@ from services.api.cel.device_selectors import (
     check_new_selector,
     compile_program,
     compile_selector,
+    environment,
 )
 from services.api.kinds.resourceslice import Device, DeviceAttribute, DeviceCapacity
 
@@ -118,7 +119,7 @@ def test_a_question_without_answer_is_an_error_and_not_a_no(expression, why):
         ("device.driver > 1", "found no matching overload for '_>_' applied to '(string, int)'"),
         ('int("x") == 1', "program instantiation failed: type conversion error from 'string' to 'int'"),
         ("true" + " " * 10240, "Too long: may not be more than 10240 bytes"),
-        ("(" * 150 + "true" + ")" * 150, "expression recursion limit exceeded: 120"),
+        ("(" * 150 + "true" + ")" * 150, "expression recursion limit exceeded: 60"),
     ],
 )
 def test_what_cannot_be_a_selector_is_refused_when_it_is_read(expression, why):
@@ -149,6 +150,20 @@ def test_what_may_cost_too_much_is_refused_where_it_is_new():
 
 def test_a_long_chain_of_alternatives_is_no_deep_tree():
     assert compile_selector(" || ".join(["false"] * 1000 + ["true"]))(DRIVER, DEVICE) is True
+
+
+def test_a_long_chain_of_optional_mappings_is_compiled_at_once_and_cancelled():
+    expression = "optional.of(1)" + ".optMap(v, v)" * 25 + ".hasValue()"
+
+    with pytest.raises(SelectorFailure, match="actual cost limit exceeded"):
+        compile_selector(expression)(DRIVER, DEVICE)
+
+
+@pytest.mark.parametrize("expression", ["[" * 59 + "1" + "]" * 59 + " == []", " + ".join(["1"] * 110) + " > 0"])
+def test_what_may_be_nested_can_be_evaluated(expression):
+    program = environment().compile(expression)
+
+    assert program.measured(({},))[0] is program.evaluate_in(({},))
 
 
 def test_the_one_value_of_an_attribute_may_be_false_or_zero():
