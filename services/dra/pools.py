@@ -135,6 +135,8 @@ class Pool:
     invalid: str = ""
     counters: Mapping[CounterId, int] = field(default_factory=dict)
     consumption: Mapping[str, Consumed] = field(default_factory=dict)
+    has_binding_conditions: bool = False
+    """Whether a pod may have to wait for one of its devices; such pools come last."""
 
     @property
     def id(self) -> PoolId:
@@ -145,11 +147,6 @@ class Pool:
     def is_usable(self) -> bool:
         """Whether devices may be taken from it."""
         return self.is_complete and not self.invalid
-
-    @property
-    def has_binding_conditions(self) -> bool:
-        """Whether a pod may have to wait for one of its devices; such pools come last."""
-        return any(each.device.binding_conditions for each in self.candidates)
 
 
 class Slices:
@@ -316,7 +313,13 @@ class Slices:
             consumed = {device.name: consumption(device) for device in devices}
         if problem:
             return Pool(*key, invalid=problem)
-        return Pool(*key, candidates=tuple(self._candidates(near, node)), counters=counters, consumption=consumed)
+        return Pool(
+            *key,
+            candidates=tuple(self._candidates(near, node)),
+            counters=counters,
+            consumption=consumed,
+            has_binding_conditions=any(device.binding_conditions for each in near for device in each.spec.devices),
+        )
 
     def _candidates(self, near: Sequence[ResourceSlice], node: Node) -> Iterable[Candidate]:
         for offer in near:
