@@ -16,6 +16,7 @@ import click
 from benchmarks import scheduler_figures
 from benchmarks.allocator import bench_allocator
 from benchmarks.apiserver import bench_fan_out, bench_start
+from benchmarks.cel import bench_cel
 from benchmarks.kubelet_host import HOST, bench_kubelet_host
 from benchmarks.mesh import BenchResult, bench_mesh
 from benchmarks.report import LARGE, SMALL, Figures, growth, write
@@ -64,6 +65,7 @@ def measure(say: Say, *, is_quick: bool = False) -> Figures:
     _start(found, say)
     _simulate(found, say, is_quick=is_quick)
     _storm(found, say, seeds=1 if is_quick else 5)
+    _cel(found, say)
     _fan_out(found, say, is_quick=is_quick)
     nodes, pods = (20, 300) if is_quick else (100, 2_000)
     _mesh(found, say, nodes, pods, "memory", runs=1 if is_quick else RUNS)
@@ -114,6 +116,17 @@ def _storm(found: Figures, say: Say, *, seeds: int) -> None:
     found.runs.append({"workload": "SimulateStorm", "wall_s": [round(wall_s, 3) for wall_s in walls]})
     rate = round(seeds / sum(walls), 2)
     found.add("simulation.storm", "seeds a second, one core, the storm of 200 replicas", rate, "1/s")
+
+
+def _cel(found: Figures, say: Say) -> None:
+    say("device selectors")
+    result = bench_cel()
+    found.runs.append(result.document())
+    for name in ("comparisons", "version"):
+        rate = result.evaluations_per_s[name]
+        found.add(f"cel.{name}.evaluations_per_s", f"evaluations of a selector, {name}", rate, "1/s")
+        rate = result.compilations_per_s[name]
+        found.add(f"cel.{name}.compilations_per_s", f"compilations of a selector, {name}", rate, "1/s")
 
 
 def _fan_out(found: Figures, say: Say, *, is_quick: bool) -> None:
