@@ -274,7 +274,12 @@ class DynamicResources:
         """Return what the allocator said of the rows, or else that a claim cannot be used there."""
         notes, by_reason = _notes(state), dict[str, Mask]()
         for row in np.flatnonzero(refused):
-            found = notes.rows[row] if notes.rows else None
+            found, node = notes.rows[row] if notes.rows else None, columns.nodes[row]
+            if found is None and notes.allocator is not None and node is not None:
+                # Another filter refused the node before; what this one would have said was not asked.
+                found = self.filter(state, pod, node).message or None
+                if found is None:
+                    continue
             reason = found if isinstance(found, str) else UNAVAILABLE
             by_reason.setdefault(reason, columns.full(False))[row] = True
         return [Refusal(reason, mask, Code.UNSCHEDULABLE_AND_UNRESOLVABLE) for reason, mask in by_reason.items()]
