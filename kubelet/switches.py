@@ -51,6 +51,7 @@ class KubeletSwitches:
     has_backoff_max: bool = switch("KubeletCrashLoopBackOffMax")
     # devices
     shows_device_health: bool = switch("ResourceHealthStatus")
+    reserved_for: str = switch("reserved_for.mode")
     dra_reconcile_s: float = switch("kubelet.dra_reconcile_s")
     dra_wipe_delay_s: float = switch("kubelet.dra_wipe_delay_s")
     # resizes

@@ -31,6 +31,7 @@ from kubelet.runtime.claims import HeldClaim, PreparedDevice
 from kubelet.switches import KubeletSwitches
 from kubelet.view import KubeletContainer, KubeletPod, WorkerKey
 from services.api.kinds.resourceclaim import ResourceClaim
+from services.api.meta import Document
 from services.api.node_selection import is_met
 from services.dra.pod_claims import claim_name
 
@@ -42,8 +43,8 @@ CALL: Final = "dra_grpc_operations_duration_seconds"
 """Upstream's names, which begin without `kubelet_`; a method is named by its whole path (`pkg/kubelet/metrics`)."""
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 _OPERATIONS: Final = {PREPARE: "PrepareResources", UNPREPARE: "UnprepareResources"}
-PODS, WORKLOADS, POD_GROUPS = "pods", "kep5194", "kep5729"
-"""Whom claims are reserved for, by the values of the switch `reserved_for.mode`."""
+WORKLOADS, POD_GROUPS = "kep5194", "kep5729"
+"""Whom claims may be reserved for besides pods, by values of the switch `reserved_for.mode`."""
 _BROKEN: Final = "the device does not answer"
 """What a driver says of a claim whose prepare fails by a start fault."""
 
@@ -115,6 +116,32 @@ def devices_of(pod: KubeletPod, container: KubeletContainer, claims: Sequence[He
     return list(dict.fromkeys(found))
 
 
+def dynamic_resources(pod: KubeletPod, claims: Sequence[HeldClaim]) -> dict[str, list[Document]]:
+    """Return by container which devices of which claims it has, as the pod resources API (v1) shows them.
+
+    Source: upstream `staging/src/k8s.io/kubelet/pkg/apis/podresources/v1` (DynamicResource).
+    """
+    found: dict[str, list[Document]] = {}
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        for claim in claims:
+            devices = devices_of(pod, container, [claim])
+            if devices:
+                shown = [_shown(device) for device in devices]
+                made = {"claim_name": claim.name, "claim_namespace": claim.namespace, "claim_resources": shown}
+                found.setdefault(container.name, []).append(made)
+    return found
+
+
+def _shown(device: PreparedDevice) -> Document:
+    made: Document = {
+        "cdi_devices": [{"name": name} for name in device.cdi],
+        "driver_name": device.driver,
+        "pool_name": device.pool,
+        "device_name": device.device,
+    }
+    return made | ({"share_id": device.share_id} if device.share_id else {})
+
+
 class ClaimManager:
     """Invariant: a claim is in `cached` from before its first prepare until its unprepare succeeded."""
 
@@ -126,13 +153,11 @@ class ClaimManager:
         switches: KubeletSwitches,
         node: Callable[[], NodeFacts],
         on_prepared: Callable[[Pod, float], None],
-        reserved_for: str = PODS,
     ) -> None:
-        """`reserved_for`: whom claims are reserved for: pods alone, any pod by KEP-5194, or pod groups by KEP-5729."""
         self.drivers = Drivers(out, wipe_delay_s=switches.dra_wipe_delay_s)
         self.cached: dict[str, Cached] = {}
         self._table, self._out, self._switches, self._node = table, out, switches, node
-        self._on_prepared, self._reserved_for = on_prepared, reserved_for
+        self._on_prepared, self._reserved_for = on_prepared, switches.reserved_for
         self._begun_s: dict[tuple[WorkerKey, str], float] = {}
         """Since when the claims of a pod are being prepared or unprepared, by what is called."""
         self._running: dict[WorkerKey, Job] = {}

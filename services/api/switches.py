@@ -168,8 +168,17 @@ REGISTER: tuple[Switch, ...] = (
            "kep-5194 5.4", "kep-5194/dead-owner"),
     Switch("dra.inflight_sharing", "podgroup", "which pods may rely on an allocation that is not written yet: none, "
            "those of one pod group, or any", "dra-core 11", "kep-5194/in-flight-group", ("none", "podgroup", "any")),
+    Switch("dra.binding_poll_s", 5.0, "how often the scheduler looks whether a device's binding conditions are True",
+           "dra-core 6.7", "binding-conditions/attached-after-12s", minimum=0.1),
+    Switch("dra.binding_timeout_s", 600.0, "how long after its allocation a device may take to be attached, unless the "
+           "plugin's argument bindingTimeout says so", "dra-core 6.7", "binding-conditions/given-up", minimum=1.0),
+    Switch("dra.unresolvable_on_no_devices", True, "whether a node without free devices is one that preemption cannot "
+           "help", "dra-core 11", "claims/no-victims"),
     Switch("dra.distinct_attribute", "correct", "whether distinctAttribute compares all devices of a request, or as "
            "upstream only with the latest", "dra-core 3.3", "claims/pairwise", ("correct", "upstream")),
+    Switch("dra.cel_missing_key", "error", "what reading an attribute that a device has not published means: an error, "
+           "which ends the attempt, or that another device is meant", "dra-core 2", "claims/missing-attribute",
+           ("error", "false")),
     Switch("dra.counter_bugs", False, "keep upstream's defects of shared counters: one budget for pools of one name, "
            "and what was given up stays consumed", "dra-core 3.3", "claims/two-budgets"),
     Switch("release.design", "owner", "who takes a workload off a claim that is reserved for it: its owner; the claim "
@@ -187,6 +196,15 @@ REGISTER: tuple[Switch, ...] = (
     Switch("rc.dealloc_when_empty", "spec_reservedFor", "which claims the claim controller deallocates that it finds "
            "reserved for no consumer: none, those whose spec names a workload, or any", "kep-5194 5.1",
            "kep-5194/emptied", ("transition_only", "spec_reservedFor", "any")),
+    Switch("release.on_scale_to_zero", True, "a workload without replicas gives its claims back", "kep-5194 5.2",
+           "kep-5194/scaled-to-zero"),
+    Switch("release.on_suspend", False, "a suspended Job gives its claims back", "kep-5194 5.2",
+           "kep-5194/suspended"),
+    Switch("release.clear_allocation_by", "rc", "who clears the allocation of a claim that no consumer holds: the "
+           "claim controller, or the owner in the same write", "kep-5194 5.1", "kep-5194/cleared-by-owner",
+           ("rc", "owner")),
+    Switch("release.owner_types", "*", "resources whose controllers give claims back: A+B, as jobs.batch+"
+           "deployments.apps; *: all", "kep-5194 13", "kep-5194/scaled-to-zero"),
     Switch("dra.double_allocation_guard", "none", "who refuses a device that another claim has: no component, its "
            "driver at prepare, or the apiserver", "dra-core 11", "claims/two-schedulers",
            ("none", "driver", "apiserver")),

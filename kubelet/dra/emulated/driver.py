@@ -85,7 +85,7 @@ class EmulatedDriver:
 
     def is_dead(self, since_s: float) -> bool:
         """Whether its definition has it away so many seconds after it began."""
-        return any(start <= since_s < end for start, end in self.definition.dead)
+        return any(start <= since_s + 1e-6 < end for start, end in self.definition.dead)
 
     def next_turn(self, since_s: float) -> float | None:
         """Return when, in seconds after it began, it next comes or goes; None: never."""
@@ -212,7 +212,8 @@ class EmulatedDriver:
             if result.driver != self.name:
                 continue
             key = f"{result.pool}/{result.device}" + (f"/{result.share_id}" if result.share_id else "")
-            if result.device not in self._devices.get(result.pool, {}):
+            # What another publishes for all nodes, a switch for example, is there for every node's driver.
+            if result.pool in self._devices and result.device not in self._devices[result.pool]:
                 return ClaimResult(error=f"there is no device {result.pool}/{result.device}")
             if not result.admin_access:
                 exclusive[key] = None

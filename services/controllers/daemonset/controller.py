@@ -22,6 +22,7 @@ from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, OwnedPods, 
 from services.controllers.shared_ownership import Orphans, changes_of, claim, is_alive, owners_of, selector_of
 from services.controllers.shared_pods import ready_since_s
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result, earliest, event
+from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 BURST = 250
@@ -213,7 +214,9 @@ def _build(switches: Switches) -> Controller:
     memory = DaemonSets(switches)
     of_revisions = Watch(ControllerRevision, memory.history_changed)
     watches = (Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed), of_revisions)
-    return Controller("daemonset", DaemonSet, memory.reconcile, watches=watches, failed=memory.pods.failed, workers=2)
+    failed, settled = memory.pods.failed, memory.pods.expectations.are_satisfied
+    controller = Controller("daemonset", DaemonSet, memory.reconcile, watches=watches, failed=failed, workers=2)
+    return releasing(controller, switches, Releases(DaemonSet, lambda daemon_set, listers: False, settled))
 
 
 CONTROLLER = Registration("daemonset", _build, start_order=4)

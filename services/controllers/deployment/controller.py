@@ -15,6 +15,7 @@ from services.controllers.deployment import replica_sets
 from services.controllers.deployment.replica_sets import clean_up, is_scaling, resize, sync_revision
 from services.controllers.deployment.rollout import fenceposts, new_size, old_sizes, oldest_first
 from services.controllers.deployment.status import SETS, Step, look_again_s, note_pause, note_progress, put, report
+from services.controllers.shared_claim_release import is_rolled_to_zero
 from services.controllers.shared_ownership import (
     Orphans,
     changes_of,
@@ -25,6 +26,7 @@ from services.controllers.shared_ownership import (
     selector_of,
 )
 from services.reconcile.actions import NOTHING, Create, Query, Result
+from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 NO_DEADLINE_S = 2147483647
@@ -155,7 +157,8 @@ class Deployments:
 def _build(switches: Switches) -> Controller:
     memory = Deployments()
     watches = (Watch(ReplicaSet, memory.set_changed), Watch(Pod, memory.pod_changed))
-    return Controller("deployment", Deployment, memory.reconcile, watches=watches, workers=5)
+    controller = Controller("deployment", Deployment, memory.reconcile, watches=watches, workers=5)
+    return releasing(controller, switches, Releases(Deployment, is_rolled_to_zero(switches), dependents=ReplicaSet))
 
 
 CONTROLLER = Registration("deployment", _build, start_order=2)

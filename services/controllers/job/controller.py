@@ -19,9 +19,11 @@ from services.controllers.job.decision import Outcome
 from services.controllers.job.pods import missing, pod_of, surplus
 from services.controllers.job.policy import ended_at_s, index_failures, meaning_of
 from services.controllers.job.survey import Survey, survey
+from services.controllers.shared_claim_release import is_over_or_suspended
 from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, deletions, is_refusal
 from services.controllers.shared_ownership import Orphans, adopters, changes_of, claim, is_alive, owner_key, selector_of
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result, earliest, event
+from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.reconcile.expectations import Expectations
 from services.telemetry.metrics import Counts, Metrics, counter
@@ -352,7 +354,7 @@ METRICS: Final[Metrics[Jobs]] = Metrics(
 def _build(switches: Switches) -> Controller:
     memory = Jobs(switches)
     watches = (Watch(Job, memory.job_changed), Watch(Pod, memory.pod_changed))
-    return Controller(
+    controller = Controller(
         "job",
         Job,
         memory.reconcile,
@@ -361,6 +363,8 @@ def _build(switches: Switches) -> Controller:
         workers=5,
         metrics=lambda: METRICS.of(memory),
     )
+    settled, is_over = memory.expectations.are_satisfied, is_over_or_suspended(switches)
+    return releasing(controller, switches, Releases(Job, is_over, settled))
 
 
 CONTROLLER = Registration("job", _build, start_order=5)

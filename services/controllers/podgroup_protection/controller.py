@@ -12,6 +12,7 @@ from services.api.meta import Key
 from services.api.switches import Switches
 from services.controllers import shared_writes as writes
 from services.reconcile.actions import NOTHING, Result
+from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 RESOURCE = "podgroups.scheduling.k8s.io"
@@ -59,7 +60,9 @@ class PodGroupProtection:
 
 def _build(switches: Switches) -> Controller:
     memory = PodGroupProtection()
-    return Controller("podgroup-protection", PodGroup, memory.reconcile, watches=(Watch(Pod, memory.pod_changed),))
+    watches = (Watch(Pod, memory.pod_changed),)
+    controller = Controller("podgroup-protection", PodGroup, memory.reconcile, watches=watches)
+    return releasing(controller, switches, Releases(PodGroup, lambda group, listers: False))
 
 
 CONTROLLER = Registration("podgroup-protection", _build, start_order=11)

@@ -14,10 +14,12 @@ from services.api.meta import Document, Key, find_condition
 from services.api.switches import Switches
 from services.controllers import shared_conditions as conditions
 from services.controllers import shared_writes as writes
+from services.controllers.shared_claim_release import is_scaled_to_zero
 from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, OwnedPods, Refusal, deletions
 from services.controllers.shared_ownership import changes_of, claim, controller_reference, is_alive, selector_of
 from services.controllers.shared_pods import PodsBy, available_in_s, in_deletion_order, is_ready, owner_unless_ended
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Patch, Query, Result, earliest
+from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 BURST = 500
@@ -194,7 +196,10 @@ def _status(
 def _build(switches: Switches) -> Controller:
     memory = ReplicaSets(switches)
     watches = (Watch(Pod, memory.pod_changed),)
-    return Controller("replicaset", ReplicaSet, memory.reconcile, watches=watches, failed=memory.pods.failed, workers=5)
+    failed = memory.pods.failed
+    controller = Controller("replicaset", ReplicaSet, memory.reconcile, watches=watches, failed=failed, workers=5)
+    settled, is_empty = memory.pods.expectations.are_satisfied, is_scaled_to_zero(switches)
+    return releasing(controller, switches, Releases(ReplicaSet, is_empty, settled))
 
 
 CONTROLLER = Registration("replicaset", _build, start_order=1)

@@ -15,6 +15,7 @@ from services.api.selectors import Selector
 from services.api.switches import Switches
 from services.controllers import shared_revisions as revisions
 from services.controllers import shared_writes as writes
+from services.controllers.shared_claim_release import is_scaled_to_zero
 from services.controllers.shared_int_or_percent import resolve
 from services.controllers.shared_ownership import Claim, Orphans, changes_of, claim, is_alive, owner_key, selector_of
 from services.controllers.shared_pods import available_in_s
@@ -29,6 +30,7 @@ from services.controllers.statefulset.pods import (
     parent_of,
 )
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Query, Result, event
+from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 
@@ -215,7 +217,9 @@ def _build(switches: Switches) -> Controller:
         Watch(ControllerRevision, memory.revision_changed),
         Watch(PersistentVolumeClaim, memory.claim_changed),
     )
-    return Controller("statefulset", StatefulSet, memory.reconcile, watches=watches, failed=memory.failed, workers=5)
+    failed = memory.failed
+    controller = Controller("statefulset", StatefulSet, memory.reconcile, watches=watches, failed=failed, workers=5)
+    return releasing(controller, switches, Releases(StatefulSet, is_scaled_to_zero(switches)))
 
 
 CONTROLLER = Registration("statefulset", _build, start_order=3)

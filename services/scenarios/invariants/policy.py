@@ -77,27 +77,34 @@ system:claim-controller       read                        pods resourceclaims.re
 resourceclaimtemplates.resource.k8s.io podgroups.scheduling.k8s.io deployments.apps statefulsets.apps jobs.batch \
 resourceslices.resource.k8s.io devicetaintrules.resource.k8s.io
 system:claim-controller       get,create,change           leases.coordination.k8s.io                      own-lease
-C:replicaset                  read                        replicasets.apps pods
+C:replicaset                  read                        replicasets.apps pods resourceclaims.resource.k8s.io
 C:replicaset                  create,change               pods
 C:replicaset                  delete                      pods                                            uid
-C:replicaset                  change                      replicasets.apps/status
-C:deployment                  read                        deployments.apps replicasets.apps pods
+C:replicaset                  change                      replicasets.apps replicasets.apps/status \
+resourceclaims.resource.k8s.io/status
+C:deployment                  read                        deployments.apps replicasets.apps pods \
+resourceclaims.resource.k8s.io
 C:deployment                  create,change               replicasets.apps
 C:deployment                  delete                      replicasets.apps                                uid
-C:deployment                  change                      deployments.apps deployments.apps/status
-C:daemonset                   read                        daemonsets.apps controllerrevisions.apps pods nodes
+C:deployment                  change                      deployments.apps deployments.apps/status \
+resourceclaims.resource.k8s.io/status
+C:daemonset                   read                        daemonsets.apps controllerrevisions.apps pods nodes \
+resourceclaims.resource.k8s.io
 C:daemonset                   create,change               pods controllerrevisions.apps
 C:daemonset                   delete                      pods controllerrevisions.apps                   uid
-C:daemonset                   change                      daemonsets.apps/status
+C:daemonset                   change                      daemonsets.apps daemonsets.apps/status \
+resourceclaims.resource.k8s.io/status
 C:statefulset                 read                        statefulsets.apps controllerrevisions.apps pods \
-persistentvolumeclaims
+persistentvolumeclaims resourceclaims.resource.k8s.io
 C:statefulset                 create,change               pods persistentvolumeclaims controllerrevisions.apps
 C:statefulset                 delete                      pods controllerrevisions.apps                   uid
-C:statefulset                 change                      statefulsets.apps/status
-C:job                         read                        jobs.batch pods
+C:statefulset                 change                      statefulsets.apps statefulsets.apps/status \
+resourceclaims.resource.k8s.io/status
+C:job                         read                        jobs.batch pods resourceclaims.resource.k8s.io
 C:job                         create,change               pods
 C:job                         delete                      pods                                            uid
-C:job                         change                      jobs.batch/status
+C:job                         change                      jobs.batch jobs.batch/status \
+resourceclaims.resource.k8s.io/status
 C:cronjob                     read                        cronjobs.batch jobs.batch
 C:cronjob                     create                      jobs.batch
 C:cronjob                     delete                      jobs.batch                                      uid
@@ -124,8 +131,10 @@ C:podgc                       delete                      pods                  
 C:podgc                       delete                      pods                              if:podgc.recheck=false
 C:descheduler                 read                        nodes pods
 C:descheduler                 delete                      pods                                            uid
-C:podgroup-protection         read                        podgroups.scheduling.k8s.io pods
-C:podgroup-protection         change                      podgroups.scheduling.k8s.io
+C:podgroup-protection         read                        podgroups.scheduling.k8s.io pods \
+resourceclaims.resource.k8s.io
+C:podgroup-protection         change                      podgroups.scheduling.k8s.io \
+resourceclaims.resource.k8s.io/status
 C:disruption                  read                        pods poddisruptionbudgets.policy replicasets.apps \
 deployments.apps statefulsets.apps
 C:disruption                  get                         */scale

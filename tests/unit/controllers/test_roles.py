@@ -13,6 +13,7 @@ import pytest
 import claim_controller
 import services.controllers
 from claim_controller.wiring import CONTROLLERS as CONTROLLERS_OF_CLAIMS
+from services.api.kinds.resourceclaim import CLAIMS
 from services.api.meta import AnyObject
 from services.api.resources import resource_of_view
 from services.api.switches import Switches
@@ -85,6 +86,9 @@ def done(folder):
     found = set().union(*map(_actions, paths))
     record = next(each for each in REGISTERED if each.build.__module__.split(".")[-2] == folder)
     controller = record.build(Switches())
+    if "releasing(" in (PLACES[folder] / "controller.py").read_text():
+        owner = resource_of_view(controller.reconciles).name
+        found |= {f"patch {owner}", f"read {CLAIMS}", f"patch {CLAIMS}/status", f"patch {CLAIMS}/binding"}
     views = {*controller.owns, *controller.reads, *(watch.view for watch in controller.watches), controller.reconciles}
     return found | {f"read {resource_of_view(view).name}" for view in views - {None, AnyObject}}
 
