@@ -186,12 +186,15 @@ def next_generation(stored: Document) -> Document:
 
 
 def keep_all_but_status(old: Document, new: Document, ctx: WriteContext) -> None:
-    """Put everything but the status back into a write of the status (S21)."""
+    """Put everything but the status back into a write of the status (S21); who applied which fields of it is kept."""
+    meta = new.get("metadata") or {}
     for name in [name for name in new if name != "status" and name not in old]:
         del new[name]
     for name, value in old.items():
         if name != "status":
             new[name] = value
+    if "managedFields" in meta and meta["managedFields"] != old["metadata"].get("managedFields"):
+        new["metadata"] = {**old["metadata"], "managedFields": meta["managedFields"]}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,9 @@ from statistics import median
 import click
 
 from benchmarks import scheduler_figures
+from benchmarks.allocator import bench_allocator
 from benchmarks.apiserver import bench_fan_out, bench_start
+from benchmarks.cel import bench_cel
 from benchmarks.kubelet_host import HOST, bench_kubelet_host
 from benchmarks.mesh import BenchResult, bench_mesh
 from benchmarks.report import LARGE, SMALL, Figures, growth, write
@@ -63,6 +65,7 @@ def measure(say: Say, *, is_quick: bool = False) -> Figures:
     _start(found, say)
     _simulate(found, say, is_quick=is_quick)
     _storm(found, say, seeds=1 if is_quick else 5)
+    _cel(found, say)
     _fan_out(found, say, is_quick=is_quick)
     nodes, pods = (20, 300) if is_quick else (100, 2_000)
     _mesh(found, say, nodes, pods, "memory", runs=1 if is_quick else RUNS)
@@ -73,6 +76,7 @@ def measure(say: Say, *, is_quick: bool = False) -> Figures:
         _mesh(found, say, 5_000, 2_000, "memory", runs=1)
     _kubelet_host(found, say, is_quick=is_quick)
     _scheduler(found, say, is_quick=is_quick)
+    _allocator(found, say, is_quick=is_quick)
     return found
 
 
@@ -112,6 +116,17 @@ def _storm(found: Figures, say: Say, *, seeds: int) -> None:
     found.runs.append({"workload": "SimulateStorm", "wall_s": [round(wall_s, 3) for wall_s in walls]})
     rate = round(seeds / sum(walls), 2)
     found.add("simulation.storm", "seeds a second, one core, the storm of 200 replicas", rate, "1/s")
+
+
+def _cel(found: Figures, say: Say) -> None:
+    say("device selectors")
+    result = bench_cel()
+    found.runs.append(result.document())
+    for name in ("comparisons", "version"):
+        rate = result.evaluations_per_s[name]
+        found.add(f"cel.{name}.evaluations_per_s", f"evaluations of a selector, {name}", rate, "1/s")
+        rate = result.compilations_per_s[name]
+        found.add(f"cel.{name}.compilations_per_s", f"compilations of a selector, {name}", rate, "1/s")
 
 
 def _fan_out(found: Figures, say: Say, *, is_quick: bool) -> None:
@@ -171,6 +186,17 @@ def _kubelet_host(found: Figures, say: Say, *, is_quick: bool) -> None:
     )
     found.add(f"{name}.rss_mib", f"{where}: memory at rest", result.idle_rss_mib[HOST], "MiB")
     found.add(f"{name}.rss_after_mib", f"{where}: memory after the pods", result.rss_mib[HOST], "MiB")
+
+
+def _allocator(found: Figures, say: Say, *, is_quick: bool) -> None:
+    say("allocating devices")
+    result = bench_allocator((10_000,) if is_quick else (10_000, 100_000))
+    found.runs.append({"workload": "Allocator", **result.document()})
+    each = "devices found on nodes not searched before, one claim each, CPU time"
+    found.add("allocator.searches_per_s", each, result.searches_per_s, "claims/s", at_least=2_000)
+    found.add("allocator.back_ms", "one card's 8 partitions of 64, the last card's, CPU time", result.back_ms, "ms")
+    for devices, mib in result.mib.items():
+        found.add(f"allocator.mib.{devices}", f"memory of {devices:,} devices in the scheduler", mib, "MiB")
 
 
 def _scheduler(found: Figures, say: Say, *, is_quick: bool) -> None:

@@ -1,6 +1,6 @@
 """The picture of a kubelet host: nodes, one timer heap, one journal, and what the process shows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import msgspec
@@ -10,9 +10,13 @@ from kubelet.agent.host import Host
 from kubelet.agent.log_server import ContainerLogs
 from kubelet.config import KubeletConfig
 from kubelet.deviceplugin.plugins import pod_resources
+from kubelet.dra.manager import dynamic_resources
+from kubelet.managers.device_calls import Share
 from kubelet.metrics import METRICS, HostState
 from kubelet.node.definition import settled
 from kubelet.pod.logs import Run
+from kubelet.view import KubeletPod
+from services.api.meta import Document
 from services.api.seams import Seams
 from services.runtime.config import EXIT_USAGE, StartError
 from services.runtime.health import HttpRequest, HttpResponse
@@ -72,11 +76,17 @@ class KubeletProcess:
     def _pod_resources(self, request: Any) -> HttpResponse:
         for agent in self.agents:
             if agent.name == request.params["node"]:
-                entries = agent.kubelet.ledger.entries.values()
-                shares = ((entry.pod, entry.allocation.devices) for entry in entries)
-                found = pod_resources(agent.kubelet.managers.devices, shares)
+                found = pod_resources(agent.kubelet.managers.devices, _devices_of(agent))
                 return 200, "application/json", msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
         return 404, "text/plain", f"node {request.params['node']!r} is not here\n".encode()
+
+
+def _devices_of(agent: Agent) -> Iterator[tuple[KubeletPod, tuple[Share, ...], dict[str, list[Document]]]]:
+    """Yield the pods of a node, with what device plugins and claims gave them."""
+    machines = agent.kubelet.table.pods
+    for key, entry in agent.kubelet.ledger.entries.items():
+        claims = machines[key].claims if key in machines else ()
+        yield entry.pod, entry.allocation.devices, dynamic_resources(entry.pod, claims)
 
 
 def build(config: KubeletConfig, seams: Seams) -> KubeletProcess:

@@ -178,16 +178,20 @@ class DevicePlugins:
         return True
 
 
-def pod_resources(devices: DeviceManager, pods: Iterable[tuple[KubeletPod, tuple[Share, ...]]]) -> Document:
+def pod_resources(
+    devices: DeviceManager, pods: Iterable[tuple[KubeletPod, tuple[Share, ...], Mapping[str, list[Document]]]]
+) -> Document:
     """Return the pods that have devices, by container, and all devices that can be given away.
+
+    `pods`: each with what plugins gave it, and by container what it has through claims.
 
     In the shape of the kubelet's pod resources API (v1); what plugins gave with the devices stands beside them, which
     upstream's API does not have. Source: upstream `staging/src/k8s.io/kubelet/pkg/apis/podresources/v1`
     (`ListPodResources`, `GetAllocatableResources`).
     """
     listed: list[Document] = []
-    for pod, shares in pods:
-        if not shares:
+    for pod, shares, claimed in pods:
+        if not shares and not claimed:
             continue
         containers: dict[str, list[Document]] = {}
         for share in shares:
@@ -197,7 +201,12 @@ def pod_resources(devices: DeviceManager, pods: Iterable[tuple[KubeletPod, tuple
                 made["given"] = msgspec.to_builtins(share.given)
             containers.setdefault(share.container, []).append(made)
         meta = pod.metadata
-        named = [{"name": name, "devices": held} for name, held in containers.items()]
+        named: list[Document] = [{"name": name, "devices": held} for name, held in containers.items()]
+        for name, resources in claimed.items():
+            known = next((each for each in named if each["name"] == name), None)
+            if known is None:
+                named.append(known := {"name": name, "devices": []})
+            known["dynamic_resources"] = resources
         listed.append({"name": meta.name, "namespace": meta.namespace, "containers": named})
     listed.sort(key=lambda each: (each["namespace"], each["name"]))
     allocatable = [

@@ -31,6 +31,7 @@ from kubelet.runtime.claims import HeldClaim, PreparedDevice
 from kubelet.switches import KubeletSwitches
 from kubelet.view import KubeletContainer, KubeletPod, WorkerKey
 from services.api.kinds.resourceclaim import ResourceClaim
+from services.api.meta import Document
 from services.api.node_selection import is_met
 from services.dra.pod_claims import claim_name
 
@@ -113,6 +114,32 @@ def devices_of(pod: KubeletPod, container: KubeletContainer, claims: Sequence[He
         if device.is_for(request)
     ]
     return list(dict.fromkeys(found))
+
+
+def dynamic_resources(pod: KubeletPod, claims: Sequence[HeldClaim]) -> dict[str, list[Document]]:
+    """Return by container which devices of which claims it has, as the pod resources API (v1) shows them.
+
+    Source: upstream `staging/src/k8s.io/kubelet/pkg/apis/podresources/v1` (DynamicResource).
+    """
+    found: dict[str, list[Document]] = {}
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        for claim in claims:
+            devices = devices_of(pod, container, [claim])
+            if devices:
+                shown = [_shown(device) for device in devices]
+                made = {"claim_name": claim.name, "claim_namespace": claim.namespace, "claim_resources": shown}
+                found.setdefault(container.name, []).append(made)
+    return found
+
+
+def _shown(device: PreparedDevice) -> Document:
+    made: Document = {
+        "cdi_devices": [{"name": name} for name in device.cdi],
+        "driver_name": device.driver,
+        "pool_name": device.pool,
+        "device_name": device.device,
+    }
+    return made | ({"share_id": device.share_id} if device.share_id else {})
 
 
 class ClaimManager:

@@ -12,6 +12,7 @@ from scheduler.cache.pod_group_membership import group_of
 from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PodGroup
 from services.api.kinds.resourceclaim import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+from services.dra.pod_claims import claim_name, is_of_group
 
 PODS: Final = "pods"
 WORKLOADS: Final = "kep5194"
@@ -33,18 +34,11 @@ def is_group_entry(entry: ResourceClaimConsumerReference) -> bool:
     return entry.api_group == GROUP_API and entry.resource == GROUP_RESOURCE
 
 
-def shares_claims_of(pod: Pod, group: PodGroup | None, claim_name: str) -> bool:
-    """Whether the pod has that claim through its group: name and source of the pod's claim are equal to one of the
-    group's (upstream's `BindTo`)."""
+def shares_claims_of(pod: Pod, group: PodGroup | None, name: str) -> bool:
+    """Whether the pod has the claim of that name through its group."""
     if group is None or group_of(pod) != group.metadata.key:
         return False
-    shared = {(c.name, c.resource_claim_name, c.resource_claim_template_name) for c in group.spec.resource_claims}
-    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-    return any(
-        (each.resource_claim_name or made.get(each.name)) == claim_name
-        and (each.name, each.resource_claim_name, each.resource_claim_template_name) in shared
-        for each in pod.spec.resource_claims
-    )
+    return any(claim_name(pod, each) == name and is_of_group(each, group) for each in pod.spec.resource_claims)
 
 
 def is_reserved(mode: str, claim: ResourceClaim, pod: Pod) -> bool:

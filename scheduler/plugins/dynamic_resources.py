@@ -65,8 +65,6 @@ NAMED_DELAY_S: Final = 1.0
 TEMPLATE_DELAY_S: Final = 10.0
 CONDITIONS_PENDING: Final = "BindingConditionsPending"
 FILTER_TIMEOUT_S: Final = 10.0
-BINDING_TIMEOUT_S: Final = 600.0
-BINDING_POLL_S: Final = 5.0
 TRIES_PER_S: Final = 200_000
 """A search is cut by its steps, not by a clock, so that it ends the same everywhere; a second has about this many."""
 
@@ -124,7 +122,8 @@ class DynamicResources:
         self._switches = handle.switches.of(DraSwitches)
         timeout_s = FILTER_TIMEOUT_S if args.filter_timeout is None else float(args.filter_timeout)
         self._tries_max = int(timeout_s * TRIES_PER_S) or None
-        self._binding_timeout_s = BINDING_TIMEOUT_S if args.binding_timeout is None else float(args.binding_timeout)
+        given = args.binding_timeout
+        self._binding_timeout_s = self._switches.binding_timeout_s if given is None else float(given)
         self._granter = Granter(self._ledger, self._find, handle.wall, handle.random, self._rules)
         self._features = handle.switches.of(Features)
         self._slices = Slices(handle.world.all(ResourceSlice), self._features)
@@ -155,18 +154,28 @@ class DynamicResources:
     def _class(self, name: str) -> DeviceClass | None:
         return self._world.get(DeviceClass, Key("", name))
 
-    def _group(self, pod: PodInfo) -> PodGroup | None:
-        key = group_of(pod.pod) if self._rules.mode == POD_GROUPS else None
+    def _problem_of(self, pod: Pod) -> str:
+        return problem_of(pod, self._find, self._group(pod))
+
+    def _group(self, pod: Pod) -> PodGroup | None:
+        key = group_of(pod) if self._rules.mode == POD_GROUPS else None
         return None if key is None else self._world.get(PodGroup, key)
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Reject while a claim of the pod is missing, not generated yet, being deleted or another pod's."""
-        problem = problem_of(pod.pod, self._find)
+        problem = self._problem_of(pod.pod)
         return unresolvable(problem) if problem else SUCCESS
 
     def gate_message(self, pod: PodInfo, status: Status) -> str:
         """A missing claim is news to users; one made from a template is only on its way to us (kep-5501 7)."""
-        wanted = next((each for each in pod.spec.resource_claims if problem_with(pod.pod, each, self._find)), None)
+        wanted = next(
+            (
+                each
+                for each in pod.spec.resource_claims
+                if problem_with(pod.pod, each, self._find, self._group(pod.pod))
+            ),
+            None,
+        )
         return "" if wanted is None or wanted.resource_claim_template_name else status.message
 
     def delay_of_gate(self, pod: PodInfo, status: Status) -> float:
@@ -178,7 +187,7 @@ class DynamicResources:
         state.data[NAME] = _NONE
         if not pod.spec.resource_claims:
             return SKIP
-        problem = problem_of(pod.pod, self._find)
+        problem = self._problem_of(pod.pod)
         if problem:
             return unresolvable(problem)
         notes = _Notes()
@@ -229,7 +238,7 @@ class DynamicResources:
             except AllocationError as error:
                 return failed(str(error))
             if isinstance(found, str):
-                return unresolvable(found)
+                return unresolvable(found) if self._switches.is_final else unschedulable(found)
         unusable = [i for i, claim in enumerate(notes.granted) if not self._is_usable(claim, node.node)]
         if unusable:
             notes.unavailable |= dict.fromkeys(unusable)
@@ -395,7 +404,7 @@ class DynamicResources:
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Status:
         """Write down who may use which devices, claim by claim; then wait until these are attached."""
-        notes, group = _notes(state), self._group(pod)
+        notes, group = _notes(state), self._group(pod.pod)
         work: list[tuple[ResourceClaim, AllocationResult | None]] = [
             *((claim, notes.shared.get(claim.metadata.uid)) for claim in notes.granted),
             *zip(notes.open, notes.allocations, strict=True),
@@ -443,7 +452,7 @@ class DynamicResources:
             left = due - clock()
             if left <= 0:
                 return "timeout", "device binding timeout"
-            await asyncio.sleep(min(BINDING_POLL_S, left))
+            await asyncio.sleep(min(self._switches.binding_poll_s, left))
 
     def events_to_register(self) -> Sequence[Registration]:
         """Claims that come or change, classes, slices, nodes; and pods with claims that fail to reach their node."""
@@ -461,7 +470,7 @@ class DynamicResources:
 
     def _after_claim_change(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim | None) -> Hint:
         """Queue the pod when all its claims are usable now and this one is among them, and new or in a new state."""
-        if new is None or problem_of(pod.pod, self._find):
+        if new is None or self._problem_of(pod.pod):
             return Hint.SKIP
         if old is not None and old.status.allocation is not None and new.status.allocation is None:
             return Hint.QUEUE
@@ -471,7 +480,7 @@ class DynamicResources:
         return queue_if(old is None or old.status != new.status)
 
     def _after_pod_change(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
-        return queue_if(new is not None and new.metadata.uid == pod.uid and not problem_of(new, self._find))
+        return queue_if(new is not None and new.metadata.uid == pod.uid and not self._problem_of(new))
 
 
 def _after_pod_left(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:

@@ -168,8 +168,17 @@ REGISTER: tuple[Switch, ...] = (
            "kep-5194 5.4", "kep-5194/dead-owner"),
     Switch("dra.inflight_sharing", "podgroup", "which pods may rely on an allocation that is not written yet: none, "
            "those of one pod group, or any", "dra-core 11", "kep-5194/in-flight-group", ("none", "podgroup", "any")),
+    Switch("dra.binding_poll_s", 5.0, "how often the scheduler looks whether a device's binding conditions are True",
+           "dra-core 6.7", "binding-conditions/attached-after-12s", minimum=0.1),
+    Switch("dra.binding_timeout_s", 600.0, "how long after its allocation a device may take to be attached, unless the "
+           "plugin's argument bindingTimeout says so", "dra-core 6.7", "binding-conditions/given-up", minimum=1.0),
+    Switch("dra.unresolvable_on_no_devices", True, "whether a node without free devices is one that preemption cannot "
+           "help", "dra-core 11", "claims/no-victims"),
     Switch("dra.distinct_attribute", "correct", "whether distinctAttribute compares all devices of a request, or as "
            "upstream only with the latest", "dra-core 3.3", "claims/pairwise", ("correct", "upstream")),
+    Switch("dra.cel_missing_key", "error", "what reading an attribute that a device has not published means: an error, "
+           "which ends the attempt, or that another device is meant", "dra-core 2", "claims/missing-attribute",
+           ("error", "false")),
     Switch("dra.counter_bugs", False, "keep upstream's defects of shared counters: one budget for pools of one name, "
            "and what was given up stays consumed", "dra-core 3.3", "claims/two-budgets"),
     Switch("release.design", "owner", "who takes a workload off a claim that is reserved for it: its owner; the claim "

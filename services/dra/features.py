@@ -30,6 +30,8 @@ class Features:
     list_attributes: bool = switch("DRAListTypeAttributes")
     distinct_attribute: str = switch("dra.distinct_attribute")
     """`upstream`: of several devices of one request only the one before is compared."""
+    cel_missing_key: str = switch("dra.cel_missing_key")
+    """`false`: a selector that reads what a device has not published does not mean the device."""
     counter_bugs: bool = switch("dra.counter_bugs")
     """Whether counters are kept as in upstream, with its three defects."""
 

@@ -4,6 +4,7 @@ Source: dra-core 1.5 (name resolution), 6.2; upstream `resourceclaim.Name`, `IsF
 from collections.abc import Callable
 
 from services.api.kinds.pod import Pod, PodResourceClaim
+from services.api.kinds.podgroup import PodGroup
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.meta import Key
 
@@ -26,16 +27,27 @@ def claim_keys(pod: Pod) -> list[Key]:
     return list(dict.fromkeys(Key(pod.metadata.namespace, name) for name in names if name))
 
 
-def problem_of(pod: Pod, find: FindClaim) -> str:
-    """Return what is wrong with the first claim that cannot be used, "" when all can."""
+def problem_of(pod: Pod, find: FindClaim, group: PodGroup | None = None) -> str:
+    """Return what is wrong with the first claim that cannot be used, "" when all can. `group`: the pod's, where claims
+    may be made for groups (KEP-5729)."""
     for wanted in pod.spec.resource_claims:
-        problem = problem_with(pod, wanted, find)
+        problem = problem_with(pod, wanted, find, group)
         if problem:
             return problem
     return ""
 
 
-def problem_with(pod: Pod, wanted: PodResourceClaim, find: FindClaim) -> str:
+def is_of_group(wanted: PodResourceClaim, group: PodGroup | None) -> bool:
+    """Whether a claim that the pod names is the group's: name and source are equal to one of the group's claims
+    (upstream's `BindTo`)."""
+    named = (wanted.name, wanted.resource_claim_name, wanted.resource_claim_template_name)
+    return group is not None and any(
+        named == (each.name, each.resource_claim_name, each.resource_claim_template_name)
+        for each in group.spec.resource_claims
+    )
+
+
+def problem_with(pod: Pod, wanted: PodResourceClaim, find: FindClaim, group: PodGroup | None = None) -> str:
     """Return what is wrong with one claim, "" for nothing."""
     namespace = pod.metadata.namespace
     if not wanted.resource_claim_name:
@@ -52,6 +64,10 @@ def problem_with(pod: Pod, wanted: PodResourceClaim, find: FindClaim) -> str:
     if claim.metadata.deletion_timestamp is not None:
         return f'resourceclaim "{name}" is being deleted'
     owner = claim.metadata.controller
-    if wanted.resource_claim_template_name and (owner is None or owner.uid != pod.metadata.uid):
+    shared_by = group if is_of_group(wanted, group) else None
+    if wanted.resource_claim_template_name and (owner is None or owner.uid != (shared_by or pod).metadata.uid):
+        if shared_by is not None:
+            whose = f"PodGroup {shared_by.metadata.key} (PodGroup is not owner)"
+            return f"ResourceClaim {namespace}/{name} was not created for {whose}"
         return f"ResourceClaim {namespace}/{name} was not created for pod {pod.metadata.key} (pod is not owner)"
     return ""

@@ -10,7 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from services.api.cel.device_selectors import Selector, SelectorError, SelectorFailure, compile_selector
+from services.api.cel.device_selectors import (
+    AttributeMissing,
+    Selector,
+    SelectorError,
+    SelectorFailure,
+    compile_selector,
+)
 from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.resourceclaim import (
     ALL,
@@ -39,6 +45,8 @@ class Selectors:
 
     of_class: tuple[str, ...]
     of_request: tuple[str, ...]
+    missing_is_no: bool
+    """Whether reading what a device has not published means that it is another device, and is no error."""
 
     def select(self, content: Content) -> "bool | Failure":
         """Return whether a device is meant, or which expression has no answer for it. Asked once for a content."""
@@ -58,6 +66,8 @@ class Selectors:
                     if not selector(content.driver, content.device):
                         return False
                 except (SelectorError, SelectorFailure) as error:
+                    if self.missing_is_no and isinstance(error, AttributeMissing):
+                        return False
                     return Failure(is_class, f"selector #{index}: CEL {kind} error: {error}")
         return True
 
@@ -71,9 +81,9 @@ class Failure:
 
 
 @lru_cache(maxsize=4096)
-def selectors_of(of_class: tuple[str, ...], of_request: tuple[str, ...]) -> Selectors:
+def selectors_of(of_class: tuple[str, ...], of_request: tuple[str, ...], missing_is_no: bool) -> Selectors:
     """Return the one object for these expressions."""
-    return Selectors(of_class, of_request)
+    return Selectors(of_class, of_request, missing_is_no)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +156,9 @@ def asked_by(
             )
         parts = [request.exactly]
     constraints = claim.spec.devices.constraints
-    return tuple(_asked(place, claim, request_place, k, part, classes, constraints) for k, part in enumerate(parts))
+    return tuple(
+        _asked(place, claim, request_place, k, part, classes, constraints, features) for k, part in enumerate(parts)
+    )
 
 
 def _asked(
@@ -157,6 +169,7 @@ def _asked(
     part: ExactDeviceRequest | DeviceSubRequest,
     classes: FindClass,
     constraints: Sequence[DeviceConstraint],
+    features: Features,
 ) -> Asked:
     request = claim.spec.devices.requests[request_place].name
     is_alternative = isinstance(part, DeviceSubRequest)
@@ -188,7 +201,9 @@ def _asked(
         full_name=full,
         device_class=found,
         selectors=selectors_of(
-            tuple(each.expression for each in found.spec.selectors), tuple(each.expression for each in part.selectors)
+            tuple(each.expression for each in found.spec.selectors),
+            tuple(each.expression for each in part.selectors),
+            features.cel_missing_key == "false",
         ),
         count=0 if is_all else part.count,
         is_all=is_all,

@@ -61,6 +61,32 @@ def test_dra_core_01_four_devices_for_five_pods_and_a_few_writes_for_each_claim(
     assert prepared[4].data["devices"] == of_a.data["devices"]
 
 
+def test_dra_core_06_the_first_alternative_is_worth_another_node_and_the_second_is_taken_where_it_is_the_only_one():
+    scenario = came_true("claims/alternatives")
+
+    granted = {line.obj["name"]: line.data["granted"] for line in scenario.claim_commits() if line.data.get("granted")}
+    assert granted == {
+        "first": ["gpu.example.com/n2/large-0"],
+        "second": ["gpu.example.com/n1/small-0", "gpu.example.com/n1/small-1"],
+    }
+
+
+def test_dra_core_09_partitions_of_one_card_exclude_each_other():
+    came_true("claims/partitions")
+
+
+def test_dra_core_10_claims_share_a_device_until_its_capacity_is_used_up():
+    came_true("claims/shares")
+
+
+def test_dra_core_11_admin_access_reaches_devices_in_use_and_occupies_none():
+    came_true("claims/monitor")
+
+
+def test_dra_core_13_a_taint_that_comes_later_is_for_later_claims():
+    came_true("claims/tainted-later")
+
+
 def test_dra_core_15_an_allocation_in_flight_is_not_relied_upon_and_ten_pods_share_the_claim():
     scenario = came_true("claims/in-flight")
 

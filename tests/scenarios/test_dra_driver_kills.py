@@ -1,4 +1,4 @@
-"""Kubelet or DRA driver killed at each point between prepare, unprepare, unbind and release (FM-K2, FM-K9, FM-D1, I7, I30)."""
+"""Kubelet or DRA driver killed at each point between prepare, unprepare, unbind and release (FM-K2, FM-K9, I7, I30)."""
 
 from pathlib import Path
 
@@ -76,7 +76,7 @@ def test_fm_k2_a_kubelet_killed_between_prepare_and_checkpoint_prepares_again_an
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("site", ["driver.registered", "driver.prepare", "driver.unprepare"])
-def test_fm_d1_a_driver_killed_before_it_answers_knows_what_it_prepared_when_it_is_back(site, seed):
+def test_fm_k9_a_driver_killed_before_it_answers_knows_what_it_prepared_when_it_is_back(site, seed):
     act = f"kill dra-driver/n1/gpu.example.com at={site}"
     if site == "driver.registered":
         act = f"{act}\ndra-driver n1 gpu.example.com restart"

@@ -10,7 +10,7 @@ from apiserver_fake.admission import limit_ranger
 from apiserver_fake.admission.priority import set_priority
 from apiserver_fake.strategy import DeleteOptions, Strategy, WriteContext, delete_now_or_mark, keep_all_but_status
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import Cause, Causes, forbidden, invalid, metadata, plain_text, unsupported
+from apiserver_fake.validation.formats import Cause, forbidden, invalid, metadata, plain_text, unsupported
 from apiserver_fake.validation.pod import defaults
 from apiserver_fake.validation.pod.claims import device_health, extended_resource_claim, made_claims
 from apiserver_fake.validation.pod.container import without_own_policies
@@ -174,17 +174,21 @@ def _validate_status(old: Document | None, new: Document, ctx: WriteContext) -> 
     return causes
 
 
-def _devices(before: Document, status: Document, spec: Document) -> Causes:
+def _devices(before: Document, status: Document, spec: Document) -> list[Cause]:
     """Check what changes of the pod's devices: claims made for it, and the health of what its containers have."""
+    causes: list[Cause] = []
     if (made := status.get("resourceClaimStatuses")) and made != before.get("resourceClaimStatuses"):
-        yield from made_claims(made, spec, "status.resourceClaimStatuses")
+        causes += made_claims(made, spec, "status.resourceClaimStatuses")
     made_for = status.get("extendedResourceClaimStatus")
     if made_for is not None and made_for != before.get("extendedResourceClaimStatus"):
-        yield from extended_resource_claim(made_for, spec, "status.extendedResourceClaimStatus")
+        causes += extended_resource_claim(made_for, spec, "status.extendedResourceClaimStatus")
     for kind, name in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
         statuses = status.get(kind) or ()
-        if any("allocatedResourcesStatus" in each for each in statuses):
-            yield from device_health(statuses, spec.get(name) or (), f"status.{kind}")
+        for each in statuses:
+            if "allocatedResourcesStatus" in each:
+                causes += device_health(statuses, spec.get(name) or (), f"status.{kind}")
+                break
+    return causes
 
 
 def _before_delete(old: Document, ctx: WriteContext, options: DeleteOptions) -> Document | None:

@@ -14,13 +14,14 @@ from apiserver_fake.validation.formats import (
     Cause,
     Causes,
     duplicate,
+    forbidden,
     invalid,
     required,
     subdomain,
     too_long,
 )
 from apiserver_fake.validation.pod.placement import NODE_SELECTOR_TERMS
-from services.api.cel.device_selectors import SelectorError, compile_selector
+from services.api.cel.device_selectors import SelectorError, SelectorTooComplex, check_new_selector
 from services.api.meta import Document
 
 LIST_MAX, OPAQUE_BYTES_MAX, EXPRESSION_BYTES_MAX = 32, 10 * 1024, 10 * 1024
@@ -94,7 +95,7 @@ def no_two(*names: str) -> Check:
 
 
 def _selector(each: Document, at: str, report: Report) -> Causes:
-    """CEL selectors: each must be an expression that can be evaluated here."""
+    """CEL selectors: each must be an expression whose evaluation cannot cost too much."""
     cel = each.get("cel")
     if cel is None:
         yield required(f"{at}cel")
@@ -106,8 +107,15 @@ def _selector(each: Document, at: str, report: Report) -> Causes:
     if len(expression.encode()) > EXPRESSION_BYTES_MAX:
         yield too_long(here, EXPRESSION_BYTES_MAX)
         return
+    gates = report.switches
     try:
-        compile_selector(expression)
+        check_new_selector(
+            expression,
+            list_attributes=gates.dra_list_type_attributes,
+            consumable_capacity=gates.dra_consumable_capacity,
+        )
+    except SelectorTooComplex as error:
+        yield forbidden(here, str(error))
     except SelectorError as error:
         yield invalid(here, expression, str(error))
 

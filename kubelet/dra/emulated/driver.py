@@ -85,7 +85,7 @@ class EmulatedDriver:
 
     def is_dead(self, since_s: float) -> bool:
         """Whether its definition has it away so many seconds after it began."""
-        return any(start <= since_s < end for start, end in self.definition.dead)
+        return any(start <= since_s + 1e-6 < end for start, end in self.definition.dead)
 
     def next_turn(self, since_s: float) -> float | None:
         """Return when, in seconds after it began, it next comes or goes; None: never."""

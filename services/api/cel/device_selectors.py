@@ -19,7 +19,7 @@ from services.api.cel.environment import COST_LIMIT, KUBERNETES, CompileError, E
 from services.api.cel.libraries import extensions, kubernetes
 from services.api.cel.quantities import QUANTITY, Quantity, quantity
 from services.api.cel.types import ANY, BOOL, STRING, map_of
-from services.api.cel.values import type_name
+from services.api.cel.values import NoSuchKey, type_name
 from services.api.cel.versions import semver
 from services.api.kinds.resourceslice import Device, DeviceAttribute
 
@@ -44,6 +44,10 @@ class SelectorTooComplex(SelectorError):
 
 class SelectorFailure(ValueError):
     """The expression has no answer for this device; the message says why."""
+
+
+class AttributeMissing(SelectorFailure):
+    """The device has not published what the expression reads."""
 
 
 Selector = Callable[[str, Device], bool]
@@ -100,7 +104,9 @@ def compile_selector(expression: str) -> Selector:
 
     def selects(driver: str, device: Device) -> bool:
         try:
-            answer = run((_variables(driver, device),))
+            answer = run((variables(driver, device),))
+        except NoSuchKey as error:
+            raise AttributeMissing(str(error)) from None
         except EvaluationError as error:
             raise SelectorFailure(str(error)) from None
         if answer is True or answer is False:
@@ -142,8 +148,8 @@ _KNOWN: Final[dict[int, tuple[Device, str, _Variables]]] = {}
 _KNOWN_MAX: Final = 4096
 
 
-def _variables(driver: str, device: Device) -> _Variables:
-    """Return what `device` is; kept, for a device is asked about by many selectors."""
+def variables(driver: str, device: Device) -> Mapping[str, Any]:
+    """Return what `device` is in expressions; kept, for a device is asked about by many selectors."""
     known = _KNOWN.get(id(device))
     if known is not None and known[0] is device and known[1] == driver:
         return known[2]

@@ -114,10 +114,10 @@ class Environment:
         self._macros = macros
         self._declared = Declarations(dict(variables), functions, objects or {}, names)
         self._limit, self._sizes = cost_limit, sizes
-        self.compile: Callable[[str], Program] = lru_cache(maxsize=1024)(self._compile)
+        self.compile: Callable[[str], Program] = lru_cache(maxsize=1024)(self.compiled)
 
-    def _compile(self, expression: str) -> Program:
-        """Return the program; compiled once an expression. Raises: CompileError, EvaluationError."""
+    def compiled(self, expression: str) -> Program:
+        """Return the program, compiled anew; `compile` remembers. Raises: CompileError, EvaluationError."""
         root = parse(expression, self._macros)
         checked, issues = check(root, self._declared)
         issues = issues or literal_issues(checked)

@@ -18,7 +18,7 @@ from services.api.cel.costs import LIST_CREATED, MAP_CREATED, Charge, charge_of
 from services.api.cel.declarations import Overload
 from services.api.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Node, Select
 from services.api.cel.types import Type
-from services.api.cel.values import EvaluationError, Optional, type_name
+from services.api.cel.values import EvaluationError, NoSuchKey, Optional, type_name
 
 Frame = list[Any]
 Run = Callable[[Frame], Any]
@@ -163,7 +163,7 @@ class Planner:
                 try:
                     return found[name]
                 except KeyError:
-                    raise EvaluationError(f"no such key: {name}") from None
+                    raise NoSuchKey(f"no such key: {name}") from None
             return member(found, name)
 
         return self._charged(run, 1 + self._base_cost(node.operand))
@@ -417,7 +417,6 @@ _KEYS: Final = frozenset((str, int, values.Uint, bool, float))
 
 def _items(holder: Any, two: bool) -> Any:
     if isinstance(holder, list | tuple):
-        # A copy: a comprehension may not see what another appends.
         return enumerate(holder) if two else holder
     if isinstance(holder, Mapping):
         if two:

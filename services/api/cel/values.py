@@ -26,6 +26,10 @@ class EvaluationError(ValueError):
     """The expression has no value for these variables; the text is cel-go's."""
 
 
+class NoSuchKey(EvaluationError):
+    """A map does not have the key, or an object the field."""
+
+
 class Uint(int):
     """An unsigned whole number of 64 bits."""
 
@@ -178,7 +182,7 @@ def member(holder: Any, name: str) -> Any:
         try:
             return holder[name]
         except KeyError:
-            raise EvaluationError(f"no such key: {name}") from None
+            raise NoSuchKey(f"no such key: {name}") from None
     if type(holder) is Optional:
         return optional_member(holder, name)
     raise EvaluationError("no such overload")
@@ -190,7 +194,7 @@ def at_index(holder: Any, key: Any) -> Any:
         try:
             return holder[key if type(key) is str else key_of(key)]
         except KeyError:
-            raise EvaluationError(f"no such key: {shown(key)}") from None
+            raise NoSuchKey(f"no such key: {shown(key)}") from None
         except TypeError:
             raise EvaluationError(f"unsupported key type: {type_name(key)}") from None
     if isinstance(holder, list | tuple):

@@ -25,6 +25,7 @@ Examples:
   keplab bench mesh --set kubelet.status_batching=immediate
   keplab bench kubelet --nodes 5000 --pods 10000
   keplab bench kubelet --nodes 200 --pods 9980 --rate 1   # 200 kubelets of 50 pods at rest
+  keplab bench cel -o json | jq .evaluations_per_s
   keplab bench scheduler --list
   keplab bench scheduler --workload TopologySpreading --nodes 5000
   keplab bench scheduler --workload SchedulingBasic --nodes 5000 --form mesh -o json | jq .pods_per_s
@@ -105,6 +106,33 @@ def kubelet(nodes: int, pods: int, rate: int, span: float, assignments: tuple[st
                 result.rss_mib[name],
             )
             for name, share in result.idle_cpu.items()
+        ],
+    )
+    return EXIT_OK
+
+
+@COMMAND.command("cel", epilog=EPILOG)
+@output_option
+def cel(output: str) -> int:
+    """Compile and evaluate device selectors: how many a second of each, and what Kubernetes says they cost."""
+    from benchmarks.cel import EXPRESSIONS, bench_cel
+
+    result = bench_cel()
+    if output == "json":
+        print_json(result.document())
+        return EXIT_OK
+    print_table(
+        ("SELECTOR", "EVALUATIONS/s", "COSTS COUNTED/s", "COMPILATIONS/s", "COST", "EXPRESSION"),
+        [
+            (
+                name,
+                f"{result.evaluations_per_s[name]:,.0f}",
+                f"{result.counted_per_s[name]:,.0f}",
+                f"{result.compilations_per_s[name]:,.0f}",
+                f"{result.cost[name]:,}",
+                expression,
+            )
+            for name, expression in EXPRESSIONS.items()
         ],
     )
     return EXIT_OK

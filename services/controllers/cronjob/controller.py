@@ -2,11 +2,12 @@
 
 A job's name is the CronJob's and the minutes since the epoch of the time it is for: one time has one job, whatever
 happens in between. Of the times that were missed only the last is started for, and only within the deadline.
-Source: upstream `pkg/controller/cronjob/cronjob_controllerv2.go`.
+Source: controllers 17; upstream `pkg/controller/cronjob/cronjob_controllerv2.go`.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from services.api import cron
 from services.api.kinds.cronjob import SCHEDULED_TIMESTAMP, CronJob
@@ -20,6 +21,7 @@ from services.controllers.shared_ownership import controller_reference
 from services.controllers.shared_pods import seconds_of
 from services.reconcile.actions import NOTHING, Action, Create, Delete, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.telemetry.metrics import Histogram, Metrics, histogram
 
 RESOURCE, JOBS = "cronjobs.batch", "jobs.batch"
 TOO_MANY = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
@@ -27,6 +29,7 @@ TZ_USED = (
     "CRON_TZ or TZ used in schedule {} is not officially supported, see "
     "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
 )
+SKEW_BUCKETS_S = tuple(2.0**n for n in range(10))
 STILL_ACTIVE = "Not starting job because prior execution is running and concurrency policy is Forbid"
 
 
@@ -63,6 +66,7 @@ class CronJobs:
 
     def __init__(self) -> None:
         self._memories: dict[Key, _Memory] = {}
+        self.creation_skew_s = Histogram(SKEW_BUCKETS_S)
 
     def changed(self, change: Change[CronJob], listers: Listers) -> Iterable[Key]:
         """Note a schedule that changed; forget what is gone."""
@@ -133,12 +137,13 @@ class CronJobs:
                 look.events.append(event(cron_job, "MissingJob", f"Active job went missing: {each.name}"))
                 look.leave(each.uid)
 
-    @staticmethod
-    def _found(cron_job: CronJob, job: Job, memory: _Memory, look: _Look) -> None:
+    def _found(self, cron_job: CronJob, job: Job, memory: _Memory, look: _Look) -> None:
         """List a job that was started by schedule; report one that was not, or whose start was forgotten."""
         name = job.metadata.name
         if name in memory.asked_for:
             memory.asked_for.discard(name)
+            scheduled = job.metadata.annotations.get(SCHEDULED_TIMESTAMP)
+            self.creation_skew_s.observe(seconds_of(job.metadata.creation_timestamp) - seconds_of(scheduled))
             look.events.append(event(cron_job, "SuccessfulCreate", f"Created job {name}"))
         elif SCHEDULED_TIMESTAMP not in job.metadata.annotations:
             text = f"Saw a job that the controller did not create or forgot: {name}"
@@ -277,11 +282,27 @@ def _document(reference: ObjectReference) -> Document:
     }
 
 
+METRICS: Final[Metrics[CronJobs]] = Metrics(
+    histogram(
+        "cronjob_controller_job_creation_skew_duration_seconds",
+        "Time between when a cronjob is scheduled to be run, and when the corresponding job is created.",
+        lambda controller: controller.creation_skew_s,
+    )
+)
+
+
 def _build(switches: Switches) -> Controller:
     memory = CronJobs()
     watches = (Watch(CronJob, memory.changed),)
     return Controller(
-        "cronjob", CronJob, memory.reconcile, owns=(Job,), watches=watches, failed=memory.failed, workers=5
+        "cronjob",
+        CronJob,
+        memory.reconcile,
+        owns=(Job,),
+        watches=watches,
+        failed=memory.failed,
+        workers=5,
+        metrics=lambda: METRICS.of(memory),
     )
 
 

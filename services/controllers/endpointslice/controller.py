@@ -2,11 +2,13 @@
 
 A pod that becomes unready, terminates, ends or is unbound changes or leaves its slice with that very change. Addresses
 are IPv4 ones, as emulated nodes give out no others; hints about zones are not made.
-Source: upstream `pkg/controller/endpointslice/endpointslice_controller.go`,
+Source: controllers 19; upstream `pkg/controller/endpointslice/endpointslice_controller.go`,
 `staging/src/k8s.io/endpointslice/reconciler.go`; KEP-752, KEP-1672.
 """
 
+from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
 from services.api.kinds.endpointslice import MANAGED_BY, SERVICE_NAME, Endpoint, EndpointSlice
 from services.api.kinds.node import Node
@@ -27,9 +29,10 @@ from services.controllers.endpointslice.endpoints import (
 )
 from services.controllers.endpointslice.placement import Placement, placed
 from services.controllers.shared_ownership import controller_reference
-from services.reconcile.actions import NOTHING, Action, Create, Delete, Result, event
+from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.reconcile.expectations import Expectations
+from services.telemetry.metrics import Counts, Metrics, counter, gauge
 
 RESOURCE = "endpointslices.discovery.k8s.io"
 NAME = "endpointslice-controller.k8s.io"
@@ -39,11 +42,17 @@ NO_NODE_AGAIN_S = 1.0
 """A pod whose node is not known yet is looked at again so much later."""
 
 
+CHANGES = "endpoint_slice_controller_changes"
+
+
 class EndpointSlices:
     """One controller's memory and its reconcile."""
 
     def __init__(self) -> None:
         self.expectations = Expectations()
+        self.counts = Counts()
+        self.desired: dict[Key, tuple[int, int]] = {}
+        """How many endpoints and slices each service has, as of its last reconcile."""
         self._selectors: dict[str, dict[Key, Selector]] = {}
         """By namespace, the services that select pods: most pods are in none, and most changes concern no service."""
 
@@ -54,6 +63,7 @@ class EndpointSlices:
         selectors.pop(key, None)
         if new is None:
             self.expectations.forget(key)
+            self.desired.pop(key, None)
         elif new.spec.selector and new.spec.type != "ExternalName":
             selectors[key] = from_label_selector(LabelSelector(match_labels=new.spec.selector))
         if not selectors:
@@ -99,6 +109,10 @@ class EndpointSlices:
         ]
         found = placed(wanted, own)
         actions = _actions(service, found, own)
+        for kind, number in _counted(actions).items():
+            self.counts.add(CHANGES, kind, by=number)
+        endpoints = sum(map(len, wanted.values()))
+        self.desired[key] = endpoints, len(own) + len(found.created) - len(found.deleted)
         if count := len(found.created):
             self.expectations.expect(key, creations=count, now_s=moment.now_s)
         if not homeless:
@@ -149,6 +163,12 @@ def _actions(service: Service, found: Placement, own: list[EndpointSlice]) -> li
     return actions
 
 
+def _counted(actions: list[Action]) -> dict[str, int]:
+    """Return how many slices are created, updated and deleted."""
+    kinds = {Create: "create", Patch: "update", Delete: "delete"}
+    return Counter(kinds[type(each)] for each in actions if type(each) in kinds)
+
+
 def _slice(service: Service, labels: dict[str, str], ports: Ports, endpoints: tuple[Endpoint, ...]) -> Document:
     meta = service.metadata
     metadata: Document = {
@@ -167,6 +187,21 @@ def _slice(service: Service, labels: dict[str, str], ports: Ports, endpoints: tu
     }
 
 
+METRICS: Final[Metrics[EndpointSlices]] = Metrics(
+    counter(CHANGES, "Number of EndpointSlice changes.", lambda controller: controller.counts.of(CHANGES), "operation"),
+    gauge(
+        "endpoint_slice_controller_endpoints_desired",
+        "Number of endpoints desired.",
+        lambda controller: sum(endpoints for endpoints, _ in controller.desired.values()),
+    ),
+    gauge(
+        "endpoint_slice_controller_num_endpoint_slices",
+        "Number of EndpointSlices.",
+        lambda controller: sum(slices for _, slices in controller.desired.values()),
+    ),
+)
+
+
 def _build(switches: Switches) -> Controller:
     memory = EndpointSlices()
     watches = (
@@ -175,7 +210,16 @@ def _build(switches: Switches) -> Controller:
         Watch(EndpointSlice, memory.slice_changed),
     )
     name = "endpointslice-controller"
-    return Controller(name, None, memory.reconcile, watches=watches, reads=(Node,), failed=memory.failed, workers=5)
+    return Controller(
+        name,
+        None,
+        memory.reconcile,
+        watches=watches,
+        reads=(Node,),
+        failed=memory.failed,
+        workers=5,
+        metrics=lambda: METRICS.of(memory),
+    )
 
 
 CONTROLLER = Registration("endpointslice-controller", _build, start_order=24)

@@ -2,11 +2,12 @@
 
 Of several metrics the one that asks for most decides; if some cannot be had, nothing is scaled down. There are resource
 metrics only: no adapter serves custom or external ones, so those fail as they do in a cluster without one.
-Source: upstream `pkg/controller/podautoscaler/horizontal.go`; KEP-853, KEP-4951.
+Source: controllers 18; upstream `pkg/controller/podautoscaler/horizontal.go`; KEP-853, KEP-4951.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from services.api.kinds.deployment import Deployment
 from services.api.kinds.horizontalpodautoscaler import (
@@ -40,6 +41,7 @@ from services.controllers.horizontal_pod_autoscaler.replicas import (
 from services.controllers.shared_ownership import selector_of
 from services.reconcile.actions import NOTHING, Action, Patch, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.telemetry.metrics import Counts, Metrics, counter
 
 RESOURCE = "horizontalpodautoscalers.autoscaling"
 SYNC_S = 15.0
@@ -50,6 +52,7 @@ TARGETS: dict[tuple[str, str], tuple[str, type[View]]] = {
     ("apps", "StatefulSet"): ("statefulsets.apps", StatefulSet),
 }
 Target = Deployment | ReplicaSet | StatefulSet
+RECONCILIATIONS = "horizontal_pod_autoscaler_controller_reconciliations_total"
 ABLE, ACTIVE, LIMITED = "AbleToScale", "ScalingActive", "ScalingLimited"
 UNABLE_TO_GET = "the HPA controller was unable to get the target's current scale: "
 _UNSERVED = {
@@ -97,6 +100,7 @@ class Autoscalers:
 
     def __init__(self) -> None:
         self._memories: dict[Key, _Memory] = {}
+        self.counts = Counts()
 
     def changed(self, change: Change[HorizontalPodAutoscaler], listers: Listers) -> Iterable[Key]:
         """Forget what is gone."""
@@ -127,6 +131,7 @@ class Autoscalers:
             return Result(refresh=(target,))
         memory.due_s = moment.now_s + SYNC_S
         if isinstance(target, str):
+            self.counts.add(RECONCILIATIONS, "none", "internal")
             look.put(ABLE, "False", "FailedGetScale", UNABLE_TO_GET + target)
             look.events.append(event(scaler, "FailedGetScale", target, warns=True))
             return Result((*look.events, *_conditions_alone(scaler, look)), SYNC_S)
@@ -175,6 +180,7 @@ class Autoscalers:
             try:
                 proposed, metric = self._proposed(scaler, target, memory, look, listers)
             except MetricsError as error:
+                self.counts.add(RECONCILIATIONS, "none", "internal")
                 failed = event(scaler, "FailedComputeMetricsReplicas", str(error), warns=True)
                 status = _status(scaler, look, current, scaler.status.desired_replicas, is_scaled=False)
                 return [*look.events, *status, failed]
@@ -184,6 +190,8 @@ class Autoscalers:
             look.put(LIMITED, "True" if found.is_limited else "False", *found.limit)
             wanted = found.replicas
         actions: list[Action] = []
+        done = "none" if wanted == current else "scale_up" if wanted > current else "scale_down"
+        self.counts.add(RECONCILIATIONS, done, "none")
         if wanted != current:
             text = f"the HPA controller was able to update the target scale to {wanted}"
             look.put(ABLE, "True", "SucceededRescale", text)
@@ -371,11 +379,31 @@ def _conditions_alone(scaler: HorizontalPodAutoscaler, look: _Look) -> list[Acti
     return [writes.status(RESOURCE, scaler, changed)] if changed else []
 
 
+METRICS: Final[Metrics[Autoscalers]] = Metrics(
+    counter(
+        RECONCILIATIONS,
+        "Number of reconciliations of HPA controller, by what was done and what went wrong.",
+        lambda controller: controller.counts.of(RECONCILIATIONS),
+        "action",
+        "error",
+    )
+)
+
+
 def _build(switches: Switches) -> Controller:
     memory = Autoscalers()
     watches = (Watch(HorizontalPodAutoscaler, memory.changed),)
     name, view = "horizontal-pod-autoscaler", HorizontalPodAutoscaler
-    return Controller(name, view, memory.reconcile, watches=watches, reads=(Pod,), failed=memory.failed, workers=5)
+    return Controller(
+        name,
+        view,
+        memory.reconcile,
+        watches=watches,
+        reads=(Pod,),
+        failed=memory.failed,
+        workers=5,
+        metrics=lambda: METRICS.of(memory),
+    )
 
 
 CONTROLLER = Registration("horizontal-pod-autoscaler", _build, start_order=23)

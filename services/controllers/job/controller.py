@@ -7,6 +7,7 @@ nothing is counted, nothing replaced. Source: controllers 1.2 to 1.4 and 5; guar
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from services.api.kinds.job import TRACKING_FINALIZER, Job
 from services.api.kinds.pod import Pod
@@ -25,6 +26,7 @@ from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, P
 from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.reconcile.expectations import Expectations
+from services.telemetry.metrics import Counts, Metrics, counter
 
 RESOURCE = "jobs.batch"
 MANAGER = "kubernetes.io/job-controller"
@@ -63,11 +65,15 @@ class _Memory:
     refusal: str = ""
 
 
+FINISHED = "job_controller_jobs_finished_total"
+
+
 class Jobs:
     """One controller's memory and its reconcile."""
 
     def __init__(self, switches: Switches) -> None:
         self.expectations = Expectations()
+        self.counts = Counts()
         self._counts_rejections = switches.flag("job.count_rejections")
         self._orphans = Orphans()
         self._memories: dict[Key, _Memory] = {}
@@ -82,7 +88,15 @@ class Jobs:
             self._memories.pop(key, None)
         if change.new is not None:
             self._of(key).has_news = True
+            if change.old is not None and not change.old.is_finished and change.new.is_finished:
+                self._count(change.new)
         return (key,)
+
+    def _count(self, job: Job) -> None:
+        """Count a job that has finished."""
+        end = next(c for c in job.status.conditions if c.type in ("Complete", "Failed") and c.status == "True")
+        result = "succeeded" if end.type == "Complete" else "failed"
+        self.counts.add(FINISHED, job.spec.completion_mode, result, end.reason)
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Lower expectations, keep the books of finalizers, and return the jobs concerned."""
@@ -325,10 +339,30 @@ def _tracked(patch: Patch) -> Patch:
     return replace(patch, patch={"metadata": {"ownerReferences": references, **more}})
 
 
+METRICS: Final[Metrics[Jobs]] = Metrics(
+    counter(
+        FINISHED,
+        "The number of finished jobs.",
+        lambda controller: controller.counts.of(FINISHED),
+        "completion_mode",
+        "result",
+        "reason",
+    )
+)
+
+
 def _build(switches: Switches) -> Controller:
     memory = Jobs(switches)
     watches = (Watch(Job, memory.job_changed), Watch(Pod, memory.pod_changed))
-    controller = Controller("job", Job, memory.reconcile, watches=watches, failed=memory.failed, workers=5)
+    controller = Controller(
+        "job",
+        Job,
+        memory.reconcile,
+        watches=watches,
+        failed=memory.failed,
+        workers=5,
+        metrics=lambda: METRICS.of(memory),
+    )
     settled, is_over = memory.expectations.are_satisfied, is_over_or_suspended(switches)
     return releasing(controller, switches, Releases(Job, is_over, settled))
 

@@ -7,6 +7,7 @@ Source: controllers 9, kubelet-unbinding 8; upstream `pkg/controller/taintevicti
 """
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from services.api.kinds.node import Node, Taint
 from services.api.kinds.pod import Pod, Toleration
@@ -18,6 +19,7 @@ from services.controllers import shared_writes as writes
 from services.controllers.shared_pods import BY_NODE, PodsBy
 from services.reconcile.actions import NOTHING, Action, Delete, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.telemetry.metrics import Histogram, Metrics, counter, histogram
 
 REASON = "DeletionByTaintManager"
 MESSAGE = "Taint manager: deleting due to NoExecute taint"
@@ -44,6 +46,9 @@ def patience_s(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -
     return min((max(0.0, float(each)) for each in seconds if each is not None), default=None)
 
 
+DELETION_BUCKETS_S = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0)
+
+
 class TaintEviction:
     """The pods by node, the timers, and the reconcile of one pod."""
 
@@ -51,6 +56,7 @@ class TaintEviction:
         self._is_faithful = switches.flag("tainteviction.faithful")
         self._placement = PodsBy(BY_NODE)
         self._timers: dict[Key, Timer] = {}
+        self.deletions_s = Histogram(DELETION_BUCKETS_S)
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Return the pod if a timer or a tainted node makes it matter."""
@@ -78,6 +84,8 @@ class TaintEviction:
         timer = self._timers.get(key)
         if pod is None or pod.metadata.deletion_timestamp is not None:
             self._timers.pop(key, None)
+            if timer is not None and timer.due_s <= moment.now_s:
+                self.deletions_s.observe(moment.now_s - timer.due_s)
             return NOTHING
         if timer is not None and not self._is_faithful and not _is_for(timer, pod):
             # Unbound, or on another node, or another pod of that name: what was set for the old place is void.
@@ -152,10 +160,26 @@ def _cancelled(pod: Pod) -> RecordEvent:
     return event(pod, EVENT, f"Cancelling deletion of Pod {pod.metadata.key}")
 
 
+METRICS: Final[Metrics[TaintEviction]] = Metrics(
+    counter(
+        "taint_eviction_controller_pod_deletions_total",
+        "Total number of Pods deleted by TaintEvictionController since its start.",
+        lambda controller: controller.deletions_s.count,
+    ),
+    histogram(
+        "taint_eviction_controller_pod_deletion_duration_seconds",
+        "Time between when a taint effect has been activated for the Pod and its deletion.",
+        lambda controller: controller.deletions_s,
+    ),
+)
+
+
 def _build(switches: Switches) -> Controller:
     memory = TaintEviction(switches)
     watches = (Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed))
-    return Controller("taint-eviction", None, memory.reconcile, watches=watches, workers=8)
+    return Controller(
+        "taint-eviction", None, memory.reconcile, watches=watches, workers=8, metrics=lambda: METRICS.of(memory)
+    )
 
 
 CONTROLLER = Registration("taint-eviction", _build, start_order=9)

@@ -49,7 +49,11 @@ class Mesh:
     async def call(self, who, method, path, body=None, *, code=None, headers=None, patch="merge"):
         sent = {"Authorization": f"Bearer {who}-token", **(headers or {})}
         if body is not None:
-            kind = f"application/{patch}-patch+json" if method == "PATCH" else "application/json"
+            kind = (
+                f"application/{patch}-patch+{'yaml' if patch == 'apply' else 'json'}"
+                if method == "PATCH"
+                else "application/json"
+            )
             sent["Content-Type"] = kind
         data = None if body is None else json.dumps(body)
         async with self.client.request(method, path, data=data, headers=sent) as answer:
@@ -190,3 +194,30 @@ def test_a_field_of_the_wrong_type_or_of_no_kind_names_itself(tmp_path):
 
     assert "spec.devices[0].taints of type array" in wrong["message"]
     assert 'unknown field "spec.driverName"' in unknown["message"]
+
+
+def test_two_drivers_apply_what_they_report_on_one_claim(tmp_path):
+    async def scenario():
+        def report(driver, **more):
+            device = {"driver": driver, "pool": "n1", "device": "d0", **more}
+            body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}}
+            return {**body, "status": {"devices": [device]}}
+
+        async with a_mesh(tmp_path) as mesh:
+            await a_cluster(mesh)
+            drivers = ("gpu.example", "nic.example")
+            results = [{"request": "r/a", "driver": driver, "pool": "n1", "device": "d0"} for driver in drivers]
+            granted = {"status": {"allocation": {"devices": {"results": results}}}}
+            await mesh.call("admin", "PATCH", f"{CLAIM}/status", granted)
+            for driver in drivers:
+                path = f"{CLAIM}/status?fieldManager={driver}"
+                await mesh.call("admin", "PATCH", path, report(driver, data={"by": driver}), patch="apply")
+            path = f"{CLAIM}/status?fieldManager=gpu.example"
+            await mesh.call("admin", "PATCH", path, report("gpu.example"), patch="apply")
+            return await mesh.call("admin", "GET", CLAIM)
+
+    claim = run(scenario())
+
+    assert [(each["driver"], each.get("data")) for each in claim["status"]["devices"]] == [
+        ("gpu.example", None), ("nic.example", {"by": "nic.example"}),
+    ]  # fmt: skip

@@ -1,7 +1,8 @@
-"""How a kubelet finds, calls and misses the DRA drivers of its node (dra-core 7, 7.1; guarantees FM-D1, I7, I30)."""
+"""How a kubelet finds, calls and misses the DRA drivers of its node (dra-core 7, 7.1; guarantees FM-K9, I7, I30)."""
 
 import asyncio
 
+import msgspec
 import pytest
 
 from kubelet.dra import wire
@@ -11,6 +12,7 @@ from services.api.kinds.resourceclaim import CLAIMS
 from services.api.kinds.resourceslice import SLICES
 from services.api.local_rpc import LocalService, RpcError
 from services.api.meta import Key
+from services.runtime.health import HttpRequest
 from services.scenarios.simulation.lifetime import Lifetime
 from services.scenarios.simulation.sockets import SimSockets
 
@@ -284,3 +286,72 @@ def test_dra_core_16_a_driver_that_guards_refuses_the_second_pod_and_it_runs_whe
     (reported,) = simulate(scenario, nodes=[NODE], switches=["dra.double_allocation_guard=driver"])
 
     assert "NodePrepareResources failed for ResourceClaim d: device n1/gpu-0 is prepared for claim " in reported
+
+
+ANY_POD = {"resource": "jobs", "apiGroup": "batch", "name": "j", "uid": "u-j"}
+
+
+@pytest.mark.parametrize(("mode", "is_prepared"), [("pods", False), ("kep5194", True)])
+def test_kep_5194_4_any_pod_that_references_a_claim_of_a_workload_may_use_it_with_the_gate(simulate, mode, is_prepared):
+    async def scenario(world):
+        uid = await world.create("p", bind=False, spec=USES)
+        asked = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}
+        document = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": {"devices": asked},
+                    "metadata": {"name": "c", "namespace": "default"}}  # fmt: skip
+        await world.admin.create(CLAIMS, document)
+        world.agent().kubelet.claims._reserved_for = mode  # a kubelet may be older than the API server (kep-5194 10)
+        result = {"request": "r", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
+        allocation = {"devices": {"results": [result]}, "reservedForAnyPod": True}
+        status = {"allocation": allocation, "reservedFor": [ANY_POD]}
+        await world.scheduler.patch(CLAIMS, Key("default", "c"), {"status": status}, subresource="status")
+        await world.scheduler.bind(Key("default", "p"), uid, "n1")
+        await asyncio.sleep(5)
+        return bool(world.lines("driver.prepare")), await failures(world)
+
+    prepared, reported = simulate(scenario, nodes=[NODE], switches=["reserved_for.mode=kep5194"])
+
+    assert prepared == is_prepared
+    assert [" is not allowed to use ResourceClaim c (" in text for text in reported] == ([] if is_prepared else [True])
+
+
+def test_kep_5729_a_claim_that_is_reserved_for_the_pods_group_by_name_is_prepared(simulate):
+    async def scenario(world):
+        uids = []
+        for name, group in (("in", "pg"), ("out", "other")):
+            spec = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}],
+                    "schedulingGroup": {"podGroupName": group}}  # fmt: skip
+            uids.append(await world.create(name, bind=False, spec=spec))
+        await grant(world, ("in", uids[0]))
+        reference = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "pg", "uid": "u-pg"}
+        status = {"reservedFor": [reference]}
+        await world.scheduler.patch(CLAIMS, Key("default", "c"), {"status": status}, subresource="status")
+        for name, uid in zip(("in", "out"), uids, strict=True):
+            await world.scheduler.bind(Key("default", name), uid, "n1")
+        await world.until_pod("in", is_running)
+        await asyncio.sleep(2)
+        return (await world.pod("out"))["status"]["phase"], await failures(world)
+
+    switches = ["reserved_for.mode=kep5729", "GenericWorkload=true"]
+    phase, reported = simulate(scenario, nodes=[NODE], switches=switches)
+
+    assert phase == "Pending"
+    assert len(reported) == 1
+
+
+def test_the_pod_resources_api_shows_devices_of_claims_with_their_cdi_ids(simulate):
+    async def scenario(world):
+        container = {"name": "main", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}
+        uid = await world.create("p", bind=False, spec={**USES, "containers": [container]})
+        claim = await grant(world, ("p", uid))
+        await world.scheduler.bind(Key("default", "p"), uid, "n1")
+        await world.until_pod("p", is_running)
+        (route,) = [r for path, r in world.process.http_routes() if path.startswith("/podResources")]
+        return claim, msgspec.json.decode(route(HttpRequest("/podResources/n1", {"node": "n1"}, {}, {}))[2])
+
+    claim, shown = simulate(scenario, nodes=[NODE])
+
+    (container,) = shown["pod_resources"][0]["containers"]
+    assert container["dynamic_resources"] == [{"claim_name": "c", "claim_namespace": "default", "claim_resources": [
+        {"cdi_devices": [{"name": f"{DRIVER}/device={claim}-gpu-0"}], "driver_name": DRIVER, "pool_name": "n1",
+         "device_name": "gpu-0"},
+    ]}]  # fmt: skip

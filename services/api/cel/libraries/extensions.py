@@ -91,19 +91,17 @@ SETS: Final = Library(
 BINDINGS: Final = Library({}, macros=macros.BINDINGS)
 
 
-def _inserted(holder: Mapping[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
-    if key_of(key) in holder:
-        raise EvaluationError(f"insert failed: key {shown(key)} already exists")
-    return {**holder, key_of(key): value}
+def _inserted(holder: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
+    """Put an entry into a comprehension's map, to which nothing else refers yet: only macros call this."""
+    return _inserted_all(holder, {key_of(key): value})
 
 
-def _inserted_all(holder: Mapping[Any, Any], entries: Mapping[Any, Any]) -> dict[Any, Any]:
-    found = dict(holder)
+def _inserted_all(holder: dict[Any, Any], entries: Mapping[Any, Any]) -> dict[Any, Any]:
     for key, value in entries.items():
-        if key in found:
+        if key in holder:
             raise EvaluationError(f"insert failed: key {shown(values.value_of(key))} already exists")
-        found[key] = value
-    return found
+        holder[key] = value
+    return holder
 
 
 TWO_VARIABLES: Final = Library(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from services.api.cel.device_selectors import (
+    AttributeMissing,
     SelectorError,
     SelectorFailure,
     SelectorTooComplex,
@@ -130,7 +131,7 @@ def test_what_gates_do_not_allow_is_refused_where_it_is_new():
     check_new_selector("device.driver == 'x' && device.allowMultipleAllocations")
     check_new_selector(f"{OWN}.numa.includes(1)", list_attributes=True)
 
-    with pytest.raises(SelectorError, match="undeclared reference to 'includes'"):
+    with pytest.raises(SelectorError, match="undeclared reference"):
         check_new_selector(f"{OWN}.numa.includes(1)")
     with pytest.raises(SelectorError, match="undefined field"):
         check_new_selector("device.allowMultipleAllocations", consumable_capacity=False)
@@ -212,3 +213,11 @@ def test_what_has_cost_too_much_is_cancelled():
         compile_selector(nested(6))(DRIVER, DEVICE)
 
     assert str(failure.value) == "operation cancelled: actual cost limit exceeded"
+
+
+def test_what_a_device_has_not_published_is_an_error_of_its_own():
+    with pytest.raises(AttributeMissing):
+        compile_selector(f"{OWN}.speed > 1")(DRIVER, DEVICE)
+    with pytest.raises(SelectorFailure) as failure:
+        compile_selector(f"{OWN}.model > 1")(DRIVER, DEVICE)
+    assert not isinstance(failure.value, AttributeMissing)

@@ -209,3 +209,15 @@ def test_a_refused_creation_is_reported(world):
 def looked_actions(world, document):
     world.put(document)
     return world.reconcile("tick").actions
+
+
+def test_how_late_a_job_is_created_is_measured(world):
+    looked(world, a_cron_job())
+    job = a_job(15)
+    job["metadata"] |= {
+        "creationTimestamp": "2026-01-01T00:15:03Z",
+        "annotations": {"batch.kubernetes.io/cronjob-scheduled-timestamp": "2026-01-01T00:15:00Z"},
+    }
+    looked(world, a_cron_job(status={"lastScheduleTime": "2026-01-01T00:15:00Z"}), job)
+
+    assert world.controller.metrics()["cronjob_controller_job_creation_skew_duration_seconds_sum"] == 3.0

@@ -217,3 +217,13 @@ def test_a_view_of_a_pod_has_what_endpoints_need():
     pod = msgspec.convert({"spec": {"hostname": "h", "subdomain": "s"}}, Pod)
 
     assert (pod.spec.hostname, pod.spec.subdomain) == ("h", "s")
+
+
+def test_changes_and_what_is_desired_are_counted(world, an_endpoint):
+    looked(world, a_service(), an_endpoint("p1"))
+
+    assert world.controller.metrics() == {
+        'endpoint_slice_controller_changes{operation="create"}': 1,
+        "endpoint_slice_controller_endpoints_desired": 1,
+        "endpoint_slice_controller_num_endpoint_slices": 1,
+    }

@@ -301,3 +301,18 @@ def test_the_column_of_targets_shows_two_metrics():
 )
 def test_quantities_are_canonical(number, text):
     assert decimal_quantity(number) == text
+
+
+def test_reconciliations_are_counted_by_what_was_done(world_of, a_set, a_web):
+    world = world_of(CONTROLLER)
+    world.put({**a_set(1), "kind": "Deployment"})
+    for each in (a_web("a", "1"), a_scaler()):
+        world.put(each)
+    Turn(world, world.of(Deployment).get(Key("default", "web")))
+    Turn(world, None, after_s=30.0)
+
+    name = "horizontal_pod_autoscaler_controller_reconciliations_total"
+    assert world.controller.metrics() == {
+        f'{name}{{action="scale_up",error="none"}}': 1,
+        f'{name}{{action="none",error="internal"}}': 1,
+    }

@@ -356,3 +356,14 @@ def test_kep_592_a_finished_job_goes_when_its_time_is_over_and_not_before(world_
 
     assert early.requeue_after_s == pytest.approx(10.0)
     assert [(a.key.name, a.uid, a.resource_version) for a in late.actions] == [("work", "uid-work", "1")]
+
+
+def test_a_job_that_finishes_is_counted_once_with_its_reason(world_of):
+    world = world_of(JOB_CONTROLLER)
+    world.put(a_job())
+    failed = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "m"}]}
+    world.put(a_job(failed))
+    world.put(a_job(failed))
+
+    labels = 'completion_mode="NonIndexed",result="failed",reason="BackoffLimitExceeded"'
+    assert world.controller.metrics() == {f"job_controller_jobs_finished_total{{{labels}}}": 1}

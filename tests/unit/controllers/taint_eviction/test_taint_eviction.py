@@ -115,3 +115,15 @@ def test_removing_the_taint_cancels_the_timer(tainted):
 
     assert "Cancelling" in world.reconcile("p", after_s=10.0).actions[0].message
     assert world.reconcile("p", after_s=60.0).actions == ()
+
+
+def test_deletions_are_counted_when_they_are_seen(tainted):
+    world = tainted()
+    world.reconcile("p")
+    world.reconcile("p", live=live(world), after_s=60.0)
+    world.drop("Pod", "p")
+    world.reconcile("p", after_s=2.0)
+    found = world.controller.metrics()
+
+    assert found["taint_eviction_controller_pod_deletions_total"] == 1
+    assert found["taint_eviction_controller_pod_deletion_duration_seconds_sum"] == pytest.approx(2.0)

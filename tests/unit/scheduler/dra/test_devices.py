@@ -19,6 +19,7 @@ from services.api.kinds.resourceclaim import (
     DeviceRequest,
     DeviceRequestAllocationResult,
     DeviceSelector,
+    DeviceSubRequest,
     ExactDeviceRequest,
     ResourceClaim,
     ResourceClaimConsumerReference,
@@ -228,3 +229,118 @@ def test_kubelet_unbinding_7_3_a_node_that_offers_its_devices_anew_is_tried_agai
     world.handlers.devices_changed("n1", 200.0)
 
     assert [world.attempt(300.0), world.attempt(300.0)] == ["p->n1", ""]
+
+
+# -- score (6.6)
+
+
+def alternatives(*names):
+    subs = tuple(
+        DeviceSubRequest(
+            name=name,
+            device_class_name="gpu",
+            selectors=(
+                DeviceSelector(cel=CELDeviceSelector(expression=f'device.attributes["{DRIVER}"].size == "{name}"')),
+            ),
+        )
+        for name in names
+    )
+    return DeviceRequest(name="r", first_available=subs)
+
+
+def test_dra_core_06_the_node_with_the_first_alternative_is_best(cluster, a):
+    wanted = claim("c", alternatives("big", "medium", "small"))
+    slices = [
+        offer(f"s{node}", device("gpu-0", size=size), node=node)
+        for node, size in (("n1", "small"), ("n2", "big"), ("n3", "medium"))
+    ]
+    world = cluster_with(cluster, a, wanted, *slices, nodes=("n1", "n2", "n3"))
+
+    result = world.schedule(pod(a))
+
+    assert result.node_name == "n2"
+    assert result.ranking.scores["DynamicResources"] == {"n1": 75, "n2": 100, "n3": 87}
+
+
+def test_a_claim_that_is_allocated_already_counts_with_what_it_was_given(cluster, a):
+    """Of two claims only the second differs from node to node; the first adds the same points everywhere (1.36)."""
+    held = replace(
+        granted("gpu-9"),
+        node_selector=None,
+        devices=DeviceAllocationResult(
+            results=(DeviceRequestAllocationResult(request="r/small", driver=DRIVER, pool="far", device="gpu-9"),)
+        ),
+    )
+    both = claim("c", alternatives("big", "small"), allocation=held), claim("d", alternatives("big", "small"))
+    slices = [offer("s1", device("gpu-0", size="small")), offer("s2", device("gpu-0", size="big"), node="n2")]
+    world = cluster_with(cluster, a, *both, *slices, nodes=("n1", "n2"))
+
+    scores = world.schedule(pod(a, "p", "c", "d")).ranking.scores["DynamicResources"]
+
+    assert scores == {"n1": int(14 / 15 * 100), "n2": 100}
+
+
+def test_pods_without_alternatives_are_not_scored(cluster, a):
+    offers = (offer("s1", "gpu-0"), offer("s2", "gpu-0", node="n2"))
+    world = cluster_with(cluster, a, claim("c"), *offers, nodes=("n1", "n2"))
+
+    assert "DynamicResources" not in world.schedule(pod(a)).ranking.scores
+
+
+# -- what keeps PostFilter from freeing a claim (6.5, kep-5194 3.4)
+
+WORKLOAD = ResourceClaimConsumerReference(api_group="batch", resource="jobs", name="j", uid="j")
+POD_GROUP = ResourceClaimConsumerReference(api_group="scheduling.k8s.io", resource="podgroups", name="g", uid="g")
+IF_NONE = {"reserved_for__mode": "kep5194", "scheduler__postfilter_dealloc": "if_no_scheduled_pods"}
+
+
+@pytest.mark.parametrize(
+    ("switches", "entry", "user", "how", "said"),
+    [
+        ({"reserved_for__mode": "kep5194"}, WORKLOAD, "", None, "still not schedulable"),
+        (IF_NONE, WORKLOAD, "", Release.DEALLOCATE, "deallocation of ResourceClaim completed"),
+        (IF_NONE, WORKLOAD, "c", None, "still not schedulable"),
+        (IF_NONE, WORKLOAD, "d", Release.DEALLOCATE, "deallocation of ResourceClaim completed"),
+        ({"reserved_for__mode": "kep5729"}, POD_GROUP, "", Release.UNRESERVE_GROUP,
+         "ResourceClaim unreserved for PodGroup"),
+        ({"reserved_for__mode": "kep5729"}, POD_GROUP, "c", None, "still not schedulable"),
+        ({"reserved_for__mode": "kep5729"}, WORKLOAD, "", None, "still not schedulable"),
+        ({}, WORKLOAD, "", None, "still not schedulable"),
+    ],
+)  # fmt: skip
+def test_kep_5194_3_4_a_claim_that_a_workload_holds_is_freed_when_no_scheduled_pod_uses_it(
+    cluster, a, switches, entry, user, how, said
+):
+    """`user`: which claim another pod with a node has."""
+    held = claim("c", allocation=granted("gpu-0", node="n9"), reserved_for=(entry,))
+    world = cluster_with(cluster, a, held, **switches)
+    if user:
+        world.pods(pod(a, "other", user, node="n1"))
+
+    error = world.refuse(pod(a))
+
+    assert error.message.startswith(f"0/1 nodes are available: 1 resourceclaim not available on the node. {said}")
+    assert [release.how for release in world.handle.claims.releases] == ([how] if how else [])
+    assert all(release.with_workload for release in world.handle.claims.releases)
+
+
+@pytest.mark.parametrize(
+    ("how", "entries", "left"),
+    [
+        (Release.DEALLOCATE, (WORKLOAD, "p"), []),
+        (Release.DEALLOCATE, (WORKLOAD, "q"), None),
+        (Release.UNRESERVE_GROUP, (POD_GROUP,), []),
+        (Release.UNRESERVE_GROUP, (POD_GROUP, WORKLOAD), ["j"]),
+        (Release.UNRESERVE, (WORKLOAD, "p"), ["j"]),
+        (Release.UNRESERVE, (WORKLOAD,), None),
+    ],
+)
+def test_kep_5194_9_no_entry_is_removed_but_those_that_are_meant(how, entries, left):
+    listed = [each if isinstance(each, ResourceClaimConsumerReference) else reserved(each)[0] for each in entries]
+    held = claim(allocation=granted("a"), reserved_for=tuple(listed))
+
+    found = release_patch(held, PendingRelease(how, held.metadata.key, "c", "p", with_workload=True))
+
+    assert (None if found is None else [each["name"] for each in found["status"]["reservedFor"] or ()]) == left
+    if found is not None:
+        assert ("allocation" in found["status"]) is (how is Release.DEALLOCATE)

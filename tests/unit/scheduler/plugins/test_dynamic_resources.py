@@ -12,9 +12,17 @@ from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.events import Action, ClusterEvent, Hint
 from scheduler.framework.runner import Enabled, Runner
 from scheduler.framework.status import SUCCESS, failed, unresolvable, unschedulable
-from services.api.kinds.pod import PersistentVolumeClaimVolumeSource, PodResourceClaim, PodResourceClaimStatus, Volume
+from services.api.kinds.pod import (
+    PersistentVolumeClaimVolumeSource,
+    PodResourceClaim,
+    PodResourceClaimStatus,
+    PodSchedulingGroup,
+    Volume,
+)
+from services.api.kinds.podgroup import PodGroup, PodGroupResourceClaim, PodGroupSpec
 from services.api.kinds.resourceclaim import AllocationResult, ResourceClaim, ResourceClaimStatus
 from services.api.meta import ObjectMeta, OwnerReference
+from services.api.switches import Switches
 from tests.unit.scheduler.conftest import new_handle, plugin_of
 
 DIRECT = PodResourceClaim(name="gpu", resource_claim_name="c")
@@ -155,3 +163,25 @@ def test_a_prefilter_rejection_that_preemption_may_turn_lets_the_others_look(
 
     assert prepared.rejection.plugin == rejected_by
     assert set(state.data) == asked
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "message"),
+    [
+        ("kep5729", "g1", ""),
+        ("kep5729", "p",
+         "ResourceClaim default/c was not created for PodGroup default/g (PodGroup is not owner)"),
+        ("pods", "g1", "ResourceClaim default/c was not created for pod default/p (pod is not owner)"),
+        ("pods", "p", ""),
+    ],
+)  # fmt: skip
+def test_kep_5729_a_claim_made_for_the_group_is_its_members(a, mode, owner, message):
+    shared = PodGroupResourceClaim(name="gpu", resource_claim_template_name="t")
+    group = PodGroup(
+        metadata=ObjectMeta(name="g", namespace="default", uid="g1"), spec=PodGroupSpec(resource_claims=(shared,))
+    )
+    found = pod(a, MADE, made="c").pod
+    member = replace(found, spec=replace(found.spec, scheduling_group=PodSchedulingGroup(pod_group_name="g")))
+    handle = new_handle(Switches({"reserved_for.mode": mode}), group, claim(owner=owner))
+
+    assert plugin_of("DynamicResources", handle).pre_enqueue(PodInfo(member)).message == message

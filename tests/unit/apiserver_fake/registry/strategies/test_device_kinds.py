@@ -68,6 +68,34 @@ def test_a_wrong_request_is_refused_by_its_field(world, exactly, path):
     assert [at for at, _ in causes_of(world, CLAIMS, claim(**exactly))] == [f"spec.devices.requests[0].{path}"]
 
 
+TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
+DEAR = f"{TEN}.all(a, {TEN}.all(b, {TEN}.all(c, {TEN}.all(d, {TEN}.all(e, {TEN}.all(f, a + b + c + d + e + f > 0))))))"
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        (DEAR, "Forbidden: too complex, exceeds cost limit"),
+        ("device.driver == '" + "x" * 10240 + "'", "Too long: may not be more than 10240 bytes"),
+        (
+            "device.attributes[true].someBoolean",
+            (
+                'Invalid value: "device.attributes[true].someBoolean": compilation failed: ERROR: <input>:1:18: found no '
+                "matching overload for '_[_]' applied to '(map(string, map(string, any)), bool)'\n"
+                " | device.attributes[true].someBoolean\n | .................^"
+            ),
+        ),
+        ("device.attributes['a'].b.includes(1)", "undeclared reference to 'includes'"),
+    ],
+    ids=("cost", "length", "type", "gate"),
+)
+def test_a_selector_is_refused_in_upstreams_words(world, expression, message):
+    ((path, text),) = causes_of(world, CLAIMS, claim(selectors=[{"cel": {"expression": expression}}]))
+
+    assert path == "spec.devices.requests[0].exactly.selectors[0].cel.expression"
+    assert message in text
+
+
 def test_constraints_and_configuration_name_requests_that_exist(world):
     opaque = {"opaque": {"driver": "gpu.example", "parameters": {"a": 1}}}
     devices = {

@@ -134,6 +134,17 @@ def test_dra_core_11_devices_in_use_are_for_namespaces_that_are_marked(world, ma
     assert found == ([] if is_marked else [("spec.devices.requests[0].adminAccess", text)])
 
 
+def test_a_selector_that_may_cost_too_much_is_refused(world):
+    each = 'device.attributes["a"].all({}, {})'
+    expression = each.format("k", each.format("l", each.format("m", each.format("n", "k == l"))))
+    exactly = {**GPU, "selectors": [{"cel": {"expression": expression}}]}
+
+    found = causes_of(world, claim({"name": "r", "exactly": exactly}))
+
+    at = f"{AT}.exactly.selectors[0].cel.expression"
+    assert found == [(at, "Forbidden: too complex, exceeds cost limit")]
+
+
 @pytest.mark.parametrize(
     ("expression", "path"), [("", ".expression"), ("device.nope", ".expression"), ("x" * 10_241, ".expression")]
 )

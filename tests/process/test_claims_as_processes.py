@@ -1,0 +1,25 @@
+"""The claim controller as a process: killed at its writes (FM-D1, AS-32), and pods on tainted devices."""
+
+from pathlib import Path
+
+import pytest
+
+from services.scenarios.run import load_scenario, run_as_processes
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+
+
+@pytest.mark.parametrize("name", ["faults/fm-d1", "devices/no-execute"])
+def test_a_scenario_of_the_claim_controller_comes_true_as_processes(name, tmp_path):
+    text = (FOLDER / f"{name}.txt").read_text().partition("# Devices that stay prepared")[0]
+    folder = (FOLDER / name).parent
+    for path in folder.glob("*.yaml"):
+        (tmp_path / path.name).write_text(path.read_text())
+    scenario = tmp_path / "scenario.txt"
+    scenario.write_text(text)
+
+    result = run_as_processes(load_scenario(scenario), seed=1, engine="memory", data_dir=tmp_path / "mesh")
+
+    wrong = [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed]
+    assert [*wrong, *(f"{v.invariant}: {v.objects} {v.detail}" for v in result.violations)] == []
+    assert result.error == ""
