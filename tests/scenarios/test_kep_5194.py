@@ -191,3 +191,13 @@ def test_controllers_20_a_pod_of_another_owner_keeps_the_claim_and_the_deploymen
     bare_s = max(scenario.at_s(c) for c in scenario.of("Pod", "bare") if c.data["phase"] == "Succeeded")
     (gone,) = (c for c in scenario.of("Deployment") if c.data["type"] == "DELETED")
     assert scenario.at_s(gone) >= bare_s
+
+
+def test_controllers_19_in_a_namespace_that_goes_the_claim_is_released_after_the_last_pod():
+    scenario = came_true("namespace")
+
+    pods_gone_s = max(scenario.at_s(c) for c in scenario.of("Pod", "web-") if c.data["type"] == "DELETED")
+    freed = [c for c in scenario.of("ResourceClaim", "net") if c.identity == DEPLOYMENTS]
+    assert len(freed) == 1
+    assert scenario.at_s(freed[0]) >= pods_gone_s
+    assert scenario.claim[-1][1:] == (0, False)
