@@ -321,8 +321,12 @@ class DynamicResources:
         for row in np.flatnonzero(refused):
             found, node = (notes.rows[row] if notes.rows else None), columns.nodes[row]
             said = UNAVAILABLE, final
-            if notes.extended is not None and node is not None:
+            # Another filter may have refused the node before; what this one would have said was not asked.
+            is_unasked = found is None and notes.allocator is not None
+            if node is not None and (notes.extended is not None or is_unasked):
                 status = self.filter(state, pod, node)
+                if status.is_success:
+                    continue
                 said = status.message, status.code
             elif isinstance(found, str):
                 said = found, final if self._switches.is_final else Code.UNSCHEDULABLE
