@@ -15,8 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.cache.node_info import PodInfo
+from scheduler.dra.extended_resources import Mappings, claim_to_write
 from scheduler.dra.ledger import ClaimLedger
-from scheduler.dra.metrics import CONFLICTS, WRITES
+from scheduler.dra.metrics import CONFLICTS, CREATES, WRITES
 from scheduler.dra.reservation import Reservation, reservation
 from scheduler.framework.status import SUCCESS, Status, failed, unresolvable
 from scheduler.switches import ReservationSwitches
@@ -116,6 +117,35 @@ class Granter:
             self._ledger.settle(stored)
             return SUCCESS
         return failed(problem)
+
+    async def create(self, pod: PodInfo, in_memory: ResourceClaim, client: Any) -> ResourceClaim | Status:
+        """Return the claim for the pod's extended resources as it was written; its devices are allocated to it from
+        now on."""
+        document = claim_to_write(pod.pod, in_memory.spec.devices.requests)
+        try:
+            made = _view(await client.create(CLAIMS, document, namespace=pod.key.namespace))
+        except (ApiError, UnknownOutcome) as error:
+            self._ledger.metrics.add(CREATES, "failure", "false")
+            return failed(f"create claim for extended resources {pod.key.namespace}/: {error}")
+        self._ledger.metrics.add(CREATES, "success", "false")
+        allocation = self._ledger.pending(in_memory.metadata.uid)
+        assert allocation is not None, f"{pod.key}: PreBind of extended resources without Reserve"
+        self._ledger.allocate(made, allocation, pod.uid)
+        self._ledger.settle(in_memory)
+        return made
+
+    async def name_in_status(self, pod: PodInfo, claim: ResourceClaim, mappings: Mappings, client: Any) -> Status:
+        """Write into the pod's status which claim it has for extended resources, and which container has what of it."""
+        named = {
+            "requestMappings": [msgspec.to_builtins(each) for each in mappings],
+            "resourceClaimName": claim.metadata.name,
+        }
+        patch = {"status": {"extendedResourceClaimStatus": named}}
+        try:
+            await client.patch("pods", pod.key, patch, subresource="status", uid=pod.uid)
+        except (ApiError, UnknownOutcome) as error:
+            return failed(f"update pod {pod.key} ExtendedResourceClaimStatus: {error}")
+        return SUCCESS
 
     def _entry(
         self, pod: PodInfo, claim: ResourceClaim, allocation: AllocationResult | None, group: PodGroup | None

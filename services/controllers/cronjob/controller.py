@@ -123,6 +123,10 @@ class CronJobs:
     def _survey(self, cron_job: CronJob, jobs: list[Job], memory: _Memory, look: _Look, moment: Moment) -> None:
         """Note which jobs run, which have finished, and which are missing."""
         for job in jobs:
+            # A controller that died after the creation of a job has not written down for which time it was.
+            scheduled_s = seconds_of(job.metadata.annotations.get(SCHEDULED_TIMESTAMP))
+            if scheduled_s > seconds_of(look.scheduled):
+                look.scheduled = format_time(scheduled_s)
             listed = any(each.uid == job.metadata.uid for each in look.active)
             if not job.is_finished and not listed:
                 self._found(cron_job, job, memory, look)
