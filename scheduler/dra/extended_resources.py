@@ -36,16 +36,17 @@ class BackedResources:
     """Which extended resources are devices of which class. Of classes that name the same resource the one made last
     counts, of those made together the first by name."""
 
-    _classes: dict[str, DeviceClass] = field(default_factory=dict)
+    classes: dict[str, DeviceClass] = field(default_factory=dict)
+    """By name; while there are none nothing has to be asked."""
     _by_resource: dict[str, str] = field(default_factory=dict)
 
     def on_change(self, change: Change[DeviceClass]) -> None:
         """Follow a class that came, changed or went."""
         if change.new is not None:
-            self._classes[change.new.metadata.name] = change.new
+            self.classes[change.new.metadata.name] = change.new
         else:
-            self._classes.pop(change.object.metadata.name, None)
-        ordered = sorted(self._classes.values(), key=lambda each: each.metadata.name, reverse=True)
+            self.classes.pop(change.object.metadata.name, None)
+        ordered = sorted(self.classes.values(), key=lambda each: each.metadata.name, reverse=True)
         ordered.sort(key=lambda each: each.metadata.creation_timestamp)
         named = ((each.spec.extended_resource_name, each.metadata.name) for each in ordered)
         self._by_resource = {resource: name for resource, name in named if resource}
@@ -54,12 +55,12 @@ class BackedResources:
         """Return the class whose devices are that resource, "" for none."""
         if resource.startswith(IMPLICIT):
             name = resource.removeprefix(IMPLICIT)
-            return name if name in self._classes else ""
+            return name if name in self.classes else ""
         return self._by_resource.get(resource, "")
 
     def among(self, wanted: Iterable[tuple[str, int]]) -> frozenset[str]:
         """Return those of the requested resources that are devices of a class."""
-        if not self._classes:
+        if not self.classes:
             return frozenset()
         return frozenset(name for name, count in wanted if "/" in name and count and self.class_of(name))
 

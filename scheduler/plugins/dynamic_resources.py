@@ -192,6 +192,8 @@ class DynamicResources:
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Reject while a claim of the pod is missing, not generated yet, being deleted or another pod's."""
+        if not pod.spec.resource_claims:
+            return SUCCESS
         problem = self._problem_of(pod.pod)
         return unresolvable(problem) if problem else SUCCESS
 
@@ -214,7 +216,7 @@ class DynamicResources:
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
         """Look again: a claim may have gone since the pod came into the active queue; then sort the claims."""
         state.data[NAME] = _NONE
-        extended = self._backed.among(pod.requests.wanted)
+        extended = self._backed.among(pod.requests.wanted) if self._backed.classes else None
         if not pod.spec.resource_claims and not extended:
             return SKIP
         problem = self._problem_of(pod.pod)
@@ -441,6 +443,8 @@ class DynamicResources:
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
         """Skip unless a claim of the pod has alternatives."""
         notes: _Notes = state.data.get(NAME, _NONE)
+        if notes is _NONE:
+            return SKIP
         claims = (*notes.granted, *notes.open)
         has_alternatives = any(request.first_available for claim in claims for request in claim.spec.devices.requests)
         return SUCCESS if has_alternatives else SKIP

@@ -32,6 +32,7 @@ from services.api.quantity import amount
 from services.api.switches import Switches
 from services.reconcile.controller import Change
 
+NONE: Final[frozenset[str]] = frozenset()
 DEFAULT_RESOURCES: Final = (("cpu", 1), ("memory", 1))
 
 
@@ -124,7 +125,7 @@ class NodeResourcesFit:
         code = Code.UNSCHEDULABLE
         if len(node.pods) + 1 > allocatable.get("pods", 0):
             reasons.append(TOO_MANY_PODS)
-        backed = self._backed.among(pod.requests.wanted)
+        backed = self._backed.among(pod.requests.wanted) if self._backed.classes else NONE
         for resource, need in self._wanted(pod):
             have = allocatable.get(resource, 0)
             if not have and resource in backed:
@@ -138,7 +139,7 @@ class NodeResourcesFit:
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
         """Return the rows where nothing is short."""
         mask: Mask = columns.pod_count < columns.pod_limit
-        backed = self._backed.among(pod.requests.wanted)
+        backed = self._backed.among(pod.requests.wanted) if self._backed.classes else NONE
         for resource, need in self._wanted(pod):
             have = columns.allocatable.get(resource)
             if resource in backed:
@@ -166,7 +167,7 @@ class NodeResourcesFit:
         full: Mask = refused & (columns.pod_count >= columns.pod_limit)
         if full.any():
             short.append((TOO_MANY_PODS, full))
-        backed = self._backed.among(pod.requests.wanted)
+        backed = self._backed.among(pod.requests.wanted) if self._backed.classes else NONE
         for resource, need in self._wanted(pod):
             reason = f"Insufficient {resource}"
             have = columns.allocatable.get(resource)
@@ -291,13 +292,13 @@ class NodeResourcesFit:
 
     def _after_class_change(self, pod: PodInfo, old: DeviceClass | None, new: DeviceClass | None) -> Hint:
         """A class that is added, or names another resource, helps pods that ask for it."""
-        backed = self._backed.among(pod.requests.wanted)
+        backed = self._backed.among(pod.requests.wanted) if self._backed.classes else NONE
         return queue_if(new is not None and any(self._backed.class_of(r) == new.metadata.name for r in backed))
 
     def _fits_empty(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
         if new is None or not _allocatable(new, "pods"):
             return Hint.SKIP
-        backed = self._backed.among(pod.requests.wanted)
+        backed = self._backed.among(pod.requests.wanted) if self._backed.classes else NONE
         wanted = [(r, need) for r, need in self._wanted(pod) if r not in backed or _allocatable(new, r)]
         if any(need > _allocatable(new, resource) for resource, need in wanted):
             return Hint.SKIP
