@@ -35,12 +35,13 @@ from kubelet.dra.emulated.driver import Command, EmulatedDriver, Held, check_act
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
 from services.api.kinds.resourceslice import SLICES, ResourceSlice
-from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets
+from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets, caller_traceparent
 from services.api.meta import Document, Key
 from services.api.seams import Seams
 from services.client.client import Client
 from services.client.informer import Informer
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
+from services.telemetry.spans import parse_traceparent
 
 COMMAND = "/keplab.v1.DRADriver/Command"
 STATE_FILE = "prepared.json"
@@ -301,7 +302,9 @@ class DriverServing:
         devices = [f"{name}/{device}" for device in held.exclusive]
         data: dict[str, Any] = {"claim": asked.uid, "name": asked.name, "driver": name, "devices": devices}
         obj = "ResourceClaim", asked.namespace, asked.name, asked.uid
-        self._seams.events.write(event, obj=obj, node=self._node, data=data)
+        caller = parse_traceparent(caller_traceparent.get())
+        trace_id = caller.trace_id if caller is not None and caller.is_sampled else ""
+        self._seams.events.write(event, obj=obj, node=self._node, trace_id=trace_id, data=data)
 
     async def _watch_health(self, _: bytes) -> AsyncIterator[bytes]:
         while True:
