@@ -46,6 +46,7 @@ from kubelet.pod.table import PodTable
 from kubelet.resize.allocation import LIMITED_SWAP, NodeRules
 from kubelet.resize.manager import ResizeManager
 from kubelet.resize.policy import LOOK_S, ResizePolicy, deferred_of
+from kubelet.runtime.boots import without_sandbox
 from kubelet.runtime.records import LOST_EXIT, PodRecord
 from kubelet.runtime.resources import is_same, overlaid, resources_of
 from kubelet.runtime.usage import NODE_RESOURCES
@@ -150,6 +151,7 @@ class Kubelet:
             self.out,
             switches=switches,
             node=lambda: self.admission.node,
+            on_rechecked=self._rechecked,
             on_prepared=self.driver_health.pod_started if self.driver_health is not None else lambda pod, now: None,
         )
         self.plugins: DevicePlugins | None = None
@@ -162,6 +164,8 @@ class Kubelet:
         self.stages: StageManager | None = None
         """Of nodes whose pods stages may move; the shell sets it."""
         self._adds: dict[str, tuple[KubeletPod, str]] = {}
+        self._rechecks: dict[WorkerKey, tuple[PodRecord, str]] = {}
+        """What an earlier kubelet ran, of pods whose claims are being read again."""
         self._unbinding: dict[WorkerKey, tuple[Rejection, float]] = {}
         """Why pods are torn down to be unbound, and since when."""
         self._last_ip = 0
@@ -239,7 +243,11 @@ class Kubelet:
             self._adopt_staged(self.stages, pod, key, now)
             return
         if record is not None and not (pod.is_terminal and record.is_finished):
-            self._adopt(pod, key, record, traceparent, now)
+            if self._asks_again(record):
+                self._rechecks[key] = record, traceparent
+                self.claims.recheck(key, pod, now)
+            else:
+                self._adopt(pod, key, record, traceparent, now)
         elif pod.is_terminal:
             if record is not None:
                 self._forget_record(record, key, now)
@@ -251,6 +259,20 @@ class Kubelet:
         else:
             self.out.start_span(key, pod, traceparent)
             self.admission.decide(pod, key, now)
+
+    def _asks_again(self, record: PodRecord) -> bool:
+        """Whether a pod that ran before this kubelet began is asked again if it may use its claims (kep-5194 4)."""
+        runs = any(each.exit_code < 0 for each in record.containers)
+        return self.switches.recheck_on_restart == "always" and bool(record.claims) and runs
+
+    def _rechecked(self, key: WorkerKey, problem: str, now: float) -> None:
+        """Go on with a pod that may still use its claims; without that its containers end, and wait for the claims."""
+        record, traceparent = self._rechecks.pop(key)
+        pod = self.pods.get(key.uid)
+        if pod is None or worker_key(pod) != key:
+            self._forget_record(record, key, now)
+            return
+        self._adopt(pod, key, without_sandbox(record, now) if problem else record, traceparent, now)
 
     def _without_containers(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, now: float) -> PodRecord | None:
         """Nothing of a pod runs to which something was allocated: return what it goes on with, None to start anew.
@@ -363,8 +385,6 @@ class Kubelet:
         if record.claims:
             is_booted = any(each.exit_code == LOST_EXIT for each in record.containers)
             self.claims.recover(key, record.claims, now, is_prepared=bool(record.containers) and not is_booted)
-            if is_booted and not record.is_finished:
-                self.claims.call(key, record.claims, now)
         took_over = made.adopt if record.containers or record.is_finished else made.resume
         self.table.perform(made, took_over(record, now), now)
         readmits = self.switches.readmits_running

@@ -52,6 +52,7 @@ class KubeletSwitches:
     # devices
     shows_device_health: bool = switch("ResourceHealthStatus")
     reserved_for: str = switch("reserved_for.mode")
+    recheck_on_restart: str = switch("kubelet.recheck_on_restart")
     dra_reconcile_s: float = switch("kubelet.dra_reconcile_s")
     dra_wipe_delay_s: float = switch("kubelet.dra_wipe_delay_s")
     # resizes

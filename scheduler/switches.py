@@ -60,6 +60,7 @@ class DraSwitches:
     binding_poll_s: float = switch("dra.binding_poll_s")
     binding_timeout_s: float = switch("dra.binding_timeout_s")
     is_final: bool = switch("dra.unresolvable_on_no_devices")
+    has_extended_resources: bool = switch("DRAExtendedResource")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ Source: dra-core 9; kep-5194 7; upstream `pkg/registry/resource/utils.go` (v1.36
 """
 
 from apiserver_fake.authorization.authorizer import rules_of
+from apiserver_fake.authorization.node import node_of
 from apiserver_fake.strategy import WriteContext
 from apiserver_fake.validation.devices.device_status import key_of
 from apiserver_fake.validation.formats import Causes, forbidden
@@ -31,7 +32,7 @@ def check_writer(old: Document, new: Document, ctx: WriteContext) -> Causes:
     if is_bound_anew and (who.node or not _may(who, verb, BINDING)):
         text = 'changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb='
         yield forbidden("status", f'{text}"{verb}" permission: {_refusal(who, verb, "binding")}')
-    node = _node_of(after.get("allocation") or {})
+    node = node_of(after.get("allocation") or {})
     verbs = [ARBITRARY + verb] if not who.node or who.node != node else [ASSOCIATED + verb, ARBITRARY + verb]
     for driver in sorted(_changed_drivers(before, after)):
         if who.node == node != "" or any(_may(who, each, DRIVER, driver) for each in verbs):
@@ -62,11 +63,3 @@ def _changed_drivers(before: Document, after: Document) -> set[str]:
     results = ((after.get("allocation") or {}).get("devices") or {}).get("results") or ()
     allocated = {key_of(each) for each in results}
     return {key[0] for key in {*was, *now} if was.get(key) != now.get(key) and (key in now or key in allocated)}
-
-
-def _node_of(allocation: Document) -> str:
-    """Return the one node that the devices can be used on; "" when there are several, or none was chosen."""
-    match (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms"):
-        case [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [str(name)]}], **others}]:
-            return "" if others.get("matchExpressions") else name
-    return ""

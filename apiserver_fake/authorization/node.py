@@ -58,7 +58,7 @@ def may_node(node: str, request: Request, lookup: Lookup, listing: Listing) -> b
         case "secrets" | "configmaps" | "persistentvolumeclaims":
             return sub == "" and _may_node_content(node, request, listing)
         case "resourceclaims.resource.k8s.io":
-            return _may_node_claims(request) and _uses_devices(node, request, listing)
+            return _may_node_claims(node, request, lookup, listing)
         case "resourceslices.resource.k8s.io":
             return sub == "" and _may_node_slices(node, request, lookup)
     return False
@@ -76,11 +76,26 @@ def _may_node_slices(node: str, request: Request, lookup: Lookup) -> bool:
     return False
 
 
-def _may_node_claims(request: Request) -> bool:
-    """Claims are read; a driver on the node also says in the status what its devices are like (dra-core 9)."""
-    if request.subresource == "":
-        return request.verb == "get"
-    return request.subresource == "status" and request.verb in ("get", "update", "patch")
+def _may_node_claims(node: str, request: Request, lookup: Lookup, listing: Listing) -> bool:
+    """Claims are read; a driver on the node, which acts as the node, also reports on the devices.
+
+    A claim is the node's business when a pod that is bound there uses it, or when it is allocated there alone: binding
+    may wait for what the driver says (KEP-5007). Source: dra-core 9, guarantees X-NR12.
+    """
+    verbs = {"": ("get",), "status": ("get", "update", "patch")}
+    if request.verb not in verbs.get(request.subresource, ()):
+        return False
+    claim = lookup(request.resource, request.namespace, request.name)
+    allocation = ((claim or {}).get("status") or {}).get("allocation") or {}
+    return node_of(allocation) == node or _uses_devices(node, request, listing)
+
+
+def node_of(allocation: Document) -> str:
+    """Return the one node that allocated devices can be used on; "" when there are several, or none was chosen."""
+    match (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms"):
+        case [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [str(name)]}], **others}]:
+            return "" if others.get("matchExpressions") else name
+    return ""
 
 
 def _uses_devices(node: str, request: Request, listing: Listing) -> bool:

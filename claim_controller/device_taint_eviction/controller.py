@@ -32,6 +32,8 @@ from services.telemetry.metrics import Histogram, Metrics, counter, histogram
 
 POD, RULE = "pod", "rule"
 USER: Final = system_account("device-taint-eviction-controller").user
+QUEUE: Final = "device-taint-eviction-controller"
+"""The work queue's name in metrics, as upstream's."""
 REASON: Final = "DeletionByDeviceTaintManager"
 MESSAGE: Final = "Device Taint manager: deleting due to NoExecute taint"
 EVENT: Final = "DeviceTaintManagerEviction"
@@ -320,6 +322,7 @@ def _build(switches: Switches) -> Controller:
         USER,
         watches=tuple(watches),
         workers=WORKERS,
+        queue=QUEUE,
         metrics=memory.counts.samples,
     )
 

@@ -153,6 +153,7 @@ class ClaimManager:
         switches: KubeletSwitches,
         node: Callable[[], NodeFacts],
         on_prepared: Callable[[Pod, float], None],
+        on_rechecked: Callable[[WorkerKey, str, float], None],
     ) -> None:
         self.drivers = Drivers(out, wipe_delay_s=switches.dra_wipe_delay_s)
         self.cached: dict[str, Cached] = {}
@@ -164,6 +165,8 @@ class ClaimManager:
         self._waiting: list[Job] = []
         self._busy: dict[str, WorkerKey] = {}
         self._is_reconciling = False
+        self._rechecks: dict[WorkerKey, None] = {}
+        self._on_rechecked = on_rechecked
         table.on(PrepareClaims, self._prepare)
         table.on(CallDrivers, lambda pod, effect, now: self.call(pod.key, pod.claims, now, is_broken=effect.is_broken))
         table.on(UnprepareClaims, lambda pod, effect, now: self.unprepare(pod.key, now))
@@ -188,6 +191,10 @@ class ClaimManager:
 
     def claims_read(self, key: WorkerKey, pod: KubeletPod, claims: Sequence[ResourceClaim] | str, now: float) -> None:
         """Take the claims as they are stored, or why they could not be read."""
+        if self._rechecks.pop(key, 0) is None:
+            # A pod that runs is not stopped because the API server is away.
+            self._on_rechecked(key, "" if isinstance(claims, str) else self._not_allowed(pod, claims), now)
+            return
         machine = self._table.pods.get(key)
         if machine is None or not self._table.is_active(key):
             self._begun_s.pop((key, PREPARE), None)
@@ -201,6 +208,19 @@ class ClaimManager:
             self.cached.setdefault(claim.uid, Cached(claim, {})).pods[key] = None
         self._begin_reconciling(now)
         self._table.perform(machine, machine.claims_listed(held, now), now)
+
+    def recheck(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
+        """Ask again whether a pod that an earlier kubelet started may use its claims; the answer is `on_rechecked`."""
+        names = claim_names(pod)
+        if isinstance(names, str) or not names:
+            self._on_rechecked(key, "", now)
+            return
+        self._rechecks[key] = None
+        self._out.effects.append(ReadClaims(key, pod, tuple(names)))
+
+    def _not_allowed(self, pod: KubeletPod, claims: Sequence[ResourceClaim]) -> str:
+        """Return why the pod may not use one of its claims, whatever drivers there are; "" when it may."""
+        return next((problem for claim in claims if (problem := self._not_reserved(pod, claim))), "")
 
     def _judge(self, pod: KubeletPod, claims: Sequence[ResourceClaim]) -> str:
         """Return what keeps the pod from using one of its claims, "" for nothing; in upstream's order."""

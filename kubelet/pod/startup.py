@@ -285,6 +285,11 @@ class Startup:
         """The sandbox ended with the machine: make another."""
         self._pod.event("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
         self._pod.has_ip = False
+        if self._uses_claims:
+            # A new sandbox: whether the pod may use its claims is asked again, and drivers prepare them again.
+            self.claims = ClaimState.FAILED
+            self.stage, self.due_s = Stage.CLAIMS, now
+            return
         self.stage, self.due_s = Stage.SANDBOX, now + self._pod.latency.of("sandbox")
 
     def recover(self, claims: tuple[HeldClaim, ...], *, is_finished: bool) -> None:

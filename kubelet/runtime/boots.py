@@ -52,12 +52,14 @@ def after_boot(
     records: Mapping[tuple[str, WorkerKey], PodRecord], now: float
 ) -> dict[tuple[str, WorkerKey], PodRecord]:
     """Return what the runtime holds once the machine is up again: the same containers, none of which runs."""
-    return {
-        where: msgspec.structs.replace(
-            record, start_s=min(record.start_s, now), containers=[_lost(each, now) for each in record.containers]
-        )
-        for where, record in records.items()
-    }
+    return {where: without_sandbox(record, now) for where, record in records.items()}
+
+
+def without_sandbox(record: PodRecord, now: float) -> PodRecord:
+    """Return what the runtime holds of a pod whose sandbox is gone: the same containers, none of which runs."""
+    return msgspec.structs.replace(
+        record, start_s=min(record.start_s, now), containers=[_lost(each, now) for each in record.containers]
+    )
 
 
 def _lost(container: ContainerRecord, now: float) -> ContainerRecord:

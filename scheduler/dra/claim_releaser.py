@@ -15,7 +15,7 @@ from scheduler.dra.ledger import ClaimLedger, PendingRelease, Release
 from scheduler.dra.reservation import is_group_entry
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
-from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
+from services.api.kinds.resourceclaim import CLAIMS, FINALIZER, ResourceClaim
 from services.api.meta import Document
 from services.dra.pod_claims import FindClaim, claim_keys
 
@@ -72,6 +72,9 @@ class ClaimReleaser:
                 await asyncio.sleep(RETRY_S)
             try:
                 claim = msgspec.convert(await self._client.get(CLAIMS, release.claim), ResourceClaim)
+                if release.how is Release.DELETE:
+                    await self._delete(claim, release)
+                    return
                 patch = release_patch(claim, release)
                 if patch is None:
                     return
@@ -90,6 +93,17 @@ class ClaimReleaser:
             log.info("claim.released", claim=str(release.claim), how=release.how.value)
             return
         self._refused(release, "it keeps changing")
+
+    async def _delete(self, claim: ResourceClaim, release: PendingRelease) -> None:
+        """Delete the claim, its finalizer first. Raises: ApiError, UnknownOutcome."""
+        meta = claim.metadata
+        if meta.uid != release.claim_uid:
+            return
+        if FINALIZER in meta.finalizers:
+            kept = [each for each in meta.finalizers if each != FINALIZER]
+            await patch_claim(self._client, claim, {"metadata": {"finalizers": kept or None}})
+        await self._client.delete(CLAIMS, meta.key, uid=meta.uid)
+        log.info("claim.released", claim=str(release.claim), how=release.how.value)
 
     @staticmethod
     def _refused(release: PendingRelease, reason: str) -> None:

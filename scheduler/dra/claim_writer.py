@@ -15,8 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.cache.node_info import PodInfo
+from scheduler.dra.extended_resources import Mappings, claim_to_write
 from scheduler.dra.ledger import ClaimLedger
-from scheduler.dra.metrics import CONFLICTS, WRITES
+from scheduler.dra.metrics import CONFLICTS, CREATES, WRITES
 from scheduler.dra.reservation import Reservation, reservation
 from scheduler.framework.status import SUCCESS, Status, failed, unresolvable
 from scheduler.switches import ReservationSwitches
@@ -39,9 +40,9 @@ RETRY_S: Final = 0.01
 RETRY_JITTER: Final = 0.1
 """client-go's `retry.DefaultRetry`: five steps, 10 ms apart, up to a tenth of that longer."""
 APART_S: Final = 0.0014
-"""How far apart the pods that share a claim begin to write it. A scheduling cycle of kube-scheduler takes about that
-long and the next begins after it, so two pods never come to PreBind together; a cycle here may take no time at all,
-and then all whom one event woke would lose against each other in every round."""
+"""How far apart the pods that share a claim begin to write it. Chosen: one cycle at the 720 pods a second that the real
+scheduler was seen to do with 100 nodes, after which the next cycle begins, so that two pods do not come to PreBind
+together. A cycle here may take no time at all, and then all whom one event woke would lose against each other."""
 
 
 class Granter:
@@ -116,6 +117,35 @@ class Granter:
             self._ledger.settle(stored)
             return SUCCESS
         return failed(problem)
+
+    async def create(self, pod: PodInfo, in_memory: ResourceClaim, client: Any) -> ResourceClaim | Status:
+        """Return the claim for the pod's extended resources as it was written; its devices are allocated to it from
+        now on."""
+        document = claim_to_write(pod.pod, in_memory.spec.devices.requests)
+        try:
+            made = _view(await client.create(CLAIMS, document, namespace=pod.key.namespace))
+        except (ApiError, UnknownOutcome) as error:
+            self._ledger.metrics.add(CREATES, "failure", "false")
+            return failed(f"create claim for extended resources {pod.key.namespace}/: {error}")
+        self._ledger.metrics.add(CREATES, "success", "false")
+        allocation = self._ledger.pending(in_memory.metadata.uid)
+        assert allocation is not None, f"{pod.key}: PreBind of extended resources without Reserve"
+        self._ledger.allocate(made, allocation, pod.uid)
+        self._ledger.settle(in_memory)
+        return made
+
+    async def name_in_status(self, pod: PodInfo, claim: ResourceClaim, mappings: Mappings, client: Any) -> Status:
+        """Write into the pod's status which claim it has for extended resources, and which container has what of it."""
+        named = {
+            "requestMappings": [msgspec.to_builtins(each) for each in mappings],
+            "resourceClaimName": claim.metadata.name,
+        }
+        patch = {"status": {"extendedResourceClaimStatus": named}}
+        try:
+            await client.patch("pods", pod.key, patch, subresource="status", uid=pod.uid)
+        except (ApiError, UnknownOutcome) as error:
+            return failed(f"update pod {pod.key} ExtendedResourceClaimStatus: {error}")
+        return SUCCESS
 
     def _entry(
         self, pod: PodInfo, claim: ResourceClaim, allocation: AllocationResult | None, group: PodGroup | None

@@ -23,11 +23,12 @@ class Release(Enum):
 
     UNRESERVE: the pod may not use it any more, that is all. UNBIND: the same, and when no other pod may use it and
     it can be used on some nodes only, its devices are freed. DEALLOCATE: the devices are freed, the pod with them.
-    UNRESERVE_GROUP: the pods' group may not use it any more (KEP-5729).
+    UNRESERVE_GROUP: the pods' group may not use it any more (KEP-5729). DELETE: the claim goes, with its devices.
     """
 
     UNRESERVE = "unreserve"
     UNRESERVE_GROUP = "unreserve-group"
+    DELETE = "delete"
     UNBIND = "unbind"
     DEALLOCATE = "deallocate"
 

@@ -38,7 +38,7 @@ METRICS: Final[Metrics[ClaimMetrics]] = Metrics(
         lambda own: {("scheduler", *labels): n for labels, n in own.counts.of(CONFLICTS).items()},
         "component",
     ),
-    counter(CREATES, "Claims made for extended resources.", lambda own: own.counts.of(CREATES), "status"),
+    counter(CREATES, "Claims made for pods.", lambda own: own.counts.of(CREATES), "status", "admin_access"),
     counter(
         BINDING_CONDITIONS,
         "Allocations of devices with binding conditions, by driver and attempt.",

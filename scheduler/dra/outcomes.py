@@ -20,7 +20,7 @@ KINDS_KEPT: Final = 32
 
 
 class Remembered:
-    """The outcomes for one kind of claims, by row. `passed`: where there is a solution."""
+    """The outcomes for one kind of claims, by row; None where none was asked for. `passed`: where one is a solution."""
 
     def __init__(self, slices: Slices, allocated: Allocated) -> None:
         self._slices = slices
@@ -50,23 +50,28 @@ class Remembered:
         changed = slices.since(self._slices_mark)
         pools = allocated.since(self._allocated_mark)
         if changed is None or pools is None or len(self.found) != columns.capacity:
-            self._known = columns.full(False)
-            self.passed = columns.full(False)
-            self.found = [None] * columns.capacity
-            self._pools = [None] * columns.capacity
+            self._forget_all(columns)
         else:
             is_all = columns.epoch != self._epoch
             self._forget_moved(columns, range(columns.capacity) if is_all else columns.log[self._seen :])
             for pool in dict.fromkeys(pools):
                 changed.extend(self._slices.nodes_of(pool))
-            for node in changed:
+            if EVERY_NODE in changed:
+                self._forget_all(columns)
+            for node in dict.fromkeys(changed):
                 row = columns.slots.get(node)
-                if node == EVERY_NODE:
-                    self._known[:] = False
-                elif row is not None:
-                    self._known[row] = False
+                if row is not None:
+                    self._forget_row(row)
         self._slices_mark, self._allocated_mark = slices.mark, allocated.mark
         self._epoch, self._seen = columns.epoch, len(columns.log)
+
+    def _forget_all(self, columns: Columns) -> None:
+        self._known, self.passed = columns.full(False), columns.full(False)
+        self.found, self._pools = [None] * columns.capacity, [None] * columns.capacity
+
+    def _forget_row(self, row: int) -> None:
+        self._known[row] = self.passed[row] = False
+        self.found[row] = self._pools[row] = None
 
     def _forget_moved(self, columns: Columns, rows: Iterable[int]) -> None:
         """Forget those of the rows whose nodes reach other pools than before, or are others."""
@@ -75,7 +80,7 @@ class Remembered:
                 continue
             info = columns.nodes[row]
             if info is None or info.node is None or self._slices.of_node(info.node) is not self._pools[row]:
-                self._known[row] = False
+                self._forget_row(row)
 
 
 class Outcomes:

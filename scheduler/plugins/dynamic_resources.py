@@ -22,6 +22,7 @@ from scheduler.cache.node_selection import term_matches
 from scheduler.cache.pod_group_membership import group_of
 from scheduler.dra.binding_conditions import drivers_to_wait_for, failure_of, is_ready, is_timed_out
 from scheduler.dra.claim_writer import Granter
+from scheduler.dra.extended_resources import BackedResources, Mappings, claim_in_memory, made_for, requests_for
 from scheduler.dra.ledger import PendingRelease, Release
 from scheduler.dra.outcomes import Outcomes
 from scheduler.dra.reservation import POD_GROUPS, is_group_entry
@@ -57,7 +58,10 @@ NOTHING_TO_DEALLOCATE: Final = "no new claims to deallocate"
 STILL_NOT: Final = "still not schedulable"
 DEALLOCATED: Final = "deallocation of ResourceClaim completed"
 UNRESERVED: Final = "ResourceClaim unreserved for PodGroup"
+DELETED: Final = "deletion of ResourceClaim completed"
 UNAVAILABLE: Final = "resourceclaim not available on the node"
+STALE_CLAIM: Final = "cannot schedule extended resource claim"
+CANNOT_FIT: Final = "cannot fit resource"
 CLAIM_DELAY_S: Final = 3.0
 """How long a claim may be missing until that is reported, where plugins say so: in general, one that the user made,
 one from a template. Numbers of our own: KEP-5501's review asks for delays of plugins and gives none."""
@@ -67,6 +71,19 @@ CONDITIONS_PENDING: Final = "BindingConditionsPending"
 FILTER_TIMEOUT_S: Final = 10.0
 TRIES_PER_S: Final = 200_000
 """A search is cut by its steps, not by a clock, so that it ends the same everywhere; a second has about this many."""
+
+
+@dataclass
+class _Extended:
+    """The pod's extended resources that are devices of a class (KEP-5004). `stale`: a claim that an earlier attempt
+    left; `by_need`: the claim, the allocator and which container has what, by what a node does not offer itself;
+    `need`: that of each node that fits; `claim`: what was written."""
+
+    resources: frozenset[str]
+    stale: ResourceClaim | None
+    by_need: dict[frozenset[str], tuple[ResourceClaim, Allocator, Mappings]] = field(default_factory=dict)
+    need: dict[str, frozenset[str]] = field(default_factory=dict)
+    claim: ResourceClaim | None = None
 
 
 @dataclass
@@ -84,6 +101,13 @@ class _Notes:
     found: dict[str, Solution] = field(default_factory=dict)
     allocations: list[AllocationResult] = field(default_factory=list)
     reserved_on: str = ""
+    extended: _Extended | None = None
+
+    def to_allocate(self, node_name: str) -> list[ResourceClaim]:
+        """Return the claims without devices, with the one for extended resources as that node needs it."""
+        need = self.extended.need.get(node_name) if self.extended is not None else None
+        return [*self.open, self.extended.by_need[need][0]] if self.extended is not None and need else self.open
+
     rows: list[Outcome | None] = field(default_factory=list)
     slots: Mapping[str, int] = field(default_factory=dict)
 
@@ -126,6 +150,11 @@ class DynamicResources:
         self._binding_timeout_s = self._switches.binding_timeout_s if given is None else float(given)
         self._granter = Granter(self._ledger, self._find, handle.wall, handle.random, self._rules)
         self._features = handle.switches.of(Features)
+        self._backed = BackedResources()
+        if self._switches.has_extended_resources:
+            handle.world.on_change(DeviceClass, self._backed.on_change)
+            for found in handle.world.all(DeviceClass):
+                self._backed.on_change(Change(None, found))
         self._slices = Slices(handle.world.all(ResourceSlice), self._features)
         for rule in handle.world.all(DeviceTaintRule):
             self._slices.put_rule(rule)
@@ -163,6 +192,8 @@ class DynamicResources:
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Reject while a claim of the pod is missing, not generated yet, being deleted or another pod's."""
+        if not pod.spec.resource_claims:
+            return SUCCESS
         problem = self._problem_of(pod.pod)
         return unresolvable(problem) if problem else SUCCESS
 
@@ -185,12 +216,16 @@ class DynamicResources:
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> PreFilterResult | Status:
         """Look again: a claim may have gone since the pod came into the active queue; then sort the claims."""
         state.data[NAME] = _NONE
-        if not pod.spec.resource_claims:
+        extended = self._backed.among(pod.requests.wanted) if self._backed.classes else None
+        if not pod.spec.resource_claims and not extended:
             return SKIP
         problem = self._problem_of(pod.pod)
         if problem:
             return unresolvable(problem)
         notes = _Notes()
+        if extended:
+            known = self._world.all(ResourceClaim, pod.key.namespace)
+            notes.extended = _Extended(extended, made_for(pod.pod, known))
         for key in claim_keys(pod.pod):
             claim = self._find(key)
             assert claim is not None, f"{key} was there a moment ago"
@@ -205,16 +240,17 @@ class DynamicResources:
                 notes.granted.append(replace(claim, status=replace(claim.status, allocation=pending)))
             else:
                 return unresolvable(f"resource claim {key} is in the process of being allocated")
-        if not notes.granted and not notes.open:
+        if not notes.granted and not notes.open and not notes.extended:
             return SKIP  # it was decided that the pod needs none of them
         if notes.open:
-            notes.allocator = Allocator(
-                notes.open, self._class, self._ledger.allocated, self._features, tries_max=self._tries_max
-            )
+            notes.allocator = self._allocator(notes.open)
             if notes.allocator.missing:
                 return unresolvable(notes.allocator.missing)
         state.data[NAME] = notes
         return SUCCESS
+
+    def _allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:
+        return Allocator(claims, self._class, self._ledger.allocated, self._features, tries_max=self._tries_max)
 
     def _may_share(self, pod: PodInfo, claim_uid: str) -> bool:
         """Whether the pod may rely on an allocation that another pod's binding will write (`dra.inflight_sharing`)."""
@@ -232,9 +268,15 @@ class DynamicResources:
         if node.node is None:
             return SUCCESS
         found: Solution | str = ""
-        if notes.allocator is not None:
+        allocator = notes.allocator
+        if notes.extended is not None:
+            asked = self._extended(notes, notes.extended, pod, node)
+            if isinstance(asked, Status):
+                return asked
+            allocator = asked or allocator
+        if allocator is not None:
             try:
-                found = notes.allocator.allocate(node.name, self._slices.of_node(node.node))
+                found = allocator.allocate(node.name, self._slices.of_node(node.node))
             except AllocationError as error:
                 return failed(str(error))
             if isinstance(found, str):
@@ -251,6 +293,8 @@ class DynamicResources:
         """Return the rows where all claims can be satisfied; what pods of the same kind found is not searched for."""
         notes = _notes(state)
         reached = state.alive if state.alive is not None else columns.valid
+        if notes.extended is not None:
+            return self._filter_each(state, pod, columns, reached)
         passed: Mask | None = None
         if notes.allocator is not None:
             remembered = self._outcomes.of(notes.allocator)
@@ -272,12 +316,34 @@ class DynamicResources:
 
     def explain_all(self, state: CycleState, pod: PodInfo, columns: Columns, refused: Mask) -> list[Refusal]:
         """Return what the allocator said of the rows, or else that a claim cannot be used there."""
-        notes, by_reason = _notes(state), dict[str, Mask]()
+        notes, by_reason = _notes(state), dict[tuple[str, Code], Mask]()
+        final = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         for row in np.flatnonzero(refused):
-            found = notes.rows[row] if notes.rows else None
-            reason = found if isinstance(found, str) else UNAVAILABLE
-            by_reason.setdefault(reason, columns.full(False))[row] = True
-        return [Refusal(reason, mask, Code.UNSCHEDULABLE_AND_UNRESOLVABLE) for reason, mask in by_reason.items()]
+            found, node = (notes.rows[row] if notes.rows else None), columns.nodes[row]
+            said = UNAVAILABLE, final
+            # Another filter may have refused the node before; what this one would have said was not asked.
+            is_unasked = found is None and notes.allocator is not None
+            if node is not None and (notes.extended is not None or is_unasked):
+                status = self.filter(state, pod, node)
+                if status.is_success:
+                    continue
+                said = status.message, status.code
+            elif isinstance(found, str):
+                said = found, final if self._switches.is_final else Code.UNSCHEDULABLE
+            by_reason.setdefault(said, columns.full(False))[row] = True
+        return [Refusal(reason, mask, code) for (reason, code), mask in by_reason.items()]
+
+    def _filter_each(self, state: CycleState, pod: PodInfo, columns: Columns, reached: Mask) -> Mask:
+        """Return the rows that pass, asked one by one: what is to be allocated differs from node to node."""
+        passed = columns.full(False)
+        for row in np.flatnonzero(reached):
+            node = columns.nodes[row]
+            status = self.filter(state, pod, node) if node is not None else SUCCESS
+            if status.code is Code.ERROR:
+                state.error = f'running "{NAME}" filter plugin: {status.message}'
+                return columns.full(False)
+            passed[row] = status.is_success
+        return passed
 
     def _usable_rows(self, claim: ResourceClaim, columns: Columns, alive: Mask) -> Mask:
         allocation = claim.status.allocation
@@ -289,6 +355,23 @@ class DynamicResources:
             node = columns.nodes[row]
             usable[row] = node is not None and node.node is not None and self._is_usable(claim, node.node)
         return usable
+
+    def _extended(self, notes: _Notes, extended: _Extended, pod: PodInfo, node: NodeInfo) -> Allocator | Status | None:
+        """Return the allocator for what the node does not offer itself, None when it offers everything; or why not."""
+        if extended.stale is not None:
+            return unresolvable(STALE_CLAIM)  # PostFilter deletes it, and the next attempt begins anew
+        need = frozenset(name for name in extended.resources if not node.allocatable.get(name, 0))
+        for name, _ in pod.requests.wanted:
+            if "/" in name and name not in extended.resources and name not in node.allocatable:
+                return unresolvable(CANNOT_FIT)
+        extended.need[node.name] = need
+        if not need:
+            return None
+        if need not in extended.by_need:
+            requests, mappings = requests_for(pod.pod, need, self._backed)
+            claim = claim_in_memory(pod.pod, requests)
+            extended.by_need[need] = claim, self._allocator([*notes.open, claim]), mappings
+        return extended.by_need[need][1]
 
     def _is_usable(self, claim: ResourceClaim, node: Node) -> bool:
         """Whether the claim's devices can be reached from the node, and may still become ready to be bound to."""
@@ -308,19 +391,27 @@ class DynamicResources:
         notes: _Notes | None = state.data.get(NAME)
         if notes is None:
             return PostFilterResult(failed(NOT_FOUND))
-        if not notes.granted and not notes.open:
+        if notes is _NONE:
             return PostFilterResult(unschedulable(NOTHING_TO_DEALLOCATE))
         releases = [
             release
             for index, claim in enumerate(notes.granted)
             if index in notes.unavailable and (release := self._release_for(claim, pod)) is not None
         ]
+        stale = notes.extended.stale if notes.extended is not None else None
+        if not releases and stale is not None:
+            self._delete(stale, pod)
+            return PostFilterResult(unschedulable(DELETED))
         if not releases:
             return PostFilterResult(unschedulable(STILL_NOT))
         # Which one is freed is chance, as upstream.
         chosen = releases[self._handle.random.randrange(0, len(releases)) if len(releases) > 1 else 0]
         self._ledger.request_release(chosen)
         return PostFilterResult(unschedulable(UNRESERVED if chosen.how is Release.UNRESERVE_GROUP else DEALLOCATED))
+
+    def _delete(self, claim: ResourceClaim, pod: PodInfo) -> None:
+        meta = claim.metadata
+        self._ledger.request_release(PendingRelease(Release.DELETE, meta.key, meta.uid, pod.uid))
 
     def _release_for(self, claim: ResourceClaim, pod: PodInfo) -> PendingRelease | None:
         """Return how the claim is freed, None when others hold it (kep-5194 3.4)."""
@@ -352,6 +443,8 @@ class DynamicResources:
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
         """Skip unless a claim of the pod has alternatives."""
         notes: _Notes = state.data.get(NAME, _NONE)
+        if notes is _NONE:
+            return SKIP
         claims = (*notes.granted, *notes.open)
         has_alternatives = any(request.first_available for claim in claims for request in claim.spec.devices.requests)
         return SUCCESS if has_alternatives else SKIP
@@ -376,7 +469,7 @@ class DynamicResources:
         if notes.open and found is None:
             return failed("claim allocation not found for node")
         notes.allocations = found.allocations(node_name, share_ids(self._handle.random)) if found is not None else []
-        for claim, allocation in zip(notes.open, notes.allocations, strict=True):
+        for claim, allocation in zip(notes.to_allocate(node_name), notes.allocations, strict=True):
             self._ledger.allocate(claim, allocation, pod.uid)
         for claim in notes.granted:
             if claim.metadata.uid in notes.shared:
@@ -391,12 +484,16 @@ class DynamicResources:
         if not notes.reserved_on:
             return
         notes.reserved_on = ""
-        for claim in (*notes.granted, *notes.open):
+        for claim in (*notes.granted, *notes.to_allocate(node_name)):
             self._ledger.retract(claim, pod.uid)
             current = self._find(claim.metadata.key)
             if current is not None and current.status.is_reserved_for(pod.uid):
                 release = PendingRelease(Release.UNRESERVE, current.metadata.key, current.metadata.uid, pod.uid)
                 self._ledger.request_release(release)
+        written = notes.extended.claim if notes.extended is not None else None
+        if written is not None:
+            self._ledger.retract(written, pod.uid)
+            self._delete(written, pod)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Skip when the pod has no claims (KEP-5278)."""
@@ -407,13 +504,27 @@ class DynamicResources:
         notes, group = _notes(state), self._group(pod.pod)
         work: list[tuple[ResourceClaim, AllocationResult | None]] = [
             *((claim, notes.shared.get(claim.metadata.uid)) for claim in notes.granted),
-            *zip(notes.open, notes.allocations, strict=True),
+            *zip(notes.open, notes.allocations, strict=False),
         ]
         for claim, allocation in work:
             status = await self._granter.grant(pod, claim, allocation, client, group)
             if not status.is_success:
                 return status
-        return await self._wait_for_devices(pod, node_name, [claim.metadata.key for claim, _ in work])
+        keys = [claim.metadata.key for claim, _ in work]
+        extended = notes.extended
+        if extended is not None and extended.need.get(node_name):
+            in_memory, _, mappings = extended.by_need[extended.need[node_name]]
+            made = await self._granter.create(pod, in_memory, client)
+            if isinstance(made, Status):
+                return made
+            extended.claim = made
+            status = await self._granter.grant(pod, made, notes.allocations[-1], client)
+            if status.is_success:
+                status = await self._granter.name_in_status(pod, made, mappings, client)
+            if not status.is_success:
+                return status
+            keys.append(made.metadata.key)
+        return await self._wait_for_devices(pod, node_name, keys)
 
     async def _wait_for_devices(self, pod: PodInfo, node_name: str, keys: Sequence[Key]) -> Status:
         """Return once the binding conditions of all devices are True, or why they will not be."""
@@ -460,7 +571,7 @@ class DynamicResources:
         nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT | Action.UPDATE_NODE_ALLOCATABLE
         return (
             Registration(ClusterEvent(NODE, nodes)),
-            Registration(ClusterEvent("ResourceClaim", change), self._after_claim_change),
+            Registration(ClusterEvent("ResourceClaim", change | Action.DELETE), self._after_claim_change),
             Registration(ClusterEvent(POD, Action.UPDATE_POD_GENERATED_CLAIM), self._after_pod_change),
             Registration(ClusterEvent("DeviceClass", change)),
             Registration(ClusterEvent("ResourceSlice", change)),
@@ -470,7 +581,11 @@ class DynamicResources:
 
     def _after_claim_change(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim | None) -> Hint:
         """Queue the pod when all its claims are usable now and this one is among them, and new or in a new state."""
-        if new is None or self._problem_of(pod.pod):
+        if new is None:  # of its devices, and of a claim that an earlier attempt left
+            return queue_if(
+                old is not None and (old.status.allocation is not None or made_for(pod.pod, (old,)) is not None)
+            )
+        if self._problem_of(pod.pod):
             return Hint.SKIP
         if old is not None and old.status.allocation is not None and new.status.allocation is None:
             return Hint.QUEUE

@@ -8,6 +8,7 @@ import numpy as np
 
 from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NATIVE, NodeInfo, PodInfo, requests_of
+from scheduler.dra.extended_resources import BackedResources
 from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.cycle_state import TOO_MANY_PODS, CycleState
 from scheduler.framework.events import (
@@ -24,11 +25,14 @@ from scheduler.framework.plugin import PreFilterResult
 from scheduler.framework.status import SUCCESS, Code, Status, unresolvable
 from scheduler.framework.utilization_shape import ShapePoint, broken_line
 from scheduler.framework.vectorized import Refusal
+from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.quantity import amount
 from services.api.switches import Switches
+from services.reconcile.controller import Change
 
+NONE: Final[frozenset[str]] = frozenset()
 DEFAULT_RESOURCES: Final = (("cpu", 1), ("memory", 1))
 
 
@@ -79,7 +83,22 @@ class NodeResourcesFit:
         self._curve = np.array([broken_line(self._shape, u) for u in range(101)], np.float64)
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._columns = handle.cache.columns
+        self._backed = BackedResources()
+        if handle.switches.flag("DRAExtendedResource"):
+            handle.world.on_change(DeviceClass, self._class_changed)
+            for found in handle.world.all(DeviceClass):
+                self._backed.on_change(Change(None, found))
         self._takes_unactuated = handle.switches.choice("resize.reserved_space") == "ignore_unactuated"
+
+    def _class_changed(self, change: Change[DeviceClass]) -> None:
+        """Follow the classes. What is remembered of nodes may not hold for pods with extended resources any more."""
+        before, after = (
+            each.spec.extended_resource_name if each is not None else None for each in (change.old, change.new)
+        )
+        self._backed.on_change(change)
+        if before != after or change.old is None or change.new is None:
+            self._columns.epoch += 1
 
     def row_signature(self, pod: PodInfo) -> Hashable:
         """The parsed requests, shared by pods of one template."""
@@ -106,8 +125,11 @@ class NodeResourcesFit:
         code = Code.UNSCHEDULABLE
         if len(node.pods) + 1 > allocatable.get("pods", 0):
             reasons.append(TOO_MANY_PODS)
+        backed = self._backed.among(pod.requests.wanted) if self._backed.classes else NONE
         for resource, need in self._wanted(pod):
             have = allocatable.get(resource, 0)
+            if not have and resource in backed:
+                continue  # DynamicResources finds devices for it, or refuses the node (KEP-5004)
             if need > have - requested.get(resource, 0):
                 reasons.append(f"Insufficient {resource}")
                 if need > have:
@@ -117,8 +139,13 @@ class NodeResourcesFit:
     def filter_all(self, state: CycleState, pod: PodInfo, columns: Columns) -> Mask | None:
         """Return the rows where nothing is short."""
         mask: Mask = columns.pod_count < columns.pod_limit
+        backed = self._backed.among(pod.requests.wanted) if self._backed.classes else NONE
         for resource, need in self._wanted(pod):
             have = columns.allocatable.get(resource)
+            if resource in backed:
+                if have is not None:
+                    mask &= (have == 0) | (have - columns.requested[resource] >= need)
+                continue
             if have is None:
                 return columns.full(False)
             mask &= have - columns.requested[resource] >= need
@@ -140,9 +167,16 @@ class NodeResourcesFit:
         full: Mask = refused & (columns.pod_count >= columns.pod_limit)
         if full.any():
             short.append((TOO_MANY_PODS, full))
+        backed = self._backed.among(pod.requests.wanted) if self._backed.classes else NONE
         for resource, need in self._wanted(pod):
             reason = f"Insufficient {resource}"
             have = columns.allocatable.get(resource)
+            if resource in backed:
+                if have is not None:
+                    offered = refused & (have > 0)
+                    hopeless |= offered & (have < need)
+                    short.append((reason, offered & (have - columns.requested[resource] < need)))
+                continue
             if have is None:
                 hopeless |= refused
                 short.append((reason, refused))
@@ -253,12 +287,19 @@ class NodeResourcesFit:
             ),
             Registration(ClusterEvent(UNSCHEDULED_POD, Action.UPDATE_POD_SCALE_DOWN)),
             Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), self._fits_empty),
+            Registration(ClusterEvent("DeviceClass", Action.ADD | Action.UPDATE), self._after_class_change),
         )
+
+    def _after_class_change(self, pod: PodInfo, old: DeviceClass | None, new: DeviceClass | None) -> Hint:
+        """A class that is added, or names another resource, helps pods that ask for it."""
+        backed = self._backed.among(pod.requests.wanted) if self._backed.classes else NONE
+        return queue_if(new is not None and any(self._backed.class_of(r) == new.metadata.name for r in backed))
 
     def _fits_empty(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
         if new is None or not _allocatable(new, "pods"):
             return Hint.SKIP
-        wanted = self._wanted(pod)
+        backed = self._backed.among(pod.requests.wanted) if self._backed.classes else NONE
+        wanted = [(r, need) for r, need in self._wanted(pod) if r not in backed or _allocatable(new, r)]
         if any(need > _allocatable(new, resource) for resource, need in wanted):
             return Hint.SKIP
         names = ("pods", *(resource for resource, _ in wanted))

@@ -208,6 +208,9 @@ REGISTER: tuple[Switch, ...] = (
     Switch("dra.double_allocation_guard", "none", "who refuses a device that another claim has: no component, its "
            "driver at prepare, or the apiserver", "dra-core 11", "claims/two-schedulers",
            ("none", "driver", "apiserver")),
+    Switch("kubelet.recheck_on_restart", "sandbox_only", "when a kubelet asks again whether a pod that ran before may "
+           "use its claims: when the pod needs a new sandbox, or whenever the kubelet restarts", "kep-5194 4",
+           "devices/recheck", ("sandbox_only", "always")),
     Switch("kubelet.dra_reconcile_s", 60.0, "how often the kubelet looks for prepared devices that no pod uses",
            "dra-core 7", "devices/reconcile", minimum=1.0),
     Switch("kubelet.dra_wipe_delay_s", 30.0, "how long the slices of a DRA driver are kept that cannot be reached",

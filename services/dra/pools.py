@@ -7,7 +7,7 @@ Source: dra-core 3.1; upstream `staging/src/k8s.io/dynamic-resource-allocation/s
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -28,6 +28,7 @@ Values = frozenset[tuple[str, int | bool | str]]
 EVERY_NODE: Final = ""
 ANSWERS_KEPT: Final = 256
 _DEFAULTS: Final = Features()
+K = TypeVar("K")
 
 
 class Content:
@@ -134,6 +135,8 @@ class Pool:
     invalid: str = ""
     counters: Mapping[CounterId, int] = field(default_factory=dict)
     consumption: Mapping[str, Consumed] = field(default_factory=dict)
+    has_binding_conditions: bool = False
+    """Whether a pod may have to wait for one of its devices; such pools come last."""
 
     @property
     def id(self) -> PoolId:
@@ -144,11 +147,6 @@ class Pool:
     def is_usable(self) -> bool:
         """Whether devices may be taken from it."""
         return self.is_complete and not self.invalid
-
-    @property
-    def has_binding_conditions(self) -> bool:
-        """Whether a pod may have to wait for one of its devices; such pools come last."""
-        return any(each.device.binding_conditions for each in self.candidates)
 
 
 class Slices:
@@ -164,6 +162,8 @@ class Slices:
         self._published: dict[str, ResourceSlice] = {}
         self._rules: dict[str, DeviceTaintRule] = {}
         self._near: dict[str, dict[str, ResourceSlice]] = {}
+        self._wide: dict[PoolId, dict[str, ResourceSlice]] = {}
+        self._wide_built: dict[PoolId, Pool | None] = {}
         self._by_pool: dict[PoolId, dict[str, ResourceSlice]] = {}
         self._contents: WeakValueDictionary[bytes, Content] = WeakValueDictionary()
         self._of_node: dict[str, tuple[Mapping[str, str], tuple[Pool, ...]]] = {}
@@ -180,7 +180,10 @@ class Slices:
         (offer,) = with_rules([offer], list(self._rules.values())) if self._rules else (offer,)
         name, spec = offer.metadata.name, offer.spec
         self._by_name[name] = offer
-        self._near.setdefault(spec.node_name, {})[name] = offer
+        if self._is_wide(spec):
+            self._wide.setdefault(_pool_id(offer), {})[name] = offer
+        else:
+            self._near.setdefault(spec.node_name, {})[name] = offer
         self._by_pool.setdefault(_pool_id(offer), {})[name] = offer
         self._changed(_pool_id(offer))
 
@@ -192,11 +195,11 @@ class Slices:
             return
         key = _pool_id(offer)
         self._changed(key)
-        for index, at in ((self._near, offer.spec.node_name), (self._by_pool, key)):
-            of_key: dict[str, ResourceSlice] = index[at]  # type: ignore[index]  # each with its own key
-            del of_key[name]
-            if not of_key:
-                del index[at]  # type: ignore[arg-type]
+        _take_out(self._by_pool, key, name)
+        if self._is_wide(offer.spec):
+            _take_out(self._wide, key, name)
+        else:
+            _take_out(self._near, offer.spec.node_name, name)
 
     def put_rule(self, rule: DeviceTaintRule) -> None:
         """Add the rule, or replace the one of its name; its taint is on the devices from now on."""
@@ -231,7 +234,17 @@ class Slices:
         for each in (*self._near.get(name, {}).values(), *self._near.get("", {}).values()):
             if self._is_relevant(each, node):
                 near.setdefault(_pool_id(each), []).append(each)
-        found = [pool for key in sorted(near) if (pool := self._pool(key, near[key], node)) is not None]
+        found = []
+        for key in sorted({*near, *self._wide}):
+            wide = self._wide.get(key, {}).values()
+            if key in near:
+                pool = self._pool(key, [*near[key], *wide], node)
+            else:
+                if key not in self._wide_built:
+                    self._wide_built[key] = self._pool(key, list(wide), node)
+                pool = self._wide_built[key]
+            if pool is not None:
+                found.append(pool)
         found.sort(key=lambda pool: pool.has_binding_conditions)
         pools = self._reaches.setdefault(tuple(map(id, found)), tuple(found))
         self._of_node[name] = labels, pools
@@ -239,6 +252,7 @@ class Slices:
 
     def _changed(self, key: PoolId) -> None:
         self._built.pop(key, None)
+        self._wide_built.pop(key, None)
         self._reaches.clear()
         for node in self.nodes_of(key):
             if node == EVERY_NODE:
@@ -246,6 +260,11 @@ class Slices:
             else:
                 self._of_node.pop(node, None)
             self.changes.note(node)
+
+    def _is_wide(self, spec: ResourceSliceSpec) -> bool:
+        """Whether every node reaches the slice, so that no node need be asked."""
+        has_counters = bool(spec.shared_counters) and self._features.partitionable_devices
+        return not spec.node_name and (has_counters or (spec.all_nodes and not spec.shared_counters))
 
     def _is_relevant(self, offer: ResourceSlice, node: Node) -> bool:
         spec = offer.spec
@@ -294,7 +313,13 @@ class Slices:
             consumed = {device.name: consumption(device) for device in devices}
         if problem:
             return Pool(*key, invalid=problem)
-        return Pool(*key, candidates=tuple(self._candidates(near, node)), counters=counters, consumption=consumed)
+        return Pool(
+            *key,
+            candidates=tuple(self._candidates(near, node)),
+            counters=counters,
+            consumption=consumed,
+            has_binding_conditions=any(device.binding_conditions for each in near for device in each.spec.devices),
+        )
 
     def _candidates(self, near: Sequence[ResourceSlice], node: Node) -> Iterable[Candidate]:
         for offer in near:
@@ -312,6 +337,12 @@ class Slices:
         if content is None:
             content = self._contents[key] = Content(driver, device)
         return content
+
+
+def _take_out(index: dict[K, dict[str, ResourceSlice]], key: K, name: str) -> None:
+    del index[key][name]
+    if not index[key]:
+        del index[key]
 
 
 def _pool_id(offer: ResourceSlice) -> PoolId:

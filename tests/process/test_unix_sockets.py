@@ -111,3 +111,42 @@ def test_clearing_a_directory_leaves_everything_but_sockets(tmp_path):
             return sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
 
     assert asyncio.run(scenario()) == ["note", "plugins", "plugins/b.sock"]
+
+
+def test_a_listing_has_a_mark_for_each_socket_and_none_for_other_files(tmp_path):
+    async def scenario():
+        sockets = UnixSockets()
+        folder = tmp_path / "registry"
+        seen = [sockets.listing(str(folder))]
+        (folder / "file").write_text("no socket")
+        (folder / ".hidden").write_text("")
+        for _ in range(2):
+            server = await sockets.serve(str(folder / "below" / "a.sock"), LocalService({}))
+            seen.append(sockets.listing(str(folder)))
+            await server.close()
+        return seen, sockets.listing(str(folder))
+
+    (empty, first, second), after = asyncio.run(scenario())
+
+    path = str(tmp_path / "registry" / "below" / "a.sock")
+    assert empty == {}
+    assert list(first) == list(second) == [str(tmp_path / "registry" / "file"), path]
+    assert first[path] not in ("", second[path])
+    assert after == {str(tmp_path / "registry" / "file"): ""}
+
+
+def test_a_connection_is_broken_once_its_server_is_gone(tmp_path):
+    async def scenario():
+        sockets = UnixSockets()
+        server = await sockets.serve(str(tmp_path / "a.sock"), LocalService({}))
+        connection = sockets.dial(str(tmp_path / "a.sock"))
+        await connection.connect(5.0)
+        broken = asyncio.create_task(connection.broken())
+        done_before = (await asyncio.wait([broken], timeout=0.2))[0]
+        await server.close()
+        async with asyncio.timeout(5.0):
+            await broken
+        await connection.close()
+        return done_before
+
+    assert asyncio.run(scenario()) == set()

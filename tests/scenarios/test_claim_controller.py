@@ -104,7 +104,9 @@ def test_dra_core_12_the_deadline_outlives_the_controller_that_set_it():
     assert starts(lines) == 2
 
 
-@pytest.mark.parametrize("name", ["owner-gone", "job-deleted", "downgrade", "emptied"])
+@pytest.mark.parametrize(
+    "name", ["owner-gone", "job-deleted", "downgrade", "emptied", "released", "tainted", "pod-group"]
+)
 def test_kep_5194_the_claim_controllers_part_of_the_designs_comes_true(name):
     wrong, _ = observe(load_scenario(FOLDER / f"kep-5194/{name}.txt"))
 

@@ -176,6 +176,32 @@ def test_kubelet_unbinding_16_a_claim_that_another_pod_uses_is_not_touched():
     assert len(last.data["consumers"]) == 1
 
 
+def test_kep_5194_01_the_scheduler_writes_the_claim_of_three_hundred_pods_twice():
+    scenario = came_true("kep-5194/one-entry")
+
+    writes = [(line.data["type"], line.data.get("subresource", "")) for line in scenario.claim_commits("fabric")]
+    assert writes == CLAIM_WRITES[:3]
+    assert scenario.claim_commits("fabric")[-1].data["workloads"] == ["train"]
+
+
+def test_kep_5194_02_the_257th_pod_of_a_claim_is_refused_by_the_server_again_and_again():
+    scenario = observe("kep-5194/one-entry", reserved_for__mode="pods")
+
+    refused = [line for line in scenario.of("sched.attempt") if "Too many: 257" in line.data.get("message", "")]
+    assert {line.data["outcome"] for line in refused} == {"error"}
+    assert len({line.obj["name"] for line in refused}) >= 44
+    assert len(refused) >= 3 * 44
+    assert len(scenario.claim_commits("fabric")[-1].data["consumers"]) == 256
+
+
+@pytest.mark.parametrize(("fence", "node", "broken"), [("none", "n1", ["I8"]), ("get", "n2", []), ("touch", "n2", [])])
+def test_kep_5194_14_a_claim_that_moved_misplaces_a_pod_unless_it_is_looked_at(fence, node, broken):
+    scenario = observe("kep-5194/lost-fence", scheduler__reserve_fence=fence)
+
+    (bound,) = [line for line in scenario.of("sched.bind_call") if line.obj["name"] == "late"]
+    assert (bound.node, [text.split(":")[0] for text in scenario.broken]) == (node, broken)
+
+
 RACE = """
 nodes n1 cpu=16 drivers=gpu.example.com:1
 apply gpus.yaml

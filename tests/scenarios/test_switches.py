@@ -83,6 +83,7 @@ ROWS = {
     "dra.double_allocation_guard": Row(("none",), {
         "driver": "one pod runs either way; which claims were granted is in tests/scenarios/test_device_claims.py",
     }),
+    "kubelet.recheck_on_restart": Row(("sandbox_only",)),
     "kubelet.dra_reconcile_s": Row((60.0,)),
     "kubelet.dra_wipe_delay_s": Row((30.0,)),
     "release.design": Row(("rc_never", "owner", "podgroup")),

@@ -18,10 +18,10 @@ SLICE_MAX, GATED_SLICE_MAX = 128, 64
 _GATED: Final = ("taints", "consumesCounters")
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _CHANCES: Final = ("fail_prepare", "fail_unprepare", "fail_call")
-_TIMES: Final = ("prepare", "unprepare", "publish_delay", "slice_delay", "binding_delay")
+_TIMES: Final = ("prepare", "unprepare", "publish_delay", "slice_delay")
 FORM: Final = (
     "want NAME:DEVICES[:prepare=S][:unprepare=S][:dead=FROM-TO][:slices=N][:publish-delay=S][:slice-delay=S]"
-    "[:binding-delay=S][:fail-prepare=P]"
+    "[:fail-prepare=P][:fail-unprepare=P][:fail-call=P]"
 )
 _OPTIONS: Final = {
     "prepare": "prepare",
@@ -29,7 +29,6 @@ _OPTIONS: Final = {
     "slices": "slices",
     "publish-delay": "publishDelay",
     "slice-delay": "sliceDelay",
-    "binding-delay": "bindingDelay",
     "fail-prepare": "failPrepare",
     "fail-unprepare": "failUnprepare",
     "fail-call": "failCall",
@@ -51,8 +50,7 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     `devices` and `shared_counters` are those of the pool that has the node's name; `pools` are further ones. A pool is
     published in `slices` slices, 0: in as few as possible. Times are seconds, or a distribution such as
     `lognormal:0.3,0.5`: `prepare` and `unprepare` of a call, `publish_delay` before devices are offered,
-    `slice_delay` between the slices of a pool, so that it is incomplete meanwhile, `binding_delay` until an allocated
-    device's binding conditions are True (KEP-5007; negative: never).
+    `slice_delay` between the slices of a pool, so that it is incomplete meanwhile.
     `fail_prepare` and `fail_unprepare` are how likely a claim fails, `fail_call` how likely a whole call does.
     `refuses_double_use`: a device that is prepared for a claim is refused to another; None: as the switch
     `dra.double_allocation_guard` says. `health`: it streams how its devices are (KEP-4680).
@@ -68,7 +66,6 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     unprepare: float | str = 0.1
     publish_delay: float | str = 0.0
     slice_delay: float | str = 0.0
-    binding_delay: float | str = 0.0
     fail_prepare: float = 0.0
     fail_unprepare: float = 0.0
     fail_call: float = 0.0
@@ -107,7 +104,7 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
         value = getattr(self, field)
         if isinstance(value, str):
             return Distribution.parse(value)
-        if value < 0 and field != "binding_delay":
+        if value < 0:
             raise ValueError(f"{value:g}, want 0 or more")
         return Distribution("constant", (float(value),))
 

@@ -242,25 +242,6 @@ class EmulatedDriver:
             return ClaimResult(error="the device does not answer"), None
         return ClaimResult(), self.held.pop(asked.uid, None)
 
-    def binding_conditions(self, claim: ResourceClaim) -> list[tuple[str, str, tuple[str, ...]]]:
-        """Return `(pool, device, conditions)` of allocated devices here that a pod's binding waits for (KEP-5007)."""
-        allocation = claim.status.allocation
-        if allocation is None:
-            return []
-        true = {
-            (each.id, condition.type)
-            for each in claim.status.devices
-            for condition in each.conditions
-            if condition.status == "True"
-        }
-        return [
-            (result.pool, result.device, result.binding_conditions)
-            for result in allocation.devices.results
-            if result.driver == self.name
-            and result.pool in self._pools
-            and any((result.id, condition) not in true for condition in result.binding_conditions)
-        ]
-
     # --- what outlives it ---
 
     def checkpoint(self) -> bytes:

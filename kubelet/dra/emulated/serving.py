@@ -105,7 +105,7 @@ class DriverServing:
         self._node_api: Api | None = None
         self._published = -1
         self._began_s = seams.clock.now()
-        self._calls = self._registrations = self._failures = self._bound = 0
+        self._calls = self._registrations = self._failures = 0
         self._is_registered = False
 
     @property
@@ -144,8 +144,6 @@ class DriverServing:
                 group.create_task(self._live())
                 group.create_task(self._publish())
                 group.create_task(self._keep_turns())
-                if any("bindingConditions" in d for p in self._driver.slices().values() for d in p.get("devices", ())):
-                    group.create_task(self._keep_binding_conditions())
         finally:
             if self._control is not None:
                 await self._control.close()
@@ -398,53 +396,6 @@ class DriverServing:
             with suppress(NotFound):
                 await client.delete(SLICES, Key("", name), uid=there[name]["metadata"]["uid"])
         self._published = version
-
-    async def _keep_binding_conditions(self) -> None:
-        """Have the binding conditions of allocated devices become True, some time after the allocation (KEP-5007)."""
-        if self._driver.definition.duration("binding_delay").parameters[0] < 0:
-            return
-        informer: Informer[ResourceClaim] = Informer(
-            await self._connected(),
-            ResourceClaim,
-            clock=self._seams.clock,
-            random=self._seams.random,
-            resource=CLAIMS,
-            events=self._seams.events,
-        )
-        async with asyncio.TaskGroup() as group:
-            done: dict[str, None] = {}
-
-            def seen(change: Any) -> None:
-                claim: ResourceClaim | None = change.new
-                if claim is None or claim.status.allocation is None:
-                    done.pop((change.old or change.new).metadata.uid, None)
-                elif claim.metadata.uid not in done and self._driver.binding_conditions(claim):
-                    done[claim.metadata.uid] = None
-                    group.create_task(self._bind(claim))
-
-            informer.on_change(seen)
-            await informer.run()
-
-    async def _bind(self, claim: ResourceClaim) -> None:
-        await asyncio.sleep(self._draw("binding_delay"))
-        devices = [
-            {
-                "driver": self._driver.name,
-                "pool": pool,
-                "device": device,
-                "conditions": [
-                    {"type": each, "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": None}
-                    for each in conditions
-                ],
-            }
-            for pool, device, conditions in self._driver.binding_conditions(claim)
-        ]
-        try:
-            client = await self._api()
-            await client.patch(CLAIMS, claim.metadata.key, {"status": {"devices": devices}}, subresource="status")
-            self._bound += 1
-        except (ApiError, UnknownOutcome) as error:
-            log.warning("driver.unbound", node=self._node, driver=self._driver.name, reason=str(error))
 
 
 def _is_same(published: Document, wanted: Document) -> bool:

@@ -71,6 +71,9 @@ class _Checker:
         self.issues: list[Issue] = []
 
     def check(self, node: Node) -> Type:
+        """Return the type of a node; optMap() has one in two places, which is checked once."""
+        if node in self.checked.types:
+            return self.checked.types[node]
         found = self._check(node)
         self.checked.types[node] = found
         return found
@@ -254,7 +257,7 @@ class _Checker:
             first, second = over.params
         elif over.kind == "parameter":
             self._assignable(types.DYN, over)
-        elif not over.is_dynamic:
+        elif over not in (types.DYN, types.ERROR):
             self._fail(
                 node.over.at,
                 f"expression of type '{over.spoken()}' cannot be range of a comprehension "

@@ -93,8 +93,15 @@ class _Estimator:
         self._locals: dict[str, list[_Local]] = {}
         self._known: dict[Node, Range] = {}
         self._entries: dict[Node, _Entries] = {}
+        self._costs: dict[Node, Range] = {}
 
     def cost(self, node: Node) -> Range:
+        found = self._costs.get(node)
+        if found is None:
+            found = self._costs[node] = self._cost(node)
+        return found
+
+    def _cost(self, node: Node) -> Range:
         match node:
             case Ident(name=name):
                 local = self._local(name)

@@ -14,8 +14,7 @@ from services.api.cel.types import Type
 class Overload:
     """One signature of a function. `member`: called as `first.function(rest)`.
 
-    `id` is cel-go's: costs are by it. `constant`: with constant arguments it is computed when the expression is
-    compiled, and an error is one of compilation.
+    `id` is cel-go's: costs are by it.
     """
 
     id: str
@@ -23,7 +22,6 @@ class Overload:
     result: Type
     impl: Callable[..., Any]
     member: bool = False
-    constant: bool = False
 
 
 @dataclass(frozen=True, slots=True)

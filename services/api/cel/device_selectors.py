@@ -18,7 +18,7 @@ from services.api.cel.costs import Range
 from services.api.cel.environment import COST_LIMIT, KUBERNETES, CompileError, Environment, EvaluationError, Program
 from services.api.cel.libraries import extensions, kubernetes
 from services.api.cel.quantities import QUANTITY, Quantity, quantity
-from services.api.cel.types import ANY, BOOL, STRING, map_of
+from services.api.cel.types import ANY, BOOL, DYN, STRING, Type, map_of
 from services.api.cel.values import NoSuchKey, type_name
 from services.api.cel.versions import semver
 from services.api.kinds.resourceslice import Device, DeviceAttribute
@@ -28,7 +28,7 @@ _DOMAIN_MAX, _ID_MAX, _DRIVER_MAX, _VALUE_MAX, _ENTRIES_MAX = 63, 32, 63, 64, 32
 _DEVICE: Final = types.object_of("kubernetes.DRADevice")
 _FIELDS: Final = {
     "driver": STRING,
-    "attributes": map_of(STRING, map_of(STRING, ANY)),
+    "attributes": map_of(STRING, map_of(STRING, DYN)),
     "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
     "allowMultipleAllocations": BOOL,
 }
@@ -87,6 +87,8 @@ def _sizes(path: tuple[str, ...]) -> Range | None:
 def environment(*, list_attributes: bool = True, consumable_capacity: bool = True) -> Environment:
     """Return what selectors are compiled against. Gates limit only what is new: what is stored is always evaluated."""
     fields = {name: what for name, what in _FIELDS.items() if consumable_capacity or name != "allowMultipleAllocations"}
+    # What may be a list can be gone through by macros: `any` cannot.
+    fields["attributes"] = map_of(STRING, map_of(STRING, DYN if list_attributes else ANY))
     return Environment(
         {"device": _DEVICE},
         objects={"kubernetes.DRADevice": fields},
@@ -124,13 +126,17 @@ def check_new_selector(expression: str, *, list_attributes: bool = False, consum
     DRAConsumableCapacity allow. Raises: SelectorError, SelectorTooComplex.
     """
     among = environment(list_attributes=list_attributes, consumable_capacity=consumable_capacity)
-    if compile_program(expression, among).cost.most > COST_LIMIT:
+    if _compiled(expression, among, DYN if list_attributes else ANY).cost.most > COST_LIMIT:
         raise SelectorTooComplex("too complex, exceeds cost limit")
 
 
-def compile_program(expression: str, among: Environment | None = None) -> Program:
-    """Return the program of a selector, with its estimated cost. Raises: SelectorError."""
-    among = environment() if among is None else among
+def compile_program(expression: str) -> Program:
+    """Return the program of a selector that is stored, with its estimated cost. Raises: SelectorError."""
+    return _compiled(expression, environment(), DYN)
+
+
+def _compiled(expression: str, among: Environment, unknown: Type) -> Program:
+    """Return the program. `unknown`: the type of attributes, which may be what the expression yields."""
     if len(expression.encode()) > LENGTH_MAX:
         raise SelectorError(f"Too long: may not be more than {LENGTH_MAX} bytes")
     try:
@@ -139,7 +145,7 @@ def compile_program(expression: str, among: Environment | None = None) -> Progra
         raise SelectorError(f"compilation failed: {error}") from None
     except EvaluationError as error:
         raise SelectorError(f"program instantiation failed: {error}") from None
-    if program.type not in (BOOL, ANY):
+    if program.type not in (BOOL, unknown):
         raise SelectorError(f"must evaluate to bool or the unknown type, not {program.type}")
     return program
 

@@ -68,10 +68,17 @@ class Planner:
         self._places = {name: FIRST + place for place, name in enumerate(declared.variables)}
         self._locals: list[dict[str, Run]] = []
         self._accumulators: set[str] = set()
+        self._runs: dict[Node, Run] = {}
         self.size = FIRST + len(self._places)
 
     def plan(self, node: Node) -> Run:
         """Return the closure. Raises: EvaluationError where a constant part has no value."""
+        run = self._runs.get(node)
+        if run is None:
+            run = self._runs[node] = self._planned(node)
+        return run
+
+    def _planned(self, node: Node) -> Run:
         match node:
             case Literal(value=value):
                 return lambda frame: value
@@ -119,13 +126,17 @@ class Planner:
         return charged
 
     def _branch(self, node: Node) -> Run:
-        """Plan a branch of `?:`; a variable there costs nothing of its own."""
-        if isinstance(node, Ident) and self._tracked:
-            self._tracked = False
-            run = self.plan(node)
-            self._tracked = True
+        """Plan a branch of `?:`, or a key; a variable there, or what it leads to, costs one less."""
+        run = self.plan(node)
+        if not self._tracked or self._base_cost(node) or (isinstance(node, Call) and node.function == "_?_:_"):
             return run
-        return self.plan(node)
+
+        def lessened(frame: Frame) -> Any:
+            value = run(frame)
+            frame[SPENT] -= 1
+            return value
+
+        return lessened
 
     def _place(self) -> int:
         self.size += 1
@@ -228,7 +239,7 @@ class Planner:
                 base = self._base_cost(node.args[0])
                 return self._charged_if_present(lambda frame: values.optional_member(holder(frame), text), base)
             case "_[_]" | "_[?_]":
-                holder, key = self.plan(node.args[0]), self.plan(node.args[1])
+                holder, key = self.plan(node.args[0]), self._branch(node.args[1])
                 find: Callable[[Any, Any], Any] = values.at_index
                 if name == "_[?_]" or self._static(node.args[0]).name == "optional_type":
                     find = values.optional_index
@@ -264,9 +275,7 @@ class Planner:
             function: Callable[..., Any] = overloads[0].impl
         else:
             function = _dispatched(name, overloads)
-        if all(_is_constant(each) or self._is_type(each) for each in operands) and all(
-            each.constant for each in overloads
-        ):
+        if name in _FOLDED and all(_is_constant(each) or self._is_type(each) for each in operands):
             value = function(*(run([0, values.UINT_MAX]) for run in runs))
             return lambda frame: value
         pattern = operands[1] if name in _PATTERNS and len(operands) > 1 else None
@@ -517,8 +526,26 @@ def _dispatched(name: str, overloads: Sequence[Overload]) -> Callable[..., Any]:
     return call
 
 
+_TIMES: Final = ("google.protobuf.Duration", "google.protobuf.Timestamp")
+_PLAIN: Final = frozenset(("contains", "startsWith", "endsWith", "matches"))
+
+
+_KNOW: Final[Mapping[str, frozenset[str]]] = {
+    "_+_": frozenset(("int", "uint", "double", "string", "bytes", "list", *_TIMES)),
+    "_-_": frozenset(("int", "uint", "double", *_TIMES)),
+    "_*_": frozenset(("int", "uint", "double")),
+    "_/_": frozenset(("int", "uint", "double")),
+    "_%_": frozenset(("int", "uint")),
+}
+_ORDERED: Final = frozenset(("bool", "int", "uint", "double", "string", "bytes", *_TIMES))
+"""cel-go asks the first operand, which may not know the operator at all; then the operator is named."""
+
+
 def _no_overload(name: str, args: tuple[Any, ...]) -> EvaluationError:
-    if name.startswith("@") or "_" in (name[0], name[-1]):
+    if name.startswith("_") or name == "-_":
+        knows = type_name(args[0]) in _KNOW.get(name, _ORDERED)
+        return EvaluationError("no such overload" if knows else f"no such overload: {name}")
+    if name in ("!_", "@in") or name in _PLAIN:
         return EvaluationError("no such overload")
     if name == "size" or name in _FOLDED:
         return EvaluationError(f"no such overload: {name}")

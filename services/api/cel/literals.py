@@ -42,12 +42,15 @@ _SAMPLES: Final[Mapping[str, Any]] = {
 
 def literal_issues(checked: Checked) -> list[Issue]:
     """Return what is wrong with literals of the checked tree."""
-    issues = list(_mixed(checked, checked.root, allowed=False))
+    issues = list(_mixed(checked, checked.root, set(), allowed=False))
     return issues + [issue for node in checked.types if isinstance(node, Call) for issue in _issues(checked, node)]
 
 
-def _mixed(checked: Checked, node: Node, *, allowed: bool) -> Iterator[Issue]:
+def _mixed(checked: Checked, node: Node, seen: set[Node], *, allowed: bool) -> Iterator[Issue]:
     """Yield where a list or map has values of several types; what `format` writes may be of any."""
+    if node in seen:
+        return
+    seen.add(node)
     if not allowed:
         if isinstance(node, ListOf):
             yield from _different(checked, [(each, i in node.optional) for i, each in enumerate(node.items)])
@@ -60,7 +63,7 @@ def _mixed(checked: Checked, node: Node, *, allowed: bool) -> Iterator[Issue]:
     else:
         children = _children(node)
     for each in children:
-        yield from _mixed(checked, each, allowed=allowed)
+        yield from _mixed(checked, each, seen, allowed=allowed)
 
 
 def _children(node: Node) -> list[Node]:

@@ -15,8 +15,10 @@ from typing import Any, Final, TypeVar
 
 from services.api.cel.values import Uint
 
-DEPTH_MAX: Final = 120
-"""How deep a tree may be. cel-go's parser ends at 250; chains of `&&` and `||` are balanced and may be long."""
+DEPTH_MAX, NESTED_MAX = 120, 60
+"""How deep a tree may be, and how many brackets may be open. cel-go's parser ends at 250; chains of `&&` and `||` are
+balanced and may be long.
+"""
 
 
 @dataclass(slots=True)
@@ -310,8 +312,8 @@ class Parser:
 
     def _expression(self) -> Node:
         self._open += 1
-        if self._open > DEPTH_MAX:
-            self.fail(self._now.at, f"expression recursion limit exceeded: {DEPTH_MAX}")
+        if self._open > NESTED_MAX:
+            self.fail(self._now.at, f"expression recursion limit exceeded: {NESTED_MAX}")
             raise _End
         node = self._logic("||", "_||_")
         if token := self._takes("?"):

@@ -96,9 +96,13 @@ _NAMES: dict[type, Type] = {
 }
 
 
+_OWN: set[type] = set()
+
+
 def register(kind: type, what: Type) -> None:
     """Say which type of CEL a Python class is."""
     _NAMES[kind] = what
+    _OWN.add(kind)
 
 
 def type_of(value: Any) -> Type:
@@ -152,6 +156,13 @@ def equal(one: Any, two: Any) -> bool:
     if kind is other is Type:
         return bool(one.name == two.name)
     return kind is other and bool(one == two)
+
+
+def is_same(one: Any, two: Any) -> bool:
+    """Return what `one == two` says; Kubernetes' own types compare with their like only. Raises: EvaluationError."""
+    if type(one) in _OWN and type(two) is not type(one) and two is not None:
+        raise EvaluationError("no such overload")
+    return equal(one, two)
 
 
 def is_in(value: Any, holder: Any) -> bool:

@@ -15,12 +15,12 @@ from services.api.kinds.job import Job
 from services.api.meta import Document, Key, ObjectReference
 from services.api.switches import Switches
 from services.api.times import format_mail_time, format_time, format_time_in, zone_of
-from services.controllers import shared_writes as writes
 from services.controllers.cronjob.starts import MISSED_MAX, missed, next_in_s
-from services.controllers.shared_ownership import controller_reference
 from services.controllers.shared_pods import seconds_of
+from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Create, Delete, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.writes import controller_reference
 from services.telemetry.metrics import Histogram, Metrics, histogram
 
 RESOURCE, JOBS = "cronjobs.batch", "jobs.batch"
@@ -123,6 +123,10 @@ class CronJobs:
     def _survey(self, cron_job: CronJob, jobs: list[Job], memory: _Memory, look: _Look, moment: Moment) -> None:
         """Note which jobs run, which have finished, and which are missing."""
         for job in jobs:
+            # A controller that died after the creation of a job has not written down for which time it was.
+            scheduled_s = seconds_of(job.metadata.annotations.get(SCHEDULED_TIMESTAMP))
+            if scheduled_s > seconds_of(look.scheduled):
+                look.scheduled = format_time(scheduled_s)
             listed = any(each.uid == job.metadata.uid for each in look.active)
             if not job.is_finished and not listed:
                 self._found(cron_job, job, memory, look)

@@ -11,15 +11,15 @@ from services.api.kinds.pod import Pod
 from services.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.kinds.statefulset import StatefulSet
-from services.api.meta import Condition, Document, Key, LabelSelector, OwnerReference, find_condition
+from services.api.meta import Condition, Document, Key, OwnerReference, find_condition
 from services.api.resources import resource_of_kind
 from services.api.selectors import Selector, from_label_selector
 from services.api.times import format_time
-from services.controllers import shared_conditions as conditions
-from services.controllers import shared_writes as writes
 from services.controllers.shared_int_or_percent import resolve
 from services.controllers.shared_ownership import is_owner
 from services.controllers.shared_pods import is_ready, seconds_of
+from services.controllers.shared_selector_text import go_text
+from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Patch, RecordEvent, Result, earliest, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
@@ -120,20 +120,7 @@ def _unmanaged(budget: PodDisruptionBudget, pods: list[Pod]) -> list[RecordEvent
     needs_scale = budget.spec.max_unavailable is not None or isinstance(budget.spec.min_available, str)
     if not needs_scale or all(pod.metadata.controller is not None for pod in pods):
         return []
-    return [event(budget, "UnmanagedPods", UNMANAGED.format(_shown(budget.spec.selector)), warns=True)]
-
-
-def _shown(selector: LabelSelector | None) -> str:
-    """Return a selector as Go prints it."""
-    if selector is None:
-        return "nil"
-    labels = "".join(f"{name}: {value}," for name, value in sorted(selector.match_labels.items()))
-    terms = ""
-    for each in selector.match_expressions:
-        values = " ".join(each.values)
-        terms += f"LabelSelectorRequirement{{Key:{each.key},Operator:{each.operator},Values:[{values}],}},"
-    expressions = f"[]LabelSelectorRequirement{{{terms}}}"
-    return f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:{expressions},}}"
+    return [event(budget, "UnmanagedPods", UNMANAGED.format(go_text(budget.spec.selector)), warns=True)]
 
 
 def _scale(pods: list[Pod], listers: Listers) -> int:

@@ -25,8 +25,6 @@ from services.api.quantity import amount, milli
 from services.api.selectors import Selector
 from services.api.switches import Switches
 from services.api.times import format_time
-from services.controllers import shared_conditions as conditions
-from services.controllers import shared_writes as writes
 from services.controllers.horizontal_pod_autoscaler.limits import History, Moved, limited
 from services.controllers.horizontal_pod_autoscaler.metrics import measured
 from services.controllers.horizontal_pod_autoscaler.replicas import (
@@ -39,6 +37,8 @@ from services.controllers.horizontal_pod_autoscaler.replicas import (
     requested,
 )
 from services.controllers.shared_ownership import selector_of
+from services.controllers.shared_selector_text import go_text
+from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Patch, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.telemetry.metrics import Counts, Metrics, counter
@@ -56,10 +56,15 @@ RECONCILIATIONS = "horizontal_pod_autoscaler_controller_reconciliations_total"
 ABLE, ACTIVE, LIMITED = "AbleToScale", "ScalingActive", "ScalingLimited"
 UNABLE_TO_GET = "the HPA controller was unable to get the target's current scale: "
 _UNSERVED = {
-    "Pods": ("FailedGetPodsMetric", "pods", "custom"),
-    "Object": ("FailedGetObjectMetric", "object", "custom"),
-    "External": ("FailedGetExternalMetric", "external", "external"),
+    "Pods": ("FailedGetPodsMetric", "pods"),
+    "Object": ("FailedGetObjectMetric", "object"),
+    "External": ("FailedGetExternalMetric", "external"),
 }
+NO_CUSTOM = "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered"
+NO_EXTERNAL = (
+    "unable to fetch metrics from external metrics API: the server could not find the requested resource "
+    "(get {}.external.metrics.k8s.io)"
+)
 
 
 @dataclass
@@ -300,16 +305,16 @@ def _asked_for(
         found = _of_resource(scaler, source, target, pods, wall_s)
     except MetricsError as error:
         inner = f"failed to get {source.name} {what}: {error}"
-        kind = "container" if is_container else "resource"
+        what = f"{source.container} container" if is_container else f"{source.name} resource"
         reason = "FailedGetContainerResourceMetric" if is_container else "FailedGetResourceMetric"
-        whole = f"failed to get {source.name} {kind} metric value: {inner}"
+        whole = f"failed to get {what} metric value: {inner}"
         raise _InvalidMetric(reason, inner, whole) from None
     thousandths = found.average if source.name == "cpu" else found.average * 1000
     current: Document = {"averageValue": decimal_quantity(thousandths)}
-    label = f"{source.name} {'container ' if is_container else ''}resource"
+    label = f"{source.name} resource"
     if found.percent is not None:
         current = {"averageUtilization": found.percent, **current}
-        label = f"{label} utilization (percentage of request)"
+        label = f"{source.name} {'container ' if is_container else ''}resource utilization (percentage of request)"
     status: Document = {"name": source.name, "current": current}
     if is_container:
         status["container"] = source.container
@@ -346,17 +351,17 @@ def _tolerance(scaler: HorizontalPodAutoscaler) -> Tolerance:
 
 def _unserved(scaler: HorizontalPodAutoscaler, metric: MetricSpec) -> _InvalidMetric:
     """Return the failure of a metric for which no API is registered."""
-    reason, kind, api = _UNSERVED[metric.type]
+    reason, kind = _UNSERVED[metric.type]
     source = metric.pods or metric.object or metric.external
     assert source is not None  # validated
-    cause = f"unable to fetch metrics from {api} metrics API: no {api} metrics API ({api}.metrics.k8s.io) registered"
     name = source.metric.name
-    if api == "external":
-        inner = f"failed to get {name} external metric: unable to get external metric "
-        inner += f"{scaler.metadata.namespace}/{name}/nil: {cause}"
-        return _InvalidMetric(reason, inner, f"failed to get {name} external metric value: {inner}")
-    inner = f"unable to get metric {name}: {cause}"
-    return _InvalidMetric(reason, inner, f"failed to get {kind} metric value: {inner}")
+    if kind != "external":
+        inner = f"unable to get metric {name}: {NO_CUSTOM}"
+        return _InvalidMetric(reason, inner, f"failed to get {kind} metric value: {inner}")
+    where = f"{scaler.metadata.namespace}/{name}/{go_text(source.metric.selector)}"
+    inner = f"unable to get external metric {where}: {NO_EXTERNAL.format(name)}"
+    outer = f"external metric {name}" if source.target.average_value is None else f"{name} external metric"
+    return _InvalidMetric(reason, inner, f"failed to get {name} external metric value: failed to get {outer}: {inner}")
 
 
 def _status(

@@ -220,7 +220,7 @@ async def as_identity(context: ScenarioContext, step: Step) -> None:
     request = Request(
         verb=match["verb"],
         resource=resource.name,
-        namespace="default" if resource.namespaced else "",
+        namespace=_namespace_of(match["body"]) if resource.namespaced else "",
         name=name,
         subresource=path[1] if len(path) > 1 else "",
         body=(match["body"] or "").encode(),
@@ -230,6 +230,14 @@ async def as_identity(context: ScenarioContext, step: Step) -> None:
     reason = "" if response.is_ok else response.error().reason
     met = response.code == int(match["code"]) and match["reason"] in (None, reason)
     context.answers.append((step, met, f"{response.code} {reason}".strip()))
+
+
+def _namespace_of(body: str | None) -> str:
+    """Return where the body says the object is; a body that cannot be read is for the server to refuse."""
+    try:
+        return msgspec.json.decode(body or "{}")["metadata"]["namespace"]  # type: ignore[no-any-return]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return "default"
 
 
 def _json(text: str) -> Any:

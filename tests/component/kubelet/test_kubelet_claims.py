@@ -190,7 +190,7 @@ def test_x_nr12_a_node_reads_the_claims_of_its_pods_and_no_others(simulate):
     assert simulate(scenario, nodes=[NODE]) == ("c", 403, 403)
     node = {"user": "system:node:n1", "groups": ("system:nodes",), "resource": CLAIMS, "name": "c"}
     assert is_allowed(Call(verb="get", referenced=True, **node))
-    assert not is_allowed(Call(verb="patch", subresource="status", referenced=True, **node))
+    assert not is_allowed(Call(verb="patch", referenced=True, **node))
 
 
 def test_a_node_offers_devices_of_its_own_only(simulate):

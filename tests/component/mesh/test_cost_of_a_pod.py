@@ -19,12 +19,12 @@ from services.scenarios.script.verbs import VERBS
 ROOT = Path(__file__).parents[3]
 FEW, MANY, WARM = 20, 60, 20
 CEILINGS = {
-    "apiserver_fake": 1761,
+    "apiserver_fake": 1771,
     "kubelet": 996,
-    "scheduler": 632,
+    "scheduler": 641,
     "services/controllers": 1313,
-    "services/client": 725,
-    "services/reconcile": 186,
+    "services/client": 764,
+    "services/reconcile": 198,
     "services/telemetry": 240,
 }
 SCENARIO = """# The cost of pods

@@ -1,4 +1,4 @@
-"""Who of a claim's list still counts, by the designs of KEP-5194 (section 5) and by KEP-5729."""
+"""Who of a claim's list still counts, by the designs of KEP-5194 (kep-5194 5) and by KEP-5729."""
 
 import pytest
 

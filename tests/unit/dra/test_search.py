@@ -3,9 +3,13 @@
 import pytest
 
 from services.api.kinds.resourceclaim import DeviceConstraint
+from services.dra.allocated import Allocated
+from services.dra.allocator import Allocator
 from services.dra.requests import AllocationError
+from services.dra.solution import Solution
 from tests.unit.dra.objects import (
     DRIVER,
+    GPU,
     Cluster,
     alternative,
     attribute,
@@ -15,6 +19,7 @@ from tests.unit.dra.objects import (
     distinct,
     first_of,
     match,
+    node,
     offer,
     on_node,
     policy,
@@ -568,3 +573,26 @@ def test_configuration_of_the_class_comes_before_the_claims_own_and_says_for_whi
 
 def test_an_attribute_that_is_a_list_has_no_value_without_the_gate():
     assert attribute(["a"]).typed is None
+
+
+def test_a_class_that_is_missing_is_named_with_the_request_or_the_alternative_that_asks_for_it():
+    def missing(*requests):
+        return Allocator([claim("c", *requests)], {"gpu": GPU}.get, Allocated()).missing
+
+    assert missing(request("a"), first_of("r", alternative("s"))) == ""
+    assert missing(request("a", of="x")) == "request a: device class x does not exist"
+    assert missing(first_of("r", alternative("s"), alternative("t", of="x"))) == (
+        "request r/t: device class x does not exist"
+    )
+
+
+def test_a_solution_says_which_alternatives_it_took_and_makes_allocations_only_when_asked():
+    cluster = Cluster(gpus(3))
+    either = first_of("r", alternative("x", count=5), alternative("y"))
+    allocator = Allocator([claim("c", request("a"), either)], cluster.classes.get, cluster.allocated)
+
+    found = allocator.allocate("n1", cluster.slices.of_node(node()))
+
+    assert isinstance(found, Solution)
+    assert found.alternatives == (1,)
+    assert [pick.candidate.id[2] for pick in found.picks] == ["gpu-0", "gpu-1"]

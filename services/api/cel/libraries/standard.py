@@ -30,7 +30,18 @@ from services.api.cel.types import (
     map_of,
     type_of,
 )
-from services.api.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, EvaluationError, Timestamp, Uint, equal, is_in
+from services.api.cel.values import (
+    INT_MAX,
+    INT_MIN,
+    UINT_MAX,
+    Duration,
+    EvaluationError,
+    Timestamp,
+    Uint,
+    equal,
+    is_in,
+    is_same,
+)
 from services.api.cel.values import type_of as type_of_value
 
 _A: Final = types.parameter("A")
@@ -333,14 +344,6 @@ _TIMES: Final[Mapping[str, tuple[Overload, ...]]] = {
 }
 
 
-def _folded(table: Mapping[str, tuple[Overload, ...]]) -> dict[str, tuple[Overload, ...]]:
-    """Return the overloads as those that are computed when the expression is compiled, if arguments are constant."""
-    return {
-        name: tuple(Overload(each.id, each.params, each.result, each.impl, each.member, True) for each in overloads)
-        for name, overloads in table.items()
-    }
-
-
 LIBRARY: Final = Library(
     functions={
         "_&&_": (of("logical_and", (BOOL, BOOL), BOOL, operator.and_),),
@@ -348,7 +351,7 @@ LIBRARY: Final = Library(
         "!_": (of("logical_not", (BOOL,), BOOL, operator.not_),),
         "_?_:_": (of("conditional", (BOOL, _A, _A), _A, lambda test, yes, no: yes if test else no),),
         "@not_strictly_false": (of("not_strictly_false", (BOOL,), BOOL, lambda v: v),),
-        "_==_": (of("equals", (_A, _A), BOOL, equal),),
+        "_==_": (of("equals", (_A, _A), BOOL, is_same),),
         "_!=_": (of("not_equals", (_A, _A), BOOL, lambda a, b: not equal(a, b)),),
         "_<_": _orders("less", operator.lt),
         "_<=_": _orders("less_equals", operator.le),
@@ -357,7 +360,7 @@ LIBRARY: Final = Library(
         "@in": (of("in_list", (_A, _LIST_A), BOOL, is_in), of("in_map", (_A, _MAP_AB), BOOL, is_in)),
         "_[_]": (of("index_list", (_LIST_A, INT), _A, lambda: None), of("index_map", (_MAP_AB, _A), _B, lambda: None)),
         **_ARITHMETIC,
-        **_folded(_CONVERSIONS),
+        **_CONVERSIONS,
         **_TIMES,
         "size": _sized(("bytes", BYTES), ("list", _LIST_A), ("map", _MAP_AB), ("string", STRING)),
         "contains": (on("contains_string", (STRING, STRING), BOOL, operator.contains),),

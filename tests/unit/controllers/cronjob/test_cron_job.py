@@ -221,3 +221,12 @@ def test_how_late_a_job_is_created_is_measured(world):
     looked(world, a_cron_job(status={"lastScheduleTime": "2026-01-01T00:15:00Z"}), job)
 
     assert world.controller.metrics()["cronjob_controller_job_creation_skew_duration_seconds_sum"] == 3.0
+
+
+def test_a_job_whose_time_was_not_written_down_is_not_started_for_again_when_it_has_finished(world):
+    job = a_job(15, "Complete", completionTime="2026-01-01T00:16:00Z")
+    job["metadata"]["annotations"] = {"batch.kubernetes.io/cronjob-scheduled-timestamp": "2026-01-01T00:15:00Z"}
+    look = looked(world, a_cron_job(successfulJobsHistoryLimit=0), job)
+
+    assert (look.created, look.deleted) == ([], [f"tick-{MINUTE + 15}"])
+    assert look.status["lastScheduleTime"] == "2026-01-01T00:15:00Z"

@@ -316,3 +316,28 @@ def test_reconciliations_are_counted_by_what_was_done(world_of, a_set, a_web):
         f'{name}{{action="scale_up",error="none"}}': 1,
         f'{name}{{action="none",error="internal"}}': 1,
     }
+
+
+def test_what_fails_of_one_container_or_of_an_external_metric_is_said_as_upstream_says_it(turn, a_web):
+    half = {"type": "Utilization", "averageUtilization": 50}
+    box = {"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "x", "target": half}}
+    queue = {
+        "type": "External",
+        "external": {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "1"}},
+    }
+    container = turn(a_web("a", "1"), scaler=a_scaler([box])).events
+    external = turn(a_web("a", "1"), scaler=a_scaler([queue])).events
+    good = {**box, "containerResource": {**box["containerResource"], "container": "c"}}
+    scaled = turn(a_web("a", "1"), replicas=1, scaler=a_scaler([good]))
+
+    assert container[0].startswith("Warning FailedGetContainerResourceMetric: failed to get cpu utilization: unable to")
+    assert "first error is: failed to get x container metric value: failed to get cpu utilization" in container[1]
+    text = (
+        "unable to get external metric default/queue/nil: unable to fetch metrics from external metrics API: the "
+        "server could not find the requested resource (get queue.external.metrics.k8s.io)"
+    )
+    assert external[0] == f"Warning FailedGetExternalMetric: {text}"
+    assert external[1].endswith(
+        f"failed to get queue external metric value: failed to get queue external metric: {text}"
+    )
+    assert "reason: cpu container resource utilization (percentage of request) above target" in scaled.events[0]

@@ -201,3 +201,18 @@ def test_a_node_reports_on_devices_that_are_allocated_there_and_changes_nothing_
     assert [at for at, _ in write(world, anywhere, elsewhere, node_identity("n1"))[0]] == ["status.devices"]
     with pytest.raises(Forbidden):
         write(world, stored, {}, node_identity("n1"))
+
+
+@pytest.mark.parametrize(("node", "is_allowed"), [("n1", True), ("n2", False)])
+def test_a_node_reports_on_a_claim_that_is_allocated_there_before_its_pod_is_bound(world, node, is_allowed):
+    claim(world, allocation=allocation())
+    call = Request(verb="patch", resource=CLAIMS, namespace="default", name="c", subresource="status")
+
+    def ask():
+        authorizer.authorize(node_identity(node), call, world.lookup, world.list)
+
+    if is_allowed:
+        ask()
+    else:
+        with pytest.raises(Forbidden):
+            ask()

@@ -1,0 +1,16 @@
+"""Label selectors as Go prints them in messages: `&LabelSelector{MatchLabels:map[string]string{app: web,},…}`."""
+
+from services.api.meta import LabelSelector
+
+
+def go_text(selector: LabelSelector | None) -> str:
+    """Return what `%v` prints of a `*metav1.LabelSelector`."""
+    if selector is None:
+        return "nil"
+    labels = "".join(f"{name}: {value}," for name, value in sorted(selector.match_labels.items()))
+    terms = ""
+    for each in selector.match_expressions:
+        values = " ".join(each.values)
+        terms += f"LabelSelectorRequirement{{Key:{each.key},Operator:{each.operator},Values:[{values}],}},"
+    expressions = f"[]LabelSelectorRequirement{{{terms}}}"
+    return f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:{expressions},}}"
