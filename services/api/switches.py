@@ -91,7 +91,7 @@ REGISTER: tuple[Switch, ...] = (
            "globs allowed", f"{_UNBIND} 6.1", "unbinding/defer-then-unbind"),
     Switch("device.defer_timeout_s", 0.0, "how long a pod is deferred whose devices are missing, 0 as long as any "
            "other", "kubelet 11", "devices/slow-plugin-deferred", minimum=0.0),
-    Switch("ResourceHealthStatus", False, "feature gate: a container's status has the health of its devices "
+    Switch("ResourceHealthStatus", True, "feature gate: a container's status has the health of its devices "
            "(KEP-4680)", "kubelet 5.5", "devices/ill-device"),
     Switch("unbind.reasons", "all", "reasons for which a pod is unbound: A+B, globs allowed; all: what 6.1 has on",
            f"{_UNBIND} 11", "node-life/broken-network"),
