@@ -142,6 +142,20 @@ def test_kep_5194_08_pod_entries_go_first_then_the_workloads_then_the_allocation
     assert listed[owners + 1] == (CLAIMS, 0, False)
 
 
+@pytest.mark.parametrize(("fence", "wait", "is_lost"), [
+    ("none", "30ms", True), ("get", "30ms", False), ("touch", "30ms", False), ("get", "53ms", True), ("touch", "53ms", True),
+])  # fmt: skip
+def test_kep_5194_14_a_fence_leaves_the_moment_between_itself_and_the_bind(fence, wait, is_lost):
+    text = (FOLDER / "fence-race.txt").read_text().replace("wait 30ms", f"wait {wait}")
+    scenario = parse_scenario(text, str(FOLDER / "fence-race.txt"), frozenset(VERBS))
+
+    runs = [Observed(scenario, seed, {"scheduler.reserve_fence": fence}) for seed in range(8)]
+
+    broken = [text for run in runs for text in run.broken]
+    assert [text for text in broken if not text.startswith("I8: bound to n1")] == []
+    assert bool(broken) == is_lost
+
+
 def test_kep_5194_16_the_reference_of_a_job_that_was_replaced_is_the_claim_controllers_to_remove():
     scenario = came_true("owner-recreated")
 
