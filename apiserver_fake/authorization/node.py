@@ -107,10 +107,13 @@ def _uses_devices(node: str, request: Request, listing: Listing) -> bool:
 
 
 def device_claims(pod: Document) -> list[str]:
-    """Return the names of the claims for devices that the pod uses, generated ones included."""
+    """Return the names of the claims for devices that the pod uses, generated ones and that for its extended resources
+    included."""
     named = [each.get("resourceClaimName") for each in (pod.get("spec") or {}).get("resourceClaims") or ()]
-    made = [each.get("resourceClaimName") for each in (pod.get("status") or {}).get("resourceClaimStatuses") or ()]
-    return [str(name) for name in (*named, *made) if name]
+    status = pod.get("status") or {}
+    made = [each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()]
+    extended = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+    return [str(name) for name in (*named, *made, extended) if name]
 
 
 def _may_node_pods(node: str, request: Request, lookup: Lookup) -> bool:

@@ -38,8 +38,9 @@ def _read(form: type[M], data: bytes) -> M:
     """Return the message. Raises: RpcError, as Go says it."""
     try:
         return form.FromString(data)
-    except DecodeError as error:
-        raise RpcError("Internal", f"grpc: failed to unmarshal the received message: {error}") from None
+    except DecodeError:
+        why = "proto: cannot parse invalid wire-format data"
+        raise RpcError("Internal", f"grpc: failed to unmarshal the received message: {why}") from None
 
 
 def encode_info(info: PluginInfo) -> bytes:

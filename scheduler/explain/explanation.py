@@ -21,6 +21,7 @@ from services.api.kinds.pod import Pod
 from services.api.meta import Key, find_condition
 
 POOL_ORDER = (Pool.IN_FLIGHT, Pool.ACTIVE, Pool.BACKOFF, Pool.ERROR_BACKOFF, Pool.UNSCHEDULABLE, Pool.GATED)
+NODES_SHOWN = 100
 
 
 class HttpRequest(Protocol):
@@ -67,6 +68,7 @@ class Explainer:
             )
         found["nominated_node"] = core.queue.nominator.node_of(found["uid"]) or found["nominated_node"]
         found["would_fit_if"] = self._would_fit(queued)
+        found["devices"] = self._devices(queued)
         if self.records is not None:
             found["annotations"] = self.records.whole(found["uid"])
         return found
@@ -95,6 +97,15 @@ class Explainer:
         # A pod of its own: what a changed spec makes the runner remember must not stick to the queued one.
         answer: list[dict[str, Any]] = msgspec.to_builtins(would_fit_if(filters, PodInfo(queued.info.pod)))
         return answer
+
+    def _devices(self, queued: QueuedPod | None) -> list[dict[str, Any]]:
+        """Return what the pod's claims find on each node, for the first nodes; nothing for a pod that has all."""
+        if queued is None or queued.pool is Pool.GATED or not queued.info.spec.resource_claims:
+            return []
+        plugin = self.core.profiles.of(queued.info).runner.plugins_by_name.get("DynamicResources")
+        nodes = [info.node for info in self.core.cache.columns.nodes if info is not None and info.node is not None]
+        asked = plugin.device_shortages(queued.info.pod, nodes[:NODES_SHOWN]) if plugin is not None else ""
+        return [] if isinstance(asked, str) else msgspec.to_builtins(asked)
 
     def queue(self) -> dict[str, Any]:
         """Return every pool with its pods: the document of `keplab explain scheduler/queue`."""

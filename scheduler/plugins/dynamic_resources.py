@@ -49,6 +49,7 @@ from services.dra.features import Features
 from services.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
 from services.dra.pools import Slices
 from services.dra.requests import AllocationError
+from services.dra.shortage import Shortage, shortages
 from services.dra.solution import Solution, share_ids
 from services.reconcile.controller import Change
 
@@ -332,6 +333,30 @@ class DynamicResources:
                 said = found, final if self._switches.is_final else Code.UNSCHEDULABLE
             by_reason.setdefault(said, columns.full(False))[row] = True
         return [Refusal(reason, mask, code) for (reason, code), mask in by_reason.items()]
+
+    def device_shortages(self, pod: Pod, nodes: Sequence[Node]) -> list[Shortage] | str:
+        """Return, for `keplab explain`, what the pod's claims without devices find on each node; or why they cannot
+        be asked for at all."""
+        claims = [self._find(key) for key in claim_keys(pod)]
+        wanted = [claim for claim in claims if claim is not None and claim.status.allocation is None]
+        allocator = self._allocator(wanted)
+        if allocator.missing or not wanted:
+            return allocator.missing
+        holders = {
+            result.id: str(claim.metadata.key)
+            for claim in self._world.all(ResourceClaim)
+            for result in (claim.status.allocation.devices.results if claim.status.allocation is not None else ())
+        }
+        try:
+            return [
+                each
+                for node in nodes
+                for each in shortages(
+                    allocator, node.metadata.name, self._slices.of_node(node), lambda key: holders.get(key, "")
+                )
+            ]
+        except AllocationError as error:
+            return str(error)
 
     def _filter_each(self, state: CycleState, pod: PodInfo, columns: Columns, reached: Mask) -> Mask:
         """Return the rows that pass, asked one by one: what is to be allocated differs from node to node."""

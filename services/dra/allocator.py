@@ -89,7 +89,7 @@ class Allocator:
     def _sized(self, place: int, pools: Sequence[Pool]) -> list[tuple["_Wanted", ...]]:
         """Return what a claim asks for, with what All means on this node. Raises: AllocationError."""
         claim = self.claims[place]
-        wanted = [tuple(self._wanted(each, pools) for each in asked) for asked in self._asked_by(place)]
+        wanted = [tuple(self._wanted(each, pools) for each in asked) for asked in self.asked_by(place)]
         least = sum(min(each.count for each in alternatives) for alternatives in wanted)
         if least > DEVICES_MAX:
             excess = f"number of requested devices {least} exceeds the claim limit of {DEVICES_MAX}"
@@ -100,7 +100,8 @@ class Allocator:
                 raise AllocationError(f"claim {claim.metadata.key}, constraint #{index}: {empty}")
         return wanted
 
-    def _asked_by(self, place: int) -> list[tuple[Asked, ...]]:
+    def asked_by(self, place: int) -> list[tuple[Asked, ...]]:
+        """Return what the claim in that place asks for, request by request. Raises: AllocationError."""
         while len(self._asked) <= place:
             at = len(self._asked)
             requests = range(len(self.claims[at].spec.devices.requests))

@@ -124,6 +124,7 @@ def consumption(device: Device) -> Consumed:
 class Pool:
     """One pool as one node reaches it. `invalid`: why nothing of it can be used, "" when it can.
 
+    `missing`: of one that is not complete how many slices there are.
     `counters`: what its counter sets have, in thousandths. `consumption`: what its devices take of that, by name, also
     those that the node does not reach.
     """
@@ -132,6 +133,7 @@ class Pool:
     name: str
     candidates: tuple[Candidate, ...] = ()
     is_complete: bool = True
+    missing: str = ""
     invalid: str = ""
     counters: Mapping[CounterId, int] = field(default_factory=dict)
     consumption: Mapping[str, Consumed] = field(default_factory=dict)
@@ -288,7 +290,8 @@ class Slices:
                 return None
             everywhere = [each for each in others if each.spec.pool.generation == newest]
             if len(everywhere) != wanted:
-                return Pool(*key, is_complete=False)
+                said = f"{len(everywhere)} slices of generation {newest}, {near[0].metadata.name} says {wanted}"
+                return Pool(*key, is_complete=False, missing=said)
         if any(each.spec.per_device_node_selection for each in near):
             return self._build(key, near, everywhere, node)
         built = self._built.setdefault(key, {})

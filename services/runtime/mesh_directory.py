@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
-from services.runtime.config import MeshError
+from services.runtime.config import EXIT_LOCKED, MeshError, StartError
 
 LOCK_TRIES, LOCK_PERIOD_S = 5, 0.02
 STATE_FILE = "mesh.json"
 LOCK_FILE = "mesh.lock"
+OWN_LOCK_FILE = "process.lock"
 SOCKETS_FOLDER = "nodes"
 
 
@@ -38,6 +39,22 @@ def lock(data_dir: Path) -> int:
             pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
             os.close(fd)
             raise AlreadyRunning(f"a mesh already runs on {data_dir} (pid {pid}); stop it with `keplab down`") from None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, str(os.getpid()).encode(), 0)
+    return fd
+
+
+def hold(folder: Path, what: str) -> int:
+    """Return the descriptor that holds a process's own directory as long as it lives. Raises: StartError when another
+    process has it, by what is said of it; OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fd = os.open(folder / OWN_LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+        os.close(fd)
+        raise StartError(f"{what} runs already (pid {pid}): it holds {folder}", EXIT_LOCKED) from None
     os.ftruncate(fd, 0)
     os.pwrite(fd, str(os.getpid()).encode(), 0)
     return fd

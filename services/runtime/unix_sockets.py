@@ -58,6 +58,11 @@ class _Address:
                 raise OSError(f"{name}: {len(name.encode())} bytes are too long for a socket's name")
         self.target = f"unix:{path}"
 
+    def discard(self) -> None:
+        """Remove the socket, and close."""
+        Path(self.path).unlink(missing_ok=True)
+        self.close()
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
@@ -204,6 +209,11 @@ class UnixSockets:
             except RuntimeError as error:
                 address.close()
                 raise OSError(f"{path}: {error}") from None
+            except OSError as error:
+                # What has the name is not to be replaced, a directory for example.
+                await server.stop(None)
+                address.discard()
+                raise OSError(error.errno, error.strerror, path) from None
         raise OSError(f"{path}: the directory is cleared over and over")
 
     def dial(self, path: str) -> _Connection:

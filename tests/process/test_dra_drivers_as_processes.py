@@ -1,10 +1,14 @@
 """DRA drivers as processes, over real sockets, with real kills."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from kubelet.dra.emulated.serving import DriverConfig, build
+from services.runtime.config import EXIT_LOCKED, StartError
+from services.runtime.mesh_directory import hold
 from services.scenarios.run import load_scenario, run_as_processes
 from services.scenarios.script.scenario import parse_scenario
 from services.scenarios.script.verbs import VERBS
@@ -50,6 +54,23 @@ def test_fm_k9_a_driver_or_kubelet_that_dies_or_hangs_at_a_prepare_costs_time_an
 
     assert events.count("kubelet.start") == 1
     assert "driver.unprepare" in events
+
+
+def test_a_second_copy_of_a_driver_does_not_start_and_names_the_first(tmp_path):
+    folder = tmp_path / "dra-driver" / "n1" / "gpu.example.com"
+    first = hold(folder, "DRA driver gpu.example.com of node n1")
+    try:
+        config = DriverConfig(node="n1", definition="gpu.example.com:1", data_dir=str(folder))
+        with pytest.raises(StartError) as found:
+            build(config, None)
+    finally:
+        os.close(first)
+
+    assert (
+        found.value.message
+        == f"DRA driver gpu.example.com of node n1 runs already (pid {os.getpid()}): it holds {folder}"
+    )
+    assert found.value.exit_code == EXIT_LOCKED
 
 
 ATTACHED = """

@@ -162,3 +162,13 @@ def test_a_connection_is_broken_once_its_server_is_gone(tmp_path):
         return done_before
 
     assert asyncio.run(scenario()) == set()
+
+
+def test_a_name_that_a_directory_has_is_named_and_nothing_is_left(tmp_path):
+    (tmp_path / "dra.sock").mkdir()
+
+    with pytest.raises(OSError, match="Is a directory") as raised:
+        asyncio.run(UnixSockets().serve(str(tmp_path / "dra.sock"), LocalService({})))
+
+    assert raised.value.filename == str(tmp_path / "dra.sock")
+    assert [each.name for each in tmp_path.iterdir()] == ["dra.sock"]

@@ -11,12 +11,15 @@ from typing import Any, Final
 import msgspec
 
 from kubelet.runtime.latency import Distribution
+from services.api.kinds.resourceslice import Device
 from services.api.meta import Document
 
 SLICE_MAX, GATED_SLICE_MAX = 128, 64
 """Devices a slice may have, and one in which a device has taints or consumes counters."""
 _GATED: Final = ("taints", "consumesCounters")
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_FIELDS: Final = frozenset(Device.__struct_encode_fields__)
 _CHANCES: Final = ("fail_prepare", "fail_unprepare", "fail_call")
 _TIMES: Final = ("prepare", "unprepare", "publish_delay", "slice_delay", "binding_delay")
 FORM: Final = (
@@ -91,7 +94,7 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
     def check(self) -> None:
         """Raise ValueError naming the field when there can be no such driver."""
-        if not _NAME.fullmatch(self.name) or len(self.name) > 63:
+        if not NAME.fullmatch(self.name) or len(self.name) > 63:
             raise ValueError(f"name: {self.name!r}, want a DNS subdomain of at most 63 characters")
         for field in _CHANCES:
             chance = float(getattr(self, field))
@@ -104,6 +107,9 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
                 raise ValueError(f"{_camel(field)}: {error}") from None
         if self.slices < 0:
             raise ValueError(f"slices: {self.slices}, want 0 or more")
+        for number, (start, end) in enumerate(self.dead):
+            if not 0.0 <= start < end:
+                raise ValueError(f"dead[{number}]: from {start:g} to {end:g}, want 0 or more, and an end after it")
         if bool(self.binding_conditions) != bool(self.binding_failure_conditions):
             raise ValueError(
                 f"bindingConditions: {list(self.binding_conditions)} with bindingFailureConditions: "
@@ -114,11 +120,7 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
             if pool.name in names:
                 raise ValueError(f"pools: two are called {pool.name!r}")
             names[pool.name] = None
-            devices = [str(device.get("name", "")) for device in self.offered(pool)]
-            if twice := next((name for index, name in enumerate(devices) if name in devices[:index]), None):
-                raise ValueError(f"pool {pool.name!r}: two devices are called {twice!r}")
-            if "" in devices:
-                raise ValueError(f"pool {pool.name!r}: device {devices.index('')} has no name")
+            self._check_devices(pool, f"pool {pool.name!r}: " if pool.name else "")
         known = [device for pool in self.all_pools("") for device in self.offered(pool)]
         bindable = [str(device["name"]) for device in known if device.get("bindingFailureConditions")]
         if unknown := next((name for name in self.fail_binding if name not in bindable), None):
@@ -126,6 +128,26 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
                 f"failBinding: {unknown!r} is no device with binding conditions; there are: "
                 f"{', '.join(bindable) or 'none'}"
             )
+
+    def _check_devices(self, pool: PoolDefinition, where: str) -> None:
+        if isinstance(pool.devices, int) and pool.devices < 0:
+            raise ValueError(f"{where}devices: {pool.devices}, want 0 or more")
+        seen: dict[str, int] = {}
+        for number, device in enumerate(self.offered(pool)):
+            name = device.get("name", "")
+            if name == "":
+                raise ValueError(f"{where}device {number} has no name")
+            if not isinstance(name, str) or not _LABEL.fullmatch(name) or len(name) > 63:
+                raise ValueError(f"{where}devices[{number}].name: {name!r}, want a DNS label of at most 63 characters")
+            if name in seen:
+                raise ValueError(
+                    f"{where}devices[{number}].name: two devices are called {name!r}, this and {seen[name]}"
+                )
+            seen[name] = number
+            if unknown := next((field for field in device if field not in _FIELDS), None):
+                raise ValueError(
+                    f"{where}devices[{number}]: no field {unknown!r}; there are: {', '.join(sorted(_FIELDS))}"
+                )
 
     def duration(self, field: str) -> Distribution:
         """Return the distribution of one of the times. Raises: ValueError."""

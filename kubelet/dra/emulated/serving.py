@@ -13,6 +13,7 @@ import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -41,13 +42,14 @@ from services.api.seams import Seams
 from services.client.client import Client
 from services.client.informer import Informer
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
+from services.runtime.mesh_directory import hold
 from services.telemetry.spans import parse_traceparent
 
 COMMAND = "/keplab.v1.DRADriver/Command"
 STATE_FILE = "prepared.json"
 POLL_S = 0.5
 """How soon it notices that its sockets are gone."""
-RETRY_S = 1.0
+RETRY_S, RETRY_MAX_S = 1.0, 30.0
 HEALTH_PERIOD_S = 10.0
 """How often it says again how its devices are: the kubelet believes it for 30 s."""
 COMMAND_TIMEOUT_S = 10.0
@@ -318,7 +320,11 @@ class DriverServing:
     # --- the API server ---
 
     async def _publish(self) -> None:
-        """Offer the devices once the kubelet knows the driver, and whenever they changed or their slices are gone."""
+        """Offer the devices once the kubelet knows the driver, and whenever they changed or their slices are gone.
+
+        What keeps it from that is said once, and tried again later each time.
+        """
+        said, delay_s = "", RETRY_S
         async with asyncio.TaskGroup() as group:
             await self._dirty.wait()
             informer: Informer[ResourceSlice] = Informer(
@@ -339,10 +345,14 @@ class DriverServing:
                     await asyncio.sleep(self._draw("publish_delay"))
                 try:
                     await self._sync(self._client)
+                    said, delay_s = "", RETRY_S
                 except (ApiError, UnknownOutcome) as error:
-                    log.warning("driver.unpublished", node=self._node, driver=self._driver.name, reason=str(error))
+                    if str(error) != said:
+                        said, delay_s = str(error), RETRY_S
+                        log.warning("driver.unpublished", node=self._node, driver=self._driver.name, reason=said)
                     self._dirty.set()
-                    await asyncio.sleep(RETRY_S)
+                    await asyncio.sleep(delay_s)
+                    delay_s = min(delay_s * 2, RETRY_MAX_S)
 
     async def _report_binding(self) -> None:
         """Report the binding conditions of devices that were allocated long enough ago (KEP-5007)."""
@@ -446,8 +456,12 @@ def _is_same(published: Document, wanted: Document) -> bool:
 
 
 def build(config: DriverConfig, seams: Seams) -> DriverServing:
-    """Return the driver the configuration describes. Raises: StartError."""
-    return DriverServing(config.driver(), seams, config.node, config.place, config.instance)
+    """Return the driver the configuration describes. Raises: StartError, also when the same one runs already."""
+    definition = config.driver()
+    if config.data_dir:
+        # Two that share one state would each forget what the other has prepared.
+        hold(Path(config.data_dir), f"DRA driver {definition.name} of node {config.node}")
+    return DriverServing(definition, seams, config.node, config.place, config.instance)
 
 
 class DriverAway(ValueError):

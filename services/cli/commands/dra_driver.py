@@ -10,11 +10,12 @@ import msgspec
 import yaml
 
 from kubelet.dra.calls import PLUGINS, REGISTRY
-from kubelet.dra.emulated.definition import DriverDefinition, parse_drivers, read_definition
+from kubelet.dra.emulated.definition import NAME, DriverDefinition, parse_drivers, read_definition
 from kubelet.dra.emulated.driver import ACTS
 from kubelet.dra.emulated.serving import DriverConfig, build, command_driver
-from services.cli.output import data_option, fail
+from services.cli.output import EXIT_NOT_STARTED, data_option, fail
 from services.runtime.components import driver_name
+from services.runtime.config import EXIT_CONFIG, EXIT_IO, EXIT_LOCKED
 from services.runtime.credentials import Credentials, put_driver
 from services.runtime.mesh_directory import SOCKETS_FOLDER, read_state
 from services.runtime.process import run
@@ -56,7 +57,10 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     API (dra.v1). The node must take plugins: `keplab up --device-sockets`, or drivers in its definition.
     """
     data: Path = given["data"].absolute()
+    _check(given)
     folder = data / SOCKETS_FOLDER / given["node"]
+    if not folder.parent.is_dir():
+        fail(f"no mesh runs on {given['data']}; start one with `keplab up --device-sockets`")
     if not (folder / REGISTRY).is_dir():
         fail(
             f"node {given['node']} of the mesh on {given['data']} takes no DRA drivers: "
@@ -77,7 +81,17 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     words = [word for name, value in config.items() for word in (f"--{name}", value)]
     socket = folder / PLUGINS / definition.name
     click.echo(f"{definition.name} of {given['node']}: sockets in {socket}; Ctrl-C ends it")
-    return run("kubelet.dra.emulated", DriverConfig, build, [*words, "--health-port", "-1"], os.environ)
+    code = run("kubelet.dra.emulated", DriverConfig, build, [*words, "--health-port", "-1"], os.environ)
+    return EXIT_NOT_STARTED if code in (EXIT_CONFIG, EXIT_IO, EXIT_LOCKED) else code
+
+
+def _check(given: dict[str, Any]) -> None:
+    """End with one line when the options cannot be meant."""
+    for option, may_be_empty in (("node", False), ("instance", True)):
+        if not (NAME.fullmatch(given[option]) or (may_be_empty and not given[option])):
+            fail(f"--{option} {given[option]!r}: want lower-case letters, digits, `-` and `.`")
+    if given["text"] and given["config"] is not None:
+        fail(f"want --driver or --config, not both: {given['text']!r} and {given['config']}")
 
 
 def _mesh(data: Path, process: str, driver: str, given: dict[str, Any]) -> dict[str, str]:
@@ -95,7 +109,7 @@ def _mesh(data: Path, process: str, driver: str, given: dict[str, Any]) -> dict[
 def _definition(given: dict[str, Any]) -> DriverDefinition:
     try:
         if given["config"] is not None:
-            return read_definition(_read(given["config"]))
+            return _read_file(given["config"])
         if not given["text"]:
             raise ValueError("want --driver NAME:DEVICES or --config FILE")
         found = parse_drivers(given["text"])
@@ -106,10 +120,20 @@ def _definition(given: dict[str, Any]) -> DriverDefinition:
         fail(f"DRA driver: {error}")
 
 
+def _read_file(path: Path) -> DriverDefinition:
+    shape = _read(path)
+    try:
+        return read_definition(shape)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
+        found = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror or error}") from None
+    except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{path}: want an object with the fields of a driver, not {type(found).__name__}")

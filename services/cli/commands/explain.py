@@ -26,6 +26,7 @@ from services.scenarios.simulation.simulated_mesh import SimMesh
 
 TIMEOUT_S = 10.0
 BEST_NODES = 5
+DEVICES_NAMED = 3
 POD_KINDS = ("pod", "pods", "po")
 EPILOG = """\
 \b
@@ -146,6 +147,10 @@ def _show_pod(found: dict[str, Any]) -> None:
     if found["excluded"]:
         click.echo("stays away from: " + ", ".join(f"{n} ({why})" for n, why in sorted(found["excluded"].items())))
     _show_nodes(found)
+    if found.get("devices"):
+        click.echo("\nDevices for its claims, each request alone:")
+        rows = [row for short in found["devices"] for row in _device_rows(short)]
+        print_table(("claim", "request", "node", "wants", "usable", "the others"), rows, texts=3)
     if found["would_fit_if"]:
         click.echo("\nIt would fit with any one of these changes (each was filtered again):")
         rows = [(c["dimension"], c["change"], _named(c)) for c in found["would_fit_if"]]
@@ -154,6 +159,16 @@ def _show_pod(found: dict[str, Any]) -> None:
         click.echo("\nTried again after:")
         for event in found["wakes_on"]:
             click.echo(f"  {event}")
+
+
+def _device_rows(short: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Return a row for each reason against devices, at least one."""
+    head = (short["claim"], short["request"], short["node"], short["wanted"], short["usable"])
+    said = []
+    for reason, devices in short["refused"].items():
+        more = len(devices) - DEVICES_NAMED
+        said.append(", ".join(devices[:DEVICES_NAMED]) + (f" and {more} more" if more > 0 else "") + f": {reason}")
+    return [(*head, text) for text in said or ["-" if short["usable"] else "there are no devices"]]
 
 
 def _named(change: dict[str, Any]) -> str:

@@ -17,6 +17,13 @@ from services.cli.__main__ import run
         (["--node", "n1", "--config", "gone.yaml"], "gone.yaml: "),
         (["--node", "n1", "--config", "list.yaml"], "list.yaml: want an object with the fields of a driver, not list"),
         (["--node", "n1", "--config", "odd.yaml"], "Object contains unknown field `divices`"),
+        (["--node", "n1", "--config", "odd.yaml"], "odd.yaml: Object contains"),
+        (["--node", "n1", "--config", "bytes.yaml"], "bytes.yaml: "),
+        (["--node", "n1", "--config", "gone.yaml"], "gone.yaml: No such file or directory"),
+        (["--node", "n1", "--config", "odd.yaml", "--driver", "a.b:1"], "want --driver or --config, not both: 'a.b:1'"),
+        (["--node", "../n1", "--driver", "a.b:1"], "--node '../n1': want lower-case letters"),
+        (["--node", "n1", "--driver", "a.b:1", "--instance", "../x"], "--instance '../x': want lower-case letters"),
+        (["--node", "n1", "--data", "none", "--driver", "a.b:1"], "no mesh runs on none"),
         (["--node", "n1", "--driver", "gpu.example.com", "dance"], "no act 'dance'; there are: accept, add"),
         (["--node", "n1", "--driver", "gpu.example.com", "taint", "gpu-0"], "want: taint DEVICE… KEY[=VALUE]:EFFECT"),
         (["--node", "n1", "--driver", "gpu.example.com", "stop"], "n1 has no emulated DRA driver gpu.example.com"),
@@ -25,6 +32,7 @@ from services.cli.__main__ import run
 def test_what_it_cannot_do_is_one_line_and_exit_code_2(arguments, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mesh" / "nodes" / "n1" / "plugins_registry").mkdir(parents=True)
+    (tmp_path / "bytes.yaml").write_bytes(b"name: \xa3")
     (tmp_path / "list.yaml").write_text("- 1\n")
     (tmp_path / "odd.yaml").write_text("name: gpu.example.com\ndivices: 4\n")
 

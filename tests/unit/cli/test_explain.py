@@ -15,6 +15,32 @@ pod ssd cpu=1 node-selector=disk:ssd
 pod fine cpu=1
 wait 5s
 """
+DEVICES = """\
+# One has a device, another wants both
+limit 20s
+nodes n1 cpu=4 drivers=gpu.example.com:2
+apply gpus.yaml
+wait 1s
+pod a claims=one
+wait 3s
+pod b claims=two
+wait 5s
+"""
+GPUS = """\
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: one, namespace: default}
+spec: {devices: {requests: [{name: g, exactly: {deviceClassName: gpu}}]}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: two, namespace: default}
+spec: {devices: {requests: [{name: g, exactly: {deviceClassName: gpu, count: 2}}]}}
+"""
 KEYS = {
     "pod", "node", "pool", "attempts", "feasible", "rejected", "scores", "final", "message", "victims", "nominated_node",
     "wakes_on", "would_fit_if",
@@ -110,3 +136,14 @@ def test_an_unknown_pod_is_a_failure(printed, scenario):
     code, _, err = printed("explain", "pod/none", "--run", scenario)
 
     assert (code, "no scheduler knows pod default/none" in err) == (1, True)
+
+
+def test_a_pod_that_waits_for_devices_is_explained_with_who_has_them(printed, tmp_path):
+    path = tmp_path / "devices.txt"
+    path.write_text(DEVICES)
+    (tmp_path / "gpus.yaml").write_text(GPUS)
+
+    _, out, _ = printed("explain", "pod/b", "--run", str(path))
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+
+    assert "default/two g n1 2 1 gpu.example.com/n1/gpu-0: is allocated to claim default/one" in lines

@@ -182,6 +182,11 @@ def test_an_act_that_there_is_not_is_named(act, words, error):
         ({"name": NAME, "prepare": "often:1"}, "prepare: 'often:1': no distribution 'often'"),
         ({"name": NAME, "prepare": -1}, "prepare: -1, want 0 or more"),
         ({"name": NAME, "devices": [{"name": "a"}, {"name": "a"}]}, "two devices are called 'a'"),
+        ({"name": NAME, "devices": -3}, "devices: -3, want 0 or more"),
+        ({"name": NAME, "devices": [{"name": "A_b"}]}, "devices[0].name: 'A_b', want a DNS label"),
+        ({"name": NAME, "devices": [{"name": 3}]}, "devices[0].name: 3, want a DNS label"),
+        ({"name": NAME, "devices": [{"name": "a", "atributes": {}}]}, "devices[0]: no field 'atributes'; there are: "),
+        ({"name": NAME, "devices": 1, "dead": [[60, 10]]}, "dead[0]: from 60 to 10"),
         ({"name": NAME, "pools": [{"name": "p"}, {"name": "p"}]}, "pools: two are called 'p'"),
         (
             {"name": NAME, "devices": 1, "bindingConditions": ["x.io/a"]},
