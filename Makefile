@@ -53,8 +53,8 @@ else
 	  --seeds $(SEEDS) --record runs/seeds.jsonl --repeat 100
 endif
 
-repeats: $(READY) ## acceptance scenarios of kubelets that die, are cut off or come back, REPEATS=10 times with seeds of their own
-	nice -n 10 $(BIN)/pytest tests/scenarios/test_kubelet_faults.py --repeats $(REPEATS) -n 2 --dist load
+repeats: $(READY) ## acceptance scenarios of kubelets that die, are cut off or come back, and of one device for two, REPEATS=10 times with seeds of their own
+	nice -n 10 $(BIN)/pytest tests/scenarios/test_kubelet_faults.py tests/scenarios/test_one_device.py --repeats $(REPEATS) -n 2 --dist load
 
 compose-test: $(READY) ## build the image, run the mesh in containers, kill the scheduler, watch it converge
 	$(BIN)/pytest tests/compose -x --tb=short

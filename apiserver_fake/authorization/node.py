@@ -77,7 +77,7 @@ def may_slices_of(node: str, request: Request, lookup: Lookup) -> bool:
 
 
 def _may_node_claims(node: str, request: Request, lookup: Lookup, listing: Listing) -> bool:
-    """Claims are read; a driver on the node, which acts as the node, also reports on the devices.
+    """Claims are read; a driver that acts as the node also reports on the devices.
 
     A claim is the node's business when a pod that is bound there uses it, or when it is allocated there alone: binding
     may wait for what the driver says (KEP-5007). Source: dra-core 9, guarantees X-NR12.

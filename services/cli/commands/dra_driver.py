@@ -38,7 +38,8 @@ A taint is KEY[=VALUE]:EFFECT, after the devices.
 \b
 FILE is YAML or JSON with the fields name, devices (a number, or a list as in a ResourceSlice), sharedCounters, pools,
 slices, prepare, unprepare, publishDelay, sliceDelay (seconds, or lognormal:0.3,0.5), failPrepare,
-failUnprepare, failCall (0 to 1), refusesDoubleUse, health, dead.
+failUnprepare, failCall (0 to 1), refusesDoubleUse, health, dead; for devices that pods wait for before they are bound
+(KEP-5007) bindingConditions, bindingFailureConditions, bindingDelay (seconds), failBinding (devices), taintsFailed.
 """
 
 
