@@ -160,6 +160,12 @@ class _Connection:
             return answer
         except grpc.aio.AioRpcError as error:
             raise _as_rpc_error(error, self._path) from None
+        except asyncio.CancelledError:
+            # The library says the same of a call whose channel was closed and of one whose caller is cancelled.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise RpcError("Canceled", "grpc: the client connection is closing") from None
 
     async def stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
         """Yield answers until the other side ends it. Raises: RpcError."""
