@@ -1,4 +1,4 @@
-# One image for every room; the command says which. Every builder takes it: no syntax line, no heredoc, no --mount.
+# One image for every component; the command says which. Every builder takes it: no syntax line, no heredoc, no --mount.
 #
 #   BASE            an image with Python 3.11 or newer and its venv module; pin it by digest for a release
 #   PIP_INDEX_URL   package index; empty: the base's own

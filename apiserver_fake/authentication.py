@@ -1,7 +1,7 @@
-"""Who is calling: bearer tokens from the server's list, and node tokens computed from one key.
+"""Who is calling: bearer tokens from the server's list, and those computed from one key (`services/api/tokens.py`).
 
-A node token is `node.<name>.<hex hmac>`: the server needs to remember none of them, and a kubelet host gets
-one for each of its nodes (X-ID5). Secrets are compared in constant time, and every failure sounds alike (X-TOK4).
+Of tokens of nodes and of drivers on nodes the server needs to remember none; a kubelet host gets one for each of its
+nodes (X-ID5). Secrets are compared in constant time, and every failure sounds alike (X-TOK4).
 """
 
 import hashlib
@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 
 from services.api.errors import BadRequest, Forbidden, Unauthorized
-from services.api.identity import ANONYMOUS, NODE_HOSTS_GROUP, Identity, node_identity
+from services.api.identity import ANONYMOUS, NODE_HOSTS_GROUP, Identity
+from services.api.tokens import identity_of, node_token
 from services.runtime.config import EXIT_CONFIG, StartError
 
 TOKEN_BYTES_MAX = 8 << 10
@@ -79,10 +80,8 @@ class Authenticator:
             listed = self._by_digest.get(_digest(bearer))
             if listed is not None and hmac.compare_digest(listed[0], bearer):
                 return listed[1]
-            prefix, _, rest = bearer.partition(".")
-            name, _, mac = rest.rpartition(".")
-            if prefix == "node" and name and hmac.compare_digest(mac, self._mac(name)):
-                return node_identity(name)
+            if (computed := identity_of(self._node_key, bearer)) is not None:
+                return computed
         raise Unauthorized("Unauthorized")
 
     def node_token(self, identity: Identity, name: str) -> str:
@@ -91,10 +90,7 @@ class Authenticator:
             raise Forbidden(f'nodetokens "{name}" is forbidden: {identity.user} is not in group {NODE_HOSTS_GROUP}')
         if len(name) > 253 or not _NODE_NAME.fullmatch(name):
             raise BadRequest(f"{name[:80]!r} cannot be the name of a node")
-        return f"node.{name}.{self._mac(name)}"
-
-    def _mac(self, name: str) -> str:
-        return hmac.digest(self._node_key, name.encode(), hashlib.sha256).hex()
+        return node_token(self._node_key, name)
 
 
 def _digest(token: str) -> bytes:

@@ -3,8 +3,8 @@
 The allocation and the reservations belong to whoever may `update` or `patch` the subresource `resourceclaims/binding`;
 what is said of devices to whoever may do so for their drivers on `resourceclaims/driver`, on any node
 (`arbitrary-node:update`) or for a claim allocated to the writer's own node (`associated-node:update`). Both
-subresources are served nowhere: they only stand for permissions. A driver on a node acts as the node here, so a node
-is associated with itself and with no other.
+subresources are served nowhere: they only stand for permissions. A driver's own node is the one that its token is
+bound to; a node, as which a driver may act too, is associated with itself and with no other.
 Source: dra-core 9; kep-5194 7; upstream `pkg/registry/resource/utils.go` (v1.36), which answers Invalid, not Forbidden.
 """
 
@@ -13,7 +13,7 @@ from apiserver_fake.authorization.node import node_of
 from apiserver_fake.strategy import WriteContext
 from apiserver_fake.validation.devices.device_status import key_of
 from apiserver_fake.validation.formats import Causes, forbidden
-from services.api.identity import Identity
+from services.api.identity import Identity, system_account
 from services.api.meta import Document
 
 BINDING = "resourceclaims.resource.k8s.io/binding"
@@ -33,7 +33,8 @@ def check_writer(old: Document, new: Document, ctx: WriteContext) -> Causes:
         text = 'changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb='
         yield forbidden("status", f'{text}"{verb}" permission: {_refusal(who, verb, "binding")}')
     node = node_of(after.get("allocation") or {})
-    verbs = [ARBITRARY + verb] if not who.node or who.node != node else [ASSOCIATED + verb, ARBITRARY + verb]
+    at = who.node or who.on_node
+    verbs = [ASSOCIATED + verb, ARBITRARY + verb] if at and at == node else [ARBITRARY + verb]
     for driver in sorted(_changed_drivers(before, after)):
         if who.node == node != "" or any(_may(who, each, DRIVER, driver) for each in verbs):
             continue
@@ -44,7 +45,10 @@ def check_writer(old: Document, new: Document, ctx: WriteContext) -> Causes:
 
 def _may(who: Identity, verb: str, resource: str, name: str = "") -> bool:
     return any(
-        verb in rule.verbs and resource in rule.resources and (not rule.resource_names or name in rule.resource_names)
+        verb in rule.verbs
+        and resource in rule.resources
+        and (not rule.resource_names or name in rule.resource_names)
+        and (rule.where != "driver" or who.user == system_account(name).user)
         for rule in rules_of(who.user, who.groups)
     )
 

@@ -60,12 +60,12 @@ def may_node(node: str, request: Request, lookup: Lookup, listing: Listing) -> b
         case "resourceclaims.resource.k8s.io":
             return _may_node_claims(node, request, lookup, listing)
         case "resourceslices.resource.k8s.io":
-            return sub == "" and _may_node_slices(node, request, lookup)
+            return sub == "" and may_slices_of(node, request, lookup)
     return False
 
 
-def _may_node_slices(node: str, request: Request, lookup: Lookup) -> bool:
-    """Slices of its own devices: a driver on the node acts as the node (dra-core 1.1)."""
+def may_slices_of(node: str, request: Request, lookup: Lookup) -> bool:
+    """Whether the request, as far as it says without its body, is for slices of that node alone (dra-core 1.1)."""
     match request.verb:
         case "list" | "watch" | "deletecollection":
             return request.field_selector == f"spec.nodeName={node}"
@@ -107,10 +107,13 @@ def _uses_devices(node: str, request: Request, listing: Listing) -> bool:
 
 
 def device_claims(pod: Document) -> list[str]:
-    """Return the names of the claims for devices that the pod uses, generated ones included."""
+    """Return the names of the claims for devices that the pod uses, generated ones and that for its extended resources
+    included."""
     named = [each.get("resourceClaimName") for each in (pod.get("spec") or {}).get("resourceClaims") or ()]
-    made = [each.get("resourceClaimName") for each in (pod.get("status") or {}).get("resourceClaimStatuses") or ()]
-    return [str(name) for name in (*named, *made) if name]
+    status = pod.get("status") or {}
+    made = [each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()]
+    extended = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+    return [str(name) for name in (*named, *made, extended) if name]
 
 
 def _may_node_pods(node: str, request: Request, lookup: Lookup) -> bool:
@@ -190,13 +193,18 @@ def admit_node(node: str, request: Request, old: Document | None, new: Document 
         case "resourceclaims.resource.k8s.io":
             is_allowed = old is not None and new is not None and _only_devices(old, new)
         case "resourceslices.resource.k8s.io":
-            is_allowed = all(is_bound_to(each, node) for each in (old, new) if each is not None) and (
-                new is None or all(_is_own_node(o, node, ctx) for o in new["metadata"].get("ownerReferences") or ())
-            )
+            is_allowed = is_slice_of(node, old, new, ctx)
         case _:
             is_allowed = False
     if not is_allowed:
         raise Forbidden(NODE_TEXT)
+
+
+def is_slice_of(node: str, old: Document | None, new: Document | None, ctx: WriteContext) -> bool:
+    """Whether a slice is that node's, and stays so, with no owner but the node."""
+    return all(is_bound_to(each, node) for each in (old, new) if each is not None) and (
+        new is None or all(_is_own_node(o, node, ctx) for o in new["metadata"].get("ownerReferences") or ())
+    )
 
 
 def _only_devices(old: Document, new: Document) -> bool:

@@ -21,6 +21,7 @@ from apiserver_fake.storage.store import Staged, Store
 from apiserver_fake.strategy import delete_options, served_subresource
 from services.api.errors import BadRequest, Conflict
 from services.api.identity import Identity
+from services.api.kinds.resourceclaim import CLAIMS
 from services.api.meta import Document
 from services.api.seams import Clock, Random
 from services.api.selectors import Term
@@ -70,10 +71,13 @@ class Registry:
         return documents
 
     def _lookup(self, resource: str, namespace: str, name: str) -> Document | None:
-        """Return what authorization may ask of an object: who it is, its labels, and a pod's node."""
+        """Return what authorization may ask of an object: who it is, its labels, a pod's node, and all of a claim."""
         record = self._store.get(resource, namespace, name)
         if record is None:
             return None
+        if resource == CLAIMS:
+            claim: Document = msgspec.json.decode(record.body)
+            return claim
         metadata = {"name": name, "namespace": namespace, "labels": record.labels}
         return {"metadata": metadata, "spec": {"nodeName": record.fields.get("spec.nodeName", "")}}
 

@@ -194,7 +194,7 @@ class DeviceTaintEviction:
         return self._keys(key, listers)
 
     def claim_changed(self, change: Change[ResourceClaim], listers: Listers) -> list[Key]:
-        """The pods that use a claim whose devices or consumers changed."""
+        """The pods that use a claim whose devices changed; of one whose consumers changed, those that came or went."""
         old, new = change.old, change.new
         key = change.object.metadata.key
         before, after = _pools(old), _pools(new)
@@ -208,6 +208,11 @@ class DeviceTaintEviction:
         ]
         if not (before or after) or states[0] == states[1]:
             return []
+        uses = [(each.status.allocation, _is_for_all(each)) for each in (old, new) if each is not None]
+        if old is not None and new is not None and uses[0] == uses[1]:
+            came_or_went = set(old.status.reserved_for) ^ set(new.status.reserved_for)
+            pods = sorted(Key(key.namespace, each.name) for each in came_or_went if each.is_pod)
+            return list(dict.fromkeys(each for pod in pods for each in self._keys(pod, listers)))
         return self._users(key, [each for each in (old, new) if each is not None], listers)
 
     def slice_changed(self, change: Change[ResourceSlice], listers: Listers) -> list[Key]:
@@ -259,7 +264,14 @@ def _uses(pod: Pod, claim: ResourceClaim) -> bool:
         return False
     if allocation is None or claim.status.is_reserved_for(pod.metadata.uid):
         return allocation is not None
-    return allocation.reserved_for_any_pod or any(not each.is_pod for each in claim.status.reserved_for)
+    return _is_for_all(claim)
+
+
+def _is_for_all(claim: ResourceClaim) -> bool:
+    """Whether a pod need not be listed itself: a workload is, or the allocation is marked so."""
+    allocation, entries = claim.status.allocation, claim.status.reserved_for
+    is_marked = allocation is not None and allocation.reserved_for_any_pod
+    return is_marked or any(not each.is_pod for each in entries)
 
 
 def _place(pod: Pod) -> tuple[str, str, list[Key]]:

@@ -73,11 +73,11 @@ class Consumers:
     ) -> tuple[ResourceClaimConsumerReference, ...]:
         """Return the entries that still count. A workload's goes after those of all pods."""
         entries = claim.status.reserved_for
-        pods = [each for each in entries if each.is_pod and self._holds(each, claim, listers, moment)]
+        pods = {each.uid for each in entries if each.is_pod and self._holds(each, claim, listers, moment)}
         gone = {each.uid for each in self.gone(claim, moment) if self._may_remove(each)}
         if pods or (gone and self.users(claim, moment)):
             gone = set()
-        return tuple(each for each in entries if each in pods or (not each.is_pod and each.uid not in gone))
+        return tuple(each for each in entries if each.uid in pods or (not each.is_pod and each.uid not in gone))
 
     def gone(self, claim: ResourceClaim, moment: Moment) -> list[ResourceClaimConsumerReference]:
         """Return the workloads and pod groups that live reads did not find, or found under another uid."""

@@ -17,6 +17,7 @@ from kubelet.dra.drivers import Instance, choose_service
 from kubelet.dra.health import DriverHealth
 from kubelet.dra.manager import CALL_MAX_S, PREPARE, ClaimManager
 from kubelet.effects import CallDriver
+from kubelet.view import WorkerKey
 from services.api.local_rpc import LocalConnection, RpcError
 
 POLL_S = 0.5
@@ -41,6 +42,8 @@ class DriverSockets:
         self._connections: dict[int, LocalConnection] = {}
         self._ignored: dict[str, None] = {}
         """Files that are no sockets and were reported."""
+        self._syncs: dict[WorkerKey, str] = {}
+        """What names the pod sync in which the claims of a pod were prepared."""
 
     async def watch(self) -> None:
         """Follow every registration socket until cancelled."""
@@ -166,6 +169,8 @@ class DriverSockets:
             | ({"error": answer.text} if isinstance(answer, CallFailed) else {}),
         )
         self._claims.answered(wanted.key, method, answer, self._node.now())
+        if not any(wanted.key in cached.pods for cached in self._claims.cached.values()):
+            self._syncs.pop(wanted.key, None)
         self._node.drain()
 
     async def _answer(self, wanted: CallDriver, method: str) -> Answer:
@@ -174,11 +179,21 @@ class DriverSockets:
             return CallFailed("Canceled", "rpc error: code = Canceled desc = grpc: the client connection is closing")
         request = wire.encode_claims(names_of(wanted.claims))
         try:
-            data = await connection.call(method, request, CALL_MAX_S)
             is_prepare = wanted.call == PREPARE
+            traceparent = self._traceparent(wanted.key, is_prepare=is_prepare)
+            data = await connection.call(method, request, CALL_MAX_S, traceparent=traceparent)
             return wire.decode_prepared(data, wanted.driver) if is_prepare else wire.decode_unprepared(data)
         except RpcError as error:
             return CallFailed(error.code, str(error))
+
+    def _traceparent(self, key: WorkerKey, *, is_prepare: bool) -> str:
+        """Return what names the pod's sync, "" for none; while its devices are unprepared that in which they were
+        prepared, as it is over."""
+        present = self._node.traces.stage_traceparent(key)
+        if is_prepare:
+            self._syncs[key] = present
+            return present
+        return self._syncs.get(key, "") or present
 
     # --- health (KEP-4680) ---
 

@@ -40,9 +40,9 @@ RETRY_S: Final = 0.01
 RETRY_JITTER: Final = 0.1
 """client-go's `retry.DefaultRetry`: five steps, 10 ms apart, up to a tenth of that longer."""
 APART_S: Final = 0.0014
-"""How far apart the pods that share a claim begin to write it. A scheduling cycle of kube-scheduler takes about that
-long and the next begins after it, so two pods never come to PreBind together; a cycle here may take no time at all,
-and then all whom one event woke would lose against each other in every round."""
+"""How far apart the pods that share a claim begin to write it. Chosen: one cycle at the 720 pods a second that the real
+scheduler was seen to do with 100 nodes, after which the next cycle begins, so that two pods do not come to PreBind
+together. A cycle here may take no time at all, and then all whom one event woke would lose against each other."""
 
 
 class Granter:

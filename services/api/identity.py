@@ -8,15 +8,21 @@ NODES_GROUP = "system:nodes"
 NODE_HOSTS_GROUP = "system:node-hosts"
 """May exchange its credential for node tokens and nothing else (X-ID5)."""
 SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
+DRIVERS_GROUP = "system:dra-drivers"
+"""The service accounts of DRA drivers, which have a role in common."""
 MASTERS_GROUP = "system:mesh-admins"
 
 
 @dataclass(frozen=True)
 class Identity:
-    """An authenticated caller. `system:anonymous` may call health and version only."""
+    """An authenticated caller. `system:anonymous` may call health and version only.
+
+    `on_node`: the node that the token of a service account is bound to (KEP-4193), "" for none.
+    """
 
     user: str
     groups: tuple[str, ...] = ()
+    on_node: str = ""
 
     @property
     def node(self) -> str:
@@ -48,3 +54,9 @@ def controller_identity(name: str) -> Identity:
 def system_account(name: str) -> Identity:
     """Return the identity of a service account of kube-system, as upstream's controllers have."""
     return Identity(f"{SERVICE_ACCOUNT_PREFIX}kube-system:{name}")
+
+
+def driver_identity(driver: str, node: str) -> Identity:
+    """Return the identity of a DRA driver on a node: its service account, by a token bound to that node."""
+    groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system", DRIVERS_GROUP)
+    return Identity(system_account(driver).user, groups, node)

@@ -6,9 +6,14 @@ simulation has its own (`services.scenarios.simulation.sockets`); neither server
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
+TRACEPARENT: Final = "traceparent"
+"""The metadata of a call that names the trace it belongs to (W3C trace context)."""
+caller_traceparent: Final[ContextVar[str]] = ContextVar("caller_traceparent", default="")
+"""In a handler: what the call's metadata names, "" for nothing."""
 Unary = Callable[[bytes], Awaitable[bytes]]
 Streaming = Callable[[bytes], AsyncIterator[bytes]]
 
@@ -48,7 +53,9 @@ class LocalConnection(Protocol):
     async def broken(self) -> None:
         """Return once the connection that was there is not any more."""
 
-    async def call(self, method: str, request: bytes, timeout_s: float | None = None) -> bytes:
+    async def call(
+        self, method: str, request: bytes, timeout_s: float | None = None, *, traceparent: str = ""
+    ) -> bytes:
         """Return the answer; without a timeout wait as long as it takes. Raises: RpcError."""
 
     def stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:

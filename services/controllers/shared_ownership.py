@@ -17,10 +17,10 @@ from services.api.kinds.statefulset import StatefulSet
 from services.api.meta import Document, Key, ObjectMeta, OwnerReference, View
 from services.api.resources import resource_of_view
 from services.api.selectors import Selector, from_label_selector
-from services.controllers import shared_writes as writes
+from services.reconcile import writes
 from services.reconcile.actions import Described, Patch
 from services.reconcile.controller import Change, Lister, Listers
-from services.reconcile.writes import controller_reference as controller_reference
+from services.reconcile.writes import controller_reference
 
 V = TypeVar("V", ControllerRevision, Pod, ReplicaSet)
 Workload = ReplicaSet | Deployment | Job | DaemonSet | StatefulSet

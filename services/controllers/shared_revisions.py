@@ -15,10 +15,10 @@ from services.api.kinds.controllerrevision import ControllerRevision
 from services.api.kinds.daemonset import DaemonSet
 from services.api.kinds.statefulset import StatefulSet
 from services.api.meta import Document, Key
-from services.controllers import shared_writes as writes
-from services.controllers.shared_ownership import controller_reference
+from services.reconcile import writes
 from services.reconcile.actions import Create, Delete, Patch
 from services.reconcile.controller import Lister
+from services.reconcile.writes import controller_reference
 
 RESOURCE = "controllerrevisions.apps"
 HASH_LABEL = "controller.kubernetes.io/hash"

@@ -2,7 +2,8 @@
 
 The server's file is JSON `{"tokens": [{"token", "user", "groups": []}], "node_key": hex}`; a process's file is JSON
 `{identity: token}`, its main identity first. Node tokens are not in it: a kubelet host exchanges its own token for
-those of its nodes (X-ID5). Files are readable by their owner alone; the texts appear in no log.
+those of its nodes (X-ID5). A DRA driver's is bound to its node. Files are readable by their owner alone; the texts
+appear in no log.
 
     python -m services.runtime.credentials --out DIR --host NAME --rest-url URL
 
@@ -17,8 +18,17 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from services.api.identity import ADMIN, CLAIM_MANAGER, CONTROLLER_MANAGER, NODE_HOSTS_GROUP, SCHEDULER, Identity
+from services.api.identity import (
+    ADMIN,
+    CLAIM_MANAGER,
+    CONTROLLER_MANAGER,
+    NODE_HOSTS_GROUP,
+    SCHEDULER,
+    Identity,
+    driver_identity,
+)
 from services.api.seams import Random
+from services.api.tokens import driver_token
 from services.runtime.components import CLAIM_CONTROLLER
 from services.runtime.real import seeded_random, write_atomically
 from services.runtime.roles import claim_controller_identities, controller_identities
@@ -104,6 +114,17 @@ def token_of(made: Credentials, user: str) -> str:
         if token.user == user:
             return token.token
     raise KeyError(f"this mesh has no token for {user}")
+
+
+def put_driver(made: Credentials, process: str, driver: str, node: str) -> Path:
+    """Write the token file of a DRA driver's process and return where it is. Raises: OSError; ValueError without the
+    list of this mesh's tokens."""
+    key = _read(made.server).node_key
+    if not key:
+        raise ValueError(f"{made.server} has no key for the tokens of drivers")
+    identity = driver_identity(driver, node)
+    _put(made.of(process), msgspec.json.encode({identity.user: driver_token(bytes.fromhex(key), driver, node)}))
+    return made.of(process)
 
 
 def kubeconfig(rest_url: str, token: str) -> bytes:

@@ -289,15 +289,17 @@ class Supervisor:
         ]  # fmt: skip
 
     def _driver_arguments(self) -> list[tuple[str, list[str]]]:
-        """Return the processes of the DRA drivers that node definitions ask for, by name; each acts as its node."""
+        """Return the processes of the DRA drivers that node definitions ask for, by name."""
         found: list[tuple[str, list[str]]] = []
-        for host, definitions in self._options.definitions.items():
+        assert self._credentials is not None
+        for definitions in self._options.definitions.values():
             for node in definitions:
                 for driver, definition in drivers_of(node):
                     name = driver_name(str(node["name"]), driver)
                     arguments = ["--node", str(node["name"]), "--definition", definition]
                     arguments += ["--sockets-dir", str(self.sockets_dir), "--data-dir", str(self._data / name)]
-                    arguments += ["--token-file", self._token_file(f"kubelet/{host}")]
+                    token_file = credentials.put_driver(self._credentials, name, driver, str(node["name"]))
+                    arguments += ["--token-file", str(token_file)]
                     found.append((name, arguments))
         return found
 

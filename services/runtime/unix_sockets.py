@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from services.api.local_rpc import LocalService, RpcError, Streaming, Unary
+from services.api.local_rpc import TRACEPARENT, LocalService, RpcError, Streaming, Unary, caller_traceparent
 
 PATH_MAX_BYTES = 107
 STOP_GRACE_S = 0.2
@@ -91,6 +91,9 @@ class _Handlers(grpc.GenericRpcHandler):
 
 def _answered(call: Unary) -> Any:
     async def handle(request: bytes, context: Any) -> bytes:
+        # Each call is served in a task, and so in a context, of its own.
+        named = (value for key, value in context.invocation_metadata() or () if key == TRACEPARENT)
+        caller_traceparent.set(next(named, ""))
         try:
             return await call(request)
         except RpcError as error:
@@ -153,10 +156,13 @@ class _Connection:
         while self._channel.get_state(try_to_connect=True) is ready:
             await self._channel.wait_for_state_change(ready)
 
-    async def call(self, method: str, request: bytes, timeout_s: float | None = None) -> bytes:
+    async def call(
+        self, method: str, request: bytes, timeout_s: float | None = None, *, traceparent: str = ""
+    ) -> bytes:
         """Return the answer; without a timeout wait as long as it takes. Raises: RpcError."""
+        metadata = ((TRACEPARENT, traceparent),) if traceparent else None
         try:
-            answer: bytes = await self._channel.unary_unary(method)(request, timeout=timeout_s)
+            answer: bytes = await self._channel.unary_unary(method)(request, timeout=timeout_s, metadata=metadata)
             return answer
         except grpc.aio.AioRpcError as error:
             raise _as_rpc_error(error, self._path) from None

@@ -20,7 +20,14 @@ TOPS = tuple(
     for name in ("services", "scheduler", "kubelet", "apiserver_fake", "claim_controller", "benchmarks")
     if (ROOT / name / "__init__.py").exists()
 )
-COMPONENTS = ("apiserver_fake", "scheduler", "kubelet", "services.controllers", "services.scenarios")
+COMPONENTS = (
+    "apiserver_fake",
+    "scheduler",
+    "kubelet",
+    "claim_controller",
+    "services.controllers",
+    "services.scenarios",
+)
 REGISTERS = ("plugins", "kinds", "strategies", "invariants", "commands", "controllers", "subresources")
 """Folders where being in the folder is what makes a file known: they may hold any number."""
 

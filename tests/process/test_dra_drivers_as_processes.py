@@ -71,3 +71,28 @@ def test_a_second_copy_of_a_driver_does_not_start_and_names_the_first(tmp_path):
         == f"DRA driver gpu.example.com of node n1 runs already (pid {os.getpid()}): it holds {folder}"
     )
     assert found.value.exit_code == EXIT_LOCKED
+
+
+ATTACHED = """
+nodes n1 cpu=8 drivers=gpu.example.com:1:{conditions}:binding-delay=12
+nodes n2 cpu=8 drivers=gpu.example.com:2:{conditions}:binding-delay=2:fail-binding=gpu-0
+limit 120s
+apply gpus.yaml
+wait 1s
+pod a claim-templates=gpu grace=1 node-selector=kubernetes.io/hostname:n1
+pod b claim-templates=gpu grace=1 node-selector=kubernetes.io/hostname:n2
+wait 10s
+expect each pods name=a spec.nodeName == ""
+expect within 9s each pods name=a spec.nodeName == n1
+expect within 40s each pods phase == Running
+expect count resourceclaims status.allocation.devices.results[0].device=gpu-1 == 1
+delete pod/a
+delete pod/b
+expect within 30s count resourceclaims == 0
+""".format(conditions="binding-condition=x.io/attached:binding-failure-condition=x.io/broken")
+
+
+def test_dra_core_14_drivers_as_processes_report_binding_conditions(tmp_path):
+    events = went_well(parse_scenario(ATTACHED, str(FOLDER / "attached.txt"), frozenset(VERBS)), tmp_path)
+
+    assert events.count("driver.binding") == 3

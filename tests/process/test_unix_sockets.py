@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from services.api.local_rpc import LocalService, RpcError
+from services.api.local_rpc import LocalService, RpcError, caller_traceparent
 from services.runtime.unix_sockets import UnixSockets
 
 
@@ -55,6 +55,18 @@ def test_a_path_of_any_length_is_served_and_dialled(tmp_path, folders):
             return len(str(path)) > 107, await connection.call("/echo", b"hi", 5.0), path.is_socket()
 
     assert asyncio.run(scenario()) == (folders == 12, b"hi!", True)
+
+
+def test_a_handler_knows_what_trace_the_call_belongs_to_and_no_other_does(tmp_path):
+    async def named(_):
+        return caller_traceparent.get().encode()
+
+    async def scenario():
+        async with connected(tmp_path / "a.sock", LocalService({"/named": named})) as (connection, _):
+            traced = await connection.call("/named", b"", 5.0, traceparent="00-a-b-01")
+            return traced, await connection.call("/named", b"", 5.0)
+
+    assert asyncio.run(scenario()) == (b"00-a-b-01", b"")
 
 
 def test_refusals_and_ends_have_the_codes_that_go_gives_them(tmp_path):

@@ -123,7 +123,7 @@ def test_a_mesh_starts_serves_kubectl_and_leaves_no_process_and_no_port(tmp_path
     assert not [port for port in ports_of(status) if listens(port)]
     assert 1 == keplab("status", "--data", str(tmp_path / "m")).returncode
     lines = [json.loads(x) for f in (tmp_path / "m" / "events").iterdir() for x in f.read_text().splitlines()]
-    assert 5 == sum(line["ev"] == "proc.stop" and line["data"]["exit_code"] == 0 for line in lines)
+    assert len(ROLES) == sum(line["ev"] == "proc.stop" and line["data"]["exit_code"] == 0 for line in lines)
 
 
 def test_a_killed_process_comes_back_and_status_says_what_happened(start, tmp_path):

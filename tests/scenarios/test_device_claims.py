@@ -202,6 +202,25 @@ def test_kep_5194_14_a_claim_that_moved_misplaces_a_pod_unless_it_is_looked_at(f
     assert (bound.node, [text.split(":")[0] for text in scenario.broken]) == (node, broken)
 
 
+def test_dra_core_14_a_pod_is_bound_once_its_device_is_attached_and_a_failure_costs_one_attempt():
+    scenario = came_true("claims/attached")
+
+    (allocated,) = [line.mono_ns for line in scenario.claim_commits("a-") if line.data.get("granted")][:1]
+    (bound,) = [line.mono_ns for line in scenario.of("sched.bind_call") if line.obj["name"] == "a"]
+    assert 12.0 <= (bound - allocated) / 1e9 <= 18.0
+    outcomes = [line.data["outcome"] for line in scenario.of("sched.attempt") if line.obj["name"] == "b"]
+    assert outcomes == ["scheduled", "error", "unschedulable", "scheduled"]  # gpu-0, which fails; deallocated; gpu-1
+    reports = [(line.node, line.data["device"], line.data["failed"]) for line in scenario.of("driver.binding")]
+    assert reports == [("n1", "n1/gpu-0", False), ("n2", "n2/gpu-0", True), ("n2", "n2/gpu-1", False)]
+
+
+def test_dra_core_14_without_the_gate_the_pod_is_bound_at_once():
+    scenario = observe("claims/attached", DRADeviceBindingConditions=False)
+
+    assert scenario.unmet
+    assert scenario.of("driver.binding") == []
+
+
 RACE = """
 nodes n1 cpu=16 drivers=gpu.example.com:1
 apply gpus.yaml

@@ -185,6 +185,28 @@ def test_kep_5194_19_an_entry_for_each_pod_costs_watchers_a_hundred_times_as_muc
     assert each["claim_watch_kib"] >= 100 * shared["claim_watch_kib"]
 
 
+@pytest.mark.parametrize(("mode", "unmet"), [
+    ("pods", ["reservedFor[0].resource", "reservedFor[1].name"]),
+    ("kep5729", ["reservedFor[0].resource"]),
+])  # fmt: skip
+def test_kep_5194_11_the_scenario_of_the_thousand_pods_distinguishes_the_modes(mode, unmet):
+    """With 64 pods: entries of pods cost the square of their number. The thousand are in `test_experiments.py`."""
+    text = (FOLDER / "thousand-pods.txt").read_text().replace("max=10000", "max=9999").replace("1000", "64")
+
+    scenario = Observed(
+        parse_scenario(text, str(FOLDER / "thousand-pods.txt"), frozenset(VERBS)), 1, {"reserved_for.mode": mode}
+    )
+
+    assert [next(path for path in unmet if path in text) for text in scenario.unmet] == unmet
+    assert scenario.broken == []
+
+
+def test_kep_5194_10_a_kubelet_with_the_gate_off_prepares_for_none_of_a_workloads_pods():
+    came_true("old-kubelet")
+
+    assert observe("old-kubelet", reserved_for__mode="pods").unmet != []
+
+
 def test_controllers_20_a_pod_of_another_owner_keeps_the_claim_and_the_deployment():
     scenario = came_true("foreign-pod")
 

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from services.runtime import simloop
-from services.scenarios.run import load_scenario, plan_of
+from services.scenarios.run import load_scenario, plan_of, simulate
 from services.scenarios.runner import run_scenario
 from services.scenarios.script.scenario import parse_scenario
 from services.scenarios.script.verbs import VERBS
 from services.scenarios.simulation.simulated_mesh import SimMesh
 from services.scenarios.traces.waterfall import pods_in, waterfall
 from services.telemetry import logs
+from tests.scenarios.plants import claims
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 LIFE = EXPERIMENTS / "first-life" / "a-pods-first-life.txt"
@@ -119,3 +120,31 @@ def test_a_refused_pods_failure_is_a_child_of_the_sync_that_refused_it():
     names = [row.span.name.removeprefix("mesh.v1.ApiServer/") for row in fall.rows if row.is_critical]
     assert ["Create", "schedule pod", "bind pod", "Bind", "sync pod", "reject pod", "Patch"] == names
     assert "Failed" == fall.phase
+
+
+def test_a_driver_logs_the_trace_of_the_pod_whose_kubelet_calls():
+    _, lines = a_traced_run(EXPERIMENTS / "claims" / "one-for-each.txt", 1)
+
+    created = {
+        line.obj["name"]: line.trace_id
+        for line in lines
+        if line.ev == "store.commit" and line.obj["kind"] == "Pod" and line.data["type"] == "ADDED"
+    }
+    for event in ("driver.prepare", "driver.unprepare"):
+        logged = [line for line in lines if line.ev == event]
+        assert logged
+        # A claim that was made for a pod is called POD-CLAIM-…
+        assert [line.trace_id for line in logged] == [created[line.obj["name"][0]] for line in logged]
+
+
+def test_a_violation_of_i7_names_the_trace_of_the_pod_that_got_the_device(monkeypatch):
+    claims.never_unprepares(monkeypatch)
+    scenario = load_scenario(EXPERIMENTS / "claims" / "one-for-each.txt")
+    lines = []
+
+    result = simulate(scenario, seed=1, traced=True, on_line=lines.append)
+
+    found = [violation for violation in result.violations if violation.invariant == "I7"]
+    created = [line.trace_id for line in lines if line.ev == "store.commit" and line.obj["kind"] == "Pod"]
+    assert found
+    assert all(violation.trace_id and violation.trace_id in created for violation in found)

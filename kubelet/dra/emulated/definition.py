@@ -21,10 +21,11 @@ NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _FIELDS: Final = frozenset(Device.__struct_encode_fields__)
 _CHANCES: Final = ("fail_prepare", "fail_unprepare", "fail_call")
-_TIMES: Final = ("prepare", "unprepare", "publish_delay", "slice_delay")
+_TIMES: Final = ("prepare", "unprepare", "publish_delay", "slice_delay", "binding_delay")
 FORM: Final = (
     "want NAME:DEVICES[:prepare=S][:unprepare=S][:dead=FROM-TO][:slices=N][:publish-delay=S][:slice-delay=S]"
-    "[:fail-prepare=P][:fail-unprepare=P][:fail-call=P]"
+    "[:fail-prepare=P][:fail-unprepare=P][:fail-call=P][:binding-condition=NAME:binding-failure-condition=NAME]"
+    "[:binding-delay=S][:fail-binding=DEVICE]"
 )
 _OPTIONS: Final = {
     "prepare": "prepare",
@@ -35,6 +36,12 @@ _OPTIONS: Final = {
     "fail-prepare": "failPrepare",
     "fail-unprepare": "failUnprepare",
     "fail-call": "failCall",
+    "binding-delay": "bindingDelay",
+}
+_LISTS: Final = {
+    "binding-condition": "bindingConditions",
+    "binding-failure-condition": "bindingFailureConditions",
+    "fail-binding": "failBinding",
 }
 
 
@@ -57,6 +64,10 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     `fail_prepare` and `fail_unprepare` are how likely a claim fails, `fail_call` how likely a whole call does.
     `refuses_double_use`: a device that is prepared for a claim is refused to another; None: as the switch
     `dra.double_allocation_guard` says. `health`: it streams how its devices are (KEP-4680).
+    `binding_conditions`, `binding_failure_conditions`: those of devices that do not say their own (KEP-5007). A driver
+    reports the former as True when such a device has been allocated for `binding_delay`; of a device in `fail_binding`
+    the first of the latter, and with `taints_failed` it taints it `NoSchedule` before, without which the scheduler may
+    choose it again.
     The driver is away in the spans `dead`: seconds since it began.
     """
 
@@ -74,6 +85,11 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     fail_call: float = 0.0
     refuses_double_use: bool | None = None
     health: bool = True
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    binding_delay: float | str = 0.0
+    fail_binding: tuple[str, ...] = ()
+    taints_failed: bool = True
     dead: tuple[tuple[float, float], ...] = ()
 
     def check(self) -> None:
@@ -94,12 +110,24 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
         for number, (start, end) in enumerate(self.dead):
             if not 0.0 <= start < end:
                 raise ValueError(f"dead[{number}]: from {start:g} to {end:g}, want 0 or more, and an end after it")
+        if bool(self.binding_conditions) != bool(self.binding_failure_conditions):
+            raise ValueError(
+                f"bindingConditions: {list(self.binding_conditions)} with bindingFailureConditions: "
+                f"{list(self.binding_failure_conditions)}, want some of both or of neither"
+            )
         names: dict[str, None] = {}
         for pool in self.all_pools(""):
             if pool.name in names:
                 raise ValueError(f"pools: two are called {pool.name!r}")
             names[pool.name] = None
             self._check_devices(pool, f"pool {pool.name!r}: " if pool.name else "")
+        known = [device for pool in self.all_pools("") for device in self.offered(pool)]
+        bindable = [str(device["name"]) for device in known if device.get("bindingFailureConditions")]
+        if unknown := next((name for name in self.fail_binding if name not in bindable), None):
+            raise ValueError(
+                f"failBinding: {unknown!r} is no device with binding conditions; there are: "
+                f"{', '.join(bindable) or 'none'}"
+            )
 
     def _check_devices(self, pool: PoolDefinition, where: str) -> None:
         if isinstance(pool.devices, int) and pool.devices < 0:
@@ -137,10 +165,25 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
     def offered(self, pool: PoolDefinition) -> list[Document]:
         """Return a pool's devices as a ResourceSlice lists them."""
+        word, more = self.name.partition(".")[0], self._conditions
         if isinstance(pool.devices, list):
-            return [dict(device) for device in pool.devices]
-        word = self.name.partition(".")[0]
-        return [{"name": f"{word}-{number}"} for number in range(pool.devices)]
+            return [{**({} if "bindingConditions" in device else more), **device} for device in pool.devices]
+        return [{"name": f"{word}-{number}", **more} for number in range(pool.devices)]
+
+    @property
+    def _conditions(self) -> Document:
+        if not self.binding_conditions:
+            return {}
+        return {
+            "bindingConditions": list(self.binding_conditions),
+            "bindingFailureConditions": list(self.binding_failure_conditions),
+        }
+
+    @property
+    def is_bindable(self) -> bool:
+        """Whether any device has binding conditions."""
+        pools = self.all_pools("")
+        return any(device.get("bindingConditions") for pool in pools for device in self.offered(pool))
 
 
 def chunks(devices: list[Document], wanted: int) -> list[list[Document]]:
@@ -177,6 +220,9 @@ def parse_drivers(text: str) -> list[dict[str, Any]]:
         made: dict[str, Any] = {"name": name, "devices": int(rest[0])}
         for option in rest[1:]:
             key, sign, value = option.partition("=")
+            if sign and value and key in _LISTS:
+                made.setdefault(_LISTS[key], []).append(value)
+                continue
             if not sign or (key not in _OPTIONS and key != "dead"):
                 raise ValueError(f"drivers: {option!r}, {FORM}")
             try:

@@ -11,11 +11,14 @@ from typing import Final
 import msgspec
 
 from kubelet.dra.calls import HEALTHY, UNHEALTHY, ClaimName, ClaimResult, DeviceHealth
+from kubelet.dra.emulated.binding import Waiting, waiting
 from kubelet.dra.emulated.definition import DriverDefinition, PoolDefinition, chunks
 from kubelet.runtime.claims import PreparedDevice
-from services.api.kinds.resourceclaim import ResourceClaim
+from services.api.kinds.resourceclaim import DeviceRequestAllocationResult, ResourceClaim
 from services.api.meta import Document
 
+UNBINDABLE: Final = "keplab.dev/unbindable"
+"""The taint of a device whose binding failed."""
 OF_DRIVER: Final = ("stop", "start", "restart", "hang", "resume", "refuse", "accept", "generation", "crash")
 OF_DEVICES: Final = ("unhealthy", "healthy", "remove", "add", "taint", "untaint")
 ACTS: Final = (*OF_DRIVER, *OF_DEVICES)
@@ -126,6 +129,22 @@ class EmulatedDriver:
         return [
             DeviceHealth(pool, device, UNHEALTHY if device in self._ill else HEALTHY) for pool, device in self.devices()
         ]
+
+    # --- what pods wait for before they are bound ---
+
+    def waiting(self, claim: ResourceClaim) -> dict[Waiting, DeviceRequestAllocationResult]:
+        """Return the claim's devices here whose binding conditions are to be reported."""
+        return waiting(claim, self.name, self._pools)
+
+    def fail_binding(self, device: str) -> bool:
+        """Return whether the device's binding fails; then it is tainted, if the driver is to do that."""
+        if device not in self.definition.fail_binding:
+            return False
+        taints = self._taints.setdefault(device, [])
+        if self.definition.taints_failed and not any(taint["key"] == UNBINDABLE for taint in taints):
+            taints.append({"key": UNBINDABLE, "effect": "NoSchedule"})
+            self._changed()
+        return True
 
     # --- what it is commanded ---
 

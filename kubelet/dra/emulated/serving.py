@@ -1,12 +1,14 @@
 """The emulated DRA driver's life: serve, be registered by the kubelet, publish, prepare, report health.
 
 It has three sockets in its node's folder: one in `plugins_registry`, where the kubelet finds it, one in
-`plugins/<driver>`, where the kubelet calls it, and one beside that for commands. It acts in the name of its node: the
-API server lets it write slices of that node only, and read the claims of the pods there.
-Source: dra-core 1.1, 7, 7.1; upstream `staging/src/k8s.io/dynamic-resource-allocation/kubeletplugin`.
+`plugins/<driver>`, where the kubelet calls it, and one beside that for commands. It has a service account with its name
+and a token bound to its node: the API server lets it write slices of that node only, read claims, and say of claims
+that are allocated there how its own devices are.
+Source: dra-core 1.1, 7, 7.1, 9; upstream `staging/src/k8s.io/dynamic-resource-allocation/kubeletplugin`.
 """
 
 import asyncio
+import math
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -28,19 +30,20 @@ from kubelet.dra.calls import (
     ClaimResult,
     PluginInfo,
 )
+from kubelet.dra.emulated.binding import Waiting, reported
 from kubelet.dra.emulated.definition import DriverDefinition, parse_drivers, read_definition
 from kubelet.dra.emulated.driver import Command, EmulatedDriver, Held, check_act, differs
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
 from services.api.kinds.resourceslice import SLICES, ResourceSlice
-from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets
+from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets, caller_traceparent
 from services.api.meta import Document, Key
 from services.api.seams import Seams
-from services.api.wire import Api
 from services.client.client import Client
 from services.client.informer import Informer
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 from services.runtime.mesh_directory import hold
+from services.telemetry.spans import parse_traceparent
 
 COMMAND = "/keplab.v1.DRADriver/Command"
 STATE_FILE = "prepared.json"
@@ -103,8 +106,8 @@ class DriverServing:
         """Set, and replaced by a new one, whenever something that others wait for has changed."""
         self._dirty = asyncio.Event()
         """Set when slices may have to be written."""
-        self._client: Client | None = None
-        self._node_api: Api | None = None
+        self._api = seams.transport.api()
+        self._client = Client(self._api, seams.clock, seams.random, field_manager=definition.name)
         self._published = -1
         self._began_s = seams.clock.now()
         self._calls = self._registrations = self._failures = 0
@@ -146,6 +149,8 @@ class DriverServing:
                 group.create_task(self._live())
                 group.create_task(self._publish())
                 group.create_task(self._keep_turns())
+                if self._driver.definition.is_bindable:
+                    group.create_task(self._report_binding())
         finally:
             if self._control is not None:
                 await self._control.close()
@@ -283,7 +288,7 @@ class DriverServing:
     async def _read(self, asked: ClaimName) -> ResourceClaim | str:
         """Return the claim as it is stored, or why it could not be read."""
         try:
-            return _CLAIM.decode(await (await self._api()).get_raw(CLAIMS, asked.key))
+            return _CLAIM.decode(await self._client.get_raw(CLAIMS, asked.key))
         except (ApiError, UnknownOutcome, msgspec.DecodeError) as error:
             return f"failed to fetch ResourceClaim {asked.name} in namespace {asked.namespace}: {error}"
 
@@ -299,7 +304,9 @@ class DriverServing:
         devices = [f"{name}/{device}" for device in held.exclusive]
         data: dict[str, Any] = {"claim": asked.uid, "name": asked.name, "driver": name, "devices": devices}
         obj = "ResourceClaim", asked.namespace, asked.name, asked.uid
-        self._seams.events.write(event, obj=obj, node=self._node, data=data)
+        caller = parse_traceparent(caller_traceparent.get())
+        trace_id = caller.trace_id if caller is not None and caller.is_sampled else ""
+        self._seams.events.write(event, obj=obj, node=self._node, trace_id=trace_id, data=data)
 
     async def _watch_health(self, _: bytes) -> AsyncIterator[bytes]:
         while True:
@@ -312,12 +319,6 @@ class DriverServing:
 
     # --- the API server ---
 
-    async def _api(self) -> Client:
-        if self._client is None:
-            self._node_api = api = await self._seams.transport.node_api(self._node)
-            self._client = Client(api, self._seams.clock, self._seams.random, field_manager=self._driver.name)
-        return self._client
-
     async def _publish(self) -> None:
         """Offer the devices once the kubelet knows the driver, and whenever they changed or their slices are gone.
 
@@ -326,9 +327,8 @@ class DriverServing:
         said, delay_s = "", RETRY_S
         async with asyncio.TaskGroup() as group:
             await self._dirty.wait()
-            api = await self._connected()
             informer: Informer[ResourceSlice] = Informer(
-                api,
+                self._api,
                 ResourceSlice,
                 clock=self._seams.clock,
                 random=self._seams.random,
@@ -344,7 +344,7 @@ class DriverServing:
                 if self._published != self._driver.version:
                     await asyncio.sleep(self._draw("publish_delay"))
                 try:
-                    await self._sync(await self._api())
+                    await self._sync(self._client)
                     said, delay_s = "", RETRY_S
                 except (ApiError, UnknownOutcome) as error:
                     if str(error) != said:
@@ -354,16 +354,58 @@ class DriverServing:
                     await asyncio.sleep(delay_s)
                     delay_s = min(delay_s * 2, RETRY_MAX_S)
 
-    async def _connected(self) -> Api:
-        """Return the API server in the node's name, as soon as it can be reached."""
-        while True:
-            try:
-                await self._api()
-                assert self._node_api is not None
-                return self._node_api
-            except (ApiError, UnknownOutcome) as error:
-                log.warning("driver.no_api", node=self._node, driver=self._driver.name, reason=str(error))
-                await asyncio.sleep(RETRY_S)
+    async def _report_binding(self) -> None:
+        """Report the binding conditions of devices that were allocated long enough ago (KEP-5007)."""
+        async with asyncio.TaskGroup() as group:
+            claims: Informer[ResourceClaim] = Informer(
+                self._api,
+                ResourceClaim,
+                clock=self._seams.clock,
+                random=self._seams.random,
+                resource=CLAIMS,
+                events=self._seams.events,
+            )
+            changed = asyncio.Event()
+            claims.on_change(lambda _: changed.set())
+            group.create_task(claims.run())
+            due: dict[Waiting, float] = {}
+            while True:
+                now = self._seams.clock.now()
+                awaited = {key: claim for claim in claims.lister.all() for key in self._driver.waiting(claim)}
+                due = {key: due.get(key, now + self._draw("binding_delay")) for key in awaited}
+                changed.clear()
+                for key in [key for key, at_s in due.items() if at_s <= now + 1e-6]:
+                    # What is reported once is looked at again when the claim changes.
+                    is_done = await self._report(awaited[key].metadata.key, key)
+                    due[key] = math.inf if is_done else self._seams.clock.now() + RETRY_S
+                left_s = min(due.values(), default=math.inf) - self._seams.clock.now()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left_s if left_s < math.inf else None):
+                        await changed.wait()
+
+    async def _report(self, claim: Key, waited: Waiting) -> bool:
+        """Report one device's conditions; return whether that is done, or needs not be."""
+        if self._is_away or self._driver.is_hung or not self._is_registered:
+            return False
+        fails = self._driver.fail_binding(waited.device)
+        if self._published != self._driver.version:
+            # The taint is there before the condition: the next attempt must not choose the device again.
+            self._dirty.set()
+            return False
+        try:
+            document = await self._client.get(CLAIMS, claim)
+            patch = reported(document, waited, self._driver.name, self._seams.clock.wall(), fails=fails)
+            if patch is not None:
+                await self._client.patch(CLAIMS, claim, patch, subresource="status", patch_type="merge")
+        except NotFound:
+            return True
+        except (ApiError, UnknownOutcome) as error:
+            log.warning("driver.unreported", node=self._node, driver=self._driver.name, reason=str(error))
+            return False
+        data = {"driver": self._driver.name, "device": f"{waited.pool}/{waited.device}", "failed": fails}
+        obj = "ResourceClaim", claim.namespace, claim.name, waited.uid
+        self._seams.events.write("driver.binding", obj=obj, node=self._node, data=data)
+        return True
 
     async def _sync(self, client: Client) -> None:
         """Have the API server hold the slices as they should be. Raises: ApiError, UnknownOutcome."""

@@ -1,1 +1,1 @@
-"""The part of the Common Expression Language in which devices are selected; the rest is refused when it is read."""
+"""The Common Expression Language as Kubernetes has it: read, checked, costed and evaluated."""

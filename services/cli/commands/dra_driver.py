@@ -16,6 +16,7 @@ from kubelet.dra.emulated.serving import DriverConfig, build, command_driver
 from services.cli.output import EXIT_NOT_STARTED, data_option, fail
 from services.runtime.components import driver_name
 from services.runtime.config import EXIT_CONFIG, EXIT_IO, EXIT_LOCKED
+from services.runtime.credentials import Credentials, put_driver
 from services.runtime.mesh_directory import SOCKETS_FOLDER, read_state
 from services.runtime.process import run
 from services.runtime.unix_sockets import UnixSockets
@@ -74,7 +75,7 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
         "sockets-dir": str(folder.parent),
         "definition": msgspec.json.encode(definition).decode(),
         "instance": given["instance"],
-        **_mesh(data, given),
+        **_mesh(data, driver_name(given["node"], definition.name), definition.name, given),
     }
     config["data-dir"] = str(data / config["name"])
     words = [word for name, value in config.items() for word in (f"--{name}", value)]
@@ -93,13 +94,16 @@ def _check(given: dict[str, Any]) -> None:
         fail(f"want --driver or --config, not both: {given['text']!r} and {given['config']}")
 
 
-def _mesh(data: Path, given: dict[str, Any]) -> dict[str, str]:
-    """Return how the driver reaches the mesh: as its node, by the credential of a kubelet host."""
-    state = read_state(data)
-    tokens = sorted((data / "credentials").glob("kubelet_*.json"))
-    if state is None or not tokens:
+def _mesh(data: Path, process: str, driver: str, given: dict[str, Any]) -> dict[str, str]:
+    """Return how the driver reaches the mesh: as its service account, by a token that is bound to its node."""
+    state, made = read_state(data), Credentials(data / "credentials", "")
+    if state is None or not made.server.is_file():
         fail(f"no mesh runs on {given['data']}; start one with `keplab up --device-sockets`")
-    return {"server": str(state["grpc_target"]), "token-file": str(tokens[0]), "events-dir": str(data / "events")}
+    try:
+        token_file = put_driver(made, process, driver, given["node"])
+    except (OSError, ValueError) as error:
+        fail(f"DRA driver: {error}")
+    return {"server": str(state["grpc_target"]), "token-file": str(token_file), "events-dir": str(data / "events")}
 
 
 def _definition(given: dict[str, Any]) -> DriverDefinition:

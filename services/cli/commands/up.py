@@ -87,7 +87,11 @@ Examples:
     metavar="DIR",
     help="manifests of static pods: files for all nodes, a folder of a node's name for one",
 )
-@click.option("--device-sockets", is_flag=True, help="nodes take device plugins (`keplab device-plugin`)")
+@click.option(
+    "--device-sockets",
+    is_flag=True,
+    help="nodes take device plugins (`keplab device-plugin`) and DRA drivers (`keplab dra-driver`)",
+)
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),

@@ -15,12 +15,12 @@ from services.api.kinds.job import Job
 from services.api.meta import Document, Key, ObjectReference
 from services.api.switches import Switches
 from services.api.times import format_mail_time, format_time, format_time_in, zone_of
-from services.controllers import shared_writes as writes
 from services.controllers.cronjob.starts import MISSED_MAX, missed, next_in_s
-from services.controllers.shared_ownership import controller_reference
 from services.controllers.shared_pods import seconds_of
+from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Create, Delete, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.writes import controller_reference
 from services.telemetry.metrics import Histogram, Metrics, histogram
 
 RESOURCE, JOBS = "cronjobs.batch", "jobs.batch"

@@ -15,12 +15,12 @@ from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.controllers import shared_revisions as revisions
-from services.controllers import shared_writes as writes
 from services.controllers.daemonset.nodes import Fits, for_node, pod_template
 from services.controllers.daemonset.plan import Plan, Sight, by_node, counters_of, plan, roll
 from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, OwnedPods, deletions
 from services.controllers.shared_ownership import Orphans, changes_of, claim, is_alive, owners_of, selector_of
 from services.controllers.shared_pods import ready_since_s
+from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result, earliest, event
 from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch

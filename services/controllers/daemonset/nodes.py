@@ -12,9 +12,9 @@ from services.api.kinds.pod import Pod, PodSpec, Toleration
 from services.api.meta import Document, Key
 from services.api.node_selection import NAME_FIELD, may_go_to
 from services.api.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
-from services.controllers.shared_ownership import controller_reference
 from services.controllers.shared_revisions import POD_LABEL
 from services.reconcile.controller import Change, Listers
+from services.reconcile.writes import controller_reference
 
 _TAINT = "node.kubernetes.io/"
 _ALWAYS = (

@@ -10,7 +10,6 @@ from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document, Key
 from services.api.switches import Switches
-from services.controllers import shared_conditions as conditions
 from services.controllers.deployment import replica_sets
 from services.controllers.deployment.replica_sets import clean_up, is_scaling, resize, sync_revision
 from services.controllers.deployment.rollout import fenceposts, new_size, old_sizes, oldest_first
@@ -25,6 +24,7 @@ from services.controllers.shared_ownership import (
     owners_of,
     selector_of,
 )
+from services.reconcile import conditions
 from services.reconcile.actions import NOTHING, Create, Query, Result
 from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document
-from services.controllers import shared_writes as writes
 from services.controllers.deployment.rollout import MAX, proportional
 from services.controllers.deployment.status import RESOURCE, SETS, Step, counters_of, is_complete
-from services.controllers.shared_ownership import controller_reference
+from services.reconcile import writes
 from services.reconcile.actions import Delete
 from services.reconcile.controller import Listers
+from services.reconcile.writes import controller_reference
 
 HASH_LABEL = "pod-template-hash"
 PREFIX = "deployment.kubernetes.io/"

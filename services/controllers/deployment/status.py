@@ -10,9 +10,8 @@ from services.api.kinds.deployment import Deployment
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document, find_condition
 from services.api.times import format_time
-from services.controllers import shared_conditions as conditions
-from services.controllers import shared_writes as writes
 from services.controllers.shared_pods import seconds_of
+from services.reconcile import conditions, writes
 from services.reconcile.actions import Action, event
 from services.reconcile.controller import Moment
 

@@ -15,12 +15,11 @@ from services.api.meta import Condition, Document, Key, OwnerReference, find_con
 from services.api.resources import resource_of_kind
 from services.api.selectors import Selector, from_label_selector
 from services.api.times import format_time
-from services.controllers import shared_conditions as conditions
-from services.controllers import shared_writes as writes
 from services.controllers.shared_int_or_percent import resolve
 from services.controllers.shared_ownership import is_owner
 from services.controllers.shared_pods import is_ready, seconds_of
 from services.controllers.shared_selector_text import go_text
+from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Patch, RecordEvent, Result, earliest, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 

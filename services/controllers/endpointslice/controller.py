@@ -17,7 +17,6 @@ from services.api.kinds.service import Service
 from services.api.meta import Document, Key, LabelSelector
 from services.api.selectors import Selector, from_label_selector
 from services.api.switches import Switches
-from services.controllers import shared_writes as writes
 from services.controllers.endpointslice.endpoints import (
     Ports,
     documents,
@@ -28,10 +27,11 @@ from services.controllers.endpointslice.endpoints import (
     ports_of,
 )
 from services.controllers.endpointslice.placement import Placement, placed
-from services.controllers.shared_ownership import controller_reference
+from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.reconcile.expectations import Expectations
+from services.reconcile.writes import controller_reference
 from services.telemetry.metrics import Counts, Metrics, counter, gauge
 
 RESOURCE = "endpointslices.discovery.k8s.io"

@@ -6,9 +6,9 @@ Source: KEP-1698; upstream `pkg/controller/volume/ephemeral`.
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
-from services.controllers.shared_ownership import controller_reference
 from services.reconcile.actions import NOTHING, Action, Create, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.writes import controller_reference
 
 
 def _reconcile(key: Key, listers: Listers, moment: Moment) -> Result:

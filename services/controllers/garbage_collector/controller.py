@@ -14,9 +14,9 @@ import msgspec
 from services.api.meta import AnyObject, Document, Key, ObjectMeta, OwnerReference, Resource
 from services.api.resources import resource_of_kind, resources
 from services.api.switches import Switches
-from services.controllers.shared_kind_keys import kind_key, split
 from services.reconcile.actions import NOTHING, Action, Delete, Patch, Query, RecordEvent, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.kind_keys import kind_key, split
 
 UNREAD = ("events", "secrets")
 """Kinds that are not looked at (guarantees 8.3)."""

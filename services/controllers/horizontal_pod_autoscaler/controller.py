@@ -25,8 +25,6 @@ from services.api.quantity import amount, milli
 from services.api.selectors import Selector
 from services.api.switches import Switches
 from services.api.times import format_time
-from services.controllers import shared_conditions as conditions
-from services.controllers import shared_writes as writes
 from services.controllers.horizontal_pod_autoscaler.limits import History, Moved, limited
 from services.controllers.horizontal_pod_autoscaler.metrics import measured
 from services.controllers.horizontal_pod_autoscaler.replicas import (
@@ -40,6 +38,7 @@ from services.controllers.horizontal_pod_autoscaler.replicas import (
 )
 from services.controllers.shared_ownership import selector_of
 from services.controllers.shared_selector_text import go_text
+from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Patch, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.telemetry.metrics import Counts, Metrics, counter

@@ -13,7 +13,6 @@ from services.api.kinds.job import TRACKING_FINALIZER, Job
 from services.api.kinds.pod import Pod
 from services.api.meta import Document, Key
 from services.api.switches import Switches
-from services.controllers import shared_writes as writes
 from services.controllers.job import decision
 from services.controllers.job.decision import Outcome
 from services.controllers.job.pods import missing, pod_of, surplus
@@ -22,6 +21,7 @@ from services.controllers.job.survey import Survey, survey
 from services.controllers.shared_claim_release import is_over_or_suspended
 from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, deletions, is_refusal
 from services.controllers.shared_ownership import Orphans, adopters, changes_of, claim, is_alive, owner_key, selector_of
+from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result, earliest, event
 from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch

@@ -11,11 +11,10 @@ from services.api.kinds.job import Job, format_indexes
 from services.api.kinds.pod import Pod
 from services.api.meta import Condition, Document, condition_status, find_condition
 from services.api.times import format_time
-from services.controllers import shared_conditions as conditions
-from services.controllers import shared_writes as writes
 from services.controllers.job.policy import success_rule_met
 from services.controllers.job.survey import UNCOUNTED_MAX, Survey
 from services.controllers.shared_pods import seconds_of
+from services.reconcile import conditions, writes
 
 FAILING, SUCCEEDING = "FailureTarget", "SuccessCriteriaMet"
 _FINAL = {FAILING: "Failed", SUCCEEDING: "Complete"}

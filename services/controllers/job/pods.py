@@ -10,9 +10,9 @@ from services.api.meta import Document
 from services.controllers.job.decision import succeeded_of
 from services.controllers.job.policy import Meaning, index_failures, index_of
 from services.controllers.job.survey import Survey
-from services.controllers.shared_ownership import controller_reference
 from services.controllers.shared_pods import in_deletion_order
 from services.reconcile.actions import earliest
+from services.reconcile.writes import controller_reference
 
 BURST = 500
 

@@ -10,8 +10,7 @@ from services.api.kinds.namespace import Namespace
 from services.api.meta import AnyObject, Document, Key
 from services.api.resources import resources
 from services.api.switches import Switches
-from services.controllers import shared_conditions as conditions
-from services.controllers import shared_writes as writes
+from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Batch, Delete, Patch, Query, Result, Update
 from services.reconcile.controller import Controller, Listers, Moment, Registration
 

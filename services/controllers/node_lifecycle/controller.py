@@ -19,10 +19,9 @@ from services.api.meta import Condition, Document, Key, View, condition_status, 
 from services.api.switches import Switches
 from services.api.taints import NO_EXECUTE, NO_SCHEDULE
 from services.api.times import format_time
-from services.controllers import shared_conditions as conditions
-from services.controllers import shared_writes as writes
 from services.controllers.node_lifecycle.zones import Zones
 from services.controllers.shared_pods import BY_NODE, PodsBy, is_ready
+from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Patch, Query, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 

@@ -30,11 +30,11 @@ from services.api.kinds.storageclass import StorageClass
 from services.api.meta import Document, Key
 from services.api.switches import Switches
 from services.api.volume_matching import candidates, is_large_enough, is_reserved_for
-from services.controllers import shared_writes as writes
 from services.controllers.persistentvolume_binder.provisioner import cannot_make, new_volume, reference_to
-from services.controllers.shared_kind_keys import CLAIM, VOLUME, kind_key, split
+from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.kind_keys import CLAIM, VOLUME, kind_key, split
 
 CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 

@@ -10,7 +10,7 @@ from services.api.kinds.pod import Pod
 from services.api.kinds.podgroup import PROTECTION_FINALIZER, PodGroup
 from services.api.meta import Key
 from services.api.switches import Switches
-from services.controllers import shared_writes as writes
+from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Result
 from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch

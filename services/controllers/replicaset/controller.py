@@ -12,15 +12,15 @@ from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document, Key, find_condition
 from services.api.switches import Switches
-from services.controllers import shared_conditions as conditions
-from services.controllers import shared_writes as writes
 from services.controllers.shared_claim_release import is_scaled_to_zero
 from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, OwnedPods, Refusal, deletions
-from services.controllers.shared_ownership import changes_of, claim, controller_reference, is_alive, selector_of
+from services.controllers.shared_ownership import changes_of, claim, is_alive, selector_of
 from services.controllers.shared_pods import PodsBy, available_in_s, in_deletion_order, is_ready, owner_unless_ended
+from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Patch, Query, Result, earliest
 from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.writes import controller_reference
 
 BURST = 500
 """Pods created or deleted in one sync at most (upstream BurstReplicas)."""

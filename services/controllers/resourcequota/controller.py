@@ -15,7 +15,7 @@ from services.api.meta import AnyObject, Document, Key, Resource, View
 from services.api.podresources import Amounts
 from services.api.resources import resource_of_kind, resources
 from services.api.switches import Switches
-from services.controllers import shared_writes as writes
+from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Patch, Query, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 

@@ -14,7 +14,6 @@ from services.api.meta import Document, Key
 from services.api.selectors import Selector
 from services.api.switches import Switches
 from services.controllers import shared_revisions as revisions
-from services.controllers import shared_writes as writes
 from services.controllers.shared_claim_release import is_scaled_to_zero
 from services.controllers.shared_int_or_percent import resolve
 from services.controllers.shared_ownership import Claim, Orphans, changes_of, claim, is_alive, owner_key, selector_of
@@ -29,6 +28,7 @@ from services.controllers.statefulset.pods import (
     ordinal_of,
     parent_of,
 )
+from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Query, Result, event
 from services.reconcile.claim_release import Releases, releasing
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch

@@ -16,11 +16,12 @@ from services.api.kinds.pod import Pod
 from services.api.kinds.statefulset import DELETE, POD_INDEX, POD_NAME, StatefulSet
 from services.api.meta import Document, Key, OwnerReference
 from services.controllers import shared_revisions as revisions
-from services.controllers import shared_writes as writes
-from services.controllers.shared_ownership import controller_reference, is_owner
+from services.controllers.shared_ownership import is_owner
 from services.controllers.statefulset.order import Desired, Steps
+from services.reconcile import writes
 from services.reconcile.actions import Action, Batch, Create, Delete, Patch, RecordEvent, event
 from services.reconcile.controller import Listers
+from services.reconcile.writes import controller_reference
 
 CLAIMS = "persistentvolumeclaims"
 _NAME = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")

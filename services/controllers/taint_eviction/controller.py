@@ -14,9 +14,8 @@ from services.api.kinds.pod import Pod, Toleration
 from services.api.meta import Key, condition_status
 from services.api.switches import Switches
 from services.api.taints import NO_EXECUTE, tolerates
-from services.controllers import shared_conditions as conditions
-from services.controllers import shared_writes as writes
 from services.controllers.shared_pods import BY_NODE, PodsBy
+from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Delete, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 from services.telemetry.metrics import Histogram, Metrics, counter, histogram

@@ -10,10 +10,10 @@ from services.api.kinds.persistentvolumeclaim import IN_USE_FINALIZER as CLAIM_F
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod
 from services.api.meta import Key, ObjectMeta
-from services.controllers import shared_writes as writes
-from services.controllers.shared_kind_keys import CLAIM, VOLUME, kind_key, split
+from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Query, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.kind_keys import CLAIM, VOLUME, kind_key, split
 
 VOLUME_FINALIZER = "kubernetes.io/pv-protection"
 

@@ -1,23 +1,27 @@
 """I8: a pod is bound only with its claims."""
 
-from services.api.kinds.resourceclaim import CONSUMERS_MAX
-from services.scenarios.invariants.check import NO_CLAIMS, Check, Report
+from services.scenarios.invariants.check import NO_CLAIMS, Check, Context, Report
 from services.scenarios.invariants.view import Commit
 from services.telemetry.eventlog import Line
 
 
 class ClaimsComeBeforeTheBind(Check):
     """I8: at a bind every claim of the pod has its devices, can be used on the node and is reserved: for the pod, for
-    its pod group, or for any pod that has it. And nowhere are more than 256 consumers listed."""
+    its pod group, or for any pod that has it. And nowhere are more than `reserved_for.max`, 256, consumers
+    listed."""
 
     id = "I8"
     events = ("store.commit",)
     kinds = ("Pod", "ResourceClaim")
     why_not = NO_CLAIMS
 
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._max = self.switches.integer("reserved_for.max")
+
     def _committed(self, line: Line, commit: Commit, report: Report) -> None:
         pod = commit.content
-        if commit.kind == "ResourceClaim" and len(pod.consumers) > CONSUMERS_MAX:
+        if commit.kind == "ResourceClaim" and len(pod.consumers) > self._max:
             report(line, f"claim {pod.name} is reserved for {len(pod.consumers)}")
         if commit.kind != "Pod" or commit.subresource != "binding":
             return

@@ -14,7 +14,8 @@ class CommitsAreAllowed(Check):
     """I24: the independent evaluator allows each commit for its identity and the object as it was before.
 
     Commit lines do not say who owns a namespace, so a user is taken to own the one written to; which
-    pods use a secret or a claim neither, so a node that writes a claim's status is taken to have such a pod.
+    pods use a secret or a claim neither, so a node that writes a claim's status is taken to have such a pod; nor
+    to which node a driver's token is bound, which is taken to be that of the slice the driver writes.
     """
 
     id = "I24"
@@ -78,6 +79,7 @@ class CommitsAreAllowed(Check):
             owned=(name if resource == "namespaces" else namespace,),
             referenced=True,
             preconditions=named,
+            on_node=_node_of(before, commit) if policy.is_driver(user) else "",
         )
 
     def _judge_content(self, commit: Commit) -> list[str]:
@@ -97,6 +99,11 @@ class CommitsAreAllowed(Check):
             masked = [f for f in ("owners", "finalizers", "generation", "unbinds") if _differ(before, after, f)]
             wrong += [f"{user} changed {field} of {commit.kind} {after.name} through status" for field in masked]
         return wrong
+
+
+def _node_of(before: Stored | None, commit: Commit) -> str:
+    stored = before or commit.after
+    return stored.node if stored is not None else ""
 
 
 def _judge_node(node: str, commit: Commit, before: Stored | None, after: Stored) -> list[str]:
@@ -125,4 +132,6 @@ def _groups_of(user: str) -> tuple[str, ...]:
         return (MASTERS_GROUP,)
     if user.startswith(NODE_HOST_PREFIX):
         return (NODE_HOSTS_GROUP,)
+    if policy.is_driver(user):
+        return (policy.DRIVERS,)
     return (NODES_GROUP,) if user.startswith(NODE_PREFIX) else ()

@@ -13,6 +13,8 @@ from functools import cache
 from services.api.switches import Switches
 
 NODE_RULES = "system:nodes"
+DRIVERS = "system:dra-drivers"
+ACCOUNTS = "system:serviceaccount:kube-system:"
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class Call:
 
     `bound_to`: the node of the stored pod, "" when it has none or does not exist. `owned`: namespaces that belong
     to a `user:`. `preconditions`: which of `uid` and `rv` a delete names. `referenced`: a pod bound to
-    the calling node refers to this secret or configmap. `is_retry`: the pod's unbind history holds this
+    the calling node refers to this secret or configmap. `on_node`: the node that a service account's token is bound to.
+    `is_retry`: the pod's unbind history holds this
     request of this node.
     """
 
@@ -38,6 +41,7 @@ class Call:
     preconditions: frozenset[str] = frozenset()
     referenced: bool = False
     is_retry: bool = False
+    on_node: str = ""
 
 
 _TABLE = """
@@ -176,6 +180,10 @@ C:gc                          delete                      all-but-secrets       
 C:gc                          change                      all-but-secrets
 C:*                           create,change               events
 C:*                           get,create,change           leases.coordination.k8s.io                      own-lease
+group:system:dra-drivers      read                        resourceclaims.resource.k8s.io
+group:system:dra-drivers      patch                       resourceclaims.resource.k8s.io/status
+group:system:dra-drivers      get                         nodes
+group:system:dra-drivers      read,create,update,delete   resourceslices.resource.k8s.io                  own-node
 user:*                        ordinary                    pods configmaps secrets serviceaccounts services \
 persistentvolumeclaims deployments.apps replicasets.apps daemonsets.apps poddisruptionbudgets.policy jobs.batch \
 cronjobs.batch horizontalpodautoscalers.autoscaling podgroups.scheduling.k8s.io workloads.scheduling.k8s.io \
@@ -188,7 +196,7 @@ user:*                        get                         namespaces            
 user:*                        evict                       pods/eviction                                   own-namespace
 """
 
-_CONDITIONS = ("uid", "uid,rv", "own-lease", "own-namespace")
+_CONDITIONS = ("uid", "uid,rv", "own-lease", "own-namespace", "own-node")
 _SET = "if:"
 """Begins a condition that is a switch: the line counts where it is set so."""
 _VERBS: Mapping[str, tuple[str, ...]] = {
@@ -220,6 +228,11 @@ def settings_that_matter() -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, _, value in (setting.partition("=") for setting in found))
 
 
+def is_driver(user: str) -> bool:
+    """Whether it is a DRA driver's service account: one of kube-system that the table does not name."""
+    return user.startswith(ACCOUNTS) and user not in {who for who, *_ in _lines()}
+
+
 def is_allowed(call: Call, settings: frozenset[tuple[str, str]] = frozenset()) -> bool:
     """Whether guarantees section 8 allows the call, as far as it can be judged without its body. `settings`: those of
     `settings_that_matter` that hold."""
@@ -242,6 +255,8 @@ def _is_meant(call: Call, who: str) -> bool:
     kind, _, rest = who.partition(":")
     if kind == "group":
         return rest in call.groups
+    if DRIVERS in call.groups:
+        return False
     if kind == "user":
         return call.user.startswith("user:") and call.user != "user:"
     if kind == "C":
@@ -270,6 +285,10 @@ def _holds(call: Call, condition: str, settings: frozenset[tuple[str, str]]) -> 
             return (call.name if call.resource == "namespaces" else call.namespace) in call.owned
         case "own-lease":
             return call.namespace == "kube-system" and _is_own_lease(call)
+        case "own-node":
+            if call.verb in ("list", "watch"):
+                return bool(call.on_node) and call.field_selector == f"spec.nodeName={call.on_node}"
+            return bool(call.on_node) and (call.verb == "create" or call.bound_to == call.on_node)
     return call.verb != "delete" or frozenset(condition.split(",")) <= call.preconditions
 
 

@@ -28,7 +28,7 @@ from kubelet.runtime.boots import BOOT_FILE
 from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
-from services.api.identity import CLAIM_MANAGER, SCHEDULER, Identity
+from services.api.identity import CLAIM_MANAGER, SCHEDULER, Identity, driver_identity
 from services.api.seams import Component, Seams
 from services.api.wire import Api
 from services.client.gate import Gates
@@ -155,7 +155,7 @@ class SimMesh:
             for node in nodes:
                 self._add_plugins(node)
             for definition in definitions:
-                self._add_drivers(definition, main)
+                self._add_drivers(definition)
 
     def _add_plugins(self, node: dict[str, object]) -> None:
         name = str(node["name"])
@@ -169,7 +169,7 @@ class SimMesh:
             )
             self._add(config.name, partial(build_plugin, config), Identity(f"keplab:{config.name}"))
 
-    def _add_drivers(self, node: NodeDefinition, main: Identity) -> None:
+    def _add_drivers(self, node: NodeDefinition) -> None:
         for driver in node.drivers:
             config = DriverConfig(
                 name=driver_name(node.name, driver.name),
@@ -178,7 +178,7 @@ class SimMesh:
                 definition=msgspec.json.encode(driver).decode(),
                 set=self.plan.switches.assignments,
             )
-            self._add(config.name, partial(build_driver, config), main)
+            self._add(config.name, partial(build_driver, config), driver_identity(driver.name, node.name))
 
     def _add(self, name: str, build: Build, main: Identity, others: Sequence[Identity] = ()) -> None:
         self._processes[name] = _Process(name, build, main, others, SimClock(self._loop, WALL_BASE_S))

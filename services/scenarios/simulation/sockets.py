@@ -10,9 +10,10 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from typing import Any
 
-from services.api.local_rpc import LocalService, RpcError
+from services.api.local_rpc import LocalService, RpcError, caller_traceparent
 from services.api.seams import Random
 from services.scenarios.simulation.lifetime import Lifetime
 
@@ -142,13 +143,15 @@ class _Connection:
         finally:
             held.cancel()
 
-    async def call(self, method: str, request: bytes, timeout_s: float | None = None) -> bytes:
+    async def call(
+        self, method: str, request: bytes, timeout_s: float | None = None, *, traceparent: str = ""
+    ) -> bytes:
         """Return the answer; without a timeout wait as long as it takes. Raises: RpcError."""
         pipe = _Pipe(self._machine)
         loop = asyncio.get_running_loop()
         late = RpcError("DeadlineExceeded", "context deadline exceeded")
         timer = loop.call_later(timeout_s, pipe.put, late) if timeout_s is not None else None
-        served = self._send(method, request, pipe, _answered)
+        served = self._send(method, request, pipe, partial(_answered, traceparent))
         try:
             answer = await pipe.take()
         finally:
@@ -201,11 +204,12 @@ async def _held(pipe: _Pipe) -> None:
         pipe.send(None)
 
 
-async def _answered(there: _Served, method: str, request: bytes, pipe: _Pipe) -> None:
+async def _answered(traceparent: str, there: _Served, method: str, request: bytes, pipe: _Pipe) -> None:
     handler = there.service.calls.get(method)
     if handler is None:
         pipe.send(RpcError("Unimplemented", f"unknown method {method}"))
         return
+    caller_traceparent.set(traceparent)
     answer: bytes | RpcError = _GONE
     try:
         answer = await handler(request)

@@ -158,6 +158,27 @@ def test_dra_core_5_a_claim_is_allocated_reported_on_released_and_gone(tmp_path)
     assert left["status"] == {}
 
 
+def test_a_node_reads_a_claim_once_it_is_allocated_there_before_any_pod_is_bound(tmp_path):
+    async def scenario():
+        async with a_mesh(tmp_path) as mesh:
+            await a_cluster(mesh)
+            claims, alone = f"{GROUP}/namespaces/default/resourceclaims", f"{GROUP}/namespaces/default/resourceclaims/d"
+            requests = [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]
+            spec = {"devices": {"requests": requests}}
+            await mesh.call("admin", "POST", claims, {"metadata": {"name": "d"}, "spec": spec})
+            await mesh.call("node", "GET", alone, code=403)
+            place = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+            result = {"request": "r", "driver": "gpu.example", "pool": "n1", "device": "gpu-0"}
+            allocation = {
+                "devices": {"results": [result]},
+                "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [place]}]},
+            }
+            await mesh.call("scheduler", "PATCH", f"{alone}/status", {"status": {"allocation": allocation}})
+            return await mesh.call("node", "GET", alone)
+
+    assert run(scenario())["metadata"]["name"] == "d"
+
+
 def test_kubectl_finds_taint_rules_beside_the_stable_kinds(tmp_path):
     async def scenario():
         rules = "/apis/resource.k8s.io/v1beta2/devicetaintrules"

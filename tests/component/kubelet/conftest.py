@@ -14,7 +14,7 @@ from kubelet.dra.emulated.serving import build as build_driver
 from kubelet.node.definition import NodeDefinition
 from kubelet.wiring import build as build_kubelet
 from services.api.errors import NotFound
-from services.api.identity import ADMIN, SCHEDULER, Identity
+from services.api.identity import ADMIN, SCHEDULER, Identity, driver_identity
 from services.api.meta import Key
 from services.api.seams import Seams
 from services.api.switches import Switches
@@ -93,7 +93,7 @@ class World:
         life = Lifetime(f"dra-driver/{node}/{definition.name}", len(self.tasks))
         disk = self.driver_disks.setdefault(place, DiskImage())
         config = DriverConfig(node=node, definition=msgspec.json.encode(definition).decode())
-        seams = self.seams(f"dra-driver/{node}/{definition.name}", life, disk, HOST)
+        seams = self.seams(f"dra-driver/{node}/{definition.name}", life, disk, driver_identity(definition.name, node))
         self.driver_lives[place], self.drivers[place] = life, build_driver(config, seams)
         task = asyncio.create_task(self.drivers[place].run())
         life.adopt(task)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from claim_controller.resourceclaim import consumers
+from claim_controller.resourceclaim import consumers, controller
 from claim_controller.resourceclaim.controller import ClaimController
 from kubelet.dra.manager import ClaimManager
 from scheduler.framework.status import SUCCESS
@@ -48,7 +48,8 @@ def binds_without_granting(monkeypatch):
 
 def takes_devices_from_pods_that_are_still_ending(monkeypatch):
     is_done = consumers.is_done
-    monkeypatch.setattr(consumers, "is_done", lambda pod: is_done(pod) or pod.metadata.deletion_timestamp is not None)
+    for module in (consumers, controller):
+        monkeypatch.setattr(module, "is_done", lambda pod: is_done(pod) or pod.metadata.deletion_timestamp is not None)
 
 
 def leaves_claims_of_pods_that_have_ended(monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 from apiserver_fake.authentication import Authenticator, TokenEntry, read_tokens
 from services.api.errors import BadRequest, Forbidden, Unauthorized
 from services.api.identity import ANONYMOUS, NODE_HOSTS_GROUP, Identity, node_identity
+from services.api.tokens import driver_token
 from services.runtime.config import StartError
 
 HOST = Identity("system:node-host:host-1", (NODE_HOSTS_GROUP,))
@@ -37,6 +38,18 @@ def test_a_node_token_is_good_for_that_node_under_the_same_key_only():
         an_authenticator(b"other key").identify(token)
     with pytest.raises(Unauthorized):
         an_authenticator().identify(token.replace("n1", "n2"))
+
+
+def test_a_drivers_token_names_its_service_account_and_is_bound_to_its_node():
+    token = driver_token(b"key", "gpu.example.com", "n1.example")
+
+    found = an_authenticator().identify(token)
+
+    assert (found.user, found.on_node) == ("system:serviceaccount:kube-system:gpu.example.com", "n1.example")
+    assert found.node == ""
+    for forged in (token.replace("n1", "n2"), token.replace("gpu", "nic"), token.replace("driver.", "node.", 1)):
+        with pytest.raises(Unauthorized):
+            an_authenticator().identify(forged)
 
 
 def test_node_tokens_are_for_hosts_and_for_names_of_nodes():

@@ -161,6 +161,22 @@ def test_kep_5194_12_pods_of_a_workload_are_found_by_the_claims_name(world_of):
     assert due == [f"pod/p{number}" for number in range(50)]
 
 
+@pytest.mark.parametrize(("consumers", "looked_at"), [
+    (["p0", "p1", "p2", "p3"], ["p3"]),
+    (["p0", "p2"], ["p1"]),
+    (["p0", "p1", "p2", ("batch", "jobs", "work")], ["p0", "p1", "p2", "p3"]),
+])  # fmt: skip
+def test_only_pods_that_came_on_a_claims_list_or_left_it_are_looked_at_again(world_of, consumers, looked_at):
+    world = world_of(CONTROLLER)
+    for number in range(4):
+        world.put(a_pod(f"p{number}"))
+    world.put(a_claim(consumers=["p0", "p1", "p2"]))
+
+    keys = world.put(a_claim(consumers=consumers))
+
+    assert sorted(key.name for key in keys) == [f"pod/{name}" for name in looked_at]
+
+
 def test_a_listed_pod_that_is_not_there_does_not_shield_the_others(world_of):
     world = world_of(CONTROLLER)
     world.put(a_slice(world))

@@ -1,6 +1,6 @@
 """What each controller may do is what its code does: the rights in `role.yaml` beside the actions in the folder.
 
-Read from the source: each `Create`, `Patch`, `Update`, `Delete`, `Query` and call of `shared_writes` names its resource by a literal or a
+Read from the source: each `Create`, `Patch`, `Update`, `Delete`, `Query` and call of `services.reconcile.writes` names its resource by a literal or a
 constant; what is known at run time only, and what is granted all the same, stands in two tables below.
 """
 

@@ -12,7 +12,15 @@ from apiserver_fake.authorization.authorizer import admit, authorize, roles
 from apiserver_fake.authorization.field_masks import changes
 from apiserver_fake.authorization.node import NODE_TEXT
 from services.api.errors import ApiError, Forbidden
-from services.api.identity import ADMIN, ANONYMOUS, SCHEDULER, Identity, controller_identity, node_identity
+from services.api.identity import (
+    ADMIN,
+    ANONYMOUS,
+    SCHEDULER,
+    Identity,
+    controller_identity,
+    driver_identity,
+    node_identity,
+)
 from services.api.wire import Request
 from services.scenarios.invariants.policy import Call, is_allowed, may_change_node_name
 
@@ -33,6 +41,10 @@ IDENTITIES = [
     Identity("user:default"),
     Identity("user:ann"),
     Identity("user:"),
+    driver_identity("gpu.example.com", "n1"),
+    driver_identity("gpu.example.com", "n2"),
+    driver_identity("gpu.example.com", ""),
+    driver_identity("resource-claim-controller", "n1"),
     Identity("system:kube-controller-manager"),
     *(
         controller_identity(name)
@@ -194,6 +206,7 @@ def test_guarantees_as_34_the_table_and_the_independent_evaluator_agree_on_every
             owned=("default",) if identity.user == "user:default" else (),
             preconditions=frozenset(("uid", "rv")),
             referenced=(name, namespace, identity.node) == ("used", "default", "n1"),
+            on_node=identity.on_node,
         )
         try:
             authorize(identity, request, cluster.lookup, cluster.list)

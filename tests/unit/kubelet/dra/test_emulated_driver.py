@@ -188,6 +188,14 @@ def test_an_act_that_there_is_not_is_named(act, words, error):
         ({"name": NAME, "devices": [{"name": "a", "atributes": {}}]}, "devices[0]: no field 'atributes'; there are: "),
         ({"name": NAME, "devices": 1, "dead": [[60, 10]]}, "dead[0]: from 60 to 10"),
         ({"name": NAME, "pools": [{"name": "p"}, {"name": "p"}]}, "pools: two are called 'p'"),
+        (
+            {"name": NAME, "devices": 1, "bindingConditions": ["x.io/a"]},
+            "bindingConditions: ['x.io/a'] with bindingFailureConditions: [], want some of both or of neither",
+        ),
+        (
+            {"name": NAME, "devices": 1, "failBinding": ["gpu-0"]},
+            "failBinding: 'gpu-0' is no device with binding conditions; there are: none",
+        ),
         ({"name": NAME, "color": "red"}, "Object contains unknown field `color`"),
     ],
 )
@@ -202,4 +210,15 @@ def test_the_words_of_scenarios_are_read():
     assert parse_drivers("gpu.example.com:4:prepare=2:slices=2:slice-delay=3+nic.example.com:1:dead=60-100") == [
         {"name": NAME, "devices": 4, "prepare": 2.0, "slices": 2, "sliceDelay": 3.0},
         {"name": "nic.example.com", "devices": 1, "dead": [[60.0, 100.0]]},
+    ]
+
+
+def test_the_words_of_scenarios_name_binding_conditions():
+    text = "gpu.example.com:2:binding-condition=x.io/a:binding-failure-condition=x.io/f:binding-delay=12:fail-binding=gpu-1"
+    (found,) = parse_drivers(text)
+
+    assert found["bindingDelay"] == 12.0
+    assert read_definition(found).offered(read_definition(found).all_pools("n1")[0]) == [
+        {"name": name, "bindingConditions": ["x.io/a"], "bindingFailureConditions": ["x.io/f"]}
+        for name in ("gpu-0", "gpu-1")
     ]

@@ -62,6 +62,13 @@ def test_i7_one_device_prepared_for_two_claims():
     assert "I7" in judge(log)
 
 
+def test_i8_more_consumers_than_configured_are_too_many():
+    listed = {**MINE, "consumers": [f"u{i}" for i in range(257)]}
+
+    assert judge(claim(claim(Log(), kind="ADDED"), **listed), "reserved_for.max=257") == set()
+    assert judge(claim(claim(Log(), kind="ADDED"), **listed), "reserved_for.max=256") == {"I8"}
+
+
 @pytest.mark.parametrize(
     "facts",
     [{}, {**MINE, "nodes": ["n2"]}, {**MINE, "consumers": ["another"]},

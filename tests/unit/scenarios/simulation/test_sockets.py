@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from services.api.local_rpc import LocalService, RpcError
+from services.api.local_rpc import LocalService, RpcError, caller_traceparent
 from services.runtime import simloop
 from services.runtime.simloop import OWNER
 from services.scenarios.simulation.lifetime import Lifetime
@@ -43,6 +43,19 @@ def test_a_call_is_answered_and_an_unknown_method_is_not():
         return await connection.call("/echo", b"hi"), await code_of(connection.call("/other", b""))
 
     assert run_simulated(scenario) == (b"hi!", "Unimplemented")
+
+
+def test_a_handler_knows_what_trace_the_call_belongs_to_and_no_other_does():
+    async def named(_):
+        return caller_traceparent.get().encode()
+
+    async def scenario(server, client, _):
+        await server.serve("n1/a.sock", LocalService({"/named": named}))
+        connection = client.dial("n1/a.sock")
+        traced = await connection.call("/named", b"", traceparent="00-a-b-01")
+        return traced, await connection.call("/named", b""), caller_traceparent.get()
+
+    assert run_simulated(scenario) == (b"00-a-b-01", b"", "")
 
 
 def test_without_anybody_behind_it_a_socket_refuses_whether_it_is_there_or_not():

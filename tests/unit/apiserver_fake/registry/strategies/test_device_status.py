@@ -7,7 +7,7 @@ import pytest
 from apiserver_fake.authorization import authorizer
 from apiserver_fake.strategy import strategy_for
 from services.api.errors import Forbidden
-from services.api.identity import ADMIN, SCHEDULER, Identity, node_identity
+from services.api.identity import ADMIN, SCHEDULER, Identity, driver_identity, node_identity
 from services.api.kinds.resourceclaim import ADMIN_NAMESPACE_LABEL, CLAIMS
 from services.api.wire import Request
 from services.runtime.roles import Role, Rule
@@ -167,6 +167,30 @@ def test_who_reports_on_devices_needs_a_permission_for_their_driver(world, roles
         'in API group "resource.k8s.io" in the namespace "default"'
     )
     assert causes == ([] if is_allowed else [("status.devices", text)])
+
+
+@pytest.mark.parametrize(
+    ("driver", "node", "verb", "refused"),
+    [("gpu.example", "n1", "patch", False), ("gpu.example", "n2", "patch", True), ("nic.example", "n1", "patch", True)],
+)
+def test_a_drivers_service_account_reports_on_its_own_devices_on_its_tokens_node(world, driver, node, verb, refused):
+    stored = claim(world, allocation=allocation())
+    wanted = {"allocation": allocation(), "devices": [DEVICE]}
+
+    causes, _ = write(world, stored, wanted, driver_identity(driver, node), verb)
+
+    assert [at for at, _ in causes] == (["status.devices"] if refused else [])
+    asked = "[associated-node:patch arbitrary-node:patch]" if node == "n1" else "[arbitrary-node:patch]"
+    assert all(f'verb="{asked}"' in text for _, text in causes)
+
+
+def test_a_driver_neither_allocates_nor_updates(world):
+    stored, driver = claim(world, allocation=allocation()), driver_identity("gpu.example", "n1")
+
+    causes, _ = write(world, stored, {}, driver, "patch")
+    assert [at for at, _ in causes] == ["status"]
+    with pytest.raises(Forbidden):
+        write(world, stored, {"allocation": allocation(), "devices": [DEVICE]}, driver)
 
 
 def test_kep_5194_17_who_reserves_needs_a_permission_for_binding(world, roles):

@@ -1,0 +1,95 @@
+"""What a driver says of allocated devices whose pods wait for it before they are bound. Pure.
+
+Only this driver's own entries of `status.devices` are written; those of other drivers, and whatever else its own say,
+stay. Source: dra-core 6.7; KEP-5007; KEP-4817.
+"""
+
+from collections.abc import Collection
+
+import msgspec
+
+from services.api.kinds.resourceclaim import DeviceRequestAllocationResult, ResourceClaim
+from services.api.meta import Document
+from services.api.times import format_time
+
+READY, FAILED = "DeviceReady", "DeviceFailed"
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """One device of one allocation that a pod's binding waits for."""
+
+    uid: str
+    pool: str
+    device: str
+    share: str
+    allocated: str
+    """When it was allocated: a device that is allocated anew is waited for anew."""
+
+
+def waiting(claim: ResourceClaim, driver: str, pools: Collection[str]) -> dict[Waiting, DeviceRequestAllocationResult]:
+    """Return the devices in these pools of whose conditions the driver has not yet said what they wait for."""
+    allocation = claim.status.allocation
+    if allocation is None or claim.metadata.deletion_timestamp:
+        return {}
+    found = {}
+    for result in allocation.devices.results:
+        if (
+            result.driver == driver
+            and result.pool in pools
+            and result.binding_conditions
+            and not _is_said(claim, result)
+        ):
+            stamp = allocation.allocation_timestamp or ""
+            key = Waiting(claim.metadata.uid, result.pool, result.device, result.share_id or "", stamp)
+            found[key] = result
+    return found
+
+
+def _is_said(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> bool:
+    share = result.share_id or ""
+    entry = next((e for e in claim.status.devices if (e.id, e.share_id or "") == (result.id, share)), None)
+    if entry is None:
+        return False
+    true = [each.type for each in entry.conditions if each.status == "True"]
+    return all(name in true for name in result.binding_conditions) or any(
+        name in true for name in result.binding_failure_conditions
+    )
+
+
+def reported(document: Document, key: Waiting, driver: str, wall_s: float, *, fails: bool) -> Document | None:
+    """Return `status.devices` of a stored claim with the device's conditions in it, as a merge patch that holds for
+    that version only; None when the device is no longer allocated so.
+
+    A condition keeps its `lastTransitionTime` while its status does not change.
+    """
+    status = document.get("status") or {}
+    allocation = status.get("allocation") or {}
+    wanted = (driver, key.pool, key.device, key.share)
+    result = next((r for r in (allocation.get("devices") or {}).get("results") or () if _id(r) == wanted), None)
+    is_same = document["metadata"]["uid"] == key.uid and (allocation.get("allocationTimestamp") or "") == key.allocated
+    if result is None or not is_same:
+        return None
+    entries = [dict(entry) for entry in status.get("devices") or ()]
+    entry = next((each for each in entries if _id(each) == wanted), None)
+    if entry is None:
+        entry = {"driver": driver, "pool": key.pool, "device": key.device}
+        entry |= {"shareID": key.share} if key.share else {}
+        entries.append(entry)
+    conditions = {each["type"]: each for each in entry.get("conditions") or ()}
+    names = result.get("bindingFailureConditions" if fails else "bindingConditions") or ()
+    for name in names[:1] if fails else names:
+        old = conditions.get(name) or {}
+        changed_at = old["lastTransitionTime"] if old.get("status") == "True" else format_time(wall_s)
+        conditions[name] = {
+            "type": name,
+            "status": "True",
+            "reason": FAILED if fails else READY,
+            "message": f"device {key.pool}/{key.device} cannot be attached" if fails else "",
+            "lastTransitionTime": changed_at,
+        }
+    entry["conditions"] = list(conditions.values())
+    return {"metadata": {"resourceVersion": document["metadata"]["resourceVersion"]}, "status": {"devices": entries}}
+
+
+def _id(entry: Document) -> tuple[str, str, str, str]:
+    return entry["driver"], entry["pool"], entry["device"], entry.get("shareID") or ""
