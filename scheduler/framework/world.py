@@ -138,7 +138,14 @@ class FixedWorld(World):
 
 
 def world_event(view: type[View], old: View | None, new: View | None) -> ClusterEvent:
-    """Return what a change of one of the other kinds is called: `PersistentVolumeAdd` and so on."""
+    """Return what a change of one of the other kinds is called: `PersistentVolumeAdd` and so on.
+
+    A taint rule that comes, changes or goes is an update of slices, for plugins see these with the rules' taints.
+    Source: upstream `staging/src/k8s.io/dynamic-resource-allocation/resourceslice/tracker`.
+    """
+    if view is DeviceTaintRule:
+        kind = resource_of_view(ResourceSlice).kind
+        return ClusterEvent(kind, Action.UPDATE_OTHER, f"{kind}Update")
     kind = resource_of_view(view).kind
     if old is None:
         return ClusterEvent(kind, Action.ADD, f"{kind}Add")

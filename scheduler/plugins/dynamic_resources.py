@@ -68,6 +68,8 @@ CLAIM_DELAY_S: Final = 3.0
 one from a template. Numbers of our own: KEP-5501's review asks for delays of plugins and gives none."""
 NAMED_DELAY_S: Final = 1.0
 TEMPLATE_DELAY_S: Final = 10.0
+DEVICES_EXPLAINED: Final = 20_000
+"""So many devices, or those of one node, are looked at to explain why a pod waits."""
 CONDITIONS_PENDING: Final = "BindingConditionsPending"
 FILTER_TIMEOUT_S: Final = 10.0
 TRIES_PER_S: Final = 200_000
@@ -347,16 +349,18 @@ class DynamicResources:
             for claim in self._world.all(ResourceClaim)
             for result in (claim.status.allocation.devices.results if claim.status.allocation is not None else ())
         }
-        try:
-            return [
-                each
-                for node in nodes
-                for each in shortages(
-                    allocator, node.metadata.name, self._slices.of_node(node), lambda key: holders.get(key, "")
-                )
-            ]
-        except AllocationError as error:
-            return str(error)
+        found: list[Shortage] = []
+        looked_at = 0
+        for node in nodes:
+            pools = self._slices.of_node(node)
+            looked_at += sum(len(pool.candidates) for pool in pools)
+            if found and looked_at > DEVICES_EXPLAINED:
+                break  # decisions wait meanwhile
+            try:
+                found += shortages(allocator, node.metadata.name, pools, lambda key: holders.get(key, ""))
+            except AllocationError as error:
+                return str(error)
+        return found
 
     def _filter_each(self, state: CycleState, pod: PodInfo, columns: Columns, reached: Mask) -> Mask:
         """Return the rows that pass, asked one by one: what is to be allocated differs from node to node."""

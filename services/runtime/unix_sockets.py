@@ -35,6 +35,10 @@ _CODES = {"cancelled": "Canceled"}
 """What Go calls otherwise than the name in capitals would suggest."""
 
 
+_UNREACHED = ("Connection refused", "No such file or directory")
+"""Why a socket is not answered on, which Go says in small letters."""
+
+
 def _go_name(code: grpc.StatusCode) -> str:
     name = code.name.lower()
     return _CODES.get(name, "".join(part.capitalize() for part in name.split("_")))
@@ -131,6 +135,7 @@ class _Connection:
     """A channel to one socket."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
         try:
             self._address = _Address(path)
         except OSError as error:
@@ -160,7 +165,13 @@ class _Connection:
             answer: bytes = await self._channel.unary_unary(method)(request, timeout=timeout_s, metadata=metadata)
             return answer
         except grpc.aio.AioRpcError as error:
-            raise _as_rpc_error(error) from None
+            raise _as_rpc_error(error, self._path) from None
+        except asyncio.CancelledError:
+            # The library says the same of a call whose channel was closed and of one whose caller is cancelled.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise RpcError("Canceled", "grpc: the client connection is closing") from None
 
     async def stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
         """Yield answers until the other side ends it. Raises: RpcError."""
@@ -168,7 +179,7 @@ class _Connection:
             async for message in self._channel.unary_stream(method)(request):
                 yield message
         except grpc.aio.AioRpcError as error:
-            raise _as_rpc_error(error) from None
+            raise _as_rpc_error(error, self._path) from None
 
     async def close(self) -> None:
         """Hang up."""
@@ -176,8 +187,11 @@ class _Connection:
         self._address.close()
 
 
-def _as_rpc_error(error: grpc.aio.AioRpcError) -> RpcError:
-    return RpcError(_go_name(error.code()), error.details() or "")
+def _as_rpc_error(error: grpc.aio.AioRpcError, path: str) -> RpcError:
+    details = error.details() or ""
+    if (why := next((why for why in _UNREACHED if details.endswith(why)), "")) and "connect failed" in details:
+        details = f'connection error: desc = "transport: Error while dialing: dial unix {path}: connect: {why.lower()}"'
+    return RpcError(_go_name(error.code()), details)
 
 
 def _fresh(path: str) -> _Address:

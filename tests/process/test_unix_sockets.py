@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 
 import pytest
 
@@ -172,3 +173,44 @@ def test_a_name_that_a_directory_has_is_named_and_nothing_is_left(tmp_path):
 
     assert raised.value.filename == str(tmp_path / "dra.sock")
     assert [each.name for each in tmp_path.iterdir()] == ["dra.sock"]
+
+
+def test_a_socket_without_a_server_is_unavailable_in_the_words_of_go(tmp_path):
+    path = str(tmp_path / "dra.sock")
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as left:
+        left.bind(path)
+
+    async def scenario():
+        connection = UnixSockets().dial(path)
+        try:
+            await connection.call("/s/M", b"", 5.0)
+        except RpcError as error:
+            return str(error)
+        finally:
+            await connection.close()
+
+    assert asyncio.run(scenario()) == (
+        'rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: '
+        f'dial unix {path}: connect: connection refused"'
+    )
+
+
+def test_a_call_ends_with_an_error_when_its_own_side_hangs_up(tmp_path):
+    async def never(_: bytes) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    async def scenario():
+        sockets, path = UnixSockets(), str(tmp_path / "dra.sock")
+        server = await sockets.serve(path, LocalService({"/s/M": never}))
+        connection = sockets.dial(path)
+        await connection.connect(5.0)
+        call = asyncio.create_task(error_of(connection.call("/s/M", b"", 20.0)))
+        await asyncio.sleep(0.1)
+        await connection.close()
+        try:
+            return await asyncio.wait_for(call, 5.0)
+        finally:
+            await server.close()
+
+    assert asyncio.run(scenario()) == ("rpc error: code = Canceled desc = grpc: the client connection is closing")

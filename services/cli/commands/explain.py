@@ -150,7 +150,7 @@ def _show_pod(found: dict[str, Any]) -> None:
     if found.get("devices"):
         click.echo("\nDevices for its claims, each request alone:")
         rows = [row for short in found["devices"] for row in _device_rows(short)]
-        print_table(("claim", "request", "node", "wants", "usable", "the others"), rows, texts=3)
+        print_table(("claim", "request", "node", "wants", "usable", "the others"), rows, texts=6)
     if found["would_fit_if"]:
         click.echo("\nIt would fit with any one of these changes (each was filtered again):")
         rows = [(c["dimension"], c["change"], _named(c)) for c in found["would_fit_if"]]

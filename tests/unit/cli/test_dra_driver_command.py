@@ -3,6 +3,8 @@
 import pytest
 
 from services.cli.__main__ import run
+from services.cli.commands import dra_driver
+from services.runtime.config import EXIT_CONFIG, EXIT_IO, EXIT_LOCKED, EXIT_OK
 
 
 @pytest.mark.parametrize(
@@ -45,3 +47,13 @@ def test_what_it_cannot_do_is_one_line_and_exit_code_2(arguments, said, tmp_path
     assert code == 2
     assert said in text
     assert len(text.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("ended", "code"), [(EXIT_OK, 0), (EXIT_LOCKED, 3), (EXIT_IO, 3), (EXIT_CONFIG, 3)])
+def test_a_driver_that_cannot_start_is_exit_code_3(ended, code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mesh" / "nodes" / "n1" / "plugins_registry").mkdir(parents=True)
+    monkeypatch.setattr(dra_driver, "_mesh", lambda *_: {})
+    monkeypatch.setattr(dra_driver, "run", lambda *_: ended)
+
+    assert run(["dra-driver", "--data", "mesh", "--node", "n1", "--driver", "gpu.example.com:1"]) == code
