@@ -127,7 +127,7 @@ class DriverSockets:
             await connection.close()
 
     async def _refuse(self, connection: LocalConnection, why: str) -> None:
-        """Raise _Refused, once the plugin was told why."""
+        """Raise _Refused, once the plugin was notified of the reason."""
         try:
             await self._notify(connection, Registered(is_registered=False, error=_FAILED + why))
         except RpcError as error:

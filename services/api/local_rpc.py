@@ -88,6 +88,15 @@ class Sockets(Protocol):
         """
 
 
+async def call_once(sockets: Sockets, path: str, method: str, request: bytes, timeout_s: float) -> bytes:
+    """Return the answer to one call over a connection of its own. Raises: RpcError."""
+    connection = sockets.dial(path)
+    try:
+        return await connection.call(method, request, timeout_s)
+    finally:
+        await connection.close()
+
+
 class NoSockets:
     """The sockets of a process that needs none."""
 

@@ -134,7 +134,7 @@ class ClaimReleaser:
             self.inner.failed(key, action, reason)
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
-        """Reconcile the workload, then give back those of its claims that it is done with."""
+        """Reconcile the workload, then release those of its claims that it is done with."""
         owner: Any = listers.of(self.releases.view).get(key)
         if owner is None:
             self._refused.pop(key, None)
@@ -169,7 +169,7 @@ class ClaimReleaser:
                 yield each
 
     def _queries(self, owner: Any, listers: Listers, moment: Moment) -> tuple[Query, ...]:
-        """Return the live reads without which nothing is given back; none when it is not time to."""
+        """Return the live reads without which nothing is released; none when it is not time to."""
         meta: ObjectMeta = owner.metadata
         held = self._claims.get(meta.uid, {})
         is_going = meta.deletion_timestamp is not None

@@ -78,7 +78,7 @@ def fully_qualified(path: str, value: str) -> list[Cause]:
 
 
 def uid(path: str, value: str) -> list[Cause]:
-    """Check the uid that tells shares of a device apart."""
+    """Check the uid that distinguishes the shares of a device."""
     return [] if _UID_RE.fullmatch(value) else [invalid(path, value, UID_TEXT)]
 
 

@@ -15,7 +15,7 @@ import structlog
 from kubelet.deviceplugin import wire
 from kubelet.deviceplugin.emulated.plugin import Command, DevicePlugin, EmulatedPlugin, check_act
 from kubelet.managers.device_calls import KUBELET_SOCKET, VERSION, Registration
-from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets
+from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets, call_once
 from services.api.seams import Seams
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
@@ -228,10 +228,7 @@ async def command_plugin(
     path = control_path(f"{sockets_dir}/{node}", resource)
     if not sockets.exists(path):
         raise PluginAway(f"node {node} has no emulated plugin for {resource}: {path} is not there")
-    connection = sockets.dial(path)
     try:
-        await connection.call(COMMAND, msgspec.json.encode(Command(act, tuple(devices))), COMMAND_TIMEOUT_S)
+        await call_once(sockets, path, COMMAND, msgspec.json.encode(Command(act, tuple(devices))), COMMAND_TIMEOUT_S)
     except RpcError as error:
         raise ValueError(f"device plugin {resource} of node {node}: {error.message}") from None
-    finally:
-        await connection.close()

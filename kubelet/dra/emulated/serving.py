@@ -36,7 +36,7 @@ from kubelet.dra.emulated.driver import Command, EmulatedDriver, Held, check_act
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
 from services.api.kinds.resourceslice import SLICES, ResourceSlice
-from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets, caller_traceparent
+from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets, call_once, caller_traceparent
 from services.api.meta import Document, Key
 from services.api.seams import Seams
 from services.client.client import Client
@@ -67,7 +67,7 @@ class DriverConfig(CommonConfig):
     )
     folder: str = setting("", "the directory of plugins_registry itself, instead of sockets_dir and node")
     definition: str = setting("", 'the driver as JSON, {"name": "gpu.example.com", "devices": 4}, or gpu.example.com:4')
-    instance: str = setting("", "tells instances of one driver apart, while it is updated")
+    instance: str = setting("", "name of one of several instances of a driver, while it is updated")
 
     @property
     def place(self) -> str:
@@ -476,11 +476,8 @@ async def command_driver(
     path = control_path(f"{sockets_dir}/{node}", driver)
     if not sockets.exists(path):
         raise DriverAway(f"node {node} has no emulated DRA driver {driver}: {path} is not there")
-    connection = sockets.dial(path)
     try:
-        await connection.call(COMMAND, msgspec.json.encode(Command(act, tuple(words))), COMMAND_TIMEOUT_S)
+        await call_once(sockets, path, COMMAND, msgspec.json.encode(Command(act, tuple(words))), COMMAND_TIMEOUT_S)
     except RpcError as error:
         if act != "crash" or error.code != "Unavailable":
             raise ValueError(f"DRA driver {driver} of node {node}: {error.message}") from None
-    finally:
-        await connection.close()

@@ -127,7 +127,7 @@ class ResourceClaimSpec(View, frozen=True):
 class DeviceRequestAllocationResult(View, frozen=True):
     """One device for one request, `name` or `name/alternative`.
 
-    Tolerations and binding conditions are copies, made at allocation. `share_id` tells shares of one device apart;
+    Tolerations and binding conditions are copies, made at allocation. `share_id` distinguishes shares of one device;
     `consumed_capacity` is what this share has of it (KEP-5075).
     """
 

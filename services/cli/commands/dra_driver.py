@@ -47,7 +47,7 @@ failUnprepare, failCall (0 to 1), refusesDoubleUse, health, dead; for devices th
 @click.option("--node", required=True, help="the node whose devices it has")
 @click.option("--driver", "text", default="", metavar="NAME[:DEVICES[:…]]", help="its name, and what it is in short")
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="what it is, at length")
-@click.option("--instance", default="", help="tells instances of one driver apart, while it is updated")
+@click.option("--instance", default="", help="name of one of several instances of a driver, while it is updated")
 @data_option
 @click.argument("act", required=False)
 @click.argument("words", nargs=-1, metavar="[DEVICE]... [TAINT]")

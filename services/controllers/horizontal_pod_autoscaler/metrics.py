@@ -1,7 +1,7 @@
 """What pods use, as a metrics server would report it: the emulated usage, sampled every 15 s. Pure.
 
 How much an emulated container uses is written in its pod's annotations and counted from its start, which its status
-has: nobody has to report it (decision 0024). A pod has metrics once all its containers have run for a whole interval.
+has: no kubelet reports it (decision 0024). A pod has metrics once all its containers have run for a whole interval.
 What a workload's `keplab.dev/load` says is divided evenly among its ready pods and added to the first container of
 each; its ages are counted from the workload's creation.
 """
