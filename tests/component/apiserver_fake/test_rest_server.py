@@ -8,6 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rest.server import RestSettings, serve
 from apiserver_fake.storage.watch_hub import bookmark
 from services.api.errors import Expired, Forbidden, NotFound, TooManyRequests, Unauthorized
@@ -62,6 +63,7 @@ class AnApi:
 
 class AServer:
     is_ready = True
+    catalogue = Catalogue()
 
     def __init__(self, api):
         self.api, self.seen = api, []
