@@ -35,6 +35,7 @@ from apiserver_fake.rest.http import (
 )
 from apiserver_fake.rest.media_types import PLAIN, Form
 from apiserver_fake.rest.paths import Parameters, Route
+from apiserver_fake.rest.tls import ServingTls, identity_of_peer
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
 from services.api.errors import ApiError, Forbidden, Timeout, UnknownOutcome
@@ -53,6 +54,8 @@ MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 MONITOR = "system:monitor"
 SHUTDOWN_S = 2.0
+RELOAD_S = 2.0
+"""How often it is looked whether there is another certificate to serve with."""
 CONVERSIONS = ("Table", "PartialObjectMetadata")
 
 
@@ -119,6 +122,9 @@ class RestHandler:
         for header in ("Impersonate-User", "Impersonate-Group", "Impersonate-Uid"):
             if header in request.headers:
                 raise ApiError("impersonation is not served", reason="BadRequest", code=400)
+        peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
+        if (named := identity_of_peer(peer)) is not None:
+            return named
         return self._server.authenticate(bearer_of(request.headers.get("Authorization", "")))
 
     async def _dispatch(self, request: web.BaseRequest, identity: Identity) -> web.StreamResponse:
@@ -357,10 +363,25 @@ class _SilenceSweep:
             self._timer.cancel()
 
 
+async def _reload(tls: ServingTls) -> None:
+    while True:
+        await asyncio.sleep(RELOAD_S)
+        tls.reload()
+
+
 async def serve(
-    server: ApiServer, host: str, port: int, *, clock: Clock, tracer: Tracer, settings: RestSettings | None = None
+    server: ApiServer,
+    host: str,
+    port: int,
+    *,
+    clock: Clock,
+    tracer: Tracer,
+    settings: RestSettings | None = None,
+    tls: ServingTls | None = None,
 ) -> tuple[AsyncExitStack, int]:
     """Listen on `host:port` (0: any free one) and return what ends it and everything it started, and the port.
+
+    With `tls` it speaks HTTPS, else plain HTTP.
 
     Ending stops accepting, gives running requests a moment, and closes connections.
 
@@ -385,9 +406,13 @@ async def serve(
     running.callback(sweep.stop)
     try:
         await runner.setup()
-        await web.TCPSite(runner, host, port, backlog=1024).start()
+        context = tls.context if tls is not None else None
+        await web.TCPSite(runner, host, port, backlog=1024, ssl_context=context).start()
     except OSError:
         await running.aclose()
         raise
     sweep.start()
+    if tls is not None:
+        reading = asyncio.create_task(_reload(tls))
+        running.callback(reading.cancel)
     return running, runner.addresses[0][1]
