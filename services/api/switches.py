@@ -162,8 +162,9 @@ REGISTER: tuple[Switch, ...] = (
            "is allocated as Filter saw it: not at all, by a live read, or by a conditional status update",
            "kep-5194 3.3", "kep-5194/lost-fence", ("none", "get", "touch")),
     Switch("scheduler.postfilter_dealloc", "never_nonpod", "whether PostFilter frees a claim that a workload has "
-           "reserved: never, or when the scheduler knows of no scheduled pod that uses it", "kep-5194 3.4",
-           "kep-5194/postfilter", ("never_nonpod", "if_no_scheduled_pods")),
+           "reserved: never, or when the scheduler knows of no scheduled pod that uses it; in_memory: then, for a "
+           "retry at once, and in the API when the pod is bound, if it is", "kep-5194 3.4",
+           "kep-5194/postfilter-in-memory", ("never_nonpod", "if_no_scheduled_pods", "in_memory")),
     Switch("scheduler.verify_owner", False, "look the workload up before its reference is copied into reservedFor",
            "kep-5194 5.4", "kep-5194/dead-owner"),
     Switch("dra.inflight_sharing", "podgroup", "which pods may rely on an allocation that is not written yet: none, "

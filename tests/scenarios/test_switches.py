@@ -67,7 +67,7 @@ ROWS = {
     "reserved_for.max": Row((256,)),
     "reserved_for.allow_without_allocation": Row((False,)),
     "scheduler.reserve_fence": Row(("none",), {"touch": "as safe, by a write instead of a read"}),
-    "scheduler.postfilter_dealloc": Row(("never_nonpod",)),
+    "scheduler.postfilter_dealloc": Row(("never_nonpod", "if_no_scheduled_pods")),
     "scheduler.verify_owner": Row((False,)),
     "dra.inflight_sharing": Row(("none",), {"any": "the gang is all there is"}),
     "dra.binding_poll_s": Row((20.0,)),
