@@ -74,9 +74,9 @@ DEVICES_EXPLAINED: Final = 20_000
 FREED: Final = f"{NAME}/freed"
 """Where a retry finds the claims, by uid, whose devices PostFilter has freed in memory."""
 CONDITIONS_PENDING: Final = "BindingConditionsPending"
-FILTER_TIMEOUT_S: Final = 10.0
 TRIES_PER_S: Final = 200_000
-"""A search is cut by its steps, not by a clock, so that it ends the same everywhere; a second has about this many."""
+"""A search is cut by its steps, not by a clock, so that it ends the same everywhere; a second has about this many, and
+the shortest time that cuts has one."""
 
 
 @dataclass
@@ -153,8 +153,9 @@ class DynamicResources:
         self._ledger = handle.claims
         self._rules = handle.switches.of(ReservationSwitches)
         self._switches = handle.switches.of(DraSwitches)
-        timeout_s = FILTER_TIMEOUT_S if args.filter_timeout is None else float(args.filter_timeout)
-        self._tries_max = int(timeout_s * TRIES_PER_S) or None
+        given = args.filter_timeout
+        timeout_s = self._switches.filter_timeout_s if given is None else float(given)
+        self._tries_max = max(int(timeout_s * TRIES_PER_S), 1) if timeout_s else None
         given = args.binding_timeout
         self._binding_timeout_s = self._switches.binding_timeout_s if given is None else float(given)
         self._features = handle.switches.of(Features)
@@ -646,7 +647,7 @@ class DynamicResources:
     def events_to_register(self) -> Sequence[Registration]:
         """Claims that come or change, classes, slices, nodes; and pods with claims that fail to reach their node."""
         change = Action.ADD | Action.UPDATE
-        nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT | Action.UPDATE_NODE_ALLOCATABLE
+        nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         return (
             Registration(ClusterEvent(NODE, nodes)),
             Registration(ClusterEvent("ResourceClaim", change | Action.DELETE), self._after_claim_change),

@@ -169,6 +169,9 @@ REGISTER: tuple[Switch, ...] = (
            "kep-5194 5.4", "kep-5194/dead-owner"),
     Switch("dra.inflight_sharing", "podgroup", "which pods may rely on an allocation that is not written yet: none, "
            "those of one pod group, or any", "dra-core 11", "kep-5194/in-flight-group", ("none", "podgroup", "any")),
+    Switch("dra.filter_timeout_s", 10.0, "how long the search for devices on one node may take, unless the plugin's "
+           "argument filterTimeout says so; 0: as long as it takes (gate DRASchedulerFilterTimeout)", "dra-core 6.4",
+           "claims/hard-search", minimum=0.0),
     Switch("dra.binding_poll_s", 5.0, "how often the scheduler looks whether a device's binding conditions are True",
            "dra-core 6.7", "binding-conditions/attached-after-12s", minimum=0.1),
     Switch("dra.binding_timeout_s", 600.0, "how long after its allocation a device may take to be attached, unless the "

@@ -70,6 +70,7 @@ ROWS = {
     "scheduler.postfilter_dealloc": Row(("never_nonpod", "if_no_scheduled_pods")),
     "scheduler.verify_owner": Row((False,)),
     "dra.inflight_sharing": Row(("none",), {"any": "the gang is all there is"}),
+    "dra.filter_timeout_s": Row((10.0, 0.0)),
     "dra.binding_poll_s": Row((20.0,)),
     "dra.binding_timeout_s": Row((600.0,)),
     "dra.unresolvable_on_no_devices": Row((False,)),
