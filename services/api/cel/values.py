@@ -112,7 +112,7 @@ def type_of(value: Any) -> Type:
         return found
     if isinstance(value, Mapping):
         return types.map_of(types.DYN, types.DYN)
-    return types.DYN
+    return types.list_of(types.DYN) if isinstance(value, list) else types.DYN
 
 
 def type_name(value: Any) -> str:
@@ -148,8 +148,12 @@ def equal(one: Any, two: Any) -> bool:
     elif kind in _NUMBERS and other in _NUMBERS:
         return bool(one == two)
     if isinstance(one, list | tuple) and isinstance(two, list | tuple):
+        if own := getattr(one, "cel_equal", None):
+            return bool(own(two))
         return len(one) == len(two) and all(map(equal, one, two))
     if isinstance(one, Mapping) and isinstance(two, Mapping):
+        if own := getattr(one, "cel_equal", None):
+            return bool(own(two))
         return len(one) == len(two) and all(key in two and equal(value, two[key]) for key, value in one.items())
     if kind is other is Optional:
         return one.present == two.present and (not one.present or equal(one.value, two.value))
