@@ -30,6 +30,7 @@ from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
 from services.api.errors import ApiError, BadRequest, NotFound
 from services.api.identity import ADMIN, Identity
+from services.api.resources import hidden
 from services.api.seams import Seams, Span
 from services.api.unbind import may_be_sent
 from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, WatchEvent, WatchRequest
@@ -80,6 +81,8 @@ class ApiServer:
         self._registry: Registry | None = None
         self._authenticator: Authenticator | None = None
         self.is_ready = False
+        self.hidden = hidden(seams.switches)
+        """Kinds that clients of REST find nowhere: their feature gate is off."""
 
     # -- life
 

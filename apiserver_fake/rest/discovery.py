@@ -30,6 +30,7 @@ _GROUP_ORDER = (
 )  # fmt: skip
 
 
+NOTHING: frozenset[str] = frozenset()
 REVIEWS = tuple(
     Resource(kind=kind, group=group, namespaced=False)
     for group, kind in (
@@ -58,11 +59,16 @@ def version() -> Document:
     }
 
 
+def served(hidden: frozenset[str]) -> list[Resource]:
+    """Return what is served but for kinds that are hidden: a feature gate is off."""
+    return [*(r for r in resources().values() if r.name not in hidden), *REVIEWS]
+
+
 @cache
-def groups() -> dict[str, tuple[str, ...]]:
+def groups(hidden: frozenset[str] = NOTHING) -> dict[str, tuple[str, ...]]:
     """Return the served groups in order of preference, each with its versions, preferred first."""
     found: dict[str, set[str]] = {}
-    for r in (*resources().values(), *REVIEWS):
+    for r in served(hidden):
         found.setdefault(r.group, set()).add(r.version)
 
     def rank(group: str) -> tuple[int, str]:
@@ -74,23 +80,23 @@ def groups() -> dict[str, tuple[str, ...]]:
     return {group: tuple(sorted(found[group], key=version_rank)) for group in sorted(found, key=rank)}
 
 
-def is_served(group: str, version_name: str) -> bool:
+def is_served(group: str, version_name: str, hidden: frozenset[str] = NOTHING) -> bool:
     """Whether that group version exists here."""
-    return version_name in groups().get(group, ())
+    return version_name in groups(hidden).get(group, ())
 
 
-def _resources_of(group: str, version_name: str) -> list[Resource]:
-    return [r for r in (*resources().values(), *REVIEWS) if (r.group, r.version) == (group, version_name)]
+def _resources_of(group: str, version_name: str, hidden: frozenset[str]) -> list[Resource]:
+    return [r for r in served(hidden) if (r.group, r.version) == (group, version_name)]
 
 
 def _verbs(r: Resource) -> list[str]:
     return ["create"] if r in REVIEWS else list(VERBS)
 
 
-def resource_list(group: str, version_name: str) -> Document:
+def resource_list(group: str, version_name: str, hidden: frozenset[str] = NOTHING) -> Document:
     """Return the plain `APIResourceList` of one group version."""
     entries: list[Document] = []
-    for r in _resources_of(group, version_name):
+    for r in _resources_of(group, version_name, hidden):
         entry: Document = {"name": r.plural, "singularName": r.singular, "namespaced": r.namespaced, "kind": r.kind}
         entry["verbs"] = _verbs(r)
         if r.short_names:
@@ -108,8 +114,8 @@ def resource_list(group: str, version_name: str) -> Document:
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": entries}
 
 
-def _group(name: str) -> Document:
-    versions = [{"groupVersion": f"{name}/{v}", "version": v} for v in groups()[name]]
+def _group(name: str, hidden: frozenset[str]) -> Document:
+    versions = [{"groupVersion": f"{name}/{v}", "version": v} for v in groups(hidden)[name]]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
@@ -141,16 +147,16 @@ def _aggregated_resource(r: Resource) -> Document:
     return entry
 
 
-def aggregated(*, is_core: bool, form_version: str = "v2") -> Document:
+def aggregated(*, is_core: bool, form_version: str = "v2", hidden: frozenset[str] = NOTHING) -> Document:
     """Return the `APIGroupDiscoveryList` of `/api` (`is_core`) or `/apis`."""
     items: list[Document] = []
-    for name, versions in groups().items():
+    for name, versions in groups(hidden).items():
         if (name == "") != is_core:
             continue
         entries = [
             {
                 "version": v,
-                "resources": [_aggregated_resource(r) for r in _resources_of(name, v)],
+                "resources": [_aggregated_resource(r) for r in _resources_of(name, v, hidden)],
                 "freshness": "Current",
             }
             for v in versions
@@ -183,26 +189,29 @@ def answer_of(body: bytes) -> Answer:
 
 
 @cache
-def document_at(path: str, form_version: str = "") -> Answer | None:
-    """Return discovery's document at a path without trailing slash, or None; `form_version`: the aggregated form."""
+def document_at(path: str, form_version: str = "", hidden: frozenset[str] = NOTHING) -> Answer | None:
+    """Return discovery's document at a path without trailing slash, or None; `form_version`: the aggregated form.
+
+    `hidden`: kinds that are not served.
+    """
     parts = path.strip("/").split("/")
     match parts:
         case ["api"] if form_version:
-            return answer(aggregated(is_core=True, form_version=form_version))
+            return answer(aggregated(is_core=True, form_version=form_version, hidden=hidden))
         case ["apis"] if form_version:
-            return answer(aggregated(is_core=False, form_version=form_version))
+            return answer(aggregated(is_core=False, form_version=form_version, hidden=hidden))
         case ["api"]:
             addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]
-            versions = list(groups().get("", ()))
+            versions = list(groups(hidden).get("", ()))
             return answer({"kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": addresses})
         case ["apis"]:
-            named = [_group(name) for name in groups() if name]
+            named = [_group(name, hidden) for name in groups(hidden) if name]
             return answer({"kind": "APIGroupList", "apiVersion": "v1", "groups": named})
-        case ["api", version_name] if is_served("", version_name):
-            return answer(resource_list("", version_name))
-        case ["apis", name] if name and name in groups():
-            return answer({"kind": "APIGroup", "apiVersion": "v1", **_group(name)})
-        case ["apis", name, version_name] if name and is_served(name, version_name):
-            return answer(resource_list(name, version_name))
+        case ["api", version_name] if is_served("", version_name, hidden):
+            return answer(resource_list("", version_name, hidden))
+        case ["apis", name] if name and name in groups(hidden):
+            return answer({"kind": "APIGroup", "apiVersion": "v1", **_group(name, hidden)})
+        case ["apis", name, version_name] if name and is_served(name, version_name, hidden):
+            return answer(resource_list(name, version_name, hidden))
         case _:
             return None

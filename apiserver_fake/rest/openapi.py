@@ -93,10 +93,10 @@ def _constrain(components: dict[str, Document], name: str, table: Struct, seen: 
         components[name]["required"] = sorted(needed.union(components[name].get("required", ())))
 
 
-def document(group: str, version: str) -> Document:
+def document(group: str, version: str, hidden: frozenset[str] = discovery.NOTHING) -> Document:
     """Return the OpenAPI v3 document of one group version; paths and components are sorted."""
     root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    served = [r for r in resources().values() if (r.group, r.version) == (group, version)]
+    served = [r for r in resources().values() if (r.group, r.version) == (group, version) and r.name not in hidden]
     paths: Document = {}
     roots: list[str] = []
     invented: dict[str, Document] = {}
@@ -180,20 +180,22 @@ def _text_field(number: int, text: str) -> bytes:
 
 
 @cache
-def group_version_answer(group: str, version: str) -> discovery.Answer | None:
+def group_version_answer(
+    group: str, version: str, hidden: frozenset[str] = discovery.NOTHING
+) -> discovery.Answer | None:
     """Return the encoded document of a group version, or None when it is not served."""
-    if not discovery.is_served(group, version):
+    if not discovery.is_served(group, version, hidden):
         return None
-    return discovery.answer(document(group, version))
+    return discovery.answer(document(group, version, hidden))
 
 
 @cache
-def index() -> discovery.Answer:
+def index(hidden: frozenset[str] = discovery.NOTHING) -> discovery.Answer:
     """Return `/openapi/v3`: each group version with a URL that changes when its document does."""
     paths: Document = {}
-    for group, versions in discovery.groups().items():
+    for group, versions in discovery.groups(hidden).items():
         for version in versions:
-            found = group_version_answer(group, version)
+            found = group_version_answer(group, version, hidden)
             assert found is not None, f"{group}/{version} is served"
             path = f"apis/{group}/{version}" if group else f"api/{version}"
             digest = found.etag.strip('"')

@@ -4,7 +4,7 @@ This is the path grammar of the Kubernetes API: core and named groups, namespace
 `/watch/` prefix. Nothing here touches a socket; a refusal is an `ApiError` that says what the real server says.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -142,8 +142,11 @@ def split(raw_path: str) -> list[str]:
     return [unquote(part) if "%" in part else part for part in raw_path.strip("/").split("/")]
 
 
-def parse(group: str, version: str, rest: Sequence[str]) -> Route:
-    """Return the route of the segments after the group version. Raises: NotFound for a resource or scope not served."""
+def parse(group: str, version: str, rest: Sequence[str], hidden: Container[str] = ()) -> Route:
+    """Return the route of the segments after the group version. Raises: NotFound for a resource or scope not served.
+
+    `hidden`: kinds whose feature gate is off.
+    """
     plurals = _served().get((group, version), {})
     parts = list(rest)
     is_watch = parts[0] == "watch" and len(parts) > 1
@@ -158,7 +161,7 @@ def parse(group: str, version: str, rest: Sequence[str]) -> Route:
     elif parts[0] == "namespaces" and len(parts) >= 3 and group:
         raise no_such_path()
     resource = plurals.get(parts[0])
-    if resource is None or len(parts) > 3 or any(not part for part in parts[1:]):
+    if resource is None or resource.name in hidden or len(parts) > 3 or any(not part for part in parts[1:]):
         raise no_such_path()
     name = parts[1] if len(parts) > 1 else ""
     subresource = parts[2] if len(parts) > 2 else ""

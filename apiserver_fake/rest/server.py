@@ -83,6 +83,7 @@ class RestHandler:
         host: str,
     ) -> None:
         self._server, self._clock, self._tracer = server, clock, tracer
+        self._hidden = server.hidden
         self._session, self._settings = session, settings
         self.active: dict[object, None] = {}
         """The connections that have sent a request; `_SilenceSweep` forgets those that are gone."""
@@ -122,9 +123,9 @@ class RestHandler:
     async def _dispatch(self, request: web.BaseRequest, identity: Identity) -> web.StreamResponse:
         parts = paths.split(request.rel_url.raw_path)
         match parts:
-            case ["api", version, _, *_] if discovery.is_served("", version):
+            case ["api", version, _, *_] if discovery.is_served("", version, self._hidden):
                 return await self._resource(request, identity, "", version, parts[2:])
-            case ["apis", group, version, _, *_] if group and discovery.is_served(group, version):
+            case ["apis", group, version, _, *_] if group and discovery.is_served(group, version, self._hidden):
                 return await self._resource(request, identity, group, version, parts[3:])
             case ["healthz" | "livez" | "readyz" as check, *rest]:
                 return self._health(request, identity, check, rest)
@@ -145,7 +146,7 @@ class RestHandler:
                 return cached_answer(request, openapi.second(is_protobuf=is_protobuf), content_type)
             case ["openapi", "v3"]:
                 self._only(request, "GET")
-                return cached_answer(request, openapi.index())
+                return cached_answer(request, openapi.index(self._hidden))
             case ["openapi", "v3", "api", version]:
                 return self._openapi(request, "", version)
             case ["openapi", "v3", "apis", group, version]:
@@ -164,9 +165,8 @@ class RestHandler:
 
     def _paths(self) -> list[str]:
         roots = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
-        served = [
-            f"/apis/{group}/{v}" if group else f"/api/{v}" for group, vs in discovery.groups().items() for v in vs
-        ]
+        groups = discovery.groups(self._hidden)
+        served = [f"/apis/{group}/{v}" if group else f"/api/{v}" for group, vs in groups.items() for v in vs]
         return sorted(roots + served)
 
     def _health(self, request: web.BaseRequest, identity: Identity, check: str, rest: list[str]) -> web.Response:
@@ -186,18 +186,18 @@ class RestHandler:
 
     def _openapi(self, request: web.BaseRequest, group: str, version: str) -> web.Response:
         self._only(request, "GET")
-        found = openapi.group_version_answer(group, version)
+        found = openapi.group_version_answer(group, version, self._hidden)
         return page_not_found() if found is None else cached_answer(request, found)
 
     def _discovery(self, request: web.BaseRequest, parts: list[str]) -> web.Response:
         path = "/".join(parts)
         is_root = path in ("api", "apis")
-        plain = discovery.document_at(path)
+        plain = discovery.document_at(path, hidden=self._hidden)
         if plain is None:
             return page_not_found()
         self._only(request, "GET")
         form = media_types.negotiate(request.headers.get("Accept", ""), ("APIGroupDiscoveryList",) if is_root else ())
-        found = discovery.document_at(path, form.version) if form.convert else plain
+        found = discovery.document_at(path, form.version, self._hidden) if form.convert else plain
         assert found is not None, "the aggregated form exists where the plain one does"
         return cached_answer(request, found, content_type=form.content_type if form.convert else "application/json")
 
@@ -213,7 +213,7 @@ class RestHandler:
         if streamed:
             found = await api.call(Request(verb="get", resource="pods", namespace=namespace, name=name))
             raise pod_streams.refusal(msgspec.json.decode(found.unwrap().body), streamed, parameters)
-        route = paths.parse(group, version, rest)
+        route = paths.parse(group, version, rest, self._hidden)
         verb = paths.verb_of(request.method, route)
         if verb == "get" and route.subresource == "log":
             itself = self._server.api_for(ADMIN)

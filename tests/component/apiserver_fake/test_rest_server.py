@@ -62,6 +62,7 @@ class AnApi:
 
 class AServer:
     is_ready = True
+    hidden = frozenset()
 
     def __init__(self, api):
         self.api, self.seen = api, []
