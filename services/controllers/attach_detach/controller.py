@@ -5,7 +5,8 @@ the Nodes, so a restarted controller goes on where the last one stopped. A volum
 until the last attachment is gone. Before a detach the Node stops naming the volume in `volumesAttached`, and only then
 its `volumesInUse` is read once more: a kubelet looks at both in the other order. A node that is not ready is waited for
 6 min, one out of service not at all. Each `VolumeAttachment` is carried out by the driver's attacher (`csi_attacher`).
-Source: upstream `pkg/controller/volume/attachdetach/reconciler`, `pkg/volume/util/operationexecutor`; KEP-2268.
+Source: controllers 20; KEP-2268; upstream `pkg/controller/volume/attachdetach/reconciler`,
+`pkg/volume/util/operationexecutor`.
 """
 
 from collections.abc import Iterable, Mapping

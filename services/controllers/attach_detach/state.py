@@ -1,6 +1,7 @@
 """The desired and the actual state of the world for one volume, from caches alone. Pure.
 
-Source: upstream `pkg/controller/volume/attachdetach` (cache, util, populator), `pkg/volume/csi/csi_attacher.go`.
+Source: controllers 20; upstream `pkg/controller/volume/attachdetach` (cache, util, populator),
+`pkg/volume/csi/csi_attacher.go`.
 """
 
 import hashlib

@@ -7,7 +7,7 @@ it is detached, and the volume until it has no attachment.
 
 It is a controller of its own, not a part of `attach_detach`: upstream it is another process with rights of its own, and
 `--controllers=*,-csi-attacher` leaves the attachments to a real one.
-Source: kubernetes-csi/external-attacher `pkg/controller`.
+Source: controllers 20; kubernetes-csi/external-attacher `pkg/controller`.
 """
 
 from collections.abc import Iterable
