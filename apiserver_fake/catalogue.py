@@ -6,7 +6,7 @@ rules see the stored version alone (walls 2). A catalogue changes between commit
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -52,7 +52,9 @@ class Kind:
 class Catalogue:
     """The kinds that are served, by wire name and by group version."""
 
-    def __init__(self, defined: Iterable[Kind] = ()) -> None:
+    def __init__(self, defined: Iterable[Kind] = (), *, hidden: Container[str] = ()) -> None:
+        """`hidden`: wire names of kinds that clients of REST find nowhere: their feature gate is off."""
+        self._hidden = hidden
         self._built_in = {resource.name: _built_in(resource) for resource in resources().values()}
         self._kinds: dict[str, Kind] = {}
         self._made: dict[Hashable, Any] = {}
@@ -102,8 +104,9 @@ class Catalogue:
         return found
 
     def _every_version(self) -> Iterator[ServedVersion]:
-        for kind in self._kinds.values():
-            yield from kind.versions
+        for name, kind in self._kinds.items():
+            if name not in self._hidden:
+                yield from kind.versions
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what `make` returns, made once for as long as the catalogue stays as it is."""

@@ -30,6 +30,7 @@ from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
 from services.api.errors import ApiError, BadRequest, NotFound
 from services.api.identity import ADMIN, Identity
+from services.api.resources import hidden
 from services.api.seams import Seams, Span
 from services.api.unbind import may_be_sent
 from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, WatchEvent, WatchRequest
@@ -58,7 +59,7 @@ class ApiServer:
         self._seams, self._config, self._tokens = seams, config, tokens
         self._journal = journal
         self._clock = seams.clock
-        self.catalogue = Catalogue()
+        self.catalogue = Catalogue(hidden=hidden(seams.switches))
         # Sampled spans of the writes under way, by what their changes will be known as.
         self._writing: dict[str, Span] = {}
         self.store = Store(hashing=config.state_hash, window_s=config.window_s, window_changes=config.window_changes)

@@ -29,6 +29,7 @@ _GROUP_ORDER = (
 )  # fmt: skip
 
 
+NOTHING: frozenset[str] = frozenset()
 REVIEWS = tuple(
     Resource(kind=kind, group=group, namespaced=False)
     for group, kind in (

@@ -1,7 +1,7 @@
 """TLS of the REST endpoint: the server's certificate, read again when its files change, and who a client's names.
 
 A certificate of a client is an identity when the authority given for it signed it: the common name is the user, each
-organization a group. Source: Kubernetes "X509 client certificates".
+organization a group. Source: upstream `staging/src/k8s.io/apiserver/pkg/authentication/request/x509/x509.go`.
 """
 
 import ssl

@@ -296,12 +296,12 @@ def _json_type(value: Any) -> str:
 
 def _collect(shape: Shape, value: Any, old: Any, path: str, found: list[str]) -> None:
     if isinstance(value, dict):
-        if shape.fields is None or value is old:
+        if (shape.fields is None and shape.values is None) or value is old:
             return
         before = old if isinstance(old, dict) else {}
         for name, member in value.items():
             here = f"{path}.{name}" if path else name
-            known = shape.fields.get(name)
+            known = shape.values if shape.fields is None else shape.fields.get(name)
             if known is not None:
                 _collect(known, member, before.get(name), here, found)
             elif name not in before:

@@ -1,8 +1,8 @@
 """The certificate authority of one mesh, and the certificates it signs: PEM files beside the token files.
 
 Keys are ECDSA P-256, readable by their owner alone. A certificate that has less than a month to live, that another
-authority signed, or that is for other names is made anew; the authority's own is kept. Source: kubeadm's layout
-(`pki/ca.crt`, `apiserver.crt`) and Kubernetes' "PKI certificates and requirements".
+authority signed, or that is for other names is made anew; the authority's own is kept.
+Source: upstream `cmd/kubeadm/app/phases/certs/certlist.go`.
 """
 
 import ipaddress
@@ -143,11 +143,11 @@ def authority(directory: Path, *, now: datetime | None = None) -> Authority:
     now = now or datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "keplab-ca")])
-    usage = {
-        "digital_signature": True, "key_encipherment": True, "key_cert_sign": True, "crl_sign": False,
-        "content_commitment": False, "data_encipherment": False, "key_agreement": False, "encipher_only": False,
-        "decipher_only": False,
-    }  # fmt: skip
+    unused = dict.fromkeys(
+        ("content_commitment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only", "crl_sign"),
+        False,
+    )
+    usage = x509.KeyUsage(digital_signature=True, key_encipherment=True, key_cert_sign=True, **unused)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -157,7 +157,7 @@ def authority(directory: Path, *, now: datetime | None = None) -> Authority:
         .not_valid_before(now - BACKDATED)
         .not_valid_after(now + AUTHORITY_LIFE)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(x509.KeyUsage(**usage), critical=True)
+        .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )

@@ -165,10 +165,13 @@ class Supervisor:
         """Return the file that says what is wrong with a process's machine (`services.runtime.machine`)."""
         return self._data / "run" / f"{name.replace('/', '_')}.faults"
 
-    async def restart(self, name: str) -> None:
-        """Stop one process in good order and return when its successor is ready. Raises: KeyError, MeshError."""
+    async def restart(self, name: str, switches: Sequence[str] = ()) -> None:
+        """Stop one process in good order and return when its successor is ready. `switches`: NAME=VALUE, over those it
+        had, for it and its later lives. Raises: KeyError, MeshError.
+        """
         child = self.child(name)
         await child.stop()
+        child.arguments += [flag for assignment in switches for flag in ("--set", assignment)]
         child.failed_for_good = False
         await self._start_all([child])
         child.restarts += 1

@@ -75,7 +75,7 @@ async def peer_of(serving, trust):
     return found
 
 
-def test_the_certificate_of_a_client_is_who_it_is_and_none_is_nobody(tmp_path):
+def test_the_certificate_of_a_client_is_its_identity_and_without_one_there_is_none(tmp_path):
     signer = certificates.authority(tmp_path)
     pair = signer.server("apiserver")
     serving = ServingTls(pair.certificate, pair.key, signer.path)

@@ -319,6 +319,15 @@ def test_unknown_fields_survive_every_patch_and_only_strict_refuses_them():
     assert check_fields(POD_SHAPE, "v1", "Pod", {**pod, "status": {}}, "Strict", old=pod) == []
 
 
+def test_unknown_fields_below_a_name_of_ones_own_are_named_too():
+    attributes = {"model": {"string": "h100", "strng": "h100"}, "numa": {"int": 0}}
+    found = {"spec": {"devices": [{"name": "gpu-0", "attributes": attributes}]}}
+
+    assert check_fields("resource.k8s.io/v1", "ResourceSlice", found, "Warn") == [
+        'unknown field "spec.devices[0].attributes.model.strng"'
+    ]
+
+
 def test_real_fields_of_upstream_are_never_unknown():
     pod = {
         "apiVersion": "v1",
