@@ -43,6 +43,18 @@ FLIPS = [
     ("async-api-calls/backlog", "SchedulerAsyncAPICalls=true"),
     ("async-api-calls/backlog", "async_api.client=priority SchedulerAsyncAPICalls=true"),
     ("async-api-calls/backlog", "async_api.qps=0"),
+    *(
+        (f"attach-detach/{name}", "kubelet.enable_controller_attach_detach=false")
+        for name in (
+            "attach-fails",
+            "attach-restarts",
+            "deleted-node",
+            "lost-node",
+            "never-attached",
+            "out-of-service",
+            "volume-of-unbound",
+        )
+    ),
 ]
 
 
