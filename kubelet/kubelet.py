@@ -59,8 +59,8 @@ from kubelet.switches import KubeletSwitches
 from kubelet.view import KubeletPod, WorkerKey, is_static, worker_key
 from services.api.kinds.node import Node
 from services.api.meta import Document, Key
+from services.api.metrics.usage import parse_curves
 from services.api.podresources import Amounts
-from services.api.usage import parse_curves
 
 _NO_POD = KubeletPod()
 

@@ -14,8 +14,10 @@ from typing import Any
 
 import msgspec
 
+from apiserver_fake.aggregated import served
 from apiserver_fake.rest.paths import subresource_form
 from services.api.meta import Document, Resource
+from services.api.metrics.apis import COMPUTED
 from services.api.release import KUBERNETES
 from services.api.resources import resources
 
@@ -62,7 +64,7 @@ def version() -> Document:
 def groups() -> dict[str, tuple[str, ...]]:
     """Return the served groups in order of preference, each with its versions, preferred first."""
     found: dict[str, set[str]] = {}
-    for r in (*resources().values(), *REVIEWS):
+    for r in _every():
         found.setdefault(r.group, set()).add(r.version)
 
     def rank(group: str) -> tuple[int, str]:
@@ -80,10 +82,16 @@ def is_served(group: str, version_name: str) -> bool:
 
 
 def _resources_of(group: str, version_name: str) -> list[Resource]:
-    return [r for r in (*resources().values(), *REVIEWS) if (r.group, r.version) == (group, version_name)]
+    return [r for r in _every() if (r.group, r.version) == (group, version_name)]
+
+
+def _every() -> tuple[Resource, ...]:
+    return (*resources().values(), *COMPUTED.values(), *REVIEWS)
 
 
 def _verbs(r: Resource) -> list[str]:
+    if r.name in COMPUTED:
+        return list(served.verbs_of(r))
     return ["create"] if r in REVIEWS else list(VERBS)
 
 

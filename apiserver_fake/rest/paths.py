@@ -17,6 +17,7 @@ from apiserver_fake.decode import json_object
 from apiserver_fake.errors import method_not_allowed, no_such_path
 from services.api.errors import BadRequest, Invalid
 from services.api.meta import Document, Resource
+from services.api.metrics.apis import COMPUTED, CUSTOM, CUSTOM_METRICS, EXTERNAL, EXTERNAL_METRICS
 from services.api.resources import resources
 from services.api.wire import Request, WatchRequest
 
@@ -132,7 +133,7 @@ class Route:
 @cache
 def _served() -> dict[tuple[str, str], dict[str, Resource]]:
     found: dict[tuple[str, str], dict[str, Resource]] = {}
-    for resource in resources().values():
+    for resource in (*resources().values(), *COMPUTED.values()):
         found.setdefault((resource.group, resource.version), {})[resource.plural] = resource
     return found
 
@@ -144,6 +145,8 @@ def split(raw_path: str) -> list[str]:
 
 def parse(group: str, version: str, rest: Sequence[str]) -> Route:
     """Return the route of the segments after the group version. Raises: NotFound for a resource or scope not served."""
+    if group in (CUSTOM, EXTERNAL):
+        return _metric(group, list(rest))
     plurals = _served().get((group, version), {})
     parts = list(rest)
     is_watch = parts[0] == "watch" and len(parts) > 1
@@ -169,6 +172,20 @@ def parse(group: str, version: str, rest: Sequence[str]) -> Route:
     return Route(resource, namespace, name, subresource, is_watch)
 
 
+def _metric(group: str, parts: list[str]) -> Route:
+    """Return the route of a custom or external metric: `namespaces/NS/pods/*/METRIC`, `nodes/NAME/METRIC`,
+    `namespaces/NS/METRIC`."""
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > 2 and (group == EXTERNAL or len(parts) > 3):
+        namespace, parts = parts[1], parts[2:]
+    wanted = (1,) if group == EXTERNAL else (2, 3) if namespace else (3,)
+    if len(parts) not in wanted or not all(parts) or (len(parts) == 2 and parts[0] != "metrics"):
+        raise no_such_path()
+    if group == EXTERNAL and not namespace:
+        raise no_such_path()
+    return Route(EXTERNAL_METRICS if group == EXTERNAL else CUSTOM_METRICS, namespace, "/".join(parts))
+
+
 _ON_COLLECTION = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 _ON_OBJECT = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _ON_SUBRESOURCE = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "create"}
@@ -186,14 +203,17 @@ def verb_of(method: str, route: Route) -> str:
         verb = (_ON_OBJECT if route.name else _ON_COLLECTION).get(method, "")
         if verb in ("create", "deletecollection") and route.resource.namespaced and not route.namespace:
             verb = ""
-    if not verb:
+    if not verb or (route.resource.name in COMPUTED and verb not in ("get", "list")):
         raise method_not_allowed()
     return verb
 
 
 def is_watch(verb: str, route: Route, parameters: Parameters) -> bool:
     """Whether this is a watch: by the query, or by the old path prefix."""
-    return verb in ("list", "get") and not route.subresource and (route.is_watch or parameters.flag("watch"))
+    wanted = verb in ("list", "get") and not route.subresource and (route.is_watch or parameters.flag("watch"))
+    if wanted and route.resource.name in COMPUTED:
+        raise method_not_allowed()
+    return wanted
 
 
 def watch_request(route: Route, parameters: Parameters) -> WatchRequest:
@@ -268,10 +288,15 @@ def to_request(
 ) -> Request:
     """Return the call. Raises: BadRequest or Invalid for a query this verb cannot mean."""
     if verb in ("list", "get"):
+        is_selective = verb == "list" or route.resource in (CUSTOM_METRICS, EXTERNAL_METRICS)
         return route.request(
             verb,
-            label_selector=parameters.text("labelSelector") if verb == "list" else "",
-            field_selector=parameters.text("fieldSelector") if verb == "list" else "",
+            label_selector=parameters.text("labelSelector") if is_selective else "",
+            field_selector=parameters.text(
+                "metricLabelSelector" if route.resource is CUSTOM_METRICS else "fieldSelector"
+            )
+            if is_selective
+            else "",
             resource_version=parameters.text("resourceVersion"),
             resource_version_match=parameters.text("resourceVersionMatch"),
             limit=(parameters.number("limit") or 0) if verb == "list" else 0,

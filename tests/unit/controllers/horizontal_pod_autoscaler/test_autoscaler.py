@@ -6,6 +6,7 @@ import pytest
 from services.api.kinds.deployment import Deployment
 from services.api.kinds.horizontalpodautoscaler import HPAScalingRules, decimal_quantity
 from services.api.meta import Key
+from services.api.metrics.apis import PodMetrics
 from services.api.printing import cells
 from services.api.resources import resources
 from services.controllers.horizontal_pod_autoscaler.controller import CONTROLLER
@@ -35,20 +36,48 @@ def a_web(a_pod):
         spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": request} if request else {}}}]}
         running = [{"name": "c", "state": {"running": {"startedAt": started}}}] if phase == "Running" else []
         if cpu:
-            metadata["annotations"] = {"keplab.dev/usage": f"cpu {cpu}"}
+            metadata["annotations"] = {"cpu": cpu}
         status = {"startTime": started, "containerStatuses": running}
         return a_pod(name, node="n1", phase=phase, ready=ready, since=since, spec=spec, status=status, **metadata)
 
     return build
 
 
-class Turn:
-    """What one reconcile came to, some time after the autoscaler was seen first."""
+def measured(world, pods=()):
+    """What the metrics API has of these pods: a cpu in the annotation, none of those without."""
+    return tuple(
+        msgspec.convert(
+            {
+                "metadata": {"name": pod["metadata"]["name"], "namespace": "default"},
+                "timestamp": world.stamp(), "window": "15s",
+                "containers": [{"name": "c", "usage": {"cpu": pod["metadata"]["annotations"]["cpu"], "memory": "0"}}],
+            }, PodMetrics)
+        for pod in pods if "annotations" in pod["metadata"]
+    )  # fmt: skip
 
-    def __init__(self, world, target, name="web", after_s=15.0):
+
+class Turn:
+    """What one reconcile came to, some time after the autoscaler was seen first; `answers`: by wire name, the values of
+    custom and external metrics, or the text of a refusal."""
+
+    def __init__(self, world, target, name="web", after_s=15.0, pods=(), answers=None):
         live = {Query(Deployment, Key("default", "web")): target}
         world.reconcile(name, live=live)
-        flat = world.reconcile(name, live=live, after_s=after_s).actions
+        result = world.reconcile(name, live=live, after_s=after_s)
+        listed, refused, self.asked = {}, {}, result.refresh
+        for query in self.asked:
+            answer = (answers or {}).get(query.resource)
+            if isinstance(answer, str):
+                refused[query] = answer
+            elif query.resource == "pods.metrics.k8s.io":
+                listed[query] = measured(world, pods)
+            elif answer is not None:
+                live[query] = msgspec.convert({"items": answer}, query.view)
+            else:
+                refused[query] = "the server could not find the metric"
+        if self.asked:
+            result = world.reconcile(name, live=live, listed=listed, refused=refused)
+        flat = self.actions = result.actions
         self.scaled = [a.patch["spec"]["replicas"] for a in flat if isinstance(a, Patch) and a.subresource == "scale"]
         self.status = next((a.patch["status"] for a in flat if isinstance(a, Patch) and a.subresource == "status"), {})
         self.events = [f"{a.type} {a.reason}: {a.message}" for a in flat if isinstance(a, RecordEvent)]
@@ -59,12 +88,18 @@ class Turn:
 
 @pytest.fixture
 def turn(world_of, a_set):
-    def run(*pods, replicas=2, scaler=None, annotations=None, others=(), after_s=15.0):
+    def run(*pods, replicas=2, scaler=None, annotations=None, others=(), after_s=15.0, answers=None, status=None):
         world = world_of(CONTROLLER)
-        world.put({**a_set(replicas, **({"annotations": annotations} if annotations else {})), "kind": "Deployment"})
+        world.put(
+            {
+                **a_set(replicas, status=status, **({"annotations": annotations} if annotations else {})),
+                "kind": "Deployment",
+            }
+        )
         for each in (*pods, scaler or a_scaler(), *others):
             world.put(each)
-        return Turn(world, world.of(Deployment).get(Key("default", "web")), after_s=after_s)
+        target = world.of(Deployment).get(Key("default", "web"))
+        return Turn(world, target, after_s=after_s, pods=pods, answers=answers)
 
     return run
 
@@ -115,15 +150,6 @@ def test_less_use_takes_five_minutes_to_be_believed(turn, a_web):
     )  # fmt: skip
 
 
-def test_the_load_of_a_workload_is_shared_by_its_ready_pods(turn, a_web):
-    load = {"keplab.dev/load": "cpu 1500m"}
-    three = [a_web("a"), a_web("b"), a_web("c", ready=False, since="2026-01-01T00:10:00Z")]
-    found = turn(*three, replicas=3, annotations=load)
-
-    resource = found.status["currentMetrics"][0]["resource"]["current"]
-    assert resource == {"averageUtilization": 50, "averageValue": "500m"}
-
-
 def test_a_pod_that_has_just_started_does_not_count_for_scaling_up(turn, a_web, world_of):
     now = world_of(CONTROLLER)
     now.now_s += 15
@@ -158,7 +184,7 @@ def test_a_workload_of_no_replicas_is_left_alone(turn):
 def test_without_metrics_it_says_so_as_a_cluster_does(turn, a_web, world_of):
     now = world_of(CONTROLLER)
     now.now_s += 15
-    found = turn(a_web("a", "1", started=now.stamp(5)))
+    found = turn(a_web("a", started=now.stamp(5)))
 
     inner = (
         "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource "
@@ -226,10 +252,8 @@ def test_a_refused_change_of_the_scale_is_reported(world_of, a_set, a_web):
     world.put({**a_set(1), "kind": "Deployment"})
     for each in (a_web("a", "1"), a_scaler()):
         world.put(each)
-    live = {Query(Deployment, Key("default", "web")): world.of(Deployment).get(Key("default", "web"))}
-    world.reconcile("web")
-    (scale,) = (a for a in world.reconcile("web", live=live, after_s=15).actions
-                if isinstance(a, Patch) and a.subresource == "scale")  # fmt: skip
+    turn = Turn(world, world.of(Deployment).get(Key("default", "web")), pods=[a_web("a", "1")])
+    (scale,) = (a for a in turn.actions if isinstance(a, Patch) and a.subresource == "scale")
     world.controller.failed(Key("default", "web"), scale, "Conflict: the object has been modified")
     event, status = world.reconcile("web").actions
 
@@ -303,18 +327,24 @@ def test_quantities_are_canonical(number, text):
     assert decimal_quantity(number) == text
 
 
-def test_reconciliations_are_counted_by_what_was_done(world_of, a_set, a_web):
+def test_reconciliations_and_computations_are_counted_and_timed_under_upstreams_names(world_of, a_set, a_web):
+    """Upstream `pkg/controller/podautoscaler/monitor/metrics.go`."""
     world = world_of(CONTROLLER)
     world.put({**a_set(1), "kind": "Deployment"})
     for each in (a_web("a", "1"), a_scaler()):
         world.put(each)
-    Turn(world, world.of(Deployment).get(Key("default", "web")))
+    Turn(world, world.of(Deployment).get(Key("default", "web")), pods=[a_web("a", "1")])
     Turn(world, None, after_s=30.0)
 
-    name = "horizontal_pod_autoscaler_controller_reconciliations_total"
-    assert world.controller.metrics() == {
-        f'{name}{{action="scale_up",error="none"}}': 1,
-        f'{name}{{action="none",error="internal"}}': 1,
+    name = "horizontal_pod_autoscaler_controller"
+    counted = {key: value for key, value in world.controller.metrics().items() if "_bucket" not in key}
+    assert {key: value for key, value in counted.items() if "_sum" not in key} == {
+        f'{name}_reconciliations_total{{action="scale_up",error="none"}}': 1,
+        f'{name}_reconciliations_total{{action="none",error="internal"}}': 1,
+        f'{name}_metric_computation_total{{action="scale_up",error="none",metric_type="Resource"}}': 1,
+        f'{name}_reconciliation_duration_seconds_count{{action="scale_up",error="none"}}': 1,
+        f'{name}_reconciliation_duration_seconds_count{{action="none",error="internal"}}': 1,
+        f'{name}_metric_computation_duration_seconds_count{{action="scale_up",error="none",metric_type="Resource"}}': 1,
     }
 
 
@@ -334,7 +364,7 @@ def test_what_fails_of_one_container_or_of_an_external_metric_is_said_as_upstrea
     assert "first error is: failed to get x container metric value: failed to get cpu utilization" in container[1]
     text = (
         "unable to get external metric default/queue/nil: unable to fetch metrics from external metrics API: the "
-        "server could not find the requested resource (get queue.external.metrics.k8s.io)"
+        "server could not find the metric"
     )
     assert external[0] == f"Warning FailedGetExternalMetric: {text}"
     assert external[1].endswith(
