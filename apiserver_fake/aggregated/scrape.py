@@ -103,7 +103,7 @@ class Scrape:
             return found
         for workload in self._workloads_of(pod):
             if text := workload.annotations.get(LOAD_ANNOTATION, ""):
-                age_s = self.at_s - seconds_of(workload.creation_timestamp)
+                age_s = max(0.0, self.at_s - seconds_of(workload.creation_timestamp))
                 ready = max(1, self._ready_in(pod.metadata.namespace)[workload.uid])
                 for series, points in curves_in(text, ()).items():
                     found[series] += value_at(points, age_s) // ready

@@ -161,7 +161,9 @@ def _custom(request: Request, store: Store, scrape: Scrape) -> list[Document]:
             age_s -= seconds_of(seen.creation_timestamp)
             share, shared = {}, []
         if matching or shared:
-            total = sum(value_at(curves[each], age_s) for each in matching) + sum(share[each] for each in shared)
+            total = sum(value_at(curves[each], max(0.0, age_s)) for each in matching) + sum(
+                share[each] for each in shared
+            )
             described = {"kind": resource.kind, "apiVersion": resource.api_version, "name": record.name}
             if record.namespace:
                 described["namespace"] = record.namespace
@@ -200,7 +202,7 @@ def _external(request: Request, store: Store, scrape: Scrape) -> list[Document]:
             "metricName": request.name,
             "metricLabels": dict(series_of(series)[1]),
             "timestamp": format_time(scrape.at_s),
-            "value": decimal_quantity(value_at(points, age_s)),
+            "value": decimal_quantity(value_at(points, max(0.0, age_s))),
         }
         for series, points in curves.items()
         if _is_series(series, request.name) and asked.matches(series_of(series)[1])

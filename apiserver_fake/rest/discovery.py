@@ -16,6 +16,7 @@ import msgspec
 
 from apiserver_fake.aggregated import served
 from apiserver_fake.rest.paths import subresource_form
+from apiserver_fake.rest.versions import OLDER
 from services.api.meta import Document, Resource
 from services.api.metrics.apis import COMPUTED
 from services.api.release import KUBERNETES
@@ -70,8 +71,10 @@ def groups() -> dict[str, tuple[str, ...]]:
     def rank(group: str) -> tuple[int, str]:
         return (_GROUP_ORDER.index(group) if group in _GROUP_ORDER else len(_GROUP_ORDER), group)
 
-    def version_rank(name: str) -> tuple[bool, bool, str]:
-        return ("alpha" in name, "beta" in name, name)  # stable versions first, then beta, then alpha
+    def version_rank(name: str) -> tuple[bool, bool, int, str]:
+        # Stable versions first, then beta, then alpha; of stable ones the highest.
+        is_stable = name[1:].isdigit()
+        return ("alpha" in name, "beta" in name, -int(name[1:]) if is_stable else 0, name)
 
     return {group: tuple(sorted(found[group], key=version_rank)) for group in sorted(found, key=rank)}
 
@@ -86,7 +89,7 @@ def _resources_of(group: str, version_name: str) -> list[Resource]:
 
 
 def _every() -> tuple[Resource, ...]:
-    return (*resources().values(), *COMPUTED.values(), *REVIEWS)
+    return (*resources().values(), *COMPUTED.values(), *OLDER.values(), *REVIEWS)
 
 
 def _verbs(r: Resource) -> list[str]:

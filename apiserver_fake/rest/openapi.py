@@ -14,6 +14,7 @@ from typing import Any
 from apiserver_fake.rest import discovery
 from apiserver_fake.rest.media_types import PATCH_TYPES
 from apiserver_fake.rest.paths import subresource_form
+from apiserver_fake.rest.versions import OLDER
 from apiserver_fake.schema.schemas import component_of, components
 from apiserver_fake.strategy import strategy_for
 from apiserver_fake.validation.fields import Struct, constraints
@@ -96,7 +97,7 @@ def _constrain(components: dict[str, Document], name: str, table: Struct, seen: 
 def document(group: str, version: str) -> Document:
     """Return the OpenAPI v3 document of one group version; paths and components are sorted."""
     root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    served = [r for r in resources().values() if (r.group, r.version) == (group, version)]
+    served = [r for r in (*resources().values(), *OLDER.values()) if (r.group, r.version) == (group, version)]
     paths: Document = {}
     roots: list[str] = []
     invented: dict[str, Document] = {}

@@ -15,6 +15,7 @@ from multidict import MultiMapping
 
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import method_not_allowed, no_such_path
+from apiserver_fake.rest.versions import OLDER
 from services.api.errors import BadRequest, Invalid
 from services.api.meta import Document, Resource
 from services.api.metrics.apis import COMPUTED, CUSTOM, CUSTOM_METRICS, EXTERNAL, EXTERNAL_METRICS
@@ -133,7 +134,7 @@ class Route:
 @cache
 def _served() -> dict[tuple[str, str], dict[str, Resource]]:
     found: dict[tuple[str, str], dict[str, Resource]] = {}
-    for resource in (*resources().values(), *COMPUTED.values()):
+    for resource in (*resources().values(), *COMPUTED.values(), *OLDER.values()):
         found.setdefault((resource.group, resource.version), {})[resource.plural] = resource
     return found
 

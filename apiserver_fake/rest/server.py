@@ -19,7 +19,7 @@ from aiohttp import web
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import method_not_allowed
 from apiserver_fake.patch.apply import perform
-from apiserver_fake.rest import discovery, media_types, openapi, paths, pod_streams, reviews, tables, watch
+from apiserver_fake.rest import discovery, media_types, openapi, paths, pod_streams, reviews, tables, versions, watch
 from apiserver_fake.rest.http import (
     JSON_HEADERS,
     bearer_of,
@@ -264,6 +264,10 @@ class RestHandler:
             body = media_types.json_of(body, content_type)
         elif patch_type == "apply":
             body = media_types.json_from_yaml(body)
+        is_older = versions.is_older(route.resource)
+        if is_older and (verb in ("create", "update") or patch_type == "apply"):
+            sent = json_object(body, "the body is not JSON", "the body is not an object")
+            body = msgspec.json.encode(versions.stored_form(sent))
         call = paths.to_request(
             verb,
             route,
@@ -281,6 +285,8 @@ class RestHandler:
                 message = "Required value: is required for apply patch"
                 raise paths.invalid_option("PatchOptions", "fieldManager", "FieldValueRequired", message)
             return await perform(api, call, is_forced=parameters.flag("force"), wall_s=self._clock.wall())
+        if is_older and verb == "patch":
+            return await versions.patched(api, call)
         return await api.call(call)
 
     def _answer(self, response: Response, route: Route, form: Form, include: str) -> web.Response:
@@ -289,7 +295,7 @@ class RestHandler:
         if response.code >= 400:
             if response.code in (429, 503, 504) and (wait_s := response.error().retry_after_s) is not None:
                 headers["Retry-After"] = str(wait_s)
-        elif form is not PLAIN and form != PLAIN:
+        elif (form is not PLAIN and form != PLAIN) or versions.is_older(route.resource):
             headers["Content-Type"] = form.content_type
             body = self._converted(msgspec.json.decode(body), route, form, include)
         answer = web.Response(body=body, status=response.code, headers=headers)
@@ -298,6 +304,8 @@ class RestHandler:
         return answer
 
     def _converted(self, document: Any, route: Route, form: Form, include: str) -> bytes:
+        if versions.is_older(route.resource) and form.convert != "Table" and document.get("kind") != "Status":
+            document = versions.converted(document)
         if form.convert and document.get("kind") != "Status":
             if form.convert == "Table":
                 document = tables.table_of(
