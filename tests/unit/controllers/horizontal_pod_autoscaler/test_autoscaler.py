@@ -5,14 +5,22 @@ import pytest
 
 from services.api.kinds.deployment import Deployment
 from services.api.kinds.horizontalpodautoscaler import HPAScalingRules, decimal_quantity
+from services.api.kinds.pod import Pod
 from services.api.meta import Key
 from services.api.metrics.apis import PodMetrics
 from services.api.printing import cells
 from services.api.resources import resources
 from services.controllers.horizontal_pod_autoscaler.controller import CONTROLLER
 from services.controllers.horizontal_pod_autoscaler.limits import History, Moved, _down_limit, _up_limit
-from services.controllers.horizontal_pod_autoscaler.metrics import Sample
-from services.controllers.horizontal_pod_autoscaler.replicas import Groups, Tolerance, by_average, by_utilization
+from services.controllers.horizontal_pod_autoscaler.metrics import MetricsError, Sample
+from services.controllers.horizontal_pod_autoscaler.replicas import (
+    Groups,
+    Tolerance,
+    by_average,
+    by_utilization,
+    by_value_per_pod,
+    requested,
+)
 from services.reconcile.actions import Patch, Query, RecordEvent
 
 STARTED = "2026-01-01T00:00:00Z"
@@ -371,3 +379,123 @@ def test_what_fails_of_one_container_or_of_an_external_metric_is_said_as_upstrea
         f"failed to get queue external metric value: failed to get queue external metric: {text}"
     )
     assert "reason: cpu container resource utilization (percentage of request) above target" in scaled.events[0]
+
+
+def a_metric(kind, value=None, average=None, selector=None, **described):
+    metric = {"name": "rps", **({"selector": selector} if selector else {})}
+    target = {"type": "Value", "value": value} if value else {"type": "AverageValue", "averageValue": average}
+    return {"type": kind, kind.lower(): {"metric": metric, "target": target, **described}}
+
+
+def values(**by_pod):
+    return [{"describedObject": {"name": pod}, "metric": {"name": "rps"}, "value": v} for pod, v in by_pod.items()]
+
+
+def test_a_metric_of_pods_is_averaged_over_those_that_have_it(turn, a_web):
+    answers = {"custommetrics.custom.metrics.k8s.io": values(a="15", b="25")}
+    found = turn(a_web("a"), a_web("b"), scaler=a_scaler([a_metric("Pods", average="10")]), answers=answers)
+
+    assert found.scaled == [4]
+    assert found.status["currentMetrics"] == [
+        {"type": "Pods", "pods": {"metric": {"name": "rps"}, "current": {"averageValue": "20"}}}]  # fmt: skip
+    assert "reason: pods metric rps above target" in found.events[0]
+    (query,) = found.asked
+    assert (query.key, query.label_selector) == (Key("default", "pods/*/rps"), "app=web")
+
+
+def test_a_metric_of_an_object_is_compared_as_a_whole_or_for_each_replica(turn, a_web):
+    service = {"describedObject": {"apiVersion": "v1", "kind": "Service", "name": "web"}}
+    answers = {"custommetrics.custom.metrics.k8s.io": values(web="250")}
+    pods = (a_web("a"), a_web("b"), a_web("c", ready=False))
+    whole = turn(*pods, replicas=3, scaler=a_scaler([a_metric("Object", "100", **service)]), answers=answers)
+    each = turn(*pods, replicas=3, scaler=a_scaler([a_metric("Object", average="50", **service)]), answers=answers,
+                status={"replicas": 3})  # fmt: skip
+
+    assert whole.scaled == [5]  # 2.5 times the two that are ready
+    assert whole.status["currentMetrics"][0]["object"]["current"] == {"value": "250"}
+    assert "reason: Service metric rps above target" in whole.events[0]
+    assert whole.asked[0].key == Key("default", "services/web/rps")
+    assert each.scaled == [5]  # 250 at 50 each
+    assert each.status["currentMetrics"][0]["object"]["current"] == {"averageValue": "83334m"}
+
+
+def test_an_external_metric_is_the_sum_of_its_series_and_scales_from_zero(turn, a_web):
+    selector = {"matchLabels": {"topic": "a"}}
+    answers = {"externalmetrics.external.metrics.k8s.io": [{"value": "30"}, {"value": "500m"}]}
+    scaler = a_scaler([a_metric("External", "10", selector=selector)], minReplicas=0)
+    up = turn(replicas=0, scaler=scaler, answers=answers)
+    none = turn(a_web("a"), replicas=1, scaler=scaler, answers={"externalmetrics.external.metrics.k8s.io": []})
+
+    assert up.scaled == [4]
+    assert up.asked[0].label_selector == "topic=a"
+    text = "external metric rps(&LabelSelector{MatchLabels:map[string]string{topic: a,},MatchExpressions:[]LabelSelectorRequirement{},})"
+    assert text in up.conditions["ScalingActive"][2]
+    assert none.conditions["ScalingActive"][1] == "FailedGetExternalMetric"
+    assert "no metrics returned from external metrics API" in none.conditions["ScalingActive"][2]
+
+
+def test_a_metric_of_an_object_of_an_unknown_kind_is_refused_without_a_read(turn, a_web):
+    gadget = {"describedObject": {"apiVersion": "x.io/v1", "kind": "Gadget", "name": "g"}}
+    found = turn(a_web("a"), scaler=a_scaler([a_metric("Object", "1", **gadget)]))
+
+    assert found.asked == ()
+    assert found.conditions["ScalingActive"][2].endswith(
+        'unable to map kind Gadget to resource: no matches for kind "Gadget" in group "x.io" on Gadget default/g')  # fmt: skip
+
+
+def test_the_resource_metrics_api_may_refuse(turn, a_web):
+    found = turn(
+        a_web("a", "1"), answers={"pods.metrics.k8s.io": "the server is currently unable to handle the request"}
+    )
+
+    assert "unable to fetch metrics from resource metrics API: the server is currently unable" in found.events[0]
+
+
+@pytest.mark.parametrize(
+    ("current", "average", "target", "wanted"),
+    [
+        (1, 200, 100, 2),  # the documentation: 200m of a desired 100m doubles the replicas
+        (2, 50, 100, 1),  # 50m halves them
+        (10, 105, 100, 10),  # within a tenth: nothing
+        (10, 110, 100, 10),
+        (10, 111, 100, 12),
+        (10, 90, 100, 10),
+        (10, 89, 100, 9),
+        (3, 70, 50, 5),  # rounded up
+    ],
+)
+def test_desired_is_current_times_the_ratio_rounded_up(current, average, target, wanted):
+    """kubernetes.io, "Horizontal Pod Autoscaling", algorithm details."""
+    measured = samples(*[average] * current)
+
+    assert by_average(measured, Groups(ready=current), current, target, Tolerance()).replicas == wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "reported", "target", "wanted"),
+    [
+        (300, 3, 100, (3, 100)),
+        (329, 3, 100, (3, 110)),
+        (331, 3, 100, (4, 111)),
+        (0, 3, 100, (0, 0)),
+        (500, 0, 100, (5, 500)),
+    ],
+)
+def test_a_value_for_each_replica_is_divided_by_those_that_are_reported(value, reported, target, wanted):
+    assert by_value_per_pod(value, reported, target, Tolerance())[:2] == wanted
+
+
+def test_a_pods_own_requests_stand_for_those_of_its_containers():
+    """KEP-2837: the containers' count where the pod does not name the resource."""
+
+    def asked(level, *containers):
+        spec = {
+            "resources": {"requests": level},
+            "containers": [{"name": f"c{n}", "resources": {"requests": each}} for n, each in enumerate(containers)],
+        }
+        return requested([msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)], "cpu", "")["p"]
+
+    assert asked({"cpu": "3"}, {"cpu": "1"}, {}) == 3000
+    assert asked({"memory": "1Gi"}, {"cpu": "1"}, {}) == 1000
+    with pytest.raises(MetricsError, match="missing pod-level request for cpu in Pod p"):
+        asked({"memory": "1Gi"}, {})
