@@ -3,7 +3,7 @@
 Refusals have the texts of metrics-server and of `kubernetes-sigs/custom-metrics-apiserver` (`pkg/provider/errors.go`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -35,8 +35,8 @@ WINDOW = f"{RESOLUTION_S}s"
 _OBJECT = msgspec.json.Decoder(AnyObject)
 
 
-def answer(request: Request, store: Store, wall_s: float) -> Response:
-    """Return the answer to a get or list of what is computed.
+def answer(request: Request, store: Store, wall_s: float, group_versions: Iterable[tuple[str, str]] = ()) -> Response:
+    """Return the answer to a get or list of what is computed. `group_versions`: those that are served.
 
     Raises: NotFound, BadRequest for a selector or scope, MethodNotAllowed for any other verb.
     """
@@ -56,7 +56,7 @@ def answer(request: Request, store: Store, wall_s: float) -> Response:
         case NODE_METRICS.kind:
             found = _chosen(resource, request, _nodes(request, store, scrape, wall_s))
         case _:
-            found = _chosen(resource, request, _api_services(request))
+            found = _chosen(resource, request, _api_services(request, group_versions))
     return Response(code=200, rv=store.rv, body=msgspec.json.encode(found))
 
 
@@ -209,7 +209,7 @@ def _external(request: Request, store: Store, scrape: Scrape) -> list[Document]:
     ]
 
 
-def _api_services(request: Request) -> list[Document]:
+def _api_services(request: Request, group_versions: Iterable[tuple[str, str]]) -> list[Document]:
     """Return an APIService a group version: all of them are served here, none is another server's."""
     available = {
         "type": "Available",
@@ -219,7 +219,7 @@ def _api_services(request: Request) -> list[Document]:
         "message": "Local APIServices are always available",
     }
     asked, found = parse_label_selector(request.label_selector), list[Document]()
-    for group, version in sorted({(r.group, r.version) for r in (*resources().values(), *COMPUTED.values())}):
+    for group, version in sorted(group_versions):
         name = f"{version}.{group}"
         labels = {"kube-aggregator.kubernetes.io/automanaged": "onstart"}
         if request.name in ("", name) and asked.matches(labels):

@@ -1,221 +1,98 @@
-"""Kinds that are served in an older version besides the stored one: autoscaling/v1 HorizontalPodAutoscalers.
+"""A kind in another version than the one it is stored in: what comes is converted before it reaches the registry, and
+what goes out before it is sent.
 
-What the older version has no field for travels in annotations, in the form of its own Go types, and comes back from
-them. Source: upstream `pkg/apis/autoscaling/v1/conversion.go`, `pkg/apis/autoscaling/annotations.go`.
+A patch is one of the version its caller knows; so the object is read, converted, patched and written back under the
+version it was read at, and read again when another client wrote in between.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections.abc import AsyncIterator
 
 import msgspec
 
+from apiserver_fake.catalogue import Conversion, ServedVersion
+from apiserver_fake.decode import decode, decode_object
 from apiserver_fake.patch.patch import apply_patch
-from services.api.errors import BadRequest, Conflict
-from services.api.kinds.horizontalpodautoscaler import RESOURCE as AUTOSCALERS
-from services.api.meta import Document, Resource
-from services.api.wire import Api, Request, Response
+from services.api.meta import Document
+from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 
-AUTOSCALERS_V1 = replace(AUTOSCALERS, version="v1")
-OLDER: dict[tuple[str, str], Resource] = {(AUTOSCALERS_V1.name, "v1"): AUTOSCALERS_V1}
-"""By wire name and version."""
-PATCH_TRIES = 5
-_PREFIX = "autoscaling.alpha.kubernetes.io/"
-METRICS, CURRENT, CONDITIONS, BEHAVIOR = (
-    _PREFIX + name for name in ("metrics", "current-metrics", "conditions", "behavior")
-)
-_MEMBERS = {
-    "Resource": "resource",
-    "ContainerResource": "containerResource",
-    "Pods": "pods",
-    "Object": "object",
-    "External": "external",
-}
+TRIES_MAX = 5
+"""How often a patch starts over because another client wrote in between."""
+_OWN_FORM = ("", "status")
+"""Subresources whose documents are the whole object."""
 
 
-def is_older(resource: Resource) -> bool:
-    """Whether requests of that resource are converted."""
-    return (resource.name, resource.version) in OLDER
+class VersionedApi:
+    """An `Api` for callers who know a kind in that version."""
 
+    def __init__(self, api: Api, served: ServedVersion, to_stored: Conversion, from_stored: Conversion) -> None:
+        self._api, self._served = api, served
+        self._to_stored, self._from_stored = to_stored, from_stored
 
-# -- to the older version
+    async def call(self, request: Request) -> Response:
+        """Answer one request in the caller's version."""
+        request = msgspec.structs.replace(request, api_version=self._served.resource.api_version)
+        if request.subresource not in _OWN_FORM:
+            return await self._api.call(request)
+        if request.verb == "patch":
+            return await self._patch(request)
+        if request.verb in ("create", "update"):
+            body = decode_object(request.body, f"a {self._served.resource.kind}")
+            request = await self._with_body(request, body)
+        return await self._answer(await self._api.call(request))
 
+    async def _with_body(self, request: Request, document: Document) -> Request:
+        [stored] = await self._to_stored([document])
+        return msgspec.structs.replace(request, body=msgspec.json.encode(stored))
 
-def converted(document: Document) -> Document:
-    """Return a stored object in the older version, or a list of them."""
-    if "items" in document:
-        items = [converted(item) for item in document["items"]]
-        return {**document, "apiVersion": AUTOSCALERS_V1.api_version, "items": items}
-    spec, status = document.get("spec") or {}, document.get("status") or {}
-    annotations = {
-        name: text
-        for name, text in (document["metadata"].get("annotations") or {}).items()
-        if name not in (METRICS, CURRENT, CONDITIONS, BEHAVIOR)
-    }
-    found = {name: spec[name] for name in ("minReplicas", "maxReplicas", "scaleTargetRef") if name in spec}
-    others = [each for each in spec.get("metrics") or () if _cpu(each, "target") is None]
-    for each in spec.get("metrics") or ():
-        if (percent := _cpu(each, "target")) is not None:
-            found.setdefault("targetCPUUtilizationPercentage", percent)
-    names = ("observedGeneration", "lastScaleTime", "currentReplicas", "desiredReplicas")
-    reported: Document = {"currentReplicas": 0, "desiredReplicas": 0}
-    reported |= {name: status[name] for name in names if name in status}
-    for each in status.get("currentMetrics") or ():
-        if (percent := _cpu(each, "current")) is not None:
-            reported["currentCPUUtilizationPercentage"] = percent
-    if others:
-        annotations[METRICS] = _json([_metric_v1(each) for each in others])
-    if status.get("currentMetrics"):
-        annotations[CURRENT] = _json([_metric_v1(each) for each in status["currentMetrics"]])
-    if status.get("conditions"):
-        annotations[CONDITIONS] = _json(status["conditions"])
-    if spec.get("behavior"):
-        annotations[BEHAVIOR] = _json(_recased(spec["behavior"], str.upper))
-    metadata = {name: value for name, value in document["metadata"].items() if name != "annotations"}
-    if annotations:
-        metadata["annotations"] = annotations
-    head = {name: document[name] for name in ("kind",) if name in document}
-    if "apiVersion" in document:
-        head["apiVersion"] = AUTOSCALERS_V1.api_version
-    return {**head, "metadata": metadata, "spec": found, "status": reported}
+    async def _patch(self, request: Request) -> Response:
+        patch, response = decode(request.body), Response(code=409)
+        asked = msgspec.structs.replace(request, verb="get", body=b"", patch_type="")
+        for _ in range(TRIES_MAX):
+            read = await self._answer(await self._api.call(asked))
+            if not read.is_ok:
+                return read
+            before: Document = msgspec.json.decode(read.body)
+            kind = self._served.resource.kind
+            after = apply_patch(before, patch, request.patch_type, self._served.shape, kind)
+            named = (after.get("metadata") or {}).get("resourceVersion") != before["metadata"]["resourceVersion"]
+            write = msgspec.structs.replace(request, verb="update", patch_type="")
+            response = await self._answer(await self._api.call(await self._with_body(write, after)))
+            if response.is_ok or named or request.resource_version or response.code != 409:
+                return response
+        return response
 
-
-def _cpu(metric: Document, member: str) -> int | None:
-    """Return the percentage of a metric that the older version has a field for."""
-    resource = metric.get("resource") or {}
-    if metric.get("type") != "Resource" or resource.get("name") != "cpu":
-        return None
-    found: int | None = (resource.get(member) or {}).get("averageUtilization")
-    return found
-
-
-def _metric_v1(metric: Document) -> Document:
-    """Return a metric, or its status, as autoscaling/v1 writes it in an annotation."""
-    kind = metric.get("type", "")
-    member = _MEMBERS.get(kind, "")
-    source = metric.get(member) or {}
-    word, values = ("target", source["target"]) if "target" in source else ("current", source.get("current") or {})
-    found: Document = {name: source[name] for name in ("name", "container") if name in source}
-    if "metric" in source:
-        found["metricName"] = source["metric"].get("name", "")
-        if selector := source["metric"].get("selector"):
-            found["metricSelector" if kind == "External" else "selector"] = selector
-    if kind == "Object":
-        found["target"] = source.get("describedObject") or {}
-    for name in ("averageUtilization", "averageValue", "value"):
-        if (value := values.get(name)) is not None:
-            whole = kind == "Object" and name == "averageValue"
-            found[name if whole else f"{word}{name[0].upper()}{name[1:]}"] = value
-    return {"type": kind, member: found} if member else {"type": kind}
-
-
-# -- from the older version
-
-
-def stored_form(document: Document) -> Document:
-    """Return an object of the older version as it is stored. Raises: BadRequest for another version or an annotation
-    that cannot be read."""
-    version = document.get("apiVersion", AUTOSCALERS_V1.api_version)
-    if version != AUTOSCALERS_V1.api_version:
-        text = f"the API version in the data ({version}) does not match the expected API version"
-        raise BadRequest(f"{text} ({AUTOSCALERS_V1.api_version})")
-    if not all(isinstance(document.get(name) or {}, dict) for name in ("metadata", "spec", "status")):
-        raise BadRequest("HorizontalPodAutoscaler in version v1: metadata, spec and status are objects")
-    metadata, spec = dict(document.get("metadata") or {}), dict(document.get("spec") or {})
-    status, annotations = dict(document.get("status") or {}), dict(metadata.get("annotations") or {})
-    taken = {name: annotations.pop(name, "") for name in (METRICS, CURRENT, CONDITIONS, BEHAVIOR)}
-    metrics: list[Document] = []
-    if (percent := spec.pop("targetCPUUtilizationPercentage", None)) is not None:
-        target = {"type": "Utilization", "averageUtilization": percent}
-        metrics.append({"type": "Resource", "resource": {"name": "cpu", "target": target}})
-    metrics += [_metric_v2(each, "target") for each in _read(METRICS, taken[METRICS], list)]
-    if metrics:
-        spec["metrics"] = metrics
-    if behavior := _read(BEHAVIOR, taken[BEHAVIOR], dict):
-        spec["behavior"] = _recased(behavior, str.lower)
-    if (percent := status.pop("currentCPUUtilizationPercentage", None)) is not None:
-        current = {"name": "cpu", "current": {"averageUtilization": percent}}
-        status["currentMetrics"] = [{"type": "Resource", "resource": current}]
-    if current := _read(CURRENT, taken[CURRENT], list):
-        status["currentMetrics"] = [_metric_v2(each, "current") for each in current]
-    if conditions := _read(CONDITIONS, taken[CONDITIONS], list):
-        status["conditions"] = conditions
-    if "annotations" in metadata:
-        metadata["annotations"] = annotations
-    found: Document = {**document, "apiVersion": AUTOSCALERS.api_version, "metadata": metadata, "spec": spec}
-    return {**found, "status": status} if status else found
-
-
-def _metric_v2(metric: Document, word: str) -> Document:
-    kind = metric.get("type", "")
-    member = _MEMBERS.get(kind, "")
-    source = metric.get(member) or {}
-    found: Document = {name: source[name] for name in ("name", "container") if name in source}
-    if "metricName" in source:
-        found["metric"] = {"name": source["metricName"]}
-        if selector := source.get("metricSelector") or source.get("selector"):
-            found["metric"]["selector"] = selector
-    if kind == "Object":
-        found["describedObject"] = source.get("target") or {}
-    values: Document = {}
-    for name, goal in (("averageUtilization", "Utilization"), ("averageValue", "AverageValue"), ("value", "Value")):
-        value = source.get(f"{word}{name[0].upper()}{name[1:]}", source.get(name))
-        # An object's value is written as zero beside its average.
-        if value is not None and not (kind == "Object" and name == "value" and "averageValue" in values):
-            values[name] = value
-            if word == "target":
-                values["type"] = goal
-    return {"type": kind, member: {**found, word: values}} if member else {"type": kind}
-
-
-def _recased(value: Any, first: Callable[[str], str]) -> Any:
-    """Return the value with the first letter of every member's name changed: Go's names, or JSON's."""
-    if isinstance(value, dict):
-        return {first(name[:1]) + name[1:]: _recased(each, first) for name, each in value.items() if each is not None}
-    return [_recased(each, first) for each in value] if isinstance(value, list) else value
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _read(name: str, text: str, form: type[Any]) -> Any:
-    """Return an annotation's value, empty where it cannot be read: as upstream, those are ignored."""
-    try:
-        found = msgspec.json.decode(text) if text else form()
-    except msgspec.DecodeError:
-        return form()
-    parts = found if isinstance(found, list) else [found]
-    return found if isinstance(found, form) and all(isinstance(each, dict) for each in parts) else form()
-
-
-# -- requests
-
-
-async def patched(api: Api, call: Request) -> Response:
-    """Patch the older form of an object: read it, patch it, and write it on the version that was read."""
-    for tries in range(PATCH_TRIES):
-        read = msgspec.structs.replace(
-            call, verb="get", body=b"", patch_type="", request_id="", dry_run=False, field_validation=""
-        )
-        response = await api.call(read)
-        if response.code >= 400:
+    async def _answer(self, response: Response) -> Response:
+        if not response.is_ok:
             return response
-        old = converted(msgspec.json.decode(response.body))
-        try:
-            patch = msgspec.json.decode(call.body)
-        except msgspec.DecodeError as error:
-            raise BadRequest(f"the patch is not JSON: {error}") from None
-        changed = apply_patch(old, patch, call.patch_type, AUTOSCALERS_V1.api_version, AUTOSCALERS_V1.kind)
-        is_pinned = changed["metadata"].get("resourceVersion") != old["metadata"]["resourceVersion"]
-        update = msgspec.structs.replace(
-            call,
-            verb="update",
-            patch_type="",
-            body=msgspec.json.encode(stored_form(changed)),
-            request_id=f"{call.request_id}-{tries}" if call.request_id else "",
-        )
-        response = await api.call(update)
-        if response.code != Conflict.code or is_pinned:
-            break
-    return response
+        document: Document = msgspec.json.decode(response.body)
+        if document.get("kind") == "Status":
+            return response
+        if "items" in document:
+            resource = self._served.resource
+            head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version}
+            document = {**document, **head, "items": await self._from_stored(document["items"])}
+        else:
+            [document] = await self._from_stored([document])
+        return msgspec.structs.replace(response, body=msgspec.json.encode(document))
+
+    async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
+        """Yield batches of events whose objects are in the caller's version."""
+        async for batch in self._api.watch(request):
+            yield [await self._event(event) for event in batch]
+
+    async def _event(self, event: WatchEvent) -> WatchEvent:
+        if event.type == "ERROR":
+            return event
+        document = msgspec.json.decode(event.body)
+        if event.type == "BOOKMARK":
+            converted = {**document, "apiVersion": self._served.resource.api_version}
+        else:
+            [converted] = await self._from_stored([document])
+        return msgspec.structs.replace(event, body=msgspec.json.encode(converted))
+
+
+def versioned(api: Api, served: ServedVersion) -> Api:
+    """Return the API as a caller of that version sees it."""
+    if served.to_stored is None or served.from_stored is None:
+        return api
+    return VersionedApi(api, served, served.to_stored, served.from_stored)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 from aiohttp import web
 
-from apiserver_fake.rest import tables, versions
+from apiserver_fake.rest import tables
 from apiserver_fake.rest.media_types import Form
 from apiserver_fake.rest.paths import Route
 from services.api.errors import ApiError, UnknownOutcome
@@ -36,11 +36,8 @@ class EventEncoder:
     def encode(self, event: WatchEvent) -> bytes:
         """Return the event's line."""
         body = event.body
-        is_older = event.type != "ERROR" and versions.is_older(self._route.resource)
         if event.type != "ERROR" and self._form.convert:
             body = msgspec.json.encode(self._converted(msgspec.json.decode(body)))
-        elif is_older:
-            body = msgspec.json.encode(versions.converted(msgspec.json.decode(body)))
         return line(event.type, body)
 
     def _converted(self, document: Document) -> Document:

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from apiserver_fake.aggregated.served import answer
+from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.storage.store import Store
 from services.api.errors import ApiError, MethodNotAllowed
 from services.api.resources import resource_of_kind
@@ -64,7 +65,7 @@ class World:
     def read(self, resource, name="", namespace="default", **selectors):
         verb = "get" if name else "list"
         request = Request(verb=verb, resource=resource, namespace=namespace, name=name, **selectors)
-        return msgspec.json.decode(answer(request, self.store, WALL_S).body)
+        return msgspec.json.decode(answer(request, self.store, WALL_S, Catalogue().served).body)
 
     def used(self, name, resource="cpu"):
         return {each["name"]: each["usage"][resource] for each in self.read(PODS, name)["containers"]}
@@ -188,7 +189,7 @@ def test_every_group_version_is_an_available_api_service(metrics):
     ]
     one = metrics.read("apiservices.apiregistration.k8s.io", "v1beta1.metrics.k8s.io", namespace="")
 
-    assert {"v1.apps", "v1beta1.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io"} <= set(names)
+    assert {"v1.apps", "v1.autoscaling", "v1beta1.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io"} <= set(names)
     assert [(c["type"], c["status"]) for c in one["status"]["conditions"]] == [("Available", "True")]
     assert metrics.refusal("apiservices.apiregistration.k8s.io", "v1.x", namespace="") == (
         'apiservices.apiregistration.k8s.io "v1.x" not found')  # fmt: skip

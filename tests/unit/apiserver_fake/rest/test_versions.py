@@ -1,125 +1,135 @@
-"""autoscaling/v1 and back: what has a field there, and what travels in annotations, in upstream's form."""
+"""A kind that is stored in one version and served in two."""
 
 import asyncio
-import json
 
 import msgspec
 import pytest
 
-from apiserver_fake.rest.versions import converted, patched, stored_form
-from services.api.errors import BadRequest, Conflict
-from services.api.wire import Request, Response
+from apiserver_fake.catalogue import Catalogue, Kind, ServedVersion
+from apiserver_fake.rest import discovery, paths
+from apiserver_fake.rest.versions import versioned
+from apiserver_fake.schema.schemas import ANYTHING
+from apiserver_fake.strategy import Strategy
+from services.api.meta import Resource
+from services.api.wire import Request, Response, WatchEvent, WatchRequest
 
-PREFIX = "autoscaling.alpha.kubernetes.io/"
-REFERENCE = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
-SERVICE = {"apiVersion": "v1", "kind": "Service", "name": "web"}
-SELECTOR = {"matchLabels": {"topic": "a"}}
-OTHERS = [
-    {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}},
-    {"type": "ContainerResource", "containerResource": {
-        "name": "cpu", "container": "c", "target": {"type": "Utilization", "averageUtilization": 60}}},
-    {"type": "Pods", "pods": {"metric": {"name": "rps"}, "target": {"type": "AverageValue", "averageValue": "10"}}},
-    {"type": "Object", "object": {
-        "metric": {"name": "rps"}, "describedObject": SERVICE, "target": {"type": "Value", "value": "2k"}}},
-    {"type": "Object", "object": {
-        "metric": {"name": "rps"}, "describedObject": SERVICE, "target": {"type": "AverageValue", "averageValue": "5"}}},
-    {"type": "External", "external": {
-        "metric": {"name": "queue", "selector": SELECTOR}, "target": {"type": "AverageValue", "averageValue": "30"}}},
-]  # fmt: skip
-BEHAVIOR = {
-    "scaleDown": {"stabilizationWindowSeconds": 60, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 5}]}
-}
-CONDITION = {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale"}
+STORED = Resource(kind="Widget", group="example.com", version="v1")
+OLD = Resource(kind="Widget", group="example.com", version="v1beta1")
 
 
-def stored(metrics, **others):
-    spec = {"scaleTargetRef": REFERENCE, "minReplicas": 1, "maxReplicas": 3, "metrics": metrics, **others}
-    status = {
-        "currentReplicas": 2, "desiredReplicas": 2, "conditions": [CONDITION],
-        "currentMetrics": [
-            {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 40, "averageValue": "4m"}}}
-        ],
-    }  # fmt: skip
-    metadata = {"name": "web", "resourceVersion": "5", "annotations": {"mine": "1"}}
-    kind = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
-    return {**kind, "metadata": metadata, "spec": spec, "status": status}
+async def to_stored(documents):
+    return [{**d, "apiVersion": "example.com/v1", "spec": {"size": int(d["spec"]["size"])}} for d in documents]
 
 
-def test_cpu_utilization_has_a_field_and_the_rest_is_in_annotations():
-    old = converted(stored([CPU, *OTHERS], behavior=BEHAVIOR))
-    notes = {name: json.loads(text) for name, text in old["metadata"]["annotations"].items()}
-
-    assert old["apiVersion"] == "autoscaling/v1"
-    assert old["spec"] == {
-        "scaleTargetRef": REFERENCE, "minReplicas": 1, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50}  # fmt: skip
-    assert old["status"] == {"currentReplicas": 2, "desiredReplicas": 2, "currentCPUUtilizationPercentage": 40}
-    assert notes.pop("mine") == 1
-    assert notes[f"{PREFIX}current-metrics"] == [
-        {"type": "Resource", "resource": {"name": "cpu", "currentAverageUtilization": 40, "currentAverageValue": "4m"}}]  # fmt: skip
-    assert notes[f"{PREFIX}conditions"] == [CONDITION]
-    assert notes[f"{PREFIX}behavior"] == {
-        "ScaleDown": {"StabilizationWindowSeconds": 60, "Policies": [{"Type": "Pods", "Value": 1, "PeriodSeconds": 5}]}}  # fmt: skip
-    assert notes[f"{PREFIX}metrics"] == [
-        {"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "1Gi"}},
-        {"type": "ContainerResource", "containerResource": {
-            "name": "cpu", "container": "c", "targetAverageUtilization": 60}},
-        {"type": "Pods", "pods": {"metricName": "rps", "targetAverageValue": "10"}},
-        {"type": "Object", "object": {"metricName": "rps", "target": SERVICE, "targetValue": "2k"}},
-        {"type": "Object", "object": {"metricName": "rps", "target": SERVICE, "averageValue": "5"}},
-        {"type": "External", "external": {
-            "metricName": "queue", "metricSelector": SELECTOR, "targetAverageValue": "30"}},
-    ]  # fmt: skip
+async def from_stored(documents):
+    return [{**d, "apiVersion": "example.com/v1beta1", "spec": {"size": str(d["spec"]["size"])}} for d in documents]
 
 
-@pytest.mark.parametrize("metrics", [[CPU], OTHERS, [CPU, *OTHERS]])
-def test_there_and_back_nothing_is_lost(metrics):
-    document = stored(metrics, behavior=BEHAVIOR)
-
-    assert stored_form(converted(document)) == document
-
-
-def test_an_object_that_says_no_metric_leaves_the_default_to_the_server():
-    spec = {"scaleTargetRef": REFERENCE, "maxReplicas": 3}
-
-    assert stored_form({"metadata": {"name": "web"}, "spec": spec})["spec"] == spec
-
-
-def test_an_annotation_that_cannot_be_read_is_ignored_and_another_version_refused():
-    notes = dict.fromkeys((f"{PREFIX}{each}" for each in ("metrics", "conditions", "behavior")), "abc")
-    document = {"apiVersion": "autoscaling/v1", "metadata": {"name": "web", "annotations": notes}, "spec": {}}
-
-    assert stored_form(document)["metadata"]["annotations"] == {}
-    with pytest.raises(
-        BadRequest, match=r"\(autoscaling/v2\) does not match the expected API version \(autoscaling/v1\)"
-    ):
-        stored_form({"apiVersion": "autoscaling/v2"})
+SERVED = ServedVersion(OLD, STORED.name, ANYTHING, to_stored, from_stored)
+WIDGETS = Kind(STORED, Strategy(), ANYTHING, (ServedVersion(STORED, STORED.name, ANYTHING), SERVED))
 
 
 class AnApi:
-    """One stored object; the first `conflicts` updates come too late."""
+    """Holds one stored widget; the first `writers` updates find that another client wrote first."""
 
-    def __init__(self, conflicts):
-        self.conflicts, self.updates = conflicts, []
+    def __init__(self, writers=0):
+        self.stored = {
+            "apiVersion": "example.com/v1",
+            "metadata": {"name": "a", "resourceVersion": "7"},
+            "spec": {"size": 3},
+        }
+        self.calls, self.writers = [], writers
 
     async def call(self, request):
-        if request.verb == "get":
-            return Response(code=200, body=msgspec.json.encode(stored([CPU])))
-        self.updates.append(request)
-        if len(self.updates) <= self.conflicts:
-            return Response(code=409, body=msgspec.json.encode(Conflict("changed").status()))
-        return Response(code=200, body=request.body)
+        self.calls.append(request)
+        if request.verb == "update" and self.writers:
+            self.writers -= 1
+            self.stored = {**self.stored, "metadata": {"name": "a", "resourceVersion": "8"}}
+            return Response(code=409, body=b'{"kind":"Status"}')
+        if request.verb in ("create", "update"):
+            self.stored = msgspec.json.decode(request.body)
+        document = {"kind": "WidgetList", "items": [self.stored]} if request.verb == "list" else self.stored
+        return Response(code=200, body=msgspec.json.encode(document))
+
+    async def watch(self, request):
+        yield [WatchEvent(type="ADDED", body=msgspec.json.encode(self.stored))]
+        yield [WatchEvent(type="BOOKMARK", body=b'{"kind":"Widget","apiVersion":"example.com/v1"}')]
+        yield [WatchEvent(type="ERROR", body=b'{"kind":"Status"}')]
 
 
-@pytest.mark.parametrize(("conflicts", "tries"), [(0, 1), (2, 3), (9, 5)])
-def test_a_patch_of_the_older_form_is_written_on_the_version_that_was_read(conflicts, tries):
-    api = AnApi(conflicts)
-    body = b'{"spec": {"targetCPUUtilizationPercentage": 40}}'
-    resource = "horizontalpodautoscalers.autoscaling"
-    request = Request(verb="patch", resource=resource, namespace="d", name="web", body=body, patch_type="merge")
-    response = asyncio.run(patched(api, request))
-    written = msgspec.json.decode(api.updates[-1].body)
+def call(api, verb, **fields):
+    request = Request(verb=verb, resource=STORED.name, name="a", **fields)
+    response = asyncio.run(versioned(api, SERVED).call(request))
+    return response, msgspec.json.decode(response.body)
 
-    assert (len(api.updates), response.code) == (tries, 200 if conflicts < tries else 409)
-    assert written["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 40
-    assert written["metadata"]["resourceVersion"] == "5"
+
+def test_what_is_written_is_stored_in_the_stored_version_and_answered_in_the_callers():
+    api = AnApi()
+    body = b'{"apiVersion":"example.com/v1beta1","metadata":{"name":"a"},"spec":{"size":"5"}}'
+
+    _, answered = call(api, "create", body=body)
+
+    assert api.stored["spec"] == {"size": 5}
+    assert (answered["apiVersion"], answered["spec"]) == ("example.com/v1beta1", {"size": "5"})
+    assert api.calls[0].api_version == "example.com/v1beta1"
+
+
+def test_a_list_has_the_callers_version_itself_and_in_each_item():
+    _, found = call(AnApi(), "list")
+
+    assert (found["kind"], found["apiVersion"]) == ("WidgetList", "example.com/v1beta1")
+    assert [item["spec"] for item in found["items"]] == [{"size": "3"}]
+
+
+@pytest.mark.parametrize("writers", [0, 1, 4])
+def test_a_patch_is_one_of_the_callers_version_and_starts_over_when_another_client_wrote(writers):
+    api = AnApi(writers)
+
+    response, answered = call(api, "patch", patch_type="merge", body=b'{"spec":{"size":"9"}}')
+
+    assert (response.code, answered["spec"], api.stored["spec"]) == (200, {"size": "9"}, {"size": 9})
+    assert [c.verb for c in api.calls] == ["get", "update"] * (writers + 1)
+
+
+def test_a_patch_that_names_a_version_does_not_start_over():
+    api = AnApi(writers=1)
+
+    response, _ = call(api, "patch", patch_type="merge", body=b'{"metadata":{"resourceVersion":"5"}}')
+
+    assert (response.code, len(api.calls)) == (409, 2)
+
+
+def test_events_are_converted_but_errors_are_not():
+    async def collect():
+        api = versioned(AnApi(), SERVED)
+        return [
+            msgspec.json.decode(e.body) async for batch in api.watch(WatchRequest(resource=STORED.name)) for e in batch
+        ]
+
+    added, bookmark, error = asyncio.run(collect())
+
+    assert (added["apiVersion"], added["spec"]) == ("example.com/v1beta1", {"size": "3"})
+    assert bookmark["apiVersion"] == "example.com/v1beta1"
+    assert error == {"kind": "Status"}
+
+
+def test_defining_a_kind_changes_what_is_served_and_undefining_it_changes_it_back():
+    catalogue = Catalogue()
+    before = discovery.document_at(catalogue, "apis").body
+
+    catalogue.define([WIDGETS])
+
+    assert discovery.groups(catalogue)["example.com"] == ("v1", "v1beta1")
+    route = paths.parse(catalogue, "example.com", "v1beta1", ["namespaces", "n", "widgets", "a"])
+    assert (route.request("get").resource, route.resource.version) == ("widgets.example.com", "v1beta1")
+    catalogue.define([])
+    assert discovery.document_at(catalogue, "apis").body == before
+
+
+def test_no_object_takes_the_place_of_a_kind_that_is_built_in():
+    catalogue = Catalogue()
+    pods = catalogue.kind("pods")
+
+    catalogue.define([Kind(pods.resource, Strategy(), ANYTHING, ())])
+
+    assert catalogue.kind("pods") is pods
