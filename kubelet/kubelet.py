@@ -60,8 +60,8 @@ from kubelet.view import KubeletPod, WorkerKey, is_static, worker_key
 from kubelet.volumes.manager import VolumeManager
 from services.api.kinds.node import Node
 from services.api.meta import Document, Key
+from services.api.metrics.usage import parse_curves
 from services.api.podresources import Amounts
-from services.api.usage import parse_curves
 
 _NO_POD = KubeletPod()
 

@@ -116,6 +116,8 @@ C:cronjob                     delete                      jobs.batch            
 C:cronjob                     change                      cronjobs.batch/status
 C:horizontal-pod-autoscaler   read                        horizontalpodautoscalers.autoscaling pods \
 deployments.apps replicasets.apps statefulsets.apps
+C:horizontal-pod-autoscaler   read                        pods.metrics.k8s.io \
+custommetrics.custom.metrics.k8s.io externalmetrics.external.metrics.k8s.io
 C:horizontal-pod-autoscaler   change                      deployments.apps/scale replicasets.apps/scale \
 statefulsets.apps/scale horizontalpodautoscalers.autoscaling/status
 C:endpointslice-controller    read                        services pods nodes endpointslices.discovery.k8s.io
@@ -202,6 +204,8 @@ user:*                        get,change                  deployments.apps/scale
 statefulsets.apps/scale pods/resize pods/ephemeralcontainers                                              own-namespace
 user:*                        read                        events pods/log resourcequotas limitranges \
 controllerrevisions.apps endpointslices.discovery.k8s.io                                                   own-namespace
+user:*                        get,list                    pods.metrics.k8s.io \
+custommetrics.custom.metrics.k8s.io externalmetrics.external.metrics.k8s.io                               own-namespace
 user:*                        get                         namespaces                                      own-namespace
 user:*                        evict                       pods/eviction                                   own-namespace
 """
