@@ -99,6 +99,31 @@ def test_kep_5194_04_nothing_is_released_before_the_last_pod_is_gone():
     assert released_s > max(pods_gone_s)
 
 
+LEAVING = """
+set reserved_for.mode=kep5194
+limit 120s
+nodes n1..n2 cpu=8 drivers=net.example.com:0
+apply interconnect.yaml
+job train completions=4 parallelism=4 deadline=5 cpu=1 run="forever; on SIGTERM exit 0 after 20s" grace=30 claims=net
+remember uid job/train metadata.uid
+as admin create resourceclaims {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "net"}, "spec": {"reservedFor": {"apiGroup": "batch", "resource": "jobs", "name": "train", "uid": "$uid"}, "devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "interconnect"}}]}}} -> 201
+expect within 5s count pods phase=Running == 4
+expect within 10s each jobs name=train status.conditions[FailureTarget].reason == DeadlineExceeded
+expect for 15s each resourceclaims name=net status.reservedFor[0].name == train
+expect within 15s each jobs name=train status.conditions[Failed].reason == DeadlineExceeded
+expect within 10s each resourceclaims name=net status.allocation == ""
+"""
+
+
+def test_kep_5194_04_a_job_is_done_and_its_pods_still_leave_so_that_the_reference_stays():
+    scenario = played(LEAVING)
+
+    ended_s = [scenario.at_s(c) for c in scenario.of("Pod", "train-") if c.data["phase"] == "Succeeded"]
+    (released_s,) = (scenario.at_s(c) for c in scenario.of("ResourceClaim", "net") if "controller:job" in c.identity)
+    assert max(ended_s) > 20.0
+    assert released_s > max(ended_s)
+
+
 def test_kep_5194_05_a_deployment_that_keeps_its_claim_at_zero_replicas_has_the_same_devices_again():
     released = came_true("scaled-to-zero")
     kept = observe("scaled-to-zero", release__on_scale_to_zero=False)
