@@ -389,3 +389,25 @@ def test_kep_5194_08_the_scenarios_that_flip_a_gate_have_one_digest_a_seed():
 
     assert digests[0] == digests[1]
     assert len(set(digests[0])) == 3
+
+
+ON_N1 = (FOLDER / "postfilter.txt").read_text().partition("expect within 10s each pods name=second")[0]
+
+
+@pytest.mark.parametrize(
+    ("dealloc", "node", "attempts", "failures"),
+    [("never_nonpod", "", 1, 1), ("if_no_scheduled_pods", "n2", 2, 1), ("in_memory", "n2", 1, 0)],
+)
+def test_kep_5194_13_who_frees_a_claim_that_a_workload_holds_where_no_pod_can_go(dealloc, node, attempts, failures):
+    scenario = played(
+        f"{ON_N1}wait 65s\n"
+        f"expect each pods name=second spec.nodeName == {node or chr(34) * 2}\n"
+        f"expect count events reason=FailedScheduling == {failures}\n"
+        "expect each resourceclaims name=shared status.reservedFor[0].name == train\n",
+        **{"scheduler.postfilter_dealloc": dealloc},
+    )
+
+    tried = [line for line in scenario.lines if line.ev == "sched.attempt" and line.obj["name"] == "second"]
+    assert len(tried) == attempts
+    freed = [c for c in scenario.of("ResourceClaim", "shared") if not c.data.get("granted")]
+    assert len(freed[2:]) == (1 if node else 0)

@@ -7,6 +7,7 @@
     limit 120s                            no scenario outlives this
     latency sandbox=constant:0.3          a stage of the kubelet's latency model
     nodes n1..n3 cpu=16 numa=2x8 …        what is there before the first act
+    nodes n4 cpu=16 drivers=cards.yaml    a node with a DRA driver that a file beside the scenario describes
     schedulers 2 [elect=off]              replicas of the scheduler; one leads, or all work
     scheduler second                      a scheduler beside it, for pods with that schedulerName
     scheduler-config two.yaml             the scheduler's KubeSchedulerConfiguration, a file beside the scenario
