@@ -466,6 +466,11 @@ def switch(name: str) -> Any:
     return field(default=find(name).default, metadata={_SWITCH: name})
 
 
+def names_of(view: type) -> frozenset[str]:
+    """Return which switches a typed view has."""
+    return frozenset(f.metadata[_SWITCH] for f in fields(view) if _SWITCH in f.metadata)
+
+
 def names_in(view: type) -> tuple[str, ...]:
     """Return the names of the switches that a typed view reads, in the order of its fields."""
     return tuple(f.metadata[_SWITCH] for f in fields(view) if _SWITCH in f.metadata)

@@ -188,7 +188,7 @@ def _claim_wait(wait: dict[str, Any]) -> str:
         parts.append(f"FailedPrepareDynamicResources {wait['failures']} times")
     if wait["next_try_in_s"] is not None:
         parts.append(f"next try in {_seconds(wait['next_try_in_s'])}")
-    return wait["waits_for"] + (f" ({', '.join(parts)})" if parts else "")
+    return str(wait["waits_for"]) + (f" ({', '.join(parts)})" if parts else "")
 
 
 def _device_rows(short: dict[str, Any]) -> list[tuple[Any, ...]]:
