@@ -6,18 +6,18 @@ This is the path grammar of the Kubernetes API: core and named groups, namespace
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 from multidict import MultiMapping
 
+from apiserver_fake.catalogue import Catalogue, ServedVersion
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import method_not_allowed, no_such_path
 from services.api.errors import BadRequest, Invalid
 from services.api.meta import Document, Resource
-from services.api.resources import resources
+from services.api.metrics.apis import COMPUTED, CUSTOM, CUSTOM_METRICS, EXTERNAL, EXTERNAL_METRICS
 from services.api.wire import Request, WatchRequest
 
 WATCH_TIMEOUT_MAX_S = 1800.0
@@ -99,11 +99,16 @@ class Parameters:
 class Route:
     """Where a path of a served resource leads."""
 
-    resource: Resource
+    served: ServedVersion
     namespace: str = ""
     name: str = ""
     subresource: str = ""
     is_watch: bool = False
+
+    @property
+    def resource(self) -> Resource:
+        """The kind in the version that the path names."""
+        return self.served.resource
 
     @property
     def template(self) -> str:
@@ -121,7 +126,7 @@ class Route:
         """Return a call of that verb on what the path names."""
         return Request(
             verb=verb,
-            resource=self.resource.name,
+            resource=self.served.stored,
             namespace=self.namespace,
             name=self.name,
             subresource=self.subresource,
@@ -129,23 +134,17 @@ class Route:
         )
 
 
-@cache
-def _served() -> dict[tuple[str, str], dict[str, Resource]]:
-    found: dict[tuple[str, str], dict[str, Resource]] = {}
-    for resource in resources().values():
-        found.setdefault((resource.group, resource.version), {})[resource.plural] = resource
-    return found
-
-
 def split(raw_path: str) -> list[str]:
     """Return the decoded segments of a raw path; a trailing slash is ignored."""
     return [unquote(part) if "%" in part else part for part in raw_path.strip("/").split("/")]
 
 
-def parse(group: str, version: str, rest: Sequence[str]) -> Route:
+def parse(catalogue: Catalogue, group: str, version: str, rest: Sequence[str]) -> Route:
     """Return the route of the segments after the group version. Raises: NotFound for a resource or scope not served."""
-    plurals = _served().get((group, version), {})
+    plurals = catalogue.served.get((group, version), {})
     parts = list(rest)
+    if group in (CUSTOM, EXTERNAL) and plurals:
+        return _metric(next(iter(plurals.values())), parts)
     is_watch = parts[0] == "watch" and len(parts) > 1
     if is_watch:
         parts = parts[1:]
@@ -153,20 +152,35 @@ def parse(group: str, version: str, rest: Sequence[str]) -> Route:
     # /namespaces/NS/pods is a collection, /namespaces/NS and /namespaces/NS/finalize are the namespace itself.
     if parts[0] == "namespaces" and len(parts) >= 3 and parts[2] in plurals:
         namespace, parts = parts[1], parts[2:]
-        if not namespace or not plurals[parts[0]].namespaced:
+        if not namespace or not plurals[parts[0]].resource.namespaced:
             raise no_such_path()
     elif parts[0] == "namespaces" and len(parts) >= 3 and group:
         raise no_such_path()
-    resource = plurals.get(parts[0])
-    if resource is None or len(parts) > 3 or any(not part for part in parts[1:]):
+    served = plurals.get(parts[0])
+    if served is None or len(parts) > 3 or any(not part for part in parts[1:]):
         raise no_such_path()
+    resource = served.resource
     name = parts[1] if len(parts) > 1 else ""
     subresource = parts[2] if len(parts) > 2 else ""
     if name and resource.namespaced and not namespace:
         raise no_such_path()
     if subresource and (subresource not in resource.subresources or is_watch):
         raise no_such_path()
-    return Route(resource, namespace, name, subresource, is_watch)
+    return Route(served, namespace, name, subresource, is_watch)
+
+
+def _metric(served: ServedVersion, parts: list[str]) -> Route:
+    """Return the route of a custom or external metric: `namespaces/NS/pods/*/METRIC`, `nodes/NAME/METRIC`,
+    `namespaces/NS/METRIC`."""
+    is_external, namespace = served.resource.group == EXTERNAL, ""
+    if parts[0] == "namespaces" and len(parts) > 2 and (is_external or len(parts) > 3):
+        namespace, parts = parts[1], parts[2:]
+    wanted = (1,) if is_external else (2, 3) if namespace else (3,)
+    if len(parts) not in wanted or not all(parts) or (len(parts) == 2 and parts[0] != "metrics"):
+        raise no_such_path()
+    if is_external and not namespace:
+        raise no_such_path()
+    return Route(served, namespace, "/".join(parts))
 
 
 _ON_COLLECTION = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
@@ -186,14 +200,17 @@ def verb_of(method: str, route: Route) -> str:
         verb = (_ON_OBJECT if route.name else _ON_COLLECTION).get(method, "")
         if verb in ("create", "deletecollection") and route.resource.namespaced and not route.namespace:
             verb = ""
-    if not verb:
+    if not verb or (route.resource.name in COMPUTED and verb not in ("get", "list")):
         raise method_not_allowed()
     return verb
 
 
 def is_watch(verb: str, route: Route, parameters: Parameters) -> bool:
     """Whether this is a watch: by the query, or by the old path prefix."""
-    return verb in ("list", "get") and not route.subresource and (route.is_watch or parameters.flag("watch"))
+    wanted = verb in ("list", "get") and not route.subresource and (route.is_watch or parameters.flag("watch"))
+    if wanted and route.resource.name in COMPUTED:
+        raise method_not_allowed()
+    return wanted
 
 
 def watch_request(route: Route, parameters: Parameters) -> WatchRequest:
@@ -215,7 +232,7 @@ def watch_request(route: Route, parameters: Parameters) -> WatchRequest:
         by_name = f"metadata.name={route.name}"
         selector = f"{selector},{by_name}" if selector else by_name
     return WatchRequest(
-        resource=route.resource.name,
+        resource=route.served.stored,
         namespace=route.namespace,
         label_selector=parameters.text("labelSelector"),
         field_selector=selector,
@@ -268,10 +285,12 @@ def to_request(
 ) -> Request:
     """Return the call. Raises: BadRequest or Invalid for a query this verb cannot mean."""
     if verb in ("list", "get"):
+        is_selective = verb == "list" or route.resource in (CUSTOM_METRICS, EXTERNAL_METRICS)
+        fields = "metricLabelSelector" if route.resource is CUSTOM_METRICS else "fieldSelector"
         return route.request(
             verb,
-            label_selector=parameters.text("labelSelector") if verb == "list" else "",
-            field_selector=parameters.text("fieldSelector") if verb == "list" else "",
+            label_selector=parameters.text("labelSelector") if is_selective else "",
+            field_selector=parameters.text(fields) if is_selective else "",
             resource_version=parameters.text("resourceVersion"),
             resource_version_match=parameters.text("resourceVersionMatch"),
             limit=(parameters.number("limit") or 0) if verb == "list" else 0,

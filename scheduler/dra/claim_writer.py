@@ -52,7 +52,8 @@ one of hundreds would win each round."""
 
 
 class Granter:
-    """`find`: the claim as it is assumed to be. `wall`: seconds since 1970, for the time of the allocation."""
+    """`find`: the claim as it is assumed to be. `wall`: seconds since 1970, for the time of the allocation, which is
+    written where devices may have binding conditions: only these are given up after a time."""
 
     def __init__(
         self,
@@ -61,12 +62,15 @@ class Granter:
         wall: Callable[[], float],
         random: Random,
         rules: ReservationSwitches,
+        *,
+        has_binding_conditions: bool = True,
     ) -> None:
         self._ledger = ledger
         self._find = find
         self._wall = wall
         self._random = random
         self._rules = rules
+        self._has_binding_conditions = has_binding_conditions
         self._begun: dict[str, float] = {}
         self._at_work: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
@@ -195,7 +199,9 @@ class Granter:
         consumers = (*claim.status.reserved_for, *((entry.consumer,) if entry.consumer is not None else ()))
         status: Document = {"reservedFor": [msgspec.to_builtins(each) for each in consumers]}
         if allocation is not None:
-            status["allocation"] = {**msgspec.to_builtins(allocation), "allocationTimestamp": format_time(self._wall())}
+            status["allocation"] = msgspec.to_builtins(allocation)
+            if self._has_binding_conditions:
+                status["allocation"]["allocationTimestamp"] = format_time(self._wall())
             if entry.for_any_pod:
                 status["allocation"]["reservedForAnyPod"] = True
         with _saying(f"add {'allocation and ' if allocation is not None else ''}reservation to claim {key}"):

@@ -8,6 +8,8 @@ import pkgutil
 from functools import cache
 
 from services.api.meta import AnyObject, Resource, View
+from services.api.metrics.apis import COMPUTED
+from services.api.switches import Switches
 
 
 @cache
@@ -24,6 +26,11 @@ def resources() -> dict[str, Resource]:
     return dict(sorted(found.items()))
 
 
+def hidden(switches: Switches) -> frozenset[str]:
+    """Return the wire names of the kinds whose feature gate is off."""
+    return frozenset(each.name for each in resources().values() if each.gate and not switches.flag(each.gate))
+
+
 @cache
 def _by_kind() -> dict[tuple[str, str], Resource]:
     return {(r.api_version, r.kind): r for r in resources().values()}
@@ -31,7 +38,7 @@ def _by_kind() -> dict[tuple[str, str], Resource]:
 
 @cache
 def _by_view() -> dict[type[View], Resource]:
-    return {r.view: r for r in resources().values() if r.view is not AnyObject}
+    return {r.view: r for r in (*resources().values(), *COMPUTED.values()) if r.view is not AnyObject}
 
 
 def resource_of_kind(api_version: str, kind: str) -> Resource | None:

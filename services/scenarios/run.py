@@ -19,6 +19,7 @@ from services.scenarios.observer import Observer
 from services.scenarios.processes.process_mesh import ProcessMesh
 from services.scenarios.result import RunResult
 from services.scenarios.runner import Progress, ScenarioRun, run_scenario
+from services.scenarios.script.drivers import drivers_beside
 from services.scenarios.script.nodes import node_definition
 from services.scenarios.script.scenario import Scenario, ScriptError, parse_scenario
 from services.scenarios.script.verbs import VERBS, check
@@ -58,12 +59,13 @@ def plan_of(
     node option, a latency or a stage, SwitchError for a switch."""
     nodes = []
     for declared in scenario.nodes:
-        for name in declared.names:
-            try:
-                nodes.append(node_definition(name, declared.options))
+        try:
+            drivers = drivers_beside(declared, Path(scenario.path).parent)
+            for name in declared.names:
+                nodes.append({**node_definition(name, declared.options), **drivers})
                 NodeDefinition.parse(nodes[-1])
-            except ValueError as error:
-                raise ScriptError(f"{scenario.path}:{declared.line}: {error}") from None
+        except ValueError as error:
+            raise ScriptError(f"{scenario.path}:{declared.line}: {error}") from None
     try:
         LatencyModel.parse(scenario.latencies, seed)
         load_stages(scenario.stages)
