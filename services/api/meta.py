@@ -169,7 +169,8 @@ class Resource:
     `view` is the frozen Struct that components decode; `subresources` are served besides the object;
     `columns` make the table of `kubectl get`. `selectable_fields` maps a field selector's
     label to its value in the document (beyond metadata.name and metadata.namespace).
-    `has_spec` says that `metadata.generation` counts changes of the spec.
+    `has_spec` says that `metadata.generation` counts changes of the spec. `gate` is the feature gate without which
+    clients find no such kind; what is stored of it stays.
     """
 
     view: type[View] = AnyObject
@@ -182,6 +183,7 @@ class Resource:
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     has_spec: bool = False
+    gate: str = ""
     columns: tuple[Column, ...] = ()
     selectable_fields: dict[str, Callable[[Document], str]] = field(default_factory=dict)
 

@@ -8,6 +8,7 @@ import pkgutil
 from functools import cache
 
 from services.api.meta import AnyObject, Resource, View
+from services.api.switches import Switches
 
 
 @cache
@@ -22,6 +23,11 @@ def resources() -> dict[str, Resource]:
             raise ValueError(f"two files in kinds/ offer {resource.name}")
         found[resource.name] = resource
     return dict(sorted(found.items()))
+
+
+def hidden(switches: Switches) -> frozenset[str]:
+    """Return the wire names of the kinds whose feature gate is off."""
+    return frozenset(each.name for each in resources().values() if each.gate and not switches.flag(each.gate))
 
 
 @cache

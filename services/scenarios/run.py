@@ -140,9 +140,10 @@ def run_as_processes(
     progress: Progress | None = None,
     engine: str = "sqlite",
     data_dir: Path | None = None,
+    on_line: Callable[[Line], None] | None = None,
 ) -> RunResult:
-    """Run the scenario against real processes; invariants are judged from their event files, live. Raises: MeshError
-    when a process cannot start."""
+    """Run the scenario against real processes; invariants are judged from their event files, live, and `on_line` sees
+    every line of these. Raises: MeshError when a process cannot start."""
     plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine)
     logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what scenarios are about
     auditor, measures = Auditor(plan.switches, is_volatile=engine == "memory"), Measures()
@@ -151,6 +152,8 @@ def run_as_processes(
     def take(line: Line) -> None:
         auditor.take(line)
         measures.take(line)
+        if on_line is not None:
+            on_line(line)
 
     async def run_it() -> tuple[ProcessMesh, ScenarioRun]:
         mesh = ProcessMesh(plan, identities=_identities(scenario), data_dir=data_dir, on_line=take)

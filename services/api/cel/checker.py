@@ -148,8 +148,11 @@ class _Checker:
         if holder.kind == "map":
             found = holder.params[1]
         elif holder.kind == "object":
-            fields = self._declared.objects.get(holder.name, {})
-            found = fields[name] if name in fields else self._fail(at, f"undefined field '{name}'")
+            fields = self._declared.objects.get(holder.name)
+            if fields is None:
+                found = self._fail(at, f"unexpected failed resolution of '{holder.name}'")
+            else:
+                found = fields[name] if name in fields else self._fail(at, f"undefined field '{name}'")
         elif holder.kind == "parameter":
             self._assignable(types.DYN, holder)
         elif not holder.is_dynamic:

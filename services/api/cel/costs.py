@@ -25,7 +25,15 @@ TRAVERSAL, REGEX = 0.1, 0.25
 """Cost of a character that is read, and of one of a regular expression."""
 INCLUDES_LIST_MAX: Final = 48
 _FORMAT_NAME_MAX, _FORMAT_REGEX_MAX = 64, 128
-_ONE_COMPARISON: Final = frozenset(("kubernetes.Quantity", "kubernetes.Semver", "net.IP", "net.CIDR"))
+_AUTHORIZATION: Final = ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")
+_ONE_COMPARISON: Final = frozenset(
+    (
+        *("kubernetes.Quantity", "kubernetes.Semver", "net.IP", "net.CIDR"),
+        *(f"kubernetes.authorization.{each}" for each in _AUTHORIZATION),
+    )
+)
+AUTHORIZED: Final = 350_000
+"""Cost of asking an authorizer: an expression may ask twice."""
 _COMPARED_AT_ONCE: Final = _ONE_COMPARISON | {"kubernetes.URL", "kubernetes.NamedFormat"}
 
 Charge = int | Callable[[list[Any], Any], int]
@@ -329,6 +337,12 @@ class _Estimator:
                 return self._contained(name, overload, given[0]), None
             case "validate" if target is not None:
                 return self._size(given[0]).times(TRAVERSAL).times(_FORMAT_REGEX_MAX * REGEX), None
+            case "check":
+                return Range(AUTHORIZED, AUTHORIZED), None
+            case "fieldSelector" | "labelSelector":
+                held_size = self._size(given[0])
+                parsed = held_size.times(TRAVERSAL) + held_size.times(0.5).times(LIST_CREATED + OBJECT_CREATED)
+                return Range(LIST_CREATED, LIST_CREATED) + parsed, None
             case "includes":
                 return Range(INCLUDES_LIST_MAX, INCLUDES_LIST_MAX), None
             case "sets.contains" | "sets.intersects":
@@ -475,7 +489,14 @@ def _within_block(args: list[Any], result: Any) -> int:
     return _within(args, result) + _up(size(args[0]) * TRAVERSAL) + 1
 
 
+def _selector(args: list[Any], _: Any) -> int:
+    length = size(args[1])
+    return LIST_CREATED + _up(length * TRAVERSAL) + _up(length * 0.5) * (LIST_CREATED + OBJECT_CREATED)
+
+
 _BY_FUNCTION: Final[dict[str, Charge]] = {
+    "check": AUTHORIZED,
+    **dict.fromkeys(("fieldSelector", "labelSelector"), _selector),
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), lambda args, _: _traversed(args[0])),
     **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _reads(0)),
     **dict.fromkeys(("replace", "split", "ip.isCanonical"), _reads(0, 2 * TRAVERSAL)),

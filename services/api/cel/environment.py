@@ -65,6 +65,11 @@ class Program:
         # in some functions, where it may be a thousand: text in expressions has 10 KiB at most.
         self._counts = cost.most > limit // 1024
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The variables and types that the expression names."""
+        return frozenset(self._checked.names.values())
+
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """Return the value. Raises: EvaluationError, also when it costs more than may be spent."""
         return self.evaluate_in([variables[name] for name in self._names])
@@ -77,15 +82,27 @@ class Program:
 
     def measured(self, inputs: Sequence[Any]) -> tuple[Any, int]:
         """Return the value and what it has cost. Raises: EvaluationError."""
+        value, error, cost = self._outcome(inputs)
+        if error is not None:
+            raise error from None
+        return value, cost
+
+    def outcome(self, variables: Mapping[str, Any]) -> tuple[Any, EvaluationError | None, int]:
+        """Return the value, or why there is none, and what either has cost."""
+        return self._outcome([variables[name] for name in self._names])
+
+    def _outcome(self, inputs: Sequence[Any]) -> tuple[Any, EvaluationError | None, int]:
         if self._tracked is None:
             planner = Planner(self._checked, self._declared, tracked=True)
             self._tracked = planner.plan(self._checked.root), planner.size - FIRST - len(self._names)
         run, places = self._tracked
         frame: Frame = [0, self._limit, *inputs, *(None,) * places]
         try:
-            return run(frame), frame[SPENT]
+            return run(frame), None, frame[SPENT]
+        except EvaluationError as error:
+            return None, error, frame[SPENT]
         except CostLimitExceeded:
-            raise EvaluationError(CANCELLED) from None
+            return None, EvaluationError(CANCELLED), frame[SPENT]
 
 
 class Environment:

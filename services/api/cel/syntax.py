@@ -155,7 +155,7 @@ _PART: Final = r"(?:\\(?:[xX][0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7}|[0
 _UNFINISHED: Final = re.compile(
     r"""[rR]?"(?:[^\\"\n\r]|""" + _ESCAPE + ")*" + _PART + r"""|[rR]?'(?:[^\\'\n\r]|""" + _ESCAPE + ")*" + _PART
 )
-_RESERVED: Final = frozenset(
+RESERVED: Final = frozenset(
     (
         "as",
         "break",
@@ -467,7 +467,7 @@ class Parser:
 
     def _name(self, prefix: str = "") -> Node:
         token = self._step()
-        if token.text in _RESERVED:
+        if token.text in RESERVED:
             self.fail(token.at, f"reserved identifier: {token.text}")
         if opened := self._takes("("):
             return self._called(opened.at, prefix + token.text, None, self._arguments())

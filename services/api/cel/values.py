@@ -99,10 +99,15 @@ _NAMES: dict[type, Type] = {
 _OWN: set[type] = set()
 
 
-def register(kind: type, what: Type) -> None:
-    """Say which type of CEL a Python class is."""
+_UNCOMPARED: set[type] = set()
+
+
+def register(kind: type, what: Type, *, is_compared: bool = True) -> None:
+    """Declare which type of CEL a Python class is. `is_compared`: `==` knows it; `!=` is always true of what is not."""
     _NAMES[kind] = what
     _OWN.add(kind)
+    if not is_compared:
+        _UNCOMPARED.add(kind)
 
 
 def type_of(value: Any) -> Type:
@@ -112,7 +117,7 @@ def type_of(value: Any) -> Type:
         return found
     if isinstance(value, Mapping):
         return types.map_of(types.DYN, types.DYN)
-    return types.DYN
+    return types.list_of(types.DYN) if isinstance(value, list) else types.DYN
 
 
 def type_name(value: Any) -> str:
@@ -148,19 +153,24 @@ def equal(one: Any, two: Any) -> bool:
     elif kind in _NUMBERS and other in _NUMBERS:
         return bool(one == two)
     if isinstance(one, list | tuple) and isinstance(two, list | tuple):
+        if own := getattr(one, "cel_equal", None):
+            return bool(own(two))
         return len(one) == len(two) and all(map(equal, one, two))
     if isinstance(one, Mapping) and isinstance(two, Mapping):
+        if own := getattr(one, "cel_equal", None):
+            return bool(own(two))
         return len(one) == len(two) and all(key in two and equal(value, two[key]) for key, value in one.items())
     if kind is other is Optional:
         return one.present == two.present and (not one.present or equal(one.value, two.value))
     if kind is other is Type:
         return bool(one.name == two.name)
-    return kind is other and bool(one == two)
+    return kind is other and kind not in _UNCOMPARED and bool(one == two)
 
 
 def is_same(one: Any, two: Any) -> bool:
     """Return what `one == two` says; Kubernetes' own types compare with their like only. Raises: EvaluationError."""
-    if type(one) in _OWN and type(two) is not type(one) and two is not None:
+    kind = type(one)
+    if kind in _OWN and ((type(two) is not kind and two is not None) or kind in _UNCOMPARED):
         raise EvaluationError("no such overload")
     return equal(one, two)
 

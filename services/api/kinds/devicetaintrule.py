@@ -47,5 +47,6 @@ RESOURCE = Resource(
     namespaced=False,
     subresources=("status",),
     has_spec=True,
+    gate="DRADeviceTaintRules",
     columns=(NAME, AGE),
 )

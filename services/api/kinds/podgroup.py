@@ -127,5 +127,11 @@ _COLUMNS = (
     AGE,
 )
 RESOURCE = Resource(
-    PodGroup, "scheduling.k8s.io", version="v1beta1", subresources=("status",), has_spec=True, columns=_COLUMNS
+    PodGroup,
+    "scheduling.k8s.io",
+    version="v1beta1",
+    subresources=("status",),
+    has_spec=True,
+    gate="GenericWorkload",
+    columns=_COLUMNS,
 )

@@ -57,7 +57,7 @@ class Mesh:
             sent["Content-Type"] = kind
         data = None if body is None else json.dumps(body)
         async with self.client.request(method, path, data=data, headers=sent) as answer:
-            found = await answer.json()
+            found = await answer.json(content_type=None)
             assert answer.status == (code or {"POST": 201}.get(method, 200)), found
             return found
 
@@ -68,7 +68,7 @@ class Mesh:
 
 
 @asynccontextmanager
-async def a_mesh(folder, **switches):
+async def a_mesh(folder, *, engine="memory", **switches):
     tokens = [{"token": f"{who}-token", "user": user, "groups": groups} for who, (user, groups) in WRITERS.items()]
     (folder / "tokens").write_text(json.dumps({"tokens": tokens}))
     clock, chance = LoopClock(), random.Random(3)
@@ -77,7 +77,9 @@ async def a_mesh(folder, **switches):
         events=MemoryEventLog("apiserver", clock, "1", MemoryEvents()),
         tracer=Tracer("apiserver", clock=clock, random=chance, sinks=(MemorySpans(),)), switches=Switches(switches),
     )  # fmt: skip
-    config = ApiServerConfig(engine="memory", grpc_port=None, rest_port=None, token_file=str(folder / "tokens"))
+    config = ApiServerConfig(
+        engine=engine, data_dir=str(folder / "data"), grpc_port=None, rest_port=None, token_file=str(folder / "tokens")
+    )
     component = build(config, seams)
     task = asyncio.create_task(component.run())
     try:
@@ -242,3 +244,49 @@ def test_two_drivers_apply_what_they_report_on_one_claim(tmp_path):
     assert [(each["driver"], each.get("data")) for each in claim["status"]["devices"]] == [
         ("gpu.example", None), ("nic.example", {"by": "nic.example"}),
     ]  # fmt: skip
+
+
+RULES = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
+RULE = {"metadata": {"name": "r"}, "spec": {"taint": {"key": "k", "effect": "NoSchedule"}}}
+
+
+async def seen_of_rules(mesh, *, served):
+    """What a client finds of a kind: in discovery in both forms, in OpenAPI, and under its path."""
+    form = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+    plain = await mesh.call("admin", "GET", "/apis")
+    aggregated = await mesh.call("admin", "GET", "/apis", headers=form)
+    group = next(each for each in plain["groups"] if each["name"] == "resource.k8s.io")
+    item = next(each for each in aggregated["items"] if each["metadata"]["name"] == "resource.k8s.io")
+    index = await mesh.call("admin", "GET", "/openapi/v3")
+    versions = [each["version"] for each in group["versions"]]
+    assert versions == [each["version"] for each in item["versions"]]
+    assert ("v1beta2" in versions) is served
+    assert ("apis/resource.k8s.io/v1beta2" in index["paths"]) is served
+    assert ("/apis/resource.k8s.io/v1beta2" in (await mesh.call("admin", "GET", "/"))["paths"]) is served
+
+
+def test_a_kind_whose_gate_is_off_is_nowhere_and_is_back_with_its_objects(tmp_path):
+    admin = {"Authorization": "Bearer admin-token"}
+
+    async def scenario():
+        async with a_mesh(tmp_path, engine="sqlite", DRADeviceTaintRules=True) as mesh:
+            await seen_of_rules(mesh, served=True)
+            await mesh.call("admin", "POST", RULES, RULE)
+        async with a_mesh(tmp_path, engine="sqlite") as mesh:
+            await seen_of_rules(mesh, served=False)
+            for method, path, body in (
+                ("GET", RULES, None),
+                ("GET", f"{RULES}/r", None),
+                ("GET", f"{RULES}?watch=1", None),
+                ("POST", RULES, RULE),
+                ("PUT", f"{RULES}/r", RULE),
+                ("DELETE", f"{RULES}/r", None),
+            ):
+                async with mesh.client.request(method, path, json=body, headers=admin) as answer:
+                    assert answer.status == 404, (method, path)
+        async with a_mesh(tmp_path, engine="sqlite", DRADeviceTaintRules=True) as mesh:
+            await seen_of_rules(mesh, served=True)
+            found = await mesh.call("admin", "GET", RULES)
+            assert [each["metadata"]["name"] for each in found["items"]] == ["r"]
+
+    run(scenario())

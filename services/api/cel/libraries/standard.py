@@ -93,7 +93,9 @@ def _double(function: Callable[[float, float], float]) -> Callable[[float, float
 
 
 def _list_sum(one: Any, two: Any) -> list[Any]:
-    return [*one, *two]
+    """Return both lists' items; sets and lists with keys merge."""
+    merge: Callable[[Any], list[Any]] | None = getattr(one, "cel_add", None)
+    return [*one, *two] if merge is None else merge(two)
 
 
 def _later(one: Timestamp, two: Duration) -> Timestamp:
