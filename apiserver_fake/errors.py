@@ -4,19 +4,10 @@ from typing import Any
 
 from services.api.errors import BadRequest, Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound
 from services.api.meta import Resource
-from services.api.resources import resources
 from services.api.wire import Request
 
 MODIFIED_TEXT = "the object has been modified; please apply your changes to the latest version and try again"
 RECREATED_TEXT = "The object might have been deleted and then recreated"
-
-
-def find_resource(name: str) -> Resource:
-    """Return the served resource of that wire name. Raises: NotFound."""
-    found = resources().get(name)
-    if found is None:
-        raise no_such_path()
-    return found
 
 
 def no_such_path() -> NotFound:

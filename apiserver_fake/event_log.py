@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from apiserver_fake.errors import find_resource
+from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.storage.journal import Recovered
 from apiserver_fake.storage.records import ADDED, DELETED, Cause, Change
 from apiserver_fake.storage.store import Store
@@ -21,7 +21,6 @@ from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import POD_CLAIM_NAME, ResourceClaim
 from services.api.meta import Document
 from services.api.podresources import amounts, as_allocated, pod_requests
-from services.api.resources import resources
 from services.api.seams import EventLog, Span
 from services.api.wire import Request, Response, WatchEvent, WatchRequest
 
@@ -137,8 +136,8 @@ MUTATING = frozenset(("create", "update", "patch", "delete", "deletecollection")
 class EventLines:
     """The server's way to the event log. With a state hash, each commit's line carries the hash after it."""
 
-    def __init__(self, events: EventLog, store: Store) -> None:
-        self._events, self._store = events, store
+    def __init__(self, events: EventLog, store: Store, catalogue: Catalogue) -> None:
+        self._events, self._store, self._catalogue = events, store, catalogue
         self._hash = 0
 
     def recovered(self, recovered: Recovered) -> None:
@@ -159,7 +158,7 @@ class EventLines:
                 "replayed": True,
                 **facts_of(entry.resource, entry.body, is_new=entry.type == ADDED),
             }
-            obj = (find_resource(entry.resource).kind, entry.namespace, entry.name, entry.uid)
+            obj = (self._catalogue.find(entry.resource).kind, entry.namespace, entry.name, entry.uid)
             self._events.write("store.commit", obj=obj, rv=entry.rv, data=data)
 
     def request(self, identity: Identity, request: Request, span: Span) -> None:
@@ -190,7 +189,7 @@ class EventLines:
 
     def commits(self, changes: Sequence[Change]) -> None:
         """Write a line for each change, in the order of versions; before anybody sees them."""
-        known = resources()
+        known = self._catalogue.resources
         for change in changes:
             record, previous = change.record, change.previous
             data: Document = {

@@ -15,8 +15,8 @@ import msgspec
 import structlog
 
 from apiserver_fake.authentication import Authenticator, TokenFile
+from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.config import ApiServerConfig
-from apiserver_fake.errors import find_resource
 from apiserver_fake.event_log import MUTATING, EventLines
 from apiserver_fake.registry.event_expiry import EventExpiry
 from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
@@ -59,10 +59,13 @@ class ApiServer:
         self._seams, self._config, self._tokens = seams, config, tokens
         self._journal = journal
         self._clock = seams.clock
+        self.catalogue = Catalogue(hidden=hidden(seams.switches))
         # Sampled spans of the writes under way, by what their changes will be known as.
         self._writing: dict[str, Span] = {}
         self.store = Store(hashing=config.state_hash, window_s=config.window_s, window_changes=config.window_changes)
-        self._lines = None if isinstance(seams.events, NullEventLog) else EventLines(seams.events, self.store)
+        self._lines = (
+            None if isinstance(seams.events, NullEventLog) else EventLines(seams.events, self.store, self.catalogue)
+        )
         self.hub = Hub(
             self.store,
             seams.clock,
@@ -81,8 +84,6 @@ class ApiServer:
         self._registry: Registry | None = None
         self._authenticator: Authenticator | None = None
         self.is_ready = False
-        self.hidden = hidden(seams.switches)
-        """Kinds that clients of REST find nowhere: their feature gate is off."""
 
     # -- life
 
@@ -118,10 +119,10 @@ class ApiServer:
         try:
             if self._journal.is_durable:
                 base = [
-                    record_of(find_resource(name), msgspec.json.decode(body), rv, body, hashing=store.hashing)
+                    record_of(self.catalogue.find(name), msgspec.json.decode(body), rv, body, hashing=store.hashing)
                     for name, rv, body in map(msgspec.structs.astuple, recovered.base)
                 ]
-                restore(store, base, recovered.base_rv, recovered.entries, now_s)
+                restore(store, base, recovered.base_rv, recovered.entries, now_s, self.catalogue.resources)
         except (Gap, NotFound, msgspec.MsgspecError) as error:
             raise StartError(f"the store is damaged: {error}", EXIT_CONFIG) from error
         for key, answer in answers_of(recovered.entries, now_s):
@@ -130,6 +131,7 @@ class ApiServer:
             self._expiry.note(Change(record.rv, "ADDED", record, None, record.rv), now_s)
         self._registry = Registry(
             store,
+            self.catalogue,
             clock=self._clock,
             random=self._seams.random,
             switches=self._seams.switches,
@@ -251,7 +253,7 @@ class ApiServer:
             # Source: guarantees 2.3.
             found = {"resourceVersion": str(self.store.rv), "stateHash": f"{self.store.state_hash:064x}"}
             return Response(code=200, rv=self.store.rv, body=msgspec.json.encode(found))
-        find_resource(request.resource)
+        self.catalogue.find(request.resource)
         registry.authorize(identity, request)
         if request.verb == "get":
             return registry.reads.get(request)
@@ -274,7 +276,7 @@ class ApiServer:
         """Delete what is selected now, each object by itself; the answer lists what was meant."""
         registry, _ = self._parts()
         try:
-            resource = find_resource(request.resource)
+            resource = self.catalogue.find(request.resource)
             selection = registry.reads.selection(resource, request)
             meant = self.store.select(resource.name, selection).records
             waits: list[Awaitable[Response]] = []
@@ -363,7 +365,7 @@ class ApiServer:
         registry, _ = self._parts()
         if not self.is_ready:
             raise ApiError("the API server is not ready", reason="NotReady", code=503, retry_after_s=1)
-        resource = find_resource(request.resource)
+        resource = self.catalogue.find(request.resource)
         registry.authorize_watch(identity, request)
         if request.namespace and not resource.namespaced:
             raise BadRequest(f"{resource.plural} are not namespaced: namespace {request.namespace!r} does not apply")

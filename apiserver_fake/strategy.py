@@ -79,7 +79,8 @@ class WriteContext(msgspec.Struct, frozen=True):
     `now_s` is monotonic, for durations; `wall_s` is epoch seconds, for timestamps people read. `register` has all
     switches, for rules that other components share. `lookup(resource, namespace, name)` and `list(resource, namespace)`
     show staged and committed state; what they return must not be changed. `labels` is a lookup of an object's labels
-    alone, without its document having to be decoded. `warnings` collects `Warning:` header texts.
+    alone, without its document having to be decoded. `strategy` has the rules of the kind that is written.
+    `warnings` collects `Warning:` header texts.
     """
 
     identity: Identity
@@ -93,6 +94,7 @@ class WriteContext(msgspec.Struct, frozen=True):
     list: Callable[[str, str], Iterable[Document]]
     memory: ServerMemory
     labels: Labels
+    strategy: Strategy
     warnings: MutableSequence[str] = []
 
 

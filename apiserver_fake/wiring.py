@@ -9,6 +9,7 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.grpc.server import GrpcServer
 from apiserver_fake.rest import server as rest_server
 from apiserver_fake.rest.server import RestSettings
+from apiserver_fake.rest.tls import ServingTls
 from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.journal import DiskJournal, Journal, SqliteJournal
 from services.api.seams import Seams
@@ -55,6 +56,7 @@ class ApiServerComponent:
                     clock=self._seams.clock,
                     tracer=self._seams.tracer,
                     settings=RestSettings(config.rest_allowed_hosts),
+                    tls=tls_of(config),
                 )
                 servers.push_async_callback(rest.aclose)
             except OSError as error:
@@ -75,6 +77,23 @@ class ApiServerComponent:
         """Return the ports of the open servers."""
         found = {"grpc": self.grpc_port, "rest": self.rest_port}
         return {name: port for name, port in found.items() if port is not None}
+
+
+def tls_of(config: ApiServerConfig) -> ServingTls | None:
+    """Return what the REST endpoint serves with, None for plain HTTP. Raises: StartError naming what is missing."""
+    given = {
+        "--tls-cert-file": config.tls_cert_file,
+        "--tls-private-key-file": config.tls_private_key_file,
+        "--client-ca-file": config.client_ca_file,
+    }
+    certificate, key, client_authority = (Path(path) if path else None for path in given.values())
+    if certificate is not None and key is not None:
+        return ServingTls(certificate, key, client_authority)
+    if set(given.values()) == {""}:
+        return None
+    missing = [flag for flag in ("--tls-cert-file", "--tls-private-key-file") if not given[flag]]
+    said = next(flag for flag, path in given.items() if path)
+    raise StartError(f"{said} without {' and '.join(missing)}", EXIT_USAGE)
 
 
 def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:

@@ -273,6 +273,10 @@ class Kubelet:
             self._forget_record(record, key, now)
             return
         self._adopt(pod, key, without_sandbox(record, now) if problem else record, traceparent, now)
+        if problem and (made := self.table.pods.get(key)) is not None:
+            # The next kubelet must not find running what this one ended.
+            made.save()
+            self.table.perform(made, made.advance(now), now)
 
     def _without_containers(self, pod: KubeletPod, key: WorkerKey, record: PodRecord, now: float) -> PodRecord | None:
         """Nothing of a pod runs to which something was allocated: return what it goes on with, None to start anew.

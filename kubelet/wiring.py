@@ -16,7 +16,7 @@ from kubelet.metrics import METRICS, HostState
 from kubelet.node.definition import settled
 from kubelet.pod.logs import Run
 from kubelet.view import KubeletPod
-from services.api.meta import Document
+from services.api.meta import Document, Key
 from services.api.seams import Seams
 from services.runtime.config import EXIT_USAGE, StartError
 from services.runtime.health import HttpRequest, HttpResponse
@@ -67,7 +67,28 @@ class KubeletProcess:
         return [
             ("/containerLogs/{namespace}/{pod}/{container}", ContainerLogs(self._run_of, self.host.clock).answer),
             ("/podResources/{node}", self._pod_resources),
+            ("/explain/{namespace}/{pod}", self._explain),
         ]
+
+    def explain(self, key: Key) -> Document | None:
+        """Return what the claims of a pod wait for on its node, None for a pod that is not here or does not wait."""
+        now = self.host.clock.now()
+        for agent in self.agents:
+            for machine in agent.kubelet.table.pods.values():
+                if (
+                    machine.pod.metadata.key == key
+                    and (wait := agent.kubelet.claims.waits_for(machine, now)) is not None
+                ):
+                    found: Document = msgspec.to_builtins(wait)
+                    return {"node": agent.name, "uid": machine.key.uid, **found}
+        return None
+
+    def _explain(self, request: Any) -> HttpResponse:
+        key = Key(request.params["namespace"], request.params["pod"])
+        found = self.explain(key)
+        if found is None:
+            return 404, "text/plain", f"pod {key} waits for nothing here\n".encode()
+        return 200, "application/json", msgspec.json.encode(found)
 
     def _run_of(self, namespace: str, pod: str, container: str, previous: bool) -> Run | str | None:
         runs = (agent.run_of(namespace, pod, container, previous=previous) for agent in self.agents)

@@ -57,6 +57,7 @@ class DraSwitches:
     """Of the DynamicResources plugin."""
 
     sharing: str = switch("dra.inflight_sharing")
+    filter_timeout_s: float = switch("dra.filter_timeout_s")
     binding_poll_s: float = switch("dra.binding_poll_s")
     binding_timeout_s: float = switch("dra.binding_timeout_s")
     is_final: bool = switch("dra.unresolvable_on_no_devices")

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
+from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.decode import json_object
-from apiserver_fake.schema.schemas import ANYTHING, Shape, shape_of
+from apiserver_fake.schema.schemas import ANYTHING, Shape
 from services.api.errors import BadRequest, Conflict
-from services.api.meta import Document
-from services.api.resources import resources
+from services.api.meta import Document, Resource
 from services.api.times import format_time
 from services.api.wire import Api, Request, Response
 
@@ -189,7 +189,14 @@ def _dotted(path: Path) -> str:
 
 
 def plan(
-    live: Document | None, config: Document, *, manager: str, is_forced: bool, wall_s: float, subresource: str = ""
+    live: Document | None,
+    config: Document,
+    shape: Shape,
+    *,
+    manager: str,
+    is_forced: bool,
+    wall_s: float,
+    subresource: str = "",
 ) -> Document | None:
     """Return the object to write, or None when applying changes nothing.
 
@@ -198,8 +205,7 @@ def plan(
 
     Raises: Conflict naming every field that another manager applied with another value, unless forced.
     """
-    api_version, kind = str(config.get("apiVersion", "")), str(config.get("kind", ""))
-    shape = shape_of(api_version, kind)
+    api_version = str(config.get("apiVersion", ""))
     meta_in = config.get("metadata") or {}
     if not isinstance(meta_in, dict):
         raise BadRequest("metadata: want an object")
@@ -278,9 +284,8 @@ TRIES_MAX = 5
 """How often an apply starts over because another client wrote in between."""
 
 
-def _named(config: Document, request: Request) -> Document:
+def _named(config: Document, request: Request, resource: Resource) -> Document:
     """Return the configuration with kind, name and namespace checked against the path. Raises: BadRequest."""
-    resource = resources()[request.resource]
     meta = config.get("metadata") or {}
     if not isinstance(meta, dict):
         raise BadRequest("metadata: want an object")
@@ -300,9 +305,14 @@ def _named(config: Document, request: Request) -> Document:
     return {**config, "metadata": {**meta, **placed}}
 
 
-async def perform(api: Api, request: Request, *, is_forced: bool, wall_s: float) -> Response:
+async def perform(api: Api, request: Request, catalogue: Catalogue, *, is_forced: bool, wall_s: float) -> Response:
     """Return the answer to an apply patch: 201 if it created, else 200, or a refusal. Raises: Conflict, BadRequest."""
-    config = _named(json_object(request.body, "error decoding YAML", "an apply patch must be an object"), request)
+    config = _named(
+        json_object(request.body, "error decoding YAML", "an apply patch must be an object"),
+        request,
+        catalogue.find(request.resource),
+    )
+    shape = catalogue.shape_of(str(config.get("apiVersion", "")), str(config.get("kind", "")))
     wanted_version = str(config["metadata"].get("resourceVersion") or "")
     response = Response(code=409)
     for _ in range(TRIES_MAX):
@@ -324,6 +334,7 @@ async def perform(api: Api, request: Request, *, is_forced: bool, wall_s: float)
         planned = plan(
             live,
             config,
+            shape,
             manager=request.field_manager,
             is_forced=is_forced,
             wall_s=wall_s,

@@ -9,7 +9,7 @@ from typing import Any
 
 from apiserver_fake.errors import type_name, unprocessable
 from apiserver_fake.patch.json_patch import json_patch
-from apiserver_fake.schema.schemas import ANYTHING, Shape, shape_of
+from apiserver_fake.schema.schemas import ANYTHING, Shape
 from services.api.errors import BadRequest, UnsupportedMediaType
 from services.api.meta import Document
 
@@ -234,11 +234,11 @@ def _list(value: Any, name: str) -> list[Any]:
     return value
 
 
-def apply_patch(document: Document, patch: Any, patch_type: str, api_version: str, kind: str) -> Document:
+def apply_patch(document: Document, patch: Any, patch_type: str, shape: Shape, kind: str) -> Document:
     """Return `document` patched.
 
-    `patch_type`: merge, strategic or json. Raises: BadRequest for a patch of the wrong form, Invalid
-    (422) for one that cannot be applied, RequestEntityTooLarge, UnsupportedMediaType.
+    `patch_type`: merge, strategic or json; `shape`: the type of the document. Raises: BadRequest for a patch of the
+    wrong form, Invalid (422) for one that cannot be applied, RequestEntityTooLarge, UnsupportedMediaType.
     """
     if patch_type == "json":
         result = json_patch(document, patch)
@@ -248,7 +248,7 @@ def apply_patch(document: Document, patch: Any, patch_type: str, api_version: st
         if patch_type == "merge":
             result = merge_patch(document, patch)
         else:
-            result = strategic_merge_patch(document, patch, shape_of(api_version, kind))
+            result = strategic_merge_patch(document, patch, shape)
     else:
         raise UnsupportedMediaType(
             "the body of the request was in an unknown format - accepted media types include: "

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from apiserver_fake.errors import check_scope, find_resource, not_found
+from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.errors import check_scope, not_found
 from apiserver_fake.storage.records import Page, Selection, parse_rv
 from apiserver_fake.storage.store import Store
 from apiserver_fake.strategy import served_subresource
@@ -83,12 +84,13 @@ class NotYet(Exception):
 class Reads:
     """The read path of every kind."""
 
-    def __init__(self, store: Store, *, clock: Clock, cursors: ContinueTokens) -> None:
+    def __init__(self, store: Store, catalogue: Catalogue, *, clock: Clock, cursors: ContinueTokens) -> None:
+        self._catalogue = catalogue
         self._store, self._clock, self._cursors = store, clock, cursors
 
     def get(self, request: Request) -> Response:
         """Return the object, or the read form of a subresource. Raises: NotFound, NotYet."""
-        resource = find_resource(request.resource)
+        resource = self._catalogue.find(request.resource)
         check_scope(resource, request)
         self._reach(parse_rv(request.resource_version))
         record = self._store.get(resource.name, request.namespace, request.name)
@@ -103,7 +105,7 @@ class Reads:
 
     def list(self, request: Request) -> Response:
         """Return a snapshot of what is selected, or a page of one (table 2.1). Raises: BadRequest, Expired, NotYet."""
-        resource = find_resource(request.resource)
+        resource = self._catalogue.find(request.resource)
         check_scope(resource, request)
         selection = self.selection(resource, request)
         limit = min(request.limit, LIST_PAGE_OBJECTS) if request.limit > 0 else 0

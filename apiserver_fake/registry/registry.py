@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from apiserver_fake.authorization.authorizer import authorize
+from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.decode import decode, decode_object
-from apiserver_fake.errors import check_scope, find_resource, method_not_allowed, no_such_path
+from apiserver_fake.errors import check_scope, method_not_allowed, no_such_path
 from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.registry.read import ContinueTokens, Reads
 from apiserver_fake.registry.write import Limits, Write, WriteContexts, document_of
@@ -38,11 +39,19 @@ class Registry:
     """Every kind, as requests reach it; `reads` answers those that change nothing."""
 
     def __init__(
-        self, store: Store, *, clock: Clock, random: Random, switches: Switches, cursors: ContinueTokens, limits: Limits
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        *,
+        clock: Clock,
+        random: Random,
+        switches: Switches,
+        cursors: ContinueTokens,
+        limits: Limits,
     ) -> None:
-        self._store = store
-        self._surroundings = WriteContexts(clock=clock, random=random, switches=switches, limits=limits)
-        self.reads = Reads(store, clock=clock, cursors=cursors)
+        self._store, self._catalogue = store, catalogue
+        self._surroundings = WriteContexts(catalogue, clock=clock, random=random, switches=switches, limits=limits)
+        self.reads = Reads(store, catalogue, clock=clock, cursors=cursors)
 
     def authorize(self, identity: Identity, request: Request) -> None:
         """Refuse what this identity may not do; looks at names, identity and stored objects only. Raises: Forbidden."""
@@ -87,7 +96,7 @@ class Registry:
         return fenced(plan, request.lease_epoch) if request.lease_epoch else plan
 
     def _plan(self, identity: Identity, request: Request, traceparent: str) -> Plan:
-        resource = find_resource(request.resource)
+        resource = self._catalogue.find(request.resource)
         check_scope(resource, request)
         write = Write(self._surroundings, resource, identity, request, traceparent)
         if request.subresource:
@@ -100,11 +109,9 @@ class Registry:
                 body = decode_object(request.body, f"a {resource.kind}")
                 return lambda staged: write.update(staged, lambda old: body, is_patch=False)
             case "patch":
-                patch = decode(request.body)
+                patch, shape = decode(request.body), self._catalogue.kind(resource.name).shape
                 return lambda staged: write.update(
-                    staged,
-                    lambda old: apply_patch(old, patch, request.patch_type, resource.api_version, resource.kind),
-                    is_patch=True,
+                    staged, lambda old: apply_patch(old, patch, request.patch_type, shape, resource.kind), is_patch=True
                 )
             case "delete":
                 options = delete_options(request)

@@ -15,13 +15,14 @@ import msgspec
 
 from apiserver_fake.admission.quota import CHARGED_ON_UPDATE, charges
 from apiserver_fake.authorization.authorizer import admit
-from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, details_of, find_resource, not_found
+from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, details_of, not_found
 from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.schema.schemas import check_fields, conform
 from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
-from apiserver_fake.strategy import DeleteOptions, ServerMemory, Strategy, Subresource, WriteContext, strategy_for
+from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
 from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.formats import Cause, Causes, forbidden, required
 from services.api.errors import AlreadyExists, BadRequest, Forbidden, NotFound, invalid
@@ -40,7 +41,10 @@ DOCUMENTS_KEPT = 64
 class WriteContexts:
     """What all writes have around them; lives with the server."""
 
-    def __init__(self, *, clock: Clock, random: Random, switches: Switches, limits: Limits) -> None:
+    def __init__(
+        self, catalogue: Catalogue, *, clock: Clock, random: Random, switches: Switches, limits: Limits
+    ) -> None:
+        self.catalogue = catalogue
         self._clock, self._random = clock, random
         self._switches, self._register = switches.of(ApiServerSwitches), switches
         self.limits = limits
@@ -75,6 +79,7 @@ class WriteContexts:
             list=documents,
             memory=self._memory,
             labels=labels,
+            strategy=self.catalogue.kind(request.resource).strategy,
         )
 
     def _decoded(self, record: Record) -> Document:
@@ -159,7 +164,8 @@ class Write:
     ) -> None:
         self.contexts, self.resource, self.identity = contexts, resource, identity
         self.request, self.traceparent = request, traceparent
-        self.strategy: Strategy = strategy_for(resource.name)
+        kind = contexts.catalogue.kind(resource.name)
+        self.strategy, self._shape = kind.strategy, kind.shape
 
     # -- create
 
@@ -184,7 +190,7 @@ class Write:
         if staged.get(resource.name, namespace, name) is not None:
             raise AlreadyExists(f'{resource.name} "{name}" already exists', details=details_of(resource, name))
         check_capacity(self.contexts.limits, staged, resource, namespace, name)
-        ctx.warnings.extend(check_fields(resource.api_version, resource.kind, new, request.field_validation))
+        ctx.warnings.extend(self._check_fields(new))
         for field in (*_DELETION, "resourceVersion", "selfLink", "generation"):
             meta.pop(field, None)
         meta["uid"] = new_uid(ctx.random)
@@ -205,7 +211,7 @@ class Write:
     def _charge(self, staged: Staged, charged: Iterable[Document]) -> None:
         """Stage what quotas are used now: after the object, which the commit is named by."""
         for quota in charged:
-            staged.put(find_resource(QUOTAS), quota, self.traceparent)
+            staged.put(self.contexts.catalogue.find(QUOTAS), quota, self.traceparent)
 
     def _own(self, body: Document) -> Document:
         """Return the document, its kind in front, its metadata its own. Raises: BadRequest for another kind or type."""
@@ -223,8 +229,13 @@ class Write:
         new["metadata"] = {n: v for n, v in (meta or {}).items() if v is not None}
         return self._typed(new, None)
 
+    def _check_fields(self, new: Document, old: Document | None = None) -> list[str]:
+        resource, mode = self.resource, self.request.field_validation
+        return check_fields(self._shape, resource.api_version, resource.kind, new, mode, old)
+
     def _typed(self, new: Document, old: Document | None) -> Document:
-        typed = conform(self.resource.api_version, self.resource.kind, new, old)
+        resource = self.resource
+        typed = conform(self._shape, resource.api_version, resource.kind, new, old)
         try:
             msgspec.convert(typed["metadata"], ObjectMeta)
         except msgspec.ValidationError as error:
@@ -285,7 +296,7 @@ class Write:
             return Response(code=200, rv=stored.rv, body=stored.body)
         new = self._inherit(changed, old, stored, is_patch=is_patch)
         ctx = self.contexts.context(self.identity, request, staged)
-        ctx.warnings.extend(check_fields(resource.api_version, resource.kind, new, request.field_validation, old))
+        ctx.warnings.extend(self._check_fields(new, old))
         self.strategy.prepare_update(old, new, ctx)
         admit(self.identity, request, old, new, ctx)
         self._refuse(request.name, [*self._new_finalizers(old, new), *self.strategy.validate(old, new, ctx)])
@@ -386,7 +397,8 @@ class Write:
             if request.verb == "patch":
                 form = sub.read(old)
                 version, kind = str(form.get("apiVersion") or ""), str(form.get("kind") or "")
-                body = apply_patch(form, body, request.patch_type, version, kind)
+                shape = self.contexts.catalogue.shape_of(version, kind)
+                body = apply_patch(form, body, request.patch_type, shape, kind)
                 if body == form:
                     return self._answer(stored.body if form is old else msgspec.json.encode(form), stored.rv, ctx, 200)
             meta = body.get("metadata")
@@ -408,7 +420,9 @@ class Write:
         body_bytes, rv = stored.body, stored.rv
         if not request.dry_run:
             for kind, other in result.also:
-                staged.put(find_resource(kind), {**other, "metadata": {**other["metadata"]}}, self.traceparent)
+                staged.put(
+                    self.contexts.catalogue.find(kind), {**other, "metadata": {**other["metadata"]}}, self.traceparent
+                )
         if remains is not None and (request.dry_run or is_gone or remains != old):
             body_bytes, rv = self._store(staged, stored, remains, charged, is_gone=is_gone)
         if result.response is not None:

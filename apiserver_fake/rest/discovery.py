@@ -1,23 +1,22 @@
 """What this server serves, as `/version`, `/api`, `/apis` and their group versions say it.
 
 Both forms are made: the plain one that Python clients and `kubectl drain` read, and the aggregated one
-that kubectl asks for first. Everything comes from the register of kinds; the documents never change while
-a process lives, so each is encoded once and carries an ETag.
+that kubectl asks for first. Everything comes from the catalogue; a document is encoded once for as long as the
+catalogue stays as it is, and carries an ETag.
 """
 
 import hashlib
 import platform
 import sys
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import msgspec
 
+from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rest.paths import subresource_form
 from services.api.meta import Document, Resource
 from services.api.release import KUBERNETES
-from services.api.resources import resources
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 MINOR = KUBERNETES.split(".")[1]
@@ -59,17 +58,15 @@ def version() -> Document:
     }
 
 
-def served(hidden: frozenset[str]) -> list[Resource]:
-    """Return what is served but for kinds that are hidden: a feature gate is off."""
-    return [*(r for r in resources().values() if r.name not in hidden), *REVIEWS]
-
-
-@cache
-def groups(hidden: frozenset[str] = NOTHING) -> dict[str, tuple[str, ...]]:
+def groups(catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
     """Return the served groups in order of preference, each with its versions, preferred first."""
+    return catalogue.once("groups", lambda: _groups(catalogue))
+
+
+def _groups(catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
     found: dict[str, set[str]] = {}
-    for r in served(hidden):
-        found.setdefault(r.group, set()).add(r.version)
+    for group, version_name in (*catalogue.served, *((r.group, r.version) for r in REVIEWS)):
+        found.setdefault(group, set()).add(version_name)
 
     def rank(group: str) -> tuple[int, str]:
         return (_GROUP_ORDER.index(group) if group in _GROUP_ORDER else len(_GROUP_ORDER), group)
@@ -80,23 +77,24 @@ def groups(hidden: frozenset[str] = NOTHING) -> dict[str, tuple[str, ...]]:
     return {group: tuple(sorted(found[group], key=version_rank)) for group in sorted(found, key=rank)}
 
 
-def is_served(group: str, version_name: str, hidden: frozenset[str] = NOTHING) -> bool:
+def is_served(catalogue: Catalogue, group: str, version_name: str) -> bool:
     """Whether that group version exists here."""
-    return version_name in groups(hidden).get(group, ())
+    return version_name in groups(catalogue).get(group, ())
 
 
-def _resources_of(group: str, version_name: str, hidden: frozenset[str]) -> list[Resource]:
-    return [r for r in served(hidden) if (r.group, r.version) == (group, version_name)]
+def _resources_of(catalogue: Catalogue, group: str, version_name: str) -> list[Resource]:
+    served = (each.resource for each in catalogue.served.get((group, version_name), {}).values())
+    return [*served, *(r for r in REVIEWS if (r.group, r.version) == (group, version_name))]
 
 
 def _verbs(r: Resource) -> list[str]:
     return ["create"] if r in REVIEWS else list(VERBS)
 
 
-def resource_list(group: str, version_name: str, hidden: frozenset[str] = NOTHING) -> Document:
+def resource_list(catalogue: Catalogue, group: str, version_name: str) -> Document:
     """Return the plain `APIResourceList` of one group version."""
     entries: list[Document] = []
-    for r in _resources_of(group, version_name, hidden):
+    for r in _resources_of(catalogue, group, version_name):
         entry: Document = {"name": r.plural, "singularName": r.singular, "namespaced": r.namespaced, "kind": r.kind}
         entry["verbs"] = _verbs(r)
         if r.short_names:
@@ -114,8 +112,8 @@ def resource_list(group: str, version_name: str, hidden: frozenset[str] = NOTHIN
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": entries}
 
 
-def _group(name: str, hidden: frozenset[str]) -> Document:
-    versions = [{"groupVersion": f"{name}/{v}", "version": v} for v in groups(hidden)[name]]
+def _group(catalogue: Catalogue, name: str) -> Document:
+    versions = [{"groupVersion": f"{name}/{v}", "version": v} for v in groups(catalogue)[name]]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
@@ -147,16 +145,16 @@ def _aggregated_resource(r: Resource) -> Document:
     return entry
 
 
-def aggregated(*, is_core: bool, form_version: str = "v2", hidden: frozenset[str] = NOTHING) -> Document:
+def aggregated(catalogue: Catalogue, *, is_core: bool, form_version: str = "v2") -> Document:
     """Return the `APIGroupDiscoveryList` of `/api` (`is_core`) or `/apis`."""
     items: list[Document] = []
-    for name, versions in groups(hidden).items():
+    for name, versions in groups(catalogue).items():
         if (name == "") != is_core:
             continue
         entries = [
             {
                 "version": v,
-                "resources": [_aggregated_resource(r) for r in _resources_of(name, v, hidden)],
+                "resources": [_aggregated_resource(r) for r in _resources_of(catalogue, name, v)],
                 "freshness": "Current",
             }
             for v in versions
@@ -188,30 +186,30 @@ def answer_of(body: bytes) -> Answer:
     return Answer(body, f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"')
 
 
-@cache
-def document_at(path: str, form_version: str = "", hidden: frozenset[str] = NOTHING) -> Answer | None:
-    """Return discovery's document at a path without trailing slash, or None; `form_version`: the aggregated form.
+def document_at(catalogue: Catalogue, path: str, form_version: str = "") -> Answer | None:
+    """Return discovery's document at a path without trailing slash, or None; `form_version`: the aggregated form."""
+    return catalogue.once(("discovery", path, form_version), lambda: _document_at(catalogue, path, form_version))
 
-    `hidden`: kinds that are not served.
-    """
+
+def _document_at(catalogue: Catalogue, path: str, form_version: str) -> Answer | None:
     parts = path.strip("/").split("/")
     match parts:
         case ["api"] if form_version:
-            return answer(aggregated(is_core=True, form_version=form_version, hidden=hidden))
+            return answer(aggregated(catalogue, is_core=True, form_version=form_version))
         case ["apis"] if form_version:
-            return answer(aggregated(is_core=False, form_version=form_version, hidden=hidden))
+            return answer(aggregated(catalogue, is_core=False, form_version=form_version))
         case ["api"]:
             addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]
-            versions = list(groups(hidden).get("", ()))
+            versions = list(groups(catalogue).get("", ()))
             return answer({"kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": addresses})
         case ["apis"]:
-            named = [_group(name, hidden) for name in groups(hidden) if name]
+            named = [_group(catalogue, name) for name in groups(catalogue) if name]
             return answer({"kind": "APIGroupList", "apiVersion": "v1", "groups": named})
-        case ["api", version_name] if is_served("", version_name, hidden):
-            return answer(resource_list("", version_name, hidden))
-        case ["apis", name] if name and name in groups(hidden):
-            return answer({"kind": "APIGroup", "apiVersion": "v1", **_group(name, hidden)})
-        case ["apis", name, version_name] if name and is_served(name, version_name, hidden):
-            return answer(resource_list(name, version_name, hidden))
+        case ["api", version_name] if is_served(catalogue, "", version_name):
+            return answer(resource_list(catalogue, "", version_name))
+        case ["apis", name] if name and name in groups(catalogue):
+            return answer({"kind": "APIGroup", "apiVersion": "v1", **_group(catalogue, name)})
+        case ["apis", name, version_name] if name and is_served(catalogue, name, version_name):
+            return answer(resource_list(catalogue, name, version_name))
         case _:
             return None

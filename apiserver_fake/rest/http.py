@@ -1,7 +1,5 @@
 """What stands in HTTP requests and their answers besides the objects: credentials, hosts, bodies, warnings."""
 
-import base64
-import binascii
 import ipaddress
 import re
 from collections.abc import Iterable
@@ -19,8 +17,7 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 def bearer_of(authorization: str) -> str:
     """Return the token of an Authorization header; "" when there is none.
 
-    Basic credentials carry the token as their password: kubectl sends no bearer token over plain HTTP, but it
-    does send what stands before the `@` of its server URL. Raises: Unauthorized for anything else.
+    Raises: Unauthorized for credentials of another kind.
     """
     scheme, _, value = authorization.partition(" ")
     match scheme.lower():
@@ -28,11 +25,6 @@ def bearer_of(authorization: str) -> str:
             return ""
         case "bearer":
             return value.strip()
-        case "basic":
-            try:
-                return base64.b64decode(value.strip(), validate=True).decode("utf-8").partition(":")[2]
-            except (binascii.Error, UnicodeDecodeError) as error:
-                raise Unauthorized("Unauthorized") from error
         case _:
             raise Unauthorized("Unauthorized")
 

@@ -1,4 +1,4 @@
-"""OpenAPI v3: one index and one document a group version, made from the register, `schemas.json` and the kinds' tables.
+"""OpenAPI v3: one index and one document a group version, made from the catalogue, `schemas.json` and tables.
 
 Types and descriptions are upstream's schemas; what is required, defaults, enums and bounds come from the tables that
 check writes.
@@ -11,14 +11,13 @@ schema gets one that keeps every field, so that it can be applied all the same.
 from functools import cache
 from typing import Any
 
+from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rest import discovery
 from apiserver_fake.rest.media_types import PATCH_TYPES
 from apiserver_fake.rest.paths import subresource_form
 from apiserver_fake.schema.schemas import component_of, components
-from apiserver_fake.strategy import strategy_for
 from apiserver_fake.validation.fields import Struct, constraints
 from services.api.meta import Document, Resource
-from services.api.resources import resources
 
 _PREFIX = "#/components/schemas/"
 _PARAMETERS: tuple[tuple[str, str, str], ...] = (
@@ -93,10 +92,10 @@ def _constrain(components: dict[str, Document], name: str, table: Struct, seen: 
         components[name]["required"] = sorted(needed.union(components[name].get("required", ())))
 
 
-def document(group: str, version: str, hidden: frozenset[str] = discovery.NOTHING) -> Document:
+def document(catalogue: Catalogue, group: str, version: str) -> Document:
     """Return the OpenAPI v3 document of one group version; paths and components are sorted."""
     root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    served = [r for r in resources().values() if (r.group, r.version) == (group, version) and r.name not in hidden]
+    served = [each.resource for each in catalogue.served.get((group, version), {}).values()]
     paths: Document = {}
     roots: list[str] = []
     invented: dict[str, Document] = {}
@@ -142,7 +141,7 @@ def document(group: str, version: str, hidden: frozenset[str] = discovery.NOTHIN
     # The closure shares the loaded schemas; a root is copied before its kinds are written into it.
     components = {**_closure(roots), **invented}
     for r in served:
-        if (table := strategy_for(r.name).fields) is not None:
+        if (table := catalogue.kind(r.name).strategy.fields) is not None:
             _constrain(components, component_of(r.api_version, r.kind), table, {})
     for name in roots:
         components[name] = {**components[name], "x-kubernetes-group-version-kind": kinds[name]}
@@ -179,23 +178,23 @@ def _text_field(number: int, text: str) -> bytes:
     return bytes((number << 3 | 2, len(value))) + value
 
 
-@cache
-def group_version_answer(
-    group: str, version: str, hidden: frozenset[str] = discovery.NOTHING
-) -> discovery.Answer | None:
+def group_version_answer(catalogue: Catalogue, group: str, version: str) -> discovery.Answer | None:
     """Return the encoded document of a group version, or None when it is not served."""
-    if not discovery.is_served(group, version, hidden):
+    if not discovery.is_served(catalogue, group, version):
         return None
-    return discovery.answer(document(group, version, hidden))
+    return catalogue.once(("openapi", group, version), lambda: discovery.answer(document(catalogue, group, version)))
 
 
-@cache
-def index(hidden: frozenset[str] = discovery.NOTHING) -> discovery.Answer:
+def index(catalogue: Catalogue) -> discovery.Answer:
     """Return `/openapi/v3`: each group version with a URL that changes when its document does."""
+    return catalogue.once("openapi", lambda: _index(catalogue))
+
+
+def _index(catalogue: Catalogue) -> discovery.Answer:
     paths: Document = {}
-    for group, versions in discovery.groups(hidden).items():
+    for group, versions in discovery.groups(catalogue).items():
         for version in versions:
-            found = group_version_answer(group, version, hidden)
+            found = group_version_answer(catalogue, group, version)
             assert found is not None, f"{group}/{version} is served"
             path = f"apis/{group}/{version}" if group else f"api/{version}"
             digest = found.etag.strip('"')

@@ -4,20 +4,19 @@ This is the path grammar of the Kubernetes API: core and named groups, namespace
 `/watch/` prefix. Nothing here touches a socket; a refusal is an `ApiError` that says what the real server says.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 from multidict import MultiMapping
 
+from apiserver_fake.catalogue import Catalogue, ServedVersion
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import method_not_allowed, no_such_path
 from services.api.errors import BadRequest, Invalid
 from services.api.meta import Document, Resource
-from services.api.resources import resources
 from services.api.wire import Request, WatchRequest
 
 WATCH_TIMEOUT_MAX_S = 1800.0
@@ -99,11 +98,16 @@ class Parameters:
 class Route:
     """Where a path of a served resource leads."""
 
-    resource: Resource
+    served: ServedVersion
     namespace: str = ""
     name: str = ""
     subresource: str = ""
     is_watch: bool = False
+
+    @property
+    def resource(self) -> Resource:
+        """The kind in the version that the path names."""
+        return self.served.resource
 
     @property
     def template(self) -> str:
@@ -121,7 +125,7 @@ class Route:
         """Return a call of that verb on what the path names."""
         return Request(
             verb=verb,
-            resource=self.resource.name,
+            resource=self.served.stored,
             namespace=self.namespace,
             name=self.name,
             subresource=self.subresource,
@@ -129,25 +133,14 @@ class Route:
         )
 
 
-@cache
-def _served() -> dict[tuple[str, str], dict[str, Resource]]:
-    found: dict[tuple[str, str], dict[str, Resource]] = {}
-    for resource in resources().values():
-        found.setdefault((resource.group, resource.version), {})[resource.plural] = resource
-    return found
-
-
 def split(raw_path: str) -> list[str]:
     """Return the decoded segments of a raw path; a trailing slash is ignored."""
     return [unquote(part) if "%" in part else part for part in raw_path.strip("/").split("/")]
 
 
-def parse(group: str, version: str, rest: Sequence[str], hidden: Container[str] = ()) -> Route:
-    """Return the route of the segments after the group version. Raises: NotFound for a resource or scope not served.
-
-    `hidden`: kinds whose feature gate is off.
-    """
-    plurals = _served().get((group, version), {})
+def parse(catalogue: Catalogue, group: str, version: str, rest: Sequence[str]) -> Route:
+    """Return the route of the segments after the group version. Raises: NotFound for a resource or scope not served."""
+    plurals = catalogue.served.get((group, version), {})
     parts = list(rest)
     is_watch = parts[0] == "watch" and len(parts) > 1
     if is_watch:
@@ -156,20 +149,21 @@ def parse(group: str, version: str, rest: Sequence[str], hidden: Container[str] 
     # /namespaces/NS/pods is a collection, /namespaces/NS and /namespaces/NS/finalize are the namespace itself.
     if parts[0] == "namespaces" and len(parts) >= 3 and parts[2] in plurals:
         namespace, parts = parts[1], parts[2:]
-        if not namespace or not plurals[parts[0]].namespaced:
+        if not namespace or not plurals[parts[0]].resource.namespaced:
             raise no_such_path()
     elif parts[0] == "namespaces" and len(parts) >= 3 and group:
         raise no_such_path()
-    resource = plurals.get(parts[0])
-    if resource is None or resource.name in hidden or len(parts) > 3 or any(not part for part in parts[1:]):
+    served = plurals.get(parts[0])
+    if served is None or len(parts) > 3 or any(not part for part in parts[1:]):
         raise no_such_path()
+    resource = served.resource
     name = parts[1] if len(parts) > 1 else ""
     subresource = parts[2] if len(parts) > 2 else ""
     if name and resource.namespaced and not namespace:
         raise no_such_path()
     if subresource and (subresource not in resource.subresources or is_watch):
         raise no_such_path()
-    return Route(resource, namespace, name, subresource, is_watch)
+    return Route(served, namespace, name, subresource, is_watch)
 
 
 _ON_COLLECTION = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
@@ -218,7 +212,7 @@ def watch_request(route: Route, parameters: Parameters) -> WatchRequest:
         by_name = f"metadata.name={route.name}"
         selector = f"{selector},{by_name}" if selector else by_name
     return WatchRequest(
-        resource=route.resource.name,
+        resource=route.served.stored,
         namespace=route.namespace,
         label_selector=parameters.text("labelSelector"),
         field_selector=selector,

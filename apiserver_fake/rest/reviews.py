@@ -5,17 +5,19 @@ kubectl sends its questions as protobuf; those that need no answer from the body
 
 from collections.abc import Callable
 
+from apiserver_fake.catalogue import Catalogue
 from services.api.errors import ApiError, BadRequest
 from services.api.identity import Identity
 from services.api.meta import Document, Resource
-from services.api.resources import resources
 from services.api.wire import Request
 
 Authorize = Callable[[Identity, Request], None]
 """Raises Forbidden for what the identity may not do."""
 
 
-def answer(review: Resource, body: Document, identity: Identity, authorize: Authorize) -> Document:
+def answer(
+    review: Resource, body: Document, identity: Identity, authorize: Authorize, catalogue: Catalogue
+) -> Document:
     """Return the review with its status filled in. Raises: BadRequest for attributes of a wrong shape."""
     spec = body.get("spec") or {}
     if not isinstance(spec, dict):
@@ -24,9 +26,9 @@ def answer(review: Resource, body: Document, identity: Identity, authorize: Auth
         case "SelfSubjectReview":
             status: Document = {"userInfo": {"username": identity.user, "groups": list(identity.groups)}}
         case "SelfSubjectAccessReview":
-            status = _access(spec, identity, authorize)
+            status = _access(spec, identity, authorize, catalogue)
         case _:
-            status = _rules(str(spec.get("namespace") or "default"), identity, authorize)
+            status = _rules(str(spec.get("namespace") or "default"), identity, authorize, catalogue)
     return {
         "kind": review.kind,
         "apiVersion": f"{review.group}/{review.version}",
@@ -36,14 +38,14 @@ def answer(review: Resource, body: Document, identity: Identity, authorize: Auth
     }
 
 
-def _access(spec: Document, identity: Identity, authorize: Authorize) -> Document:
+def _access(spec: Document, identity: Identity, authorize: Authorize, catalogue: Catalogue) -> Document:
     wanted = spec.get("resourceAttributes")
     if not isinstance(wanted, dict):
         path = (spec.get("nonResourceAttributes") or {}).get("path", "")
         return {"allowed": False, "reason": f"no rule lets {identity.user} call the path {path!r}"}
     plural, group = str(wanted.get("resource") or ""), str(wanted.get("group") or "")
     name = f"{plural}.{group}" if group and group != "*" else plural
-    if name not in resources() and plural != "*":
+    if name not in catalogue.resources and plural != "*":
         return {"allowed": False, "reason": f"no resource is called {name!r} here"}
     reason = _why_not(
         authorize,
@@ -62,10 +64,10 @@ def _access(spec: Document, identity: Identity, authorize: Authorize) -> Documen
 _ASKED = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 
 
-def _rules(namespace: str, identity: Identity, authorize: Authorize) -> Document:
+def _rules(namespace: str, identity: Identity, authorize: Authorize, catalogue: Catalogue) -> Document:
     """Return what is allowed in a namespace, found out by asking every verb of every resource."""
     rules: list[Document] = []
-    for resource in resources().values():
+    for resource in catalogue.resources.values():
         asked = namespace if resource.namespaced else ""
         requests = [Request(verb=verb, resource=resource.name, namespace=asked) for verb in _ASKED]
         verbs = [each.verb for each in requests if not _why_not(authorize, identity, each)]

@@ -1,6 +1,6 @@
 """The server that kubectl and client-go know: HTTP/1.1 and JSON over the same registry as the mesh's own server.
 
-A request becomes one `Request` (rest_paths), goes through the caller's `Api` and comes back as the very bytes that were
+A request becomes one `Request` (`paths`), goes through the caller's `Api` and comes back as the very bytes that were
 stored; only Tables, metadata-only answers and YAML are made here. Health, version, discovery and OpenAPI are answered
 without touching the store. This file is the shell; what it decides with is in the plain functions of its neighbours.
 """
@@ -35,6 +35,8 @@ from apiserver_fake.rest.http import (
 )
 from apiserver_fake.rest.media_types import PLAIN, Form
 from apiserver_fake.rest.paths import Parameters, Route
+from apiserver_fake.rest.tls import ServingTls, identity_of_peer
+from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
 from services.api.errors import ApiError, Forbidden, Timeout, UnknownOutcome
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity
@@ -52,6 +54,8 @@ MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 MONITOR = "system:monitor"
 SHUTDOWN_S = 2.0
+RELOAD_S = 2.0
+"""How often it is looked whether there is another certificate to serve with."""
 CONVERSIONS = ("Table", "PartialObjectMetadata")
 
 
@@ -83,7 +87,7 @@ class RestHandler:
         host: str,
     ) -> None:
         self._server, self._clock, self._tracer = server, clock, tracer
-        self._hidden = server.hidden
+        self._catalogue = server.catalogue
         self._session, self._settings = session, settings
         self.active: dict[object, None] = {}
         """The connections that have sent a request; `_SilenceSweep` forgets those that are gone."""
@@ -118,14 +122,17 @@ class RestHandler:
         for header in ("Impersonate-User", "Impersonate-Group", "Impersonate-Uid"):
             if header in request.headers:
                 raise ApiError("impersonation is not served", reason="BadRequest", code=400)
+        peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
+        if (named := identity_of_peer(peer)) is not None:
+            return named
         return self._server.authenticate(bearer_of(request.headers.get("Authorization", "")))
 
     async def _dispatch(self, request: web.BaseRequest, identity: Identity) -> web.StreamResponse:
         parts = paths.split(request.rel_url.raw_path)
         match parts:
-            case ["api", version, _, *_] if discovery.is_served("", version, self._hidden):
+            case ["api", version, _, *_] if discovery.is_served(self._catalogue, "", version):
                 return await self._resource(request, identity, "", version, parts[2:])
-            case ["apis", group, version, _, *_] if group and discovery.is_served(group, version, self._hidden):
+            case ["apis", group, version, _, *_] if group and discovery.is_served(self._catalogue, group, version):
                 return await self._resource(request, identity, group, version, parts[3:])
             case ["healthz" | "livez" | "readyz" as check, *rest]:
                 return self._health(request, identity, check, rest)
@@ -146,7 +153,7 @@ class RestHandler:
                 return cached_answer(request, openapi.second(is_protobuf=is_protobuf), content_type)
             case ["openapi", "v3"]:
                 self._only(request, "GET")
-                return cached_answer(request, openapi.index(self._hidden))
+                return cached_answer(request, openapi.index(self._catalogue))
             case ["openapi", "v3", "api", version]:
                 return self._openapi(request, "", version)
             case ["openapi", "v3", "apis", group, version]:
@@ -165,8 +172,11 @@ class RestHandler:
 
     def _paths(self) -> list[str]:
         roots = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
-        groups = discovery.groups(self._hidden)
-        served = [f"/apis/{group}/{v}" if group else f"/api/{v}" for group, vs in groups.items() for v in vs]
+        served = [
+            f"/apis/{group}/{v}" if group else f"/api/{v}"
+            for group, vs in discovery.groups(self._catalogue).items()
+            for v in vs
+        ]
         return sorted(roots + served)
 
     def _health(self, request: web.BaseRequest, identity: Identity, check: str, rest: list[str]) -> web.Response:
@@ -186,18 +196,18 @@ class RestHandler:
 
     def _openapi(self, request: web.BaseRequest, group: str, version: str) -> web.Response:
         self._only(request, "GET")
-        found = openapi.group_version_answer(group, version, self._hidden)
+        found = openapi.group_version_answer(self._catalogue, group, version)
         return page_not_found() if found is None else cached_answer(request, found)
 
     def _discovery(self, request: web.BaseRequest, parts: list[str]) -> web.Response:
         path = "/".join(parts)
         is_root = path in ("api", "apis")
-        plain = discovery.document_at(path, hidden=self._hidden)
+        plain = discovery.document_at(self._catalogue, path)
         if plain is None:
             return page_not_found()
         self._only(request, "GET")
         form = media_types.negotiate(request.headers.get("Accept", ""), ("APIGroupDiscoveryList",) if is_root else ())
-        found = discovery.document_at(path, form.version, self._hidden) if form.convert else plain
+        found = discovery.document_at(self._catalogue, path, form.version) if form.convert else plain
         assert found is not None, "the aggregated form exists where the plain one does"
         return cached_answer(request, found, content_type=form.content_type if form.convert else "application/json")
 
@@ -213,8 +223,9 @@ class RestHandler:
         if streamed:
             found = await api.call(Request(verb="get", resource="pods", namespace=namespace, name=name))
             raise pod_streams.refusal(msgspec.json.decode(found.unwrap().body), streamed, parameters)
-        route = paths.parse(group, version, rest, self._hidden)
+        route = paths.parse(self._catalogue, group, version, rest)
         verb = paths.verb_of(request.method, route)
+        api = versioned(api, route.served)
         if verb == "get" and route.subresource == "log":
             itself = self._server.api_for(ADMIN)
             return await pod_streams.stream(request, route, parameters, api, itself, self._session)
@@ -280,7 +291,9 @@ class RestHandler:
             if not parameters.text("fieldManager"):
                 message = "Required value: is required for apply patch"
                 raise paths.invalid_option("PatchOptions", "fieldManager", "FieldValueRequired", message)
-            return await perform(api, call, is_forced=parameters.flag("force"), wall_s=self._clock.wall())
+            return await perform(
+                api, call, self._catalogue, is_forced=parameters.flag("force"), wall_s=self._clock.wall()
+            )
         return await api.call(call)
 
     def _answer(self, response: Response, route: Route, form: Form, include: str) -> web.Response:
@@ -320,7 +333,7 @@ class RestHandler:
         if review.kind != "SelfSubjectReview" and body:
             sent = media_types.json_of(body, request.headers.get("Content-Type", ""))
             question = json_object(sent, "the body is not JSON", "the body is not an object")
-        answer = reviews.answer(review, question, identity, self._server.authorize)
+        answer = reviews.answer(review, question, identity, self._server.authorize, self._catalogue)
         return json_answer(msgspec.json.encode(answer), status=201)
 
 
@@ -350,10 +363,25 @@ class _SilenceSweep:
             self._timer.cancel()
 
 
+async def _reload(tls: ServingTls) -> None:
+    while True:
+        await asyncio.sleep(RELOAD_S)
+        tls.reload()
+
+
 async def serve(
-    server: ApiServer, host: str, port: int, *, clock: Clock, tracer: Tracer, settings: RestSettings | None = None
+    server: ApiServer,
+    host: str,
+    port: int,
+    *,
+    clock: Clock,
+    tracer: Tracer,
+    settings: RestSettings | None = None,
+    tls: ServingTls | None = None,
 ) -> tuple[AsyncExitStack, int]:
     """Listen on `host:port` (0: any free one) and return what ends it and everything it started, and the port.
+
+    With `tls` it speaks HTTPS, else plain HTTP.
 
     Ending stops accepting, gives running requests a moment, and closes connections.
 
@@ -378,9 +406,13 @@ async def serve(
     running.callback(sweep.stop)
     try:
         await runner.setup()
-        await web.TCPSite(runner, host, port, backlog=1024).start()
+        context = tls.context if tls is not None else None
+        await web.TCPSite(runner, host, port, backlog=1024, ssl_context=context).start()
     except OSError:
         await running.aclose()
         raise
     sweep.start()
+    if tls is not None:
+        reading = asyncio.create_task(_reload(tls))
+        running.callback(reading.cancel)
     return running, runner.addresses[0][1]

@@ -123,15 +123,14 @@ class _Mismatch(Exception):
     """A value of the wrong type; `(path, type wanted, value)`."""
 
 
-def conform(api_version: str, kind: str, document: Document, old: Document | None = None) -> Document:
-    """Return the document as its kind's type reads it: known fields have their types, nulls are gone.
+def conform(shape: Shape, api_version: str, kind: str, document: Document, old: Document | None = None) -> Document:
+    """Return the document as its kind's type, `shape`, reads it: known fields have their types, nulls are gone.
 
     A null counts as absent, as in upstream's types, and numbers given for quantities become text;
     fields that the type does not have stay as they are. Parts that are shared with `old` (patches
     share what they do not touch) are not looked at again. After this, rules may rely on the types of
     known fields. Raises: BadRequest naming the field and both types.
     """
-    shape = shape_of(api_version, kind)
     wanted = _strict_type(shape)
     if wanted is not None:
         try:
@@ -297,12 +296,12 @@ def _json_type(value: Any) -> str:
 
 def _collect(shape: Shape, value: Any, old: Any, path: str, found: list[str]) -> None:
     if isinstance(value, dict):
-        if shape.fields is None or value is old:
+        if (shape.fields is None and shape.values is None) or value is old:
             return
         before = old if isinstance(old, dict) else {}
         for name, member in value.items():
             here = f"{path}.{name}" if path else name
-            known = shape.fields.get(name)
+            known = shape.values if shape.fields is None else shape.fields.get(name)
             if known is not None:
                 _collect(known, member, before.get(name), here, found)
             elif name not in before:
@@ -314,8 +313,10 @@ def _collect(shape: Shape, value: Any, old: Any, path: str, found: list[str]) ->
             _collect(shape.items, member, before_member, f"{path}[{index}]", found)
 
 
-def check_fields(api_version: str, kind: str, document: Document, mode: str, old: Document | None = None) -> list[str]:
-    """Apply `fieldValidation` to members that the kind's type does not have; return the warnings to send.
+def check_fields(
+    shape: Shape, api_version: str, kind: str, document: Document, mode: str, old: Document | None = None
+) -> list[str]:
+    """Apply `fieldValidation` to members that the kind's type, `shape`, does not have; return the warnings to send.
 
     Ignore and "" say nothing; Warn names each unknown field, in document order; Strict refuses. In every mode that
     does not refuse, unknown fields are kept (decision 0006). Those that `old` has as well are not reported again:
@@ -327,7 +328,7 @@ def check_fields(api_version: str, kind: str, document: Document, mode: str, old
     if mode not in ("Warn", "Strict"):
         raise BadRequest(f'fieldValidation: Unsupported value: "{mode}": supported values: "Ignore", "Strict", "Warn"')
     paths: list[str] = []
-    _collect(shape_of(api_version, kind), document, old, "", paths)
+    _collect(shape, document, old, "", paths)
     found = [f'unknown field "{path}"' for path in paths]
     if found and mode == "Strict":
         version = api_version.rpartition("/")[2]

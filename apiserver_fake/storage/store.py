@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import msgspec
@@ -29,7 +29,6 @@ from apiserver_fake.storage.records import (
 )
 from services.api.errors import Expired, RequestEntityTooLarge
 from services.api.meta import Document, Key, Resource
-from services.api.resources import resources
 
 WINDOW_S = 300.0
 WINDOW_CHANGES = 20_000
@@ -284,13 +283,23 @@ class Gap(Exception):
     """The journal's entries do not follow each other; the message names both versions (S15)."""
 
 
-def restore(store: Store, base: Iterable[Record], base_rv: int, entries: Iterable[Entry], now_s: float) -> None:
-    """Rebuild the state before a restart. Raises: Gap when an RV is missing or repeated, or follows a wrong one."""
+def restore(
+    store: Store,
+    base: Iterable[Record],
+    base_rv: int,
+    entries: Iterable[Entry],
+    now_s: float,
+    resources: Mapping[str, Resource],
+) -> None:
+    """Rebuild the state before a restart; `resources`: the kinds by wire name.
+
+    Raises: Gap when an RV is missing or repeated, or follows a wrong one.
+    """
     store.load(base, base_rv)
     for entry in entries:
         if entry.rv != store.rv + 1:
             raise Gap(f"change {entry.rv} follows {store.rv}")
-        resource = resources().get(entry.resource)
+        resource = resources.get(entry.resource)
         if resource is None:
             raise Gap(f"change {entry.rv} is of kind {entry.resource}, which this server does not know")
         previous = store.get(entry.resource, entry.namespace, entry.name)

@@ -7,6 +7,7 @@ Source: dra-core 7; kep-5194 4; guarantees N2, N3; upstream `pkg/kubelet/cm/dra`
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -26,6 +27,7 @@ from kubelet.effects import (
     UnprepareClaims,
 )
 from kubelet.pod.pod import Pod
+from kubelet.pod.startup import CLAIMS_FAILED, ClaimState
 from kubelet.pod.table import PodTable
 from kubelet.runtime.claims import HeldClaim, PreparedDevice
 from kubelet.switches import KubeletSwitches
@@ -69,6 +71,19 @@ class Job(msgspec.Struct):
     called_s: float = 0.0
     asked: tuple[HeldClaim, ...] = ()
     answered: dict[str, list[PreparedDevice]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimWait:
+    """What a pod's claims wait for on its node. `since_s`: how long ago the call was made, or the first try failed;
+    `failures`: tries to prepare that failed, each an event `FailedPrepareDynamicResources`; `problem`: why the last try
+    failed, in the event's words; `next_try_in_s`: None while a try goes on."""
+
+    waits_for: str
+    since_s: float | None = None
+    failures: int = 0
+    problem: str = ""
+    next_try_in_s: float | None = None
 
 
 def claim_names(pod: KubeletPod) -> list[str] | str:
@@ -166,6 +181,8 @@ class ClaimManager:
         self._busy: dict[str, WorkerKey] = {}
         self._is_reconciling = False
         self._rechecks: dict[WorkerKey, None] = {}
+        self._problems: dict[WorkerKey, tuple[str, float]] = {}
+        """Why the last try with a pod's claims failed, and when the next one is due."""
         self._on_rechecked = on_rechecked
         table.on(PrepareClaims, self._prepare)
         table.on(CallDrivers, lambda pod, effect, now: self.call(pod.key, pod.claims, now, is_broken=effect.is_broken))
@@ -183,7 +200,11 @@ class ClaimManager:
 
     def _prepared(self, machine: Pod, problem: str, now: float, claims: tuple[HeldClaim, ...] = ()) -> None:
         self._timed(machine.key, PREPARE, problem, now)
+        self._problems.pop(machine.key, None)
         self._table.perform(machine, machine.claims_prepared(problem, now, claims), now)
+        due_s = machine.startup.due_s
+        if problem and machine.startup.claims == ClaimState.FAILED and due_s is not None:
+            self._problems[machine.key] = problem, due_s
 
     def _timed(self, key: WorkerKey, call: str, error: str, now: float) -> None:
         took_s = now - self._begun_s.pop((key, call), now)
@@ -198,6 +219,7 @@ class ClaimManager:
         machine = self._table.pods.get(key)
         if machine is None or not self._table.is_active(key):
             self._begun_s.pop((key, PREPARE), None)
+            self._problems.pop(key, None)
             return
         problem = claims if isinstance(claims, str) else self._judge(pod, claims)
         if isinstance(claims, str) or problem:
@@ -208,6 +230,34 @@ class ClaimManager:
             self.cached.setdefault(claim.uid, Cached(claim, {})).pods[key] = None
         self._begin_reconciling(now)
         self._table.perform(machine, machine.claims_listed(held, now), now)
+
+    def waits_for(self, machine: Pod, now: float) -> ClaimWait | None:
+        """Return what keeps the pod's containers from starting, or its end from being reported, as far as claims do."""
+        key, state = machine.key, machine.startup.claims
+        if state in (ClaimState.NONE, ClaimState.PREPARED, ClaimState.RELEASED):
+            return None
+        failures, first_s = machine.startup.faults.seen(CLAIMS_FAILED)
+        problem, due_s = self._problems.get(key, ("", now))
+        job = self._running.get(key)
+        if job is not None and job.asked:
+            names = ", ".join(claim.name for claim in job.asked)
+            text = (
+                f"DRA driver {job.drivers[0]} to answer {job.call} for ResourceClaim {names}, at most {CALL_MAX_S:g} s"
+            )
+            return ClaimWait(text, now - job.called_s, failures, problem)
+        waiting = next((each for each in self._waiting if each.key == key), None)
+        if waiting is not None:
+            busy = {claim.name: self._busy[claim.uid] for claim in waiting.claims if claim.uid in self._busy}
+            names = ", ".join(f"{name} (pod UID {other.uid})" for name, other in busy.items())
+            return ClaimWait(f"another pod's call to end, for ResourceClaim {names}", None, failures, problem)
+        if problem:
+            step = UNPREPARE if state == ClaimState.RELEASING else PREPARE
+            since_s = now - first_s if failures and step == PREPARE else None
+            return ClaimWait(f"the next try of {step}: {problem}", since_s, failures, problem, max(due_s - now, 0.0))
+        text = (
+            "the pod's record to be on disk" if state == ClaimState.SAVING else "the API server, for the pod's claims"
+        )
+        return ClaimWait(text, None, failures)
 
     def recheck(self, key: WorkerKey, pod: KubeletPod, now: float) -> None:
         """Ask again whether a pod that an earlier kubelet started may use its claims; the answer is `on_rechecked`."""
@@ -377,8 +427,10 @@ class ClaimManager:
             # A pod whose driver is away hangs in termination until it returns. What no pod waits for is left to the
             # next reconciliation.
             if pod is not None:
+                self._problems[job.key] = error, now + UNPREPARE_RETRY_S
                 self._out.effects.append(SetTimer(now + UNPREPARE_RETRY_S, "unprepare", job.key))
         else:
+            self._problems.pop(job.key, None)
             for claim in job.claims:
                 cached = self.cached[claim.uid]
                 del cached.pods[job.key]

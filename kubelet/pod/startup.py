@@ -92,6 +92,10 @@ class Faults:
         if count + 1 >= least and t - first_s >= over_s:
             self._pod.effects.append(StartFailed(reason, message))
 
+    def seen(self, reason: str) -> tuple[int, float]:
+        """Return how often the start has failed for a reason, and when first; (0, 0.0) for never."""
+        return self._counts.get(reason, (0, 0.0))
+
     def stops_container(self, container: Container, t: float) -> bool:
         """Return whether a container that is due is not created this time, but when the pod is synced again."""
         if container.faults is None and not self.node:

@@ -5,9 +5,9 @@ Serial and synchronous: nothing can change under it, so the live columns are the
 Source: scheduler-queue-and-cycles 4, 8.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ REPORTED_NODES_MAX: Final = 64
 BATCH_AGE_MAX_S: Final = 0.5
 SIT_OUT_MAX: Final = 64
 """Cycles for which nothing is kept of a kind that leaves capacity for more on its nodes; it doubles up to this."""
+NO_SEED: Final[Mapping[str, Any]] = {}
 NO_HINT, HINT_USED, HINT_NOT_USED = "no_hint", "hint_used", "hint_not_used"
 
 
@@ -255,12 +256,13 @@ class SchedulingCycle:
         self.narrow(filtered)
         return self.choose(pod, filtered, with_post_filter=with_post_filter)
 
-    def filter(self, pod: PodInfo, now: float) -> Filtered | CycleError:
-        """Return the nodes that fit, all of them."""
+    def filter(self, pod: PodInfo, now: float, seed: Mapping[str, Any] = NO_SEED) -> Filtered | CycleError:
+        """Return the nodes that fit, all of them; `seed`: what plugins find in the cycle's state."""
         columns = self.cache.columns
         if not columns.slots:
             return CycleError(NO_NODES_AVAILABLE, is_rejection=True)
         state = CycleState(now)
+        state.data.update(seed)
         found = self.runner.filter(state, pod, columns, self.nominator)
         rejection = found.prepared.rejection
         if rejection is not None and rejection.code is Code.ERROR:
@@ -287,6 +289,12 @@ class SchedulingCycle:
             if opinion is not None:
                 opinion.add_to(diagnosis)
             post_filter = runner.post_filter(state, pod, columns, diagnosis) if with_post_filter else None
+            if post_filter is not None and post_filter.retry_with is not None:
+                # What extenders think is of this cycle: with their answers another one would have to be asked for.
+                again = self._again(pod, state.now, post_filter.retry_with) if opinion is None else None
+                if isinstance(again, ScheduleResult):
+                    return again
+                post_filter = runner.post_filter(state, pod, columns, diagnosis)
             return Unschedulable(diagnosis, state, post_filter)
         if count == 1:
             return self.only(int(np.argmax(found.mask)), state, evaluated)
@@ -308,6 +316,16 @@ class SchedulingCycle:
             by_plugin, weights = {**by_plugin, EXTENDER: extra[rows]}, {**weights, EXTENDER: 1}
         names = tuple([node.name for r in rows.tolist() if (node := nodes[r]) is not None])
         return ScheduleResult(_name(columns, row), state, evaluated, count, Ranking(names, by_plugin, weights))
+
+    def _again(self, pod: PodInfo, now: float, seed: Mapping[str, Any]) -> ScheduleResult | Unschedulable | CycleError:
+        """Return what another cycle decides that starts with what PostFilter changed in memory."""
+        filtered = self.filter(pod, now, seed)
+        if isinstance(filtered, CycleError):
+            return filtered
+        if filtered.own >= 0:
+            return self.only(filtered.own, filtered.state, 1)
+        self.narrow(filtered)
+        return self.choose(pod, filtered, with_post_filter=False)
 
     def only(self, row: int, state: CycleState, evaluated: int) -> ScheduleResult:
         """Return the one node left; scoring it would change nothing."""

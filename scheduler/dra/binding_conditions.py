@@ -34,7 +34,8 @@ def failure_of(claim: ResourceClaim) -> str:
             found = find_condition(status.conditions, name) if status is not None else None
             if found is not None and _is_true(found):
                 quoted = found.message.replace("\\", "\\\\").replace('"', '\\"')
-                return f'claim {claim.metadata.name} binding failed: reason={found.reason}, message="{quoted}"'
+                whose = f"claim={claim.metadata.name}, reason={found.reason}"
+                return f'device binding failed: {whose}, message="{quoted}"'
     return ""
 
 

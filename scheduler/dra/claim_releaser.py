@@ -12,7 +12,9 @@ import structlog
 
 from scheduler.dra.claim_writer import RETRY_S, TRIES, patch_claim
 from scheduler.dra.ledger import ClaimLedger, PendingRelease, Release
+from scheduler.dra.metrics import CONFLICTS, WRITES
 from scheduler.dra.reservation import is_group_entry
+from scheduler.framework.status import SUCCESS, Status, failed
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import CLAIMS, FINALIZER, ResourceClaim
@@ -78,7 +80,7 @@ class ClaimReleaser:
                 patch = release_patch(claim, release)
                 if patch is None:
                     return
-                if release.with_workload and await self._is_consumed(release):
+                if release.with_workload and await _is_consumed(release, self._client):
                     self._refused(release, "a pod that uses it has a node")
                     return
                 stored = await patch_claim(self._client, claim, patch, "status")
@@ -109,15 +111,53 @@ class ClaimReleaser:
     def _refused(release: PendingRelease, reason: str) -> None:
         log.warning("claim.not_released", claim=str(release.claim), how=release.how.value, reason=reason)
 
-    async def _is_consumed(self, release: PendingRelease) -> bool:
-        """Whether a pod with a node has the claim. Read live: a cache cannot know what others bound (kep-5194 8)."""
-        documents, _ = await self._client.list("pods", namespace=release.claim.namespace)
-        pods = (msgspec.convert(each, Pod) for each in documents)
-        return any(
-            pod.spec.node_name and not pod.is_terminal and release.claim in claim_keys(pod)
-            for pod in pods
-            if pod.metadata.uid != release.pod_uid
-        )
+
+async def _is_consumed(release: PendingRelease, client: Any) -> bool:
+    """Whether a pod with a node has the claim. Read live: a cache cannot know what others bound (kep-5194 8).
+    Raises: ApiError, UnknownOutcome."""
+    documents, _ = await client.list("pods", namespace=release.claim.namespace)
+    pods = (msgspec.convert(each, Pod) for each in documents)
+    return any(
+        pod.spec.node_name and not pod.is_terminal and release.claim in claim_keys(pod)
+        for pod in pods
+        if pod.metadata.uid != release.pod_uid
+    )
+
+
+async def deallocate_moved(claim: ResourceClaim, pod_uid: str, ledger: ClaimLedger, client: Any) -> Status:
+    """Free in the API the devices of a claim that were freed in memory for the allocation in flight, if they were; or
+    say why the pod cannot be bound. Of the pods that share that allocation the first writes.
+
+    What is written is the version that PostFilter judged: any change since then ends the attempt, as upstream's update
+    does. Never raises ApiError. Source: kep-5194-reservedfor-workloads 3.4 (`in_memory`).
+    """
+    meta = claim.metadata
+    before = ledger.moved_from(meta.uid)
+    if before is None or _is_free(claim, before, ledger):
+        return SUCCESS
+    release = PendingRelease(Release.DEALLOCATE, meta.key, meta.uid, pod_uid, with_workload=True)
+    try:
+        if any(not each.is_pod for each in before.status.reserved_for) and await _is_consumed(release, client):
+            return failed(f"claim {meta.key} got a consumer in the meantime")
+        cleared: Document = {"status": {"reservedFor": None, "allocation": None, "devices": None}}
+        ledger.metrics.add(WRITES)
+        stored = await patch_claim(client, before, cleared, "status")
+    except Conflict as error:
+        ledger.metrics.add(CONFLICTS)
+        return SUCCESS if _is_free(claim, before, ledger) else failed(f"deallocate claim {meta.key}: {error}")
+    except (ApiError, UnknownOutcome) as error:
+        return failed(f"deallocate claim {meta.key}: {error}")
+    ledger.wrote(stored)
+    log.info("claim.released", claim=str(meta.key), how="in-memory")
+    return SUCCESS
+
+
+def _is_free(claim: ResourceClaim, before: ResourceClaim, ledger: ClaimLedger) -> bool:
+    """Whether another pod has written by now that the devices of `before` are free."""
+    if ledger.moved_from(claim.metadata.uid) is None:
+        return True  # and the new allocation with it
+    current = ledger.of(claim.metadata.key, before)
+    return current is not None and current.status.allocation is None
 
 
 def release_unbound(pod: Pod, ledger: ClaimLedger, find: FindClaim) -> None:

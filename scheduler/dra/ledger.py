@@ -47,9 +47,11 @@ class PendingRelease:
 
 @dataclass
 class _Pending:
-    """An allocation in flight, and the pods that have reserved it, by uid."""
+    """An allocation in flight, and the pods that have reserved it, by uid. `moved_from`: the claim as it was when
+    devices that it has by what is stored were freed in memory for this allocation; None: it had none."""
 
     allocation: AllocationResult
+    moved_from: ResourceClaim | None = None
     sharers: dict[str, None] = field(default_factory=dict)
 
 
@@ -75,6 +77,12 @@ class ClaimLedger:
         """Return the uids of the pods that have reserved the allocation in flight, the one that made it first."""
         found = self._in_flight.get(claim_uid)
         return found.sharers if found is not None else ()
+
+    def moved_from(self, claim_uid: str) -> ResourceClaim | None:
+        """Return the claim as it was before the allocation in flight, while the devices that it had are to be freed
+        in the API."""
+        found = self._in_flight.get(claim_uid)
+        return found.moved_from if found is not None else None
 
     def of(self, key: Key, known: ResourceClaim | None) -> ResourceClaim | None:
         """Return what is assumed of a claim that the informer shows as `known`."""
@@ -103,9 +111,17 @@ class ClaimLedger:
         self._written[claim.metadata.key] = claim
         self._count(claim)
 
-    def allocate(self, claim: ResourceClaim, allocation: AllocationResult, pod_uid: str) -> None:
-        """Put an allocation in flight for a pod, or have the pod share the one that is."""
-        pending = self._in_flight.setdefault(claim.metadata.uid, _Pending(allocation))
+    def allocate(
+        self,
+        claim: ResourceClaim,
+        allocation: AllocationResult,
+        pod_uid: str,
+        *,
+        moved_from: ResourceClaim | None = None,
+    ) -> None:
+        """Put an allocation in flight for a pod, or have the pod share the one that is. `moved_from`: the claim with
+        the devices that were freed in memory for it; these stay in use until PreBind has freed them in the API."""
+        pending = self._in_flight.setdefault(claim.metadata.uid, _Pending(allocation, moved_from))
         pending.sharers[pod_uid] = None
         self._count(claim)
 

@@ -8,7 +8,7 @@ may offer a form for all nodes at once as well (`vectorized`). Points that upstr
 
 # ruff: noqa: D102  (a protocol's class docstring says what its methods do)
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -88,13 +88,15 @@ class PostFilterResult:
     """What PostFilter achieved. `nominated_node`: None keeps the nomination, "" clears it.
 
     `actions`: evictions, performed in order by the loop that ran the cycle. `asks`: candidates that extenders must see
-    first; with their answer in the cycle state, PostFilter is run again.
+    first; with their answer in the cycle state, PostFilter is run again. `retry_with`: what the state of another
+    cycle of the pod, at once, starts with; when that finds no node either, PostFilter is run again.
     """
 
     status: Status
     nominated_node: str | None = None
     actions: tuple[Any, ...] = field(default=())
     asks: tuple[Any, ...] = ()
+    retry_with: Mapping[str, Any] | None = None
 
 
 @runtime_checkable

@@ -514,7 +514,7 @@ class Runner:
         messages: list[str] = []
         for plugin in self._post_filter if not state.irrelevant else self._concerned(self._post_filter, state):
             latest: PostFilterResult = plugin.post_filter(state, pod, columns, diagnosis)
-            if latest.status.is_success:
+            if latest.status.is_success or latest.retry_with is not None:
                 return latest
             if latest.status.code is not Code.UNSCHEDULABLE:
                 diagnosis.post_filter_message = latest.status.message

@@ -9,7 +9,7 @@ Source: dra-core 6; kep-5194-reservedfor-workloads 3, 12; upstream
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,10 +21,11 @@ from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.node_selection import term_matches
 from scheduler.cache.pod_group_membership import group_of
 from scheduler.dra.binding_conditions import drivers_to_wait_for, failure_of, is_ready, is_timed_out
+from scheduler.dra.claim_releaser import deallocate_moved
 from scheduler.dra.claim_writer import Granter
 from scheduler.dra.extended_resources import BackedResources, Mappings, claim_in_memory, made_for, requests_for
 from scheduler.dra.ledger import PendingRelease, Release
-from scheduler.dra.outcomes import Outcomes
+from scheduler.dra.outcomes import Outcomes, Remembered
 from scheduler.dra.reservation import POD_GROUPS, is_group_entry
 from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.cycle_state import CycleState, Diagnosis
@@ -39,7 +40,7 @@ from services.api.kinds.devicetaintrule import DeviceTaintRule
 from services.api.kinds.node import Node
 from services.api.kinds.pod import NodeSelector, Pod
 from services.api.kinds.podgroup import PodGroup
-from services.api.kinds.resourceclaim import ALTERNATIVES_MAX, AllocationResult, ResourceClaim
+from services.api.kinds.resourceclaim import ALTERNATIVES_MAX, AllocationResult, ResourceClaim, ResourceClaimStatus
 from services.api.kinds.resourceslice import ResourceSlice
 from services.api.meta import Key
 from services.api.node_selection import NAME_FIELD
@@ -48,7 +49,7 @@ from services.dra.allocator import Allocator, Outcome
 from services.dra.features import Features
 from services.dra.pod_claims import claim_keys, claim_name, problem_of, problem_with
 from services.dra.pools import Slices
-from services.dra.requests import AllocationError
+from services.dra.requests import AllocationError, problem_of_requests
 from services.dra.shortage import Shortage, shortages
 from services.dra.solution import Solution, share_ids
 from services.reconcile.controller import Change
@@ -70,10 +71,12 @@ NAMED_DELAY_S: Final = 1.0
 TEMPLATE_DELAY_S: Final = 10.0
 DEVICES_EXPLAINED: Final = 20_000
 """So many devices, or those of one node, are looked at to explain why a pod waits."""
+FREED: Final = f"{NAME}/freed"
+"""Where a retry finds the claims, by uid, whose devices PostFilter has freed in memory."""
 CONDITIONS_PENDING: Final = "BindingConditionsPending"
-FILTER_TIMEOUT_S: Final = 10.0
 TRIES_PER_S: Final = 200_000
-"""A search is cut by its steps, not by a clock, so that it ends the same everywhere; a second has about this many."""
+"""A search is cut by its steps, not by a clock, so that it ends the same everywhere; a second has about this many, and
+the shortest time that cuts has one."""
 
 
 @dataclass
@@ -94,7 +97,8 @@ class _Notes:
     """What a cycle learns. `granted` and `open`: claims with devices, and without. `shared`: allocations in flight that
     the pod relies on, by claim uid; these claims are among the granted. `unavailable`: indices of granted claims that
     some node could not use; `found`: by node, devices for all open claims; `allocations`: one for each of them, on the
-    node that was chosen."""
+    node that was chosen. `freed`: claims whose devices count as free, as they are stored, by uid: they are among the
+    open ones; `has_retried`: with what PostFilter can free in memory there is no node either."""
 
     granted: list[ResourceClaim] = field(default_factory=list)
     open: list[ResourceClaim] = field(default_factory=list)
@@ -105,6 +109,8 @@ class _Notes:
     allocations: list[AllocationResult] = field(default_factory=list)
     reserved_on: str = ""
     extended: _Extended | None = None
+    freed: dict[str, ResourceClaim] = field(default_factory=dict)
+    has_retried: bool = False
 
     def to_allocate(self, node_name: str) -> list[ResourceClaim]:
         """Return the claims without devices, with the one for extended resources as that node needs it."""
@@ -147,12 +153,20 @@ class DynamicResources:
         self._ledger = handle.claims
         self._rules = handle.switches.of(ReservationSwitches)
         self._switches = handle.switches.of(DraSwitches)
-        timeout_s = FILTER_TIMEOUT_S if args.filter_timeout is None else float(args.filter_timeout)
-        self._tries_max = int(timeout_s * TRIES_PER_S) or None
+        given = args.filter_timeout
+        timeout_s = self._switches.filter_timeout_s if given is None else float(given)
+        self._tries_max = max(int(timeout_s * TRIES_PER_S), 1) if timeout_s else None
         given = args.binding_timeout
         self._binding_timeout_s = self._switches.binding_timeout_s if given is None else float(given)
-        self._granter = Granter(self._ledger, self._find, handle.wall, handle.random, self._rules)
         self._features = handle.switches.of(Features)
+        self._granter = Granter(
+            self._ledger,
+            self._find,
+            handle.wall,
+            handle.random,
+            self._rules,
+            has_binding_conditions=self._features.binding_conditions,
+        )
         self._backed = BackedResources()
         if self._switches.has_extended_resources:
             handle.world.on_change(DeviceClass, self._backed.on_change)
@@ -229,14 +243,22 @@ class DynamicResources:
         if extended:
             known = self._world.all(ResourceClaim, pod.key.namespace)
             notes.extended = _Extended(extended, made_for(pod.pod, known))
+        freed: Mapping[str, ResourceClaim] = state.data.get(FREED, {})
         for key in claim_keys(pod.pod):
             claim = self._find(key)
             assert claim is not None, f"{key} was there a moment ago"
             uid = claim.metadata.uid
-            pending = self._ledger.pending(uid) if claim.status.allocation is None else None
-            if claim.status.allocation is not None:
+            is_moving = uid in freed or self._ledger.moved_from(uid) is not None
+            pending = self._ledger.pending(uid) if claim.status.allocation is None or is_moving else None
+            if claim.status.allocation is not None and not is_moving:
                 notes.granted.append(claim)
             elif pending is None:
+                if claim.status.allocation is not None:
+                    notes.freed[uid] = claim
+                    claim = replace(claim, status=ResourceClaimStatus())
+                problem = problem_of_requests(claim, self._class, self._features)
+                if problem:
+                    return unresolvable(problem)
                 notes.open.append(claim)
             elif self._may_share(pod, uid):
                 notes.shared[uid] = pending
@@ -246,14 +268,14 @@ class DynamicResources:
         if not notes.granted and not notes.open and not notes.extended:
             return SKIP  # it was decided that the pod needs none of them
         if notes.open:
-            notes.allocator = self._allocator(notes.open)
-            if notes.allocator.missing:
-                return unresolvable(notes.allocator.missing)
+            notes.allocator = self._allocator(notes.open, notes.freed)
         state.data[NAME] = notes
         return SUCCESS
 
-    def _allocator(self, claims: Sequence[ResourceClaim]) -> Allocator:
-        return Allocator(claims, self._class, self._ledger.allocated, self._features, tries_max=self._tries_max)
+    def _allocator(self, claims: Sequence[ResourceClaim], freed: Iterable[str] = ()) -> Allocator:
+        """`freed`: the uids of claims whose devices count as free."""
+        allocated = self._ledger.allocated.without(freed) if freed else self._ledger.allocated
+        return Allocator(claims, self._class, allocated, self._features, tries_max=self._tries_max)
 
     def _may_share(self, pod: PodInfo, claim_uid: str) -> bool:
         """Whether the pod may rely on an allocation that another pod's binding will write (`dra.inflight_sharing`)."""
@@ -300,7 +322,12 @@ class DynamicResources:
             return self._filter_each(state, pod, columns, reached)
         passed: Mask | None = None
         if notes.allocator is not None:
-            remembered = self._outcomes.of(notes.allocator)
+            # What is remembered is about the devices that are in use, and so is not for a cycle that frees some.
+            remembered = (
+                Remembered(self._slices, notes.allocator.allocated)
+                if notes.freed
+                else self._outcomes.of(notes.allocator)
+            )
             try:
                 remembered.ask(notes.allocator, columns, reached)
             except AllocationError as error:
@@ -341,9 +368,12 @@ class DynamicResources:
         be asked for at all."""
         claims = [self._find(key) for key in claim_keys(pod)]
         wanted = [claim for claim in claims if claim is not None and claim.status.allocation is None]
+        problem = next(
+            (text for each in wanted if (text := problem_of_requests(each, self._class, self._features))), ""
+        )
+        if problem or not wanted:
+            return problem
         allocator = self._allocator(wanted)
-        if allocator.missing or not wanted:
-            return allocator.missing
         holders = {
             result.id: str(claim.metadata.key)
             for claim in self._world.all(ResourceClaim)
@@ -399,7 +429,7 @@ class DynamicResources:
         if need not in extended.by_need:
             requests, mappings = requests_for(pod.pod, need, self._backed)
             claim = claim_in_memory(pod.pod, requests)
-            extended.by_need[need] = claim, self._allocator([*notes.open, claim]), mappings
+            extended.by_need[need] = claim, self._allocator([*notes.open, claim], notes.freed), mappings
         return extended.by_need[need][1]
 
     def _is_usable(self, claim: ResourceClaim, node: Node) -> bool:
@@ -422,21 +452,33 @@ class DynamicResources:
             return PostFilterResult(failed(NOT_FOUND))
         if notes is _NONE:
             return PostFilterResult(unschedulable(NOTHING_TO_DEALLOCATE))
-        releases = [
-            release
+        releases = {
+            claim.metadata.uid: (claim, release)
             for index, claim in enumerate(notes.granted)
-            if index in notes.unavailable and (release := self._release_for(claim, pod)) is not None
-        ]
+            if index in notes.unavailable
+            and claim.metadata.uid not in notes.shared
+            and (release := self._release_for(claim, pod)) is not None
+        }
         stale = notes.extended.stale if notes.extended is not None else None
         if not releases and stale is not None:
             self._delete(stale, pod)
             return PostFilterResult(unschedulable(DELETED))
         if not releases:
             return PostFilterResult(unschedulable(STILL_NOT))
-        # Which one is freed is chance, as upstream.
-        chosen = releases[self._handle.random.randrange(0, len(releases)) if len(releases) > 1 else 0]
+        if self._rules.postfilter == "in_memory":
+            if notes.has_retried:
+                return PostFilterResult(unschedulable(STILL_NOT))
+            notes.has_retried = True
+            freed = {uid: claim for uid, (claim, _) in releases.items()}
+            return PostFilterResult(unschedulable(STILL_NOT), retry_with={FREED: freed})
+        # Which one is freed is chance, as upstream; a group is taken off its claim when there is none to be freed.
+        found = [release for _, release in releases.values()]
+        candidates = [each for each in found if each.how is Release.DEALLOCATE] or found
+        chosen = candidates[self._handle.random.randrange(0, len(candidates)) if len(candidates) > 1 else 0]
         self._ledger.request_release(chosen)
-        return PostFilterResult(unschedulable(UNRESERVED if chosen.how is Release.UNRESERVE_GROUP else DEALLOCATED))
+        if chosen.how is Release.UNRESERVE_GROUP:
+            return PostFilterResult(unresolvable(UNRESERVED))
+        return PostFilterResult(unschedulable(DEALLOCATED))
 
     def _delete(self, claim: ResourceClaim, pod: PodInfo) -> None:
         meta = claim.metadata
@@ -472,7 +514,7 @@ class DynamicResources:
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
         """Skip unless a claim of the pod has alternatives."""
         notes: _Notes = state.data.get(NAME, _NONE)
-        if notes is _NONE:
+        if notes is _NONE or not self._features.prioritized_list:
             return SKIP
         claims = (*notes.granted, *notes.open)
         has_alternatives = any(request.first_available for claim in claims for request in claim.spec.devices.requests)
@@ -482,8 +524,11 @@ class DynamicResources:
         """Return how early the chosen alternatives stand in their lists: 8 points for a first one, 7 for a second."""
         notes = _notes(state)
         found = notes.solution(node.name)
-        chosen = found.alternatives if found is not None else ()
-        return sum(ALTERNATIVES_MAX - index for index in chosen) + sum(_points(claim) for claim in notes.granted)
+        if found is None:
+            return 0  # as upstream: where nothing is allocated, all nodes are alike
+        return sum(ALTERNATIVES_MAX - index for index in found.alternatives) + sum(
+            _points(claim) for claim in notes.granted
+        )
 
     def normalize(self, state: CycleState, raw: Scores | int, feasible: Mask) -> Scores | int:
         """Scale to 100 for the best node."""
@@ -499,7 +544,7 @@ class DynamicResources:
             return failed("claim allocation not found for node")
         notes.allocations = found.allocations(node_name, share_ids(self._handle.random)) if found is not None else []
         for claim, allocation in zip(notes.to_allocate(node_name), notes.allocations, strict=True):
-            self._ledger.allocate(claim, allocation, pod.uid)
+            self._ledger.allocate(claim, allocation, pod.uid, moved_from=notes.freed.get(claim.metadata.uid))
         for claim in notes.granted:
             if claim.metadata.uid in notes.shared:
                 self._ledger.allocate(claim, notes.shared[claim.metadata.uid], pod.uid)
@@ -535,6 +580,11 @@ class DynamicResources:
             *((claim, notes.shared.get(claim.metadata.uid)) for claim in notes.granted),
             *zip(notes.open, notes.allocations, strict=False),
         ]
+        for claim, _ in work:
+            # All before the first is granted: one may get what another had.
+            status = await deallocate_moved(claim, pod.uid, self._ledger, client)
+            if not status.is_success:
+                return status
         for claim, allocation in work:
             status = await self._granter.grant(pod, claim, allocation, client, group)
             if not status.is_success:
@@ -584,20 +634,20 @@ class DynamicResources:
                     return "failure", problem
                 if not is_ready(claim):
                     if is_timed_out(claim, self._handle.wall(), self._binding_timeout_s):
-                        return "timeout", f"claim {key.name} binding timeout"
+                        return "timeout", f"device binding timeout: claim={key.name}"
                     is_waiting = True
                     break
             if not is_waiting:
                 return "success", ""
             left = due - clock()
             if left <= 0:
-                return "timeout", "device binding timeout"
+                return "timeout", "device binding timeout: context deadline exceeded"
             await asyncio.sleep(min(self._switches.binding_poll_s, left))
 
     def events_to_register(self) -> Sequence[Registration]:
         """Claims that come or change, classes, slices, nodes; and pods with claims that fail to reach their node."""
         change = Action.ADD | Action.UPDATE
-        nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT | Action.UPDATE_NODE_ALLOCATABLE
+        nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         return (
             Registration(ClusterEvent(NODE, nodes)),
             Registration(ClusterEvent("ResourceClaim", change | Action.DELETE), self._after_claim_change),

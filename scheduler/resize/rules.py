@@ -78,8 +78,8 @@ _ANSWERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "G4": {"on_fit": "complete_bind", "parked_wakeup": "handler_add_or_activate", "conditions": "none",
            "policy_source": "node_field", "double_preemption": "spec_node_name", "outside_plugins": "relevance"},
 }  # fmt: skip
-_CHOSEN: Final = ("parked_wakeup", "double_preemption")
-"""Answers that may be chosen apart from the generation, because a scenario compares them."""
+_CHOSEN: Final = {"parked_wakeup": "resize.parked_wakeup", "double_preemption": "resize.double_preemption"}
+"""Answers that may be chosen apart from the generation, because a scenario compares them, and their switches."""
 
 
 def rules_of(switches: Switches) -> ResizeRules | None:
@@ -88,8 +88,8 @@ def rules_of(switches: Switches) -> ResizeRules | None:
         return None
     generation = switches.choice("resize.generation")
     answers = dict(_ANSWERS[generation])
-    for name in _CHOSEN:
-        chosen = switches.choice(f"resize.{name}")
+    for name, switch in _CHOSEN.items():
+        chosen = switches.choice(switch)
         if chosen != BY_GENERATION:
             answers[name] = chosen
     scope = switches.choice("resize.retry_scope")

@@ -162,12 +162,16 @@ REGISTER: tuple[Switch, ...] = (
            "is allocated as Filter saw it: not at all, by a live read, or by a conditional status update",
            "kep-5194 3.3", "kep-5194/lost-fence", ("none", "get", "touch")),
     Switch("scheduler.postfilter_dealloc", "never_nonpod", "whether PostFilter frees a claim that a workload has "
-           "reserved: never, or when the scheduler knows of no scheduled pod that uses it", "kep-5194 3.4",
-           "kep-5194/postfilter", ("never_nonpod", "if_no_scheduled_pods")),
+           "reserved: never, or when the scheduler knows of no scheduled pod that uses it; in_memory: then, for a "
+           "retry at once, and in the API when the pod is bound, if it is", "kep-5194 3.4",
+           "kep-5194/postfilter-in-memory", ("never_nonpod", "if_no_scheduled_pods", "in_memory")),
     Switch("scheduler.verify_owner", False, "look the workload up before its reference is copied into reservedFor",
            "kep-5194 5.4", "kep-5194/dead-owner"),
     Switch("dra.inflight_sharing", "podgroup", "which pods may rely on an allocation that is not written yet: none, "
            "those of one pod group, or any", "dra-core 11", "kep-5194/in-flight-group", ("none", "podgroup", "any")),
+    Switch("dra.filter_timeout_s", 10.0, "how long the search for devices on one node may take, unless the plugin's "
+           "argument filterTimeout says so; 0: as long as it takes (gate DRASchedulerFilterTimeout)", "dra-core 6.4",
+           "claims/hard-search", minimum=0.0),
     Switch("dra.binding_poll_s", 5.0, "how often the scheduler looks whether a device's binding conditions are True",
            "dra-core 6.7", "binding-conditions/attached-after-12s", minimum=0.1),
     Switch("dra.binding_timeout_s", 600.0, "how long after its allocation a device may take to be attached, unless the "
@@ -460,6 +464,11 @@ def switch(name: str) -> Any:
     Raises: SwitchError when the register has no switch of that name.
     """
     return field(default=find(name).default, metadata={_SWITCH: name})
+
+
+def names_of(view: type) -> frozenset[str]:
+    """Return which switches a typed view has."""
+    return frozenset(f.metadata[_SWITCH] for f in fields(view) if _SWITCH in f.metadata)
 
 
 def names_in(view: type) -> tuple[str, ...]:

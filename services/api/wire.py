@@ -47,7 +47,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call. `resource` is `pods` for the core group, `replicasets.apps` otherwise.
 
     `verb`: get, list, create, update, patch, delete, deletecollection.
-    `subresource`: "", status, scale, binding, unbind, eviction.
+    `subresource`: "", status, scale, binding, unbind, eviction. `api_version`: the one in which the caller knows the
+    kind; "" is the one in which it is stored.
     `patch_type`: merge, strategic, json (RFC 6902). `body`: JSON; for delete a DeleteOptions or empty.
     `uid` / `resource_version`: preconditions on any write, checked inside the commit (S7).
     `lease_epoch`: the `LeaseEpoch` a leader writes under; the write is refused once another leads (C11).
@@ -59,6 +60,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     namespace: str = ""
     name: str = ""
     subresource: str = ""
+    api_version: str = ""
     body: bytes = b""
     patch_type: str = ""
     uid: str = ""

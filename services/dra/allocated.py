@@ -52,6 +52,16 @@ class Allocated:
         for use in uses:
             self._count(use, 1)
 
+    def without(self, uids: Iterable[str]) -> "Allocated":
+        """Return a copy in which these claims have no devices."""
+        left_out = frozenset(uids)
+        found = Allocated(consumable_capacity=self._consumable)
+        found._by_claim = {uid: uses for uid, uses in self._by_claim.items() if uid not in left_out}
+        for uses in found._by_claim.values():
+            for use in uses:
+                found._count(use, 1)
+        return found
+
     def drop(self, uid: str) -> None:
         """Record that the claim has no devices."""
         for use in self._by_claim.pop(uid, ()):

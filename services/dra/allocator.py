@@ -22,7 +22,7 @@ from services.dra.counters import Available, Counters
 from services.dra.features import Features
 from services.dra.ids import DeviceId, PoolId
 from services.dra.pools import Candidate, Pool
-from services.dra.requests import AllocationError, Asked, FindClass, asked_by, missing_class
+from services.dra.requests import AllocationError, Asked, FindClass, asked_by
 from services.dra.solution import Pick, Solution
 from services.dra.taints import is_tolerated
 
@@ -35,8 +35,7 @@ Outcome = Solution | str
 class Allocator:
     """For the unallocated claims of one pod, in one attempt; nothing that it is given may change meanwhile.
 
-    `missing`: the first request whose class does not exist, in words. `tries_max`: how often devices are tried on a
-    node.
+    `tries_max`: how often devices are tried on a node.
     """
 
     def __init__(
@@ -52,7 +51,6 @@ class Allocator:
         self.allocated = allocated
         self.features = features
         self.tries_max = tries_max
-        self.missing = missing_class(claims, classes)
         self.known_counters: Available = {}
         self._classes = classes
         self._asked: list[list[tuple[Asked, ...]]] = []

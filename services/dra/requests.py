@@ -128,16 +128,21 @@ class Asked:
         return found and candidate.is_reached
 
 
-def missing_class(claims: Sequence[ResourceClaim], classes: FindClass) -> str:
-    """Return which request asks for a class that does not exist, in upstream's words; "" when all do."""
-    for claim in claims:
-        for request in claim.spec.devices.requests:
-            parts: Sequence[ExactDeviceRequest | DeviceSubRequest]
-            parts = [request.exactly] if request.exactly is not None else request.first_available
-            for part in parts:
-                if classes(part.device_class_name) is None:
-                    name = f"{request.name}/{part.name}" if isinstance(part, DeviceSubRequest) else request.name
-                    return f"request {name}: device class {part.device_class_name} does not exist"
+def problem_of_requests(claim: ResourceClaim, classes: FindClass, features: Features) -> str:
+    """Return why no node can satisfy the claim, in the words of upstream's PreFilter: a request of a type that is not
+    supported, or a class that does not exist; "" when there is nothing against it."""
+    for request in claim.spec.devices.requests:
+        whose = f"resource claim {claim.metadata.key}, request {request.name}"
+        parts: Sequence[ExactDeviceRequest | DeviceSubRequest]
+        parts = [request.exactly] if request.exactly is not None else request.first_available
+        if not parts:
+            return f"{whose}: unknown request type"
+        if request.exactly is None and not features.prioritized_list:
+            return f"{whose}: has subrequests, but the DRAPrioritizedList feature is disabled"
+        for part in parts:
+            if classes(part.device_class_name) is None:
+                name = f"{request.name}/{part.name}" if isinstance(part, DeviceSubRequest) else request.name
+                return f"request {name}: device class {part.device_class_name} does not exist"
     return ""
 
 

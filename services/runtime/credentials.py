@@ -11,9 +11,11 @@ writes them where each process of a mesh in containers finds only its own (see `
 """
 
 import argparse
+import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import yaml
@@ -29,6 +31,7 @@ from services.api.identity import (
 )
 from services.api.seams import Random
 from services.api.tokens import driver_token
+from services.runtime import certificates
 from services.runtime.components import CLAIM_CONTROLLER
 from services.runtime.real import seeded_random, write_atomically
 from services.runtime.roles import claim_controller_identities, controller_identities
@@ -127,14 +130,16 @@ def put_driver(made: Credentials, process: str, driver: str, node: str) -> Path:
     return made.of(process)
 
 
-def kubeconfig(rest_url: str, token: str) -> bytes:
-    """Return the administrator's kubeconfig for the REST server at `rest_url`, http://HOST:PORT."""
-    # Over plain HTTP kubectl leaves a user's token out, but it does send what stands before the @ of the URL;
-    # the REST server reads that password as the token. Other clients send the token itself.
+def kubeconfig(rest_url: str, token: str, authority: Path) -> bytes:
+    """Return the administrator's kubeconfig for the REST server at `rest_url`, https://HOST:PORT.
+
+    `authority`: the certificate of who signed the server's. Raises: OSError.
+    """
+    trusted = base64.b64encode(authority.read_bytes()).decode()
     document = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "keplab", "cluster": {"server": rest_url.replace("http://", f"http://admin:{token}@")}}],
+        "clusters": [{"name": "keplab", "cluster": {"server": rest_url, "certificate-authority-data": trusted}}],
         "users": [{"name": "admin", "user": {"token": token}}],
         "contexts": [{"name": "keplab", "context": {"cluster": "keplab", "user": "admin"}}],
         "current-context": "keplab",
@@ -151,17 +156,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m services.runtime.credentials", description=main.__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     parser.add_argument("--host", required=True, help="name that all kubelet hosts share as their credential")
-    parser.add_argument("--rest-url", required=True, help="how people reach the API server, http://HOST:PORT")
+    parser.add_argument("--rest-url", required=True, help="how people reach the API server, https://HOST:PORT")
+    parser.add_argument("--server-name", action="append", default=[], help="another name of it; may be repeated")
     arguments = parser.parse_args(argv)
     out: Path = arguments.out
     made = make(out / "apiserver", hosts=[arguments.host], random=seeded_random(None))
+    signer = certificates.authority(out / "apiserver")
+    host = urlsplit(arguments.rest_url).hostname
+    signer.server("apiserver", [*([host] if host else []), *arguments.server_name])
     alike = ("scheduler", "controllers", CLAIM_CONTROLLER)
     processes = {**{name: name for name in alike}, "kubelet": f"kubelet/{arguments.host}"}
     for component, process in processes.items():
         (out / component).mkdir(exist_ok=True, mode=0o700)
         _put(out / component / "token.json", made.of(process).read_bytes())
     (out / "admin").mkdir(exist_ok=True, mode=0o700)
-    _put(out / "admin" / KUBECONFIG_FILE, kubeconfig(arguments.rest_url, made.admin_token))
+    _put(out / "admin" / KUBECONFIG_FILE, kubeconfig(arguments.rest_url, made.admin_token, signer.path))
 
 
 def _read(path: Path) -> _ServerFile:

@@ -19,7 +19,7 @@ import structlog
 
 from services.api.identity import ADMIN, Identity
 from services.client.rpc import RpcTransport
-from services.runtime import credentials
+from services.runtime import certificates, credentials
 from services.runtime.child import POLL_S, Child
 from services.runtime.components import (
     CLAIM_CONTROLLER,
@@ -96,6 +96,8 @@ class Supervisor:
         self._lock_fd = -1
         self._state_task: asyncio.Task[None] | None = None
         self._credentials: credentials.Credentials | None = None
+        self._authority: certificates.Authority | None = None
+        self._serving: certificates.Pair | None = None
         self._is_ready = False
 
     async def start(self) -> None:
@@ -110,7 +112,7 @@ class Supervisor:
             apiserver.arguments += ["--grpc-port", str(apiserver.ports["grpc"])]
             apiserver.arguments += ["--rest-port", str(apiserver.ports["rest"])]
             assert self._credentials is not None
-            content = credentials.kubeconfig(self.rest_url, self._credentials.admin_token)
+            content = credentials.kubeconfig(self.rest_url, self._credentials.admin_token, self.authority)
             write_atomically(self.kubeconfig, content, mode=0o600)
             rest = [
                 self._add(each.name, [*each.arguments, "--token-file", self._token_file("scheduler")])
@@ -163,10 +165,13 @@ class Supervisor:
         """Return the file that says what is wrong with a process's machine (`services.runtime.machine`)."""
         return self._data / "run" / f"{name.replace('/', '_')}.faults"
 
-    async def restart(self, name: str) -> None:
-        """Stop one process in good order and return when its successor is ready. Raises: KeyError, MeshError."""
+    async def restart(self, name: str, switches: Sequence[str] = ()) -> None:
+        """Stop one process in good order and return when its successor is ready. `switches`: NAME=VALUE, over those it
+        had, for it and its later lives. Raises: KeyError, MeshError.
+        """
         child = self.child(name)
         await child.stop()
+        child.arguments += [flag for assignment in switches for flag in ("--set", assignment)]
         child.failed_for_good = False
         await self._start_all([child])
         child.restarts += 1
@@ -183,9 +188,15 @@ class Supervisor:
         return f"127.0.0.1:{self.children['apiserver'].ports['grpc']}"
 
     @property
+    def authority(self) -> Path:
+        """The certificate of the authority that signed the API server's."""
+        assert self._authority is not None, "the mesh is not started"
+        return self._authority.path
+
+    @property
     def rest_url(self) -> str:
         """URL of the REST server, for kubectl."""
-        return f"http://127.0.0.1:{self.children['apiserver'].ports['rest']}"
+        return f"https://127.0.0.1:{self.children['apiserver'].ports['rest']}"
 
     def status(self) -> dict[str, Any]:
         """Return the document that `keplab status -o json` prints."""
@@ -230,6 +241,8 @@ class Supervisor:
         hosts = list(self._options.definitions) or [host for host, _ in self._dealt()]
         place, others = self._data / "credentials", self._options.identities
         self._credentials = credentials.make(place, hosts=hosts, random=seeded_random(None), others=others)
+        self._authority = certificates.authority(place)
+        self._serving = self._authority.server("apiserver")
 
     def _token_file(self, process: str) -> str:
         assert self._credentials is not None
@@ -237,12 +250,16 @@ class Supervisor:
 
     def _apiserver_arguments(self) -> list[str]:
         assert self._credentials is not None
+        assert self._serving is not None
         return [
             "--engine", self._options.engine,
             "--data-dir", str(self._data / "apiserver"),
             "--token-file", str(self._credentials.server),
             "--grpc-port", str(self._options.grpc_port),
             "--rest-port", str(self._options.rest_port),
+            "--tls-cert-file", str(self._serving.certificate),
+            "--tls-private-key-file", str(self._serving.key),
+            "--client-ca-file", str(self.authority),
         ]  # fmt: skip
 
     def _dealt(self) -> list[tuple[str, tuple[int, int]]]:

@@ -93,6 +93,11 @@ class Mesh(Protocol):
     async def kill(self, component: str, down_s: float | None, site: Site | None = None) -> None:
         """SIGKILL, once the site is reached; it comes back after `down_s`, or when its supervisor restarts it."""
 
+    async def restart(self, component: str, switches: Sequence[str] = ()) -> None:
+        """End a process in good order and return when its successor is ready; `switches`: NAME=VALUE, which it and its
+        later lives have over those it had. Raises: ValueError when it cannot start with them.
+        """
+
     async def pause(self, component: str, duration_s: float, site: Site | None = None) -> None:
         """SIGSTOP, once the site is reached, and SIGCONT after the duration."""
 

@@ -19,6 +19,7 @@ from services.scenarios.observer import Observer
 from services.scenarios.processes.process_mesh import ProcessMesh
 from services.scenarios.result import RunResult
 from services.scenarios.runner import Progress, ScenarioRun, run_scenario
+from services.scenarios.script.drivers import drivers_beside
 from services.scenarios.script.nodes import node_definition
 from services.scenarios.script.scenario import Scenario, ScriptError, parse_scenario
 from services.scenarios.script.verbs import VERBS, check
@@ -58,12 +59,13 @@ def plan_of(
     node option, a latency or a stage, SwitchError for a switch."""
     nodes = []
     for declared in scenario.nodes:
-        for name in declared.names:
-            try:
-                nodes.append(node_definition(name, declared.options))
+        try:
+            drivers = drivers_beside(declared, Path(scenario.path).parent)
+            for name in declared.names:
+                nodes.append({**node_definition(name, declared.options), **drivers})
                 NodeDefinition.parse(nodes[-1])
-            except ValueError as error:
-                raise ScriptError(f"{scenario.path}:{declared.line}: {error}") from None
+        except ValueError as error:
+            raise ScriptError(f"{scenario.path}:{declared.line}: {error}") from None
     try:
         LatencyModel.parse(scenario.latencies, seed)
         load_stages(scenario.stages)
@@ -138,9 +140,10 @@ def run_as_processes(
     progress: Progress | None = None,
     engine: str = "sqlite",
     data_dir: Path | None = None,
+    on_line: Callable[[Line], None] | None = None,
 ) -> RunResult:
-    """Run the scenario against real processes; invariants are judged from their event files, live. Raises: MeshError
-    when a process cannot start."""
+    """Run the scenario against real processes; invariants are judged from their event files, live, and `on_line` sees
+    every line of these. Raises: MeshError when a process cannot start."""
     plan = plan_of(scenario, seed=seed, overrides=overrides, engine=engine)
     logs.set_up("keplab", "error", is_final=False)  # restarts and lost connections are what scenarios are about
     auditor, measures = Auditor(plan.switches, is_volatile=engine == "memory"), Measures()
@@ -149,6 +152,8 @@ def run_as_processes(
     def take(line: Line) -> None:
         auditor.take(line)
         measures.take(line)
+        if on_line is not None:
+            on_line(line)
 
     async def run_it() -> tuple[ProcessMesh, ScenarioRun]:
         mesh = ProcessMesh(plan, identities=_identities(scenario), data_dir=data_dir, on_line=take)

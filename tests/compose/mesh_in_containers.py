@@ -1,10 +1,12 @@
 """The mesh of the compose tests: its containers, and its REST server as the administrator sees it."""
 
+import base64
 import contextlib
 import json
 import re
 import shutil
 import socket
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -53,7 +55,7 @@ class Mesh:
             "KEPLAB_REST_PORT": str(self.rest_port),
             "KEPLAB_JAEGER_PORT": str(self.jaeger_port),
         }
-        self.url, self.token = f"http://127.0.0.1:{self.rest_port}", ""
+        self.url, self.token, self.trust = f"https://127.0.0.1:{self.rest_port}", "", None
 
     def _receiver(self):
         """Return which receiver of spans stands in the mesh: jaeger, collector, or none where neither is to be had."""
@@ -82,7 +84,10 @@ class Mesh:
         setup = self.compose("ps", "-aq", "setup").split()[0]
         kubeconfig = self.directory / "kubeconfig"
         self.engine.docker("cp", f"{setup}:/credentials/admin/kubeconfig", str(kubeconfig))
-        self.token = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]["token"]
+        config = yaml.safe_load(kubeconfig.read_text())
+        self.token = config["users"][0]["user"]["token"]
+        trusted = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
+        self.trust = ssl.create_default_context(cadata=trusted)
 
     def containers(self, service):
         return self.compose("ps", "-q", service).split()
@@ -118,7 +123,7 @@ class Mesh:
             headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=10, context=self.trust) as answer:
                 return answer.read().decode()
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{method} {path}: {error.code} {error.read()[:300]}") from None

@@ -1,12 +1,15 @@
 """A real API server process and real clients of it; what other components would do is done by hand, as them."""
 
 import asyncio
+import base64
 import contextlib
 import hashlib
 import hmac
+import http.client
 import http.server
 import json
 import os
+import ssl
 import subprocess
 import sys
 import threading
@@ -21,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import parts
 
 from services.api.release import KUBERNETES
+from services.runtime import certificates
 
 ROOT = Path(__file__).parents[2]
 NODE_KEY = "5e" * 32
@@ -43,12 +47,17 @@ class Mesh:
         self.directory = directory
         tokens = [{"token": t, "user": user, "groups": groups} for user, (t, groups) in TOKENS.items()]
         (directory / "tokens.json").write_text(json.dumps({"tokens": tokens, "node_key": NODE_KEY}))
+        self.authority = certificates.authority(directory)
+        serving = self.authority.server("apiserver")
+        self.trust = ssl.create_default_context(cafile=self.authority.path)
         ready = directory / "ready.json"
         log = (directory / "apiserver.log").open("wb")
         self.process = subprocess.Popen(
             [
                 sys.executable, "-m", "apiserver_fake", "--engine", "memory", "--rest-port", "0", "--grpc-port", "0",
                 "--token-file", str(directory / "tokens.json"), "--ready-file", str(ready), "--health-port", "-1",
+                "--tls-cert-file", str(serving.certificate), "--tls-private-key-file", str(serving.key),
+                "--client-ca-file", str(self.authority.path),
             ],
             cwd=ROOT,
             stdout=log,
@@ -63,7 +72,7 @@ class Mesh:
                 )
             time.sleep(0.02)
         self.port = json.loads(ready.read_text())["ports"]["rest"]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"https://127.0.0.1:{self.port}"
 
     def stop(self) -> None:
         self.process.terminate()
@@ -81,19 +90,24 @@ class Mesh:
         return TOKENS[user][0]
 
     def kubeconfig(self, user: str = "system:mesh-admin") -> Path:
-        """The form that `keplab up` writes: kubectl sends no token over plain HTTP, but it sends the URL's password."""
+        """The form that `keplab up` writes."""
+        trusted = base64.b64encode(self.authority.path.read_bytes()).decode()
         path = self.directory / f"kubeconfig-{user.replace(':', '-')}"
         token = self.token(user)
         config = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "m", "cluster": {"server": f"http://admin:{token}@127.0.0.1:{self.port}"}}],
+            "clusters": [{"name": "m", "cluster": {"server": self.url, "certificate-authority-data": trusted}}],
             "users": [{"name": "u", "user": {"token": token}}],
             "contexts": [{"name": "m", "context": {"cluster": "m", "user": "u", "namespace": "default"}}],
             "current-context": "m",
         }
         path.write_text(json.dumps(config))
         return path
+
+    def connection(self, timeout: float = 15) -> http.client.HTTPSConnection:
+        """A connection of its own, for requests written by hand."""
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=self.trust)
 
     def call(self, method, path, body=None, *, user="system:mesh-admin", content_type="application/json", ok=True):
         """Return `(code, document)`; `ok` asserts success."""
@@ -104,7 +118,7 @@ class Mesh:
             headers={"Authorization": f"Bearer {self.token(user)}", "Content-Type": content_type},
         )
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=10, context=self.trust) as answer:
                 code, text = answer.status, answer.read()
         except urllib.error.HTTPError as error:
             code, text = error.code, error.read()

@@ -1,7 +1,6 @@
 """What HTTP clients rely on beyond kubectl's commands, against a real process: versions, watches, ends."""
 
 import contextlib
-import http.client
 import json
 import signal
 import threading
@@ -13,7 +12,7 @@ from conftest import Mesh
 @contextlib.contextmanager
 def a_stream(mesh, path, accept="application/json"):
     """Open a watch; yields an iterator of decoded lines."""
-    connection = http.client.HTTPConnection("127.0.0.1", mesh.port, timeout=15)
+    connection = mesh.connection()
     headers = {"Authorization": f"Bearer {mesh.token('system:mesh-admin')}", "Accept": accept}
     connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
@@ -124,7 +123,7 @@ def test_preconditions_and_repeated_request_ids_hold_over_http(mesh, namespace):
     ],
 )
 def test_callers_without_a_known_credential_see_health_and_version_only(mesh, path, user, expected):
-    connection = http.client.HTTPConnection("127.0.0.1", mesh.port, timeout=10)
+    connection = mesh.connection(10)
     connection.request("GET", path, headers={"Authorization": "Bearer wrong"} if user else {})
     with contextlib.closing(connection):
         assert connection.getresponse().status == expected

@@ -88,7 +88,7 @@ class Rest:
         self.mesh = mesh
 
     def __call__(self, method, path, body=None, content_type="application/json", authorization="Bearer admin-secret"):
-        connection = http.client.HTTPConnection("127.0.0.1", self.mesh.port, timeout=15)
+        connection = self.mesh.connection()
         headers = {"Content-Type": content_type} if body is not None else {}
         if authorization:
             headers["Authorization"] = authorization

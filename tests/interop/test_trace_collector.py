@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -172,6 +173,7 @@ class Mesh:
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._url = supervisor.rest_url
+        self._trust = ssl.create_default_context(cafile=supervisor.authority)
         self._token = yaml.safe_load(supervisor.kubeconfig.read_text())["users"][0]["user"]["token"]
         self.apiserver_health = supervisor.status()["processes"][0]["ports"]["health"]
 
@@ -180,7 +182,7 @@ class Mesh:
             self._url + path, method=method, data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", **headers},
         )  # fmt: skip
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=10, context=self._trust) as answer:
             return json.load(answer)
 
     def run_pod(self, name, **headers):

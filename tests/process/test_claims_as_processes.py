@@ -1,5 +1,6 @@
 """The claim controller as a process: killed at its writes (FM-D1, AS-32), and pods on tainted devices."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -23,3 +24,23 @@ def test_a_scenario_of_the_claim_controller_comes_true_as_processes(name, tmp_pa
     wrong = [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed]
     assert [*wrong, *(f"{v.invariant}: {v.objects} {v.detail}" for v in result.violations)] == []
     assert result.error == ""
+
+
+def test_kep_5194_02_of_300_pods_on_one_claim_256_run_and_each_of_the_others_is_refused_at_least_three_times(tmp_path):
+    lines = []
+
+    result = run_as_processes(
+        load_scenario(FOLDER / "kep-5194" / "full-list.txt"),
+        seed=1,
+        engine="memory",
+        data_dir=tmp_path / "mesh",
+        on_line=lines.append,
+    )
+
+    assert [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed] == []
+    assert (result.violations, result.error) == ([], "")
+    refused = Counter(
+        line.obj["name"] for line in lines
+        if line.ev == "sched.attempt" and "Too many: 257" in line.data.get("message", "")
+    )  # fmt: skip
+    assert (len(refused), min(refused.values()) >= 3) == (44, True)

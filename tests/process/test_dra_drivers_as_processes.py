@@ -96,3 +96,31 @@ def test_dra_core_14_drivers_as_processes_report_binding_conditions(tmp_path):
     events = went_well(parse_scenario(ATTACHED, str(FOLDER / "attached.txt"), frozenset(VERBS)), tmp_path)
 
     assert events.count("driver.binding") == 3
+
+
+PUBLISHED = """
+nodes n1 cpu=8 drivers=card.yaml+nic.yaml:fail-prepare=0
+limit 120s
+apply classes.yaml
+expect within 10s count resourceslices == 3
+pod a claim-templates=half grace=1
+pod b claim-templates=nic-4gi grace=1
+pod c claim-templates=nic-4gi grace=1
+expect within 20s count pods phase=Running == 3
+pod w claim-templates=whole grace=1
+wait 2s
+expect each pods name=w status.conditions[PodScheduled].message ~ "cannot allocate all claims"
+delete pod/a
+expect within 20s each pods name=w phase == Running
+delete pod/w
+delete pod/b
+delete pod/c
+expect within 30s count resourceclaims == 0
+"""
+
+
+def test_dra_core_09_and_10_drivers_as_processes_publish_what_their_files_say(tmp_path):
+    path = str(FOLDER.parent / "drivers" / "published.txt")
+    events = went_well(parse_scenario(PUBLISHED, path, frozenset(VERBS)), tmp_path)
+
+    assert events.count("driver.unprepare") == 4

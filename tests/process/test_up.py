@@ -1,9 +1,11 @@
 """`keplab up` on a real machine: everything starts, what dies comes back, and nothing is left behind."""
 
+import base64
 import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -81,11 +83,11 @@ def nodes_in(kubeconfig):
     """Return the names of the nodes, asked for with nothing but the kubeconfig."""
     config = yaml.safe_load(Path(kubeconfig).read_text())
     url = config["clusters"][0]["cluster"]["server"]
-    plain = "http://" + url.rpartition("@")[2] if "@" in url else url
+    trusted = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
     request = urllib.request.Request(
-        f"{plain}/api/v1/nodes", headers={"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
+        f"{url}/api/v1/nodes", headers={"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=10, context=ssl.create_default_context(cadata=trusted)) as answer:
         return sorted(item["metadata"]["name"] for item in json.load(answer)["items"])
 
 

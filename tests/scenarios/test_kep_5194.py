@@ -22,9 +22,12 @@ CLAIMS = "system:serviceaccount:kube-system:resource-claim-controller"
 class Observed:
     """One run: what it did not meet, and each claim's commits: when, by whom, its consumers, its devices."""
 
-    def __init__(self, scenario, seed, overrides):
+    def __init__(self, scenario, seed, overrides, afterwards=None):
         self.lines = []
-        self.result = simulate(scenario, seed=seed, overrides=overrides, on_line=self.lines.append)
+        self.result = simulate(
+            scenario, seed=seed, overrides=overrides, on_line=self.lines.append, afterwards=afterwards
+        )
+        assert self.result.error == ""
         self.unmet = [f"{j.text} ({j.seen})" for j in self.result.expectations if not j.passed]
         self.broken = [f"{v.invariant}: {v.detail}" for v in self.result.violations]
         self.commits = [line for line in self.lines if line.ev == "store.commit" and line.obj is not None]
@@ -60,9 +63,13 @@ def came_true(name, seed=1, /, **overrides):
     return scenario
 
 
-def played(text, **overrides):
+def parsed(text):
+    return parse_scenario(text, str(FOLDER / "own.txt"), frozenset(VERBS))
+
+
+def played(text, afterwards=None, **overrides):
     """Run a scenario's lines."""
-    scenario = Observed(parse_scenario(text, str(FOLDER / "own.txt"), frozenset(VERBS)), 1, overrides)
+    scenario = Observed(parsed(text), 1, overrides, afterwards)
     assert (scenario.unmet, scenario.broken) == ([], [])
     return scenario
 
@@ -135,11 +142,52 @@ def test_kep_5194_07_who_releases_the_claim_of_a_deployment_that_is_deleted(dele
 def test_kep_5194_08_pod_entries_go_first_then_the_workloads_then_the_allocation():
     scenario = came_true("mixed")
 
+    by_scheduler = [(count, granted) for writer, count, granted in scenario.claim if writer == "system:kube-scheduler"]
+    assert by_scheduler == [(0, False), (1, True), (2, True), (3, True)]  # the sixth pod, gate on again, wrote nothing
     listed = scenario.claim[scenario.claim.index(("system:kube-scheduler", 3, True)) + 1 :]
     owners = listed.index((DEPLOYMENTS, 0, True))
     assert listed[owners - 1] == (CLAIMS, 1, True)
     assert {writer for writer, _, _ in listed[:owners]} == {CLAIMS}
     assert listed[owners + 1] == (CLAIMS, 0, False)
+
+
+def test_kep_5194_09_with_the_controllers_gate_off_no_entry_goes_and_with_it_on_again_all_do():
+    scenario = came_true("gate-off-and-on")
+
+    pods_gone_s = [scenario.at_s(c) for c in scenario.of("Pod") if c.data["type"] == "DELETED"]
+    written_s = [scenario.at_s(c) for c in scenario.of("ResourceClaim", "net")]
+    assert [at_s for at_s in written_s if min(pods_gone_s) < at_s < max(pods_gone_s) + 60.0] == []
+    assert scenario.claim[-6:] == [
+        # Without the gate it knows no pod but those listed: it lists the two that run, as one bound without a scheduler.
+        (CLAIMS, 3, True), (CLAIMS, 4, True),
+        (CLAIMS, 1, True), (DEPLOYMENTS, 0, True), (CLAIMS, 0, False), (CLAIMS, 0, False),
+    ]  # fmt: skip
+
+
+def test_kep_5194_09_the_claim_controller_tries_a_claim_with_an_unknown_entry_again_and_again():
+    text = (
+        (FOLDER / "gate-off-and-on.txt").read_text().partition("restart controllers with reserved_for.mode=kep5194")[0]
+    )
+    retries = {}
+
+    def count(mesh):
+        retries.update(mesh.instance("claim-controller").metrics())
+
+    played(text, afterwards=count)
+
+    assert retries['workqueue_retries_total{name="resource_claim"}'] > 5
+
+
+@pytest.mark.parametrize("missing", ["controllers", "claim-controller"])
+def test_kep_5194_09_both_controllers_need_the_gate_to_clean_up(missing):
+    text = (
+        (FOLDER / "gate-off-and-on.txt").read_text().replace(f"restart {missing} with reserved_for.mode=kep5194\n", "")
+    )
+
+    scenario = Observed(parsed(text), 1, {})
+
+    assert "status.allocation" in " ".join(scenario.unmet)
+    assert scenario.claim[-1][1:] == ((1, True) if missing == "controllers" else (4, True))
 
 
 @pytest.mark.parametrize(("fence", "wait", "is_lost"), [
@@ -215,10 +263,39 @@ def test_kep_5194_11_the_scenario_of_the_thousand_pods_distinguishes_the_modes(m
     assert scenario.broken == []
 
 
-def test_kep_5194_10_a_kubelet_with_the_gate_off_prepares_for_none_of_a_workloads_pods():
-    came_true("old-kubelet")
+def test_kep_5194_10_a_kubelet_with_the_gate_off_prepares_for_none_of_a_workloads_pods_until_it_has_it_again():
+    scenario = came_true("old-kubelet")
 
+    restarted_s = [scenario.at_s(c) for c in scenario.lines if c.ev == "proc.start" and c.comp == "kubelet/h0"]
+    starts_s = [scenario.at_s(c) for c in scenario.lines if c.ev == "kubelet.start" and c.comp == "kubelet/h0"]
+    assert len(restarted_s) == 3
+    assert len(starts_s) == 2
+    assert min(starts_s) > restarted_s[2] > 30.0
     assert observe("old-kubelet", reserved_for__mode="pods").unmet != []
+
+
+def test_kep_5194_11_a_kubelet_restarted_with_the_gate_off_ends_nothing_and_makes_no_new_sandbox():
+    scenario = came_true("kubelet-restart")
+
+    first, off, booted, on = (
+        scenario.at_s(c) for c in scenario.lines if c.ev == "proc.start" and c.comp == "kubelet/h0"
+    )
+    starts = [scenario.at_s(c) for c in scenario.lines if c.ev == "kubelet.start" and c.comp == "kubelet/h0"]
+    assert [at_s for at_s in starts if off <= at_s < on] == []
+    assert (len(starts), starts[0] > first, starts[1] > on > booted) == (2, True, True)
+
+
+def test_kep_5194_11_a_kubelet_that_asks_at_its_restart_ends_the_containers_of_running_pods():
+    text = (FOLDER / "kubelet-restart.txt").read_text().partition("expect for 20s each pods")[0]
+
+    played(
+        f"{text}expect within 20s each pods status.containerStatuses[0].ready == false\n"
+        "expect within 20s count events reason=FailedPrepareDynamicResources == 2\n"
+        "restart kubelet/* with reserved_for.mode=kep5194\n"
+        "expect within 30s each pods status.containerStatuses[0].ready == true\n"
+        "expect each pods status.containerStatuses[0].restartCount == 1\n",
+        **{"kubelet.recheck_on_restart": "always"},
+    )
 
 
 def test_controllers_20_a_pod_of_another_owner_keeps_the_claim_and_the_deployment():
@@ -237,3 +314,25 @@ def test_controllers_19_in_a_namespace_that_goes_the_claim_is_released_after_the
     assert len(freed) == 1
     assert scenario.at_s(freed[0]) >= pods_gone_s
     assert scenario.claim[-1][1:] == (0, False)
+
+
+ON_N1 = (FOLDER / "postfilter.txt").read_text().partition("expect within 10s each pods name=second")[0]
+
+
+@pytest.mark.parametrize(
+    ("dealloc", "node", "attempts", "failures"),
+    [("never_nonpod", "", 1, 1), ("if_no_scheduled_pods", "n2", 2, 1), ("in_memory", "n2", 1, 0)],
+)
+def test_kep_5194_13_who_frees_a_claim_that_a_workload_holds_where_no_pod_can_go(dealloc, node, attempts, failures):
+    scenario = played(
+        f"{ON_N1}wait 65s\n"
+        f"expect each pods name=second spec.nodeName == {node or chr(34) * 2}\n"
+        f"expect count events reason=FailedScheduling == {failures}\n"
+        "expect each resourceclaims name=shared status.reservedFor[0].name == train\n",
+        **{"scheduler.postfilter_dealloc": dealloc},
+    )
+
+    tried = [line for line in scenario.lines if line.ev == "sched.attempt" and line.obj["name"] == "second"]
+    assert len(tried) == attempts
+    freed = [c for c in scenario.of("ResourceClaim", "shared") if not c.data.get("granted")]
+    assert len(freed[2:]) == (1 if node else 0)

@@ -187,8 +187,8 @@ def m1_acknowledges_before_the_journal_has_it(monkeypatch):
 def m2_counts_versions_from_the_snapshot_only(monkeypatch):
     restore = server.restore
 
-    def forgets(store, base, base_rv, entries, now_s):
-        restore(store, base, base_rv, entries, now_s)
+    def forgets(store, base, base_rv, entries, now_s, resources):
+        restore(store, base, base_rv, entries, now_s, resources)
         store.rv = base_rv
 
     monkeypatch.setattr(server, "restore", forgets)

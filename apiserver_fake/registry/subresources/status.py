@@ -5,14 +5,14 @@ before the other fields are put back: a node that tries to change a label is ref
 """
 
 from apiserver_fake.authorization.authorizer import admit
-from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, strategy_for
+from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
 from services.api.errors import invalid
 from services.api.meta import Document
 
 
 def _write(stored: Document, body: Document, ctx: WriteContext) -> SubresourceResult:
     admit(ctx.identity, ctx.request, stored, body, ctx)
-    strategy = strategy_for(ctx.request.resource)
+    strategy = ctx.strategy
     new = dict(body)
     strategy.prepare_status(stored, new, ctx)
     if causes := [*strategy.validate_status(stored, new, ctx)]:

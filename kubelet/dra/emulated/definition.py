@@ -4,8 +4,8 @@ Source: dra-core 1.1 (slices, devices), 7.1 (emulated driver knobs).
 """
 
 import re
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,10 @@ from services.api.meta import Document
 
 SLICE_MAX, GATED_SLICE_MAX = 128, 64
 """Devices a slice may have, and one in which a device has taints or consumes counters."""
+COUNTER_SETS_MAX: Final = 8
+"""Counter sets a slice may have."""
+NODE_NAME: Final = "$(NODE_NAME)"
+"""What stands in a pool's name for the node's, as in a container's environment."""
 _GATED: Final = ("taints", "consumesCounters")
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -47,20 +51,23 @@ _LISTS: Final = {
 
 class PoolDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """One pool of devices. `devices`: how many, or what each is, as ResourceSlices spell it, attributes, capacity,
-    counters and taints included. `shared_counters`: what they draw from (KEP-4815)."""
+    counters and taints included. `shared_counters`: what they draw from (KEP-4815). `$(NODE_NAME)` in its name is the
+    node's. `slice_sizes`: how many devices each of its slices has, instead of the driver's `slices`, for as long as
+    there are so many devices."""
 
     name: str
     devices: int | list[dict[str, Any]] = 0
     shared_counters: list[dict[str, Any]] = []
+    slice_sizes: tuple[int, ...] = ()
 
 
 class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """One driver on a node.
 
     `devices` and `shared_counters` are those of the pool that has the node's name; `pools` are further ones. A pool is
-    published in `slices` slices, 0: in as few as possible. Times are seconds, or a distribution such as
-    `lognormal:0.3,0.5`: `prepare` and `unprepare` of a call, `publish_delay` before devices are offered,
-    `slice_delay` between the slices of a pool, so that it is incomplete meanwhile.
+    published in `slices` slices, 0: in as few as possible, and first with that `generation`. Times are seconds, or a
+    distribution such as `lognormal:0.3,0.5`: `prepare` and `unprepare` of a call, `publish_delay` before devices are
+    offered, `slice_delay` between the slices of a pool, so that it is incomplete meanwhile.
     `fail_prepare` and `fail_unprepare` are how likely a claim fails, `fail_call` how likely a whole call does.
     `refuses_double_use`: a device that is prepared for a claim is refused to another; None: as the switch
     `dra.double_allocation_guard` says. `health`: it streams how its devices are (KEP-4680).
@@ -76,6 +83,7 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     shared_counters: list[dict[str, Any]] = []
     pools: tuple[PoolDefinition, ...] = ()
     slices: int = 0
+    generation: int = 1
     prepare: float | str = 0.2
     unprepare: float | str = 0.1
     publish_delay: float | str = 0.0
@@ -107,6 +115,8 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
                 raise ValueError(f"{_camel(field)}: {error}") from None
         if self.slices < 0:
             raise ValueError(f"slices: {self.slices}, want 0 or more")
+        if self.generation < 0:
+            raise ValueError(f"generation: {self.generation}, want 0 or more")
         for number, (start, end) in enumerate(self.dead):
             if not 0.0 <= start < end:
                 raise ValueError(f"dead[{number}]: from {start:g} to {end:g}, want 0 or more, and an end after it")
@@ -148,6 +158,7 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
                 raise ValueError(
                     f"{where}devices[{number}]: no field {unknown!r}; there are: {', '.join(sorted(_FIELDS))}"
                 )
+        _check_counters(pool, where)
 
     def duration(self, field: str) -> Distribution:
         """Return the distribution of one of the times. Raises: ValueError."""
@@ -161,7 +172,8 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     def all_pools(self, node: str) -> list[PoolDefinition]:
         """Return the pools, the node's own first, unless only others are configured."""
         own = PoolDefinition(name=node, devices=self.devices, shared_counters=self.shared_counters)
-        return [own, *self.pools] if self.devices or not self.pools else list(self.pools)
+        others = [msgspec.structs.replace(pool, name=pool.name.replace(NODE_NAME, node)) for pool in self.pools]
+        return [own, *others] if self.devices or not others else others
 
     def offered(self, pool: PoolDefinition) -> list[Document]:
         """Return a pool's devices as a ResourceSlice lists them."""
@@ -186,9 +198,41 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
         return any(device.get("bindingConditions") for pool in pools for device in self.offered(pool))
 
 
-def chunks(devices: list[Document], wanted: int) -> list[list[Document]]:
-    """Return the devices by slice: in as many as wanted, more where a slice would be too large."""
+def _check_counters(pool: PoolDefinition, where: str) -> None:
+    """Raise ValueError for a device that draws from a counter its pool does not have: no scheduler would use the pool.
+
+    Source: dra-core 3.1, step 4.
+    """
+    declared: dict[str, dict[str, Any]] = {}
+    for place, counter_set in enumerate(pool.shared_counters):
+        name = str(counter_set.get("name", ""))
+        if name in declared:
+            raise ValueError(f"{where}sharedCounters[{place}].name: two counter sets are called {name!r}")
+        declared[name] = counter_set.get("counters") or {}
+    for number, device in enumerate(pool.devices if isinstance(pool.devices, list) else ()):
+        consumed = device.get("consumesCounters") or ()
+        for place, each in enumerate(consumed if isinstance(consumed, list) else ()):
+            at, name = f"{where}devices[{number}].consumesCounters[{place}]", each.get("counterSet")
+            if name not in declared:
+                raise ValueError(
+                    f"{at}.counterSet: {name!r} is not among the pool's sharedCounters: {', '.join(declared) or 'none'}"
+                )
+            if unknown := next(
+                (counter for counter in each.get("counters") or () if counter not in declared[name]), ""
+            ):
+                raise ValueError(
+                    f"{at}.counters: {unknown!r} is not in counter set {name!r}, which has: "
+                    f"{', '.join(declared[name]) or 'none'}"
+                )
+
+
+def chunks(devices: list[Document], wanted: int, sizes: Sequence[int] = ()) -> list[list[Document]]:
+    """Return the devices by slice: as `sizes` says if that is all of them, else in as many slices as wanted, more where
+    a slice would be too large."""
     most = GATED_SLICE_MAX if any(device.get(field) for device in devices for field in _GATED) else SLICE_MAX
+    if sizes and sum(sizes) == len(devices) and max(sizes) <= most:
+        ends = [0, *accumulate(sizes)]
+        return [devices[start:end] for start, end in pairwise(ends)]
     count = max(1 if devices else 0, wanted, -(-len(devices) // most))
     if count == 0:
         return []
@@ -217,24 +261,29 @@ def parse_drivers(text: str) -> list[dict[str, Any]]:
         name, *rest = each.split(":")
         if not name or not rest or not rest[0].isdigit():
             raise ValueError(f"drivers: {each!r}, {FORM}")
-        made: dict[str, Any] = {"name": name, "devices": int(rest[0])}
-        for option in rest[1:]:
-            key, sign, value = option.partition("=")
-            if sign and value and key in _LISTS:
-                made.setdefault(_LISTS[key], []).append(value)
-                continue
-            if not sign or (key not in _OPTIONS and key != "dead"):
-                raise ValueError(f"drivers: {option!r}, {FORM}")
-            try:
-                if key == "dead":
-                    start, _, end = value.partition("-")
-                    made[key] = [[float(start), float(end)]]
-                else:
-                    made[_OPTIONS[key]] = int(value) if key == "slices" else float(value)
-            except ValueError:
-                raise ValueError(f"drivers: {option!r}: {value!r} is not a number") from None
-        found.append(made)
+        found.append({"name": name, "devices": int(rest[0]), **parse_options(rest[1:])})
     return found
+
+
+def parse_options(options: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a definition that `prepare=2`, `dead=60-100` and so on say. Raises: ValueError."""
+    made: dict[str, Any] = {}
+    for option in options:
+        key, sign, value = option.partition("=")
+        if sign and value and key in _LISTS:
+            made.setdefault(_LISTS[key], []).append(value)
+            continue
+        if not sign or (key not in _OPTIONS and key != "dead"):
+            raise ValueError(f"drivers: {option!r}, {FORM}")
+        try:
+            if key == "dead":
+                start, _, end = value.partition("-")
+                made[key] = [[float(start), float(end)]]
+            else:
+                made[_OPTIONS[key]] = int(value) if key == "slices" else float(value)
+        except ValueError:
+            raise ValueError(f"drivers: {option!r}: {value!r} is not a number") from None
+    return made
 
 
 def _camel(field: str) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from kubelet.dra.calls import HEALTHY, UNHEALTHY, ClaimName, ClaimResult, DeviceHealth
 from kubelet.dra.emulated.binding import Waiting, waiting
-from kubelet.dra.emulated.definition import DriverDefinition, PoolDefinition, chunks
+from kubelet.dra.emulated.definition import COUNTER_SETS_MAX, DriverDefinition, PoolDefinition, chunks
 from kubelet.runtime.claims import PreparedDevice
 from services.api.kinds.resourceclaim import DeviceRequestAllocationResult, ResourceClaim
 from services.api.meta import Document
@@ -74,7 +74,7 @@ class EmulatedDriver:
         self.held: dict[str, Held] = {}
         """What is prepared, by the uid of the claim."""
         self.is_away = self.is_hung = self.refuses = False
-        self.generation = 1
+        self.generation = definition.generation
         self.version = self.health_version = self.restarts = 0
         self._pools: dict[str, PoolDefinition] = {pool.name: pool for pool in definition.all_pools(node)}
         self._devices: dict[str, dict[str, Document]] = {
@@ -103,9 +103,13 @@ class EmulatedDriver:
         found: dict[str, Document] = {}
         number = 0
         for pool, devices in self._devices.items():
-            counters = self._pools[pool].shared_counters
-            parts = [{"devices": part} for part in chunks([self._shown(d) for d in devices.values()], self._count)]
-            parts += [{"sharedCounters": counters}] if counters else []
+            counters, sizes = self._pools[pool].shared_counters, self._pools[pool].slice_sizes
+            shown = [self._shown(device) for device in devices.values()]
+            parts = [{"devices": part} for part in chunks(shown, self.definition.slices, sizes)]
+            parts += [
+                {"sharedCounters": counters[start : start + COUNTER_SETS_MAX]}
+                for start in range(0, len(counters), COUNTER_SETS_MAX)
+            ]
             for part in parts:
                 found[f"{self.node}-{self.name}-{number}"] = {
                     "driver": self.name,
@@ -115,10 +119,6 @@ class EmulatedDriver:
                 }
                 number += 1
         return found
-
-    @property
-    def _count(self) -> int:
-        return self.definition.slices
 
     def _shown(self, device: Document) -> Document:
         taints = [*device.get("taints", ()), *self._taints.get(str(device["name"]), ())]

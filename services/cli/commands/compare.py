@@ -45,7 +45,7 @@ def COMMAND(  # noqa: N802
     shared = Switches.parse(assignments).chosen
     with refusing(ScriptError, SwitchError):
         scenario, parsed = load_scenario(file), parse_arms(arms)
-        for arm in parsed if not scenario.own_switches else ():
+        for arm in parsed if not scenario.has_skew else ():
             remark(Switches.parse(scenario.switches).replace({**shared, **arm.switches}), f"arm {arm.name}")
     quiet = output == "json"
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 import msgspec
-import yaml
 
 from kubelet.dra.calls import PLUGINS, REGISTRY
 from kubelet.dra.emulated.definition import NAME, DriverDefinition, parse_drivers, read_definition
 from kubelet.dra.emulated.driver import ACTS
+from kubelet.dra.emulated.files import fields_of, read_driver
 from kubelet.dra.emulated.serving import DriverConfig, build, command_driver
 from services.cli.output import EXIT_NOT_STARTED, data_option, fail
 from services.runtime.components import driver_name
@@ -20,6 +20,7 @@ from services.runtime.credentials import Credentials, put_driver
 from services.runtime.mesh_directory import SOCKETS_FOLDER, read_state
 from services.runtime.process import run
 from services.runtime.unix_sockets import UnixSockets
+from services.scenarios.script.drivers import check_published
 
 EPILOG = f"""\
 \b
@@ -37,9 +38,10 @@ A taint is KEY[=VALUE]:EFFECT, after the devices.
 
 \b
 FILE is YAML or JSON with the fields name, devices (a number, or a list as in a ResourceSlice), sharedCounters, pools,
-slices, prepare, unprepare, publishDelay, sliceDelay (seconds, or lognormal:0.3,0.5), failPrepare,
+slices, generation, prepare, unprepare, publishDelay, sliceDelay (seconds, or lognormal:0.3,0.5), failPrepare,
 failUnprepare, failCall (0 to 1), refusesDoubleUse, health, dead; for devices that pods wait for before they are bound
 (KEP-5007) bindingConditions, bindingFailureConditions, bindingDelay (seconds), failBinding (devices), taintsFailed.
+Instead of devices and pools it may have ResourceSlices, as `kubectl get resourceslices -o yaml` prints them.
 """
 
 
@@ -108,36 +110,23 @@ def _mesh(data: Path, process: str, driver: str, given: dict[str, Any]) -> dict[
 
 
 def _definition(given: dict[str, Any]) -> DriverDefinition:
+    where = f"{given['config']}: " if given["config"] is not None else ""
     try:
         if given["config"] is not None:
-            return _read_file(given["config"])
-        if not given["text"]:
+            found = read_driver(given["config"])
+        elif not given["text"]:
             raise ValueError("want --driver NAME:DEVICES or --config FILE")
-        found = parse_drivers(given["text"])
-        if len(found) != 1:
-            raise ValueError("want one driver")
-        return read_definition(found[0])
+        else:
+            short = parse_drivers(given["text"])
+            if len(short) != 1:
+                raise ValueError("want one driver")
+            found = read_definition(short[0])
     except ValueError as error:
         fail(f"DRA driver: {error}")
-
-
-def _read_file(path: Path) -> DriverDefinition:
-    shape = _read(path)
     try:
-        return read_definition(shape)
+        check_published(found)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = yaml.safe_load(path.read_bytes())
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror or error}") from None
-    except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path}: want an object with the fields of a driver, not {type(found).__name__}")
+        fail(f"DRA driver: {where}{error}")
     return found
 
 
@@ -145,7 +134,7 @@ def _command(folder: Path, given: dict[str, Any]) -> int:
     name = given["text"].partition(":")[0]
     try:
         if not name and given["config"] is not None:
-            name = str(_read(given["config"]).get("name", ""))
+            name = str(fields_of(given["config"]).get("name", ""))
         if not name:
             raise ValueError("want --driver NAME of the driver that is to act")
         parent, node = str(folder.parent), given["node"]

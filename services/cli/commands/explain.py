@@ -48,7 +48,8 @@ Examples:
 def COMMAND(target: str, namespace: str, data: Path, scenario: Path | None, seed: int, output: str) -> int:  # noqa: N802
     """Say why a pod is where it is, or nowhere, and what is the smallest change that would help.
 
-    The answer comes from the scheduler's record of its last decision, its queue, and from filtering again.
+    The answer comes from the scheduler's record of its last decision, its queue, and from filtering again; of a pod
+    with a node whose claims are not prepared, from its kubelet.
     """
     kind, _, name = target.rpartition("/")
     if target == "scheduler/queue":
@@ -57,7 +58,7 @@ def COMMAND(target: str, namespace: str, data: Path, scenario: Path | None, seed
         path = f"/explain/{namespace}/{name}"
     else:
         fail(f"{target!r}: want pod/NAME or scheduler/queue")
-    found = _simulated(scenario, seed, path) if scenario is not None else _asked(data, path)
+    found = _simulated(scenario, seed, path) if scenario is not None else _explained(data, path)
     if found is None:
         fail(f"no scheduler knows pod {namespace}/{name}", EXIT_FAILED)
     if output == "json":
@@ -69,25 +70,35 @@ def COMMAND(target: str, namespace: str, data: Path, scenario: Path | None, seed
     return EXIT_OK
 
 
-def _asked(data: Path, path: str) -> dict[str, Any] | None:
-    """Return what the schedulers of the mesh say: the answer of the one that decided last, or waits for it."""
+def _explained(data: Path, path: str) -> dict[str, Any] | None:
+    """Return what the schedulers of the mesh say: the answer of the one that decided last, or waits for it; with what
+    the pod's kubelet says."""
+    answers = _asked(data, path, "scheduler")
+    if path == "/explain/queue" and len(answers) > 1:
+        return max(answers, key=lambda a: len(a["pods"]))
+    found = _latest(answers)
+    if found is None or not found.get("node"):
+        return found
+    return found | {"kubelet": next(iter(_asked(data, path, "kubelet")), None)}
+
+
+def _asked(data: Path, path: str, component: str) -> list[dict[str, Any]]:
+    """Return what the mesh's processes of a component answer."""
     state = read_state(data)
     if state is None:
         fail(f"no mesh runs on {data}; start one with `keplab up`, or give --run FILE", EXIT_FAILED)
     answers: list[dict[str, Any]] = []
     for process in state["processes"]:
-        if process["name"].startswith("scheduler") and process["port"]:
+        if process["name"].startswith(component) and process["port"]:
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{process['port']}{path}", timeout=TIMEOUT_S) as reply:
-                    answers.append({"scheduler": process["name"], **msgspec.json.decode(reply.read())})
+                    answers.append({component: process["name"], **msgspec.json.decode(reply.read())})
             except urllib.error.HTTPError as error:
                 if error.code != 404:
                     fail(f"{process['name']} answers {error.code} to {path}", EXIT_FAILED)
             except OSError as error:
                 fail(f"{process['name']} on port {process['port']} does not answer: {error}", EXIT_FAILED)
-    if path == "/explain/queue" and len(answers) > 1:
-        return max(answers, key=lambda a: len(a["pods"]))
-    return _latest(answers)
+    return answers
 
 
 def _simulated(scenario: Path, seed: int, path: str) -> dict[str, Any] | None:
@@ -100,7 +111,12 @@ def _simulated(scenario: Path, seed: int, path: str) -> dict[str, Any] | None:
             found.extend(explainer.queue() for explainer in explainers)
         else:
             _, _, namespace, name = path.split("/")
-            found.extend(explainer.pod(Key(namespace, name)) for explainer in explainers)
+            key = Key(namespace, name)
+            kubelets: list[Any] = [mesh.instance(each) for each in mesh.components() if each.startswith("kubelet/")]
+            waits = (kubelet.explain(key) for kubelet in kubelets if kubelet is not None)
+            on_node = {"kubelet": next((wait for wait in waits if wait is not None), None)}
+            answers = (explainer.pod(key) for explainer in explainers)
+            found.extend(each and each | (on_node if each["node"] else {}) for each in answers)
 
     with refusing(ScriptError):
         simulate(load_scenario(scenario), seed=seed, afterwards=ask)
@@ -142,6 +158,8 @@ def _show_pod(found: dict[str, Any]) -> None:
     ):
         if found.get(key):
             click.echo(f"{label}: {found[key]}")
+    if found.get("kubelet"):
+        click.echo(f"waits for: {_claim_wait(found['kubelet'])}")
     if found["victims"]:
         click.echo(f"preempts: {', '.join(found['victims'])}")
     if found["excluded"]:
@@ -159,6 +177,18 @@ def _show_pod(found: dict[str, Any]) -> None:
         click.echo("\nTried again after:")
         for event in found["wakes_on"]:
             click.echo(f"  {event}")
+
+
+def _claim_wait(wait: dict[str, Any]) -> str:
+    """Return what a pod's claims wait for on its node, with the tries that failed."""
+    parts = []
+    if wait["since_s"] is not None:
+        parts.append(f"for {_seconds(wait['since_s'])}")
+    if wait["failures"]:
+        parts.append(f"FailedPrepareDynamicResources {wait['failures']} times")
+    if wait["next_try_in_s"] is not None:
+        parts.append(f"next try in {_seconds(wait['next_try_in_s'])}")
+    return str(wait["waits_for"]) + (f" ({', '.join(parts)})" if parts else "")
 
 
 def _device_rows(short: dict[str, Any]) -> list[tuple[Any, ...]]:

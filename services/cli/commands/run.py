@@ -81,7 +81,7 @@ def COMMAND(  # noqa: N802
     documents, code = [], EXIT_OK
     for scenario in scenarios:
         with PodsView(scenario.name, quiet=output == "json") as view, refusing(ScriptError, SwitchError):
-            if not scenario.own_switches:  # else a component of the scenario may have the other switch
+            if not scenario.has_skew:  # else a component of the scenario may have the other switch
                 remark(Switches.parse(scenario.switches).replace(overrides), scenario.name)
             show = view.progress
             if processes:

@@ -161,6 +161,15 @@ class ProcessMesh:
         self._supervisor.child(name).next_down_s = down_s or RESTART_S
         await self._fault_files.struck(name, site, "kill")
 
+    async def restart(self, component: str, switches: Sequence[str] = ()) -> None:
+        """SIGTERM, and return when the successor, with these switches, is ready."""
+        name = self._name(component)
+        self._report(name, {"what": "restart", **({"set": list(switches)} if switches else {})})
+        try:
+            await self._supervisor.restart(name, switches)
+        except MeshError as error:
+            raise NotPossible(str(error)) from None
+
     async def pause(self, component: str, duration_s: float, site: Site | None = None) -> None:
         """SIGSTOP, wait, SIGCONT."""
         name = self._name(component)

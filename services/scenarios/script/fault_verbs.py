@@ -7,12 +7,14 @@ healed by the same verb without options, what is wrong with a node by `heal`.
 import asyncio
 import re
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from kubelet.agent.node_files import FAULTS, POWER, STATIC_PODS
 from kubelet.node.health import NodeFaults, parse_node_faults
 from kubelet.runtime.script import FORM
+from services.api.switches import Switches
 from services.client.link_faults import LinkFaults
 from services.runtime.machine import disk_error
 from services.scenarios.corruption import corrupted
@@ -20,6 +22,7 @@ from services.scenarios.mesh import Site
 from services.scenarios.script.context import ScenarioContext, beside, named, one, substitute
 from services.scenarios.script.scenario import Step, parse_duration, parse_names
 from services.scenarios.script.workload import pairs
+from services.scenarios.switch_readers import check_readers
 
 STARVED_PERIOD_S = 0.5
 LOOK_S = 0.05
@@ -81,6 +84,19 @@ async def kill(context: ScenarioContext, step: Step) -> None:
     down_s = parse_duration(down) if down else None
     perform = _all if site is None else _meanwhile
     await perform(context, step, lambda name: context.mesh.kill(name, down_s, site))
+
+
+async def restart(context: ScenarioContext, step: Step) -> None:
+    """`restart COMPONENT [with SWITCH=VALUE …]`: SIGTERM; the scenario goes on when its successor is ready.
+
+    What follows `with` that process has from now on, over what the scenario sets for all, until it is restarted with
+    another value: so a feature gate goes off and on again in one component.
+    """
+    switches = tuple(f"{name}={value}" for name, value in step.options.items())
+    names = _components(context, replace(step, args=step.args[:1]))
+    for name in names:
+        check_readers(name, switches)
+    await asyncio.gather(*(context.mesh.restart(name, switches) for name in names))
 
 
 async def pause(context: ScenarioContext, step: Step) -> None:
@@ -209,7 +225,7 @@ async def boot(context: ScenarioContext, step: Step) -> None:
     await context.mesh.put_file(step.args[0], POWER, f"on {step.line}".encode())
 
 
-VERBS = named(kill, pause, reboot, link, clock, disk, corrupt, starve, ended) | named(
+VERBS = named(kill, restart, pause, reboot, link, clock, disk, corrupt, starve, ended) | named(
     static_pod, fault, heal, shutdown, poweroff, boot
 )
 
@@ -224,10 +240,21 @@ def check(step: Step) -> None:
             node, _, clauses = step.rest.partition(" ")
             if parse_node_faults(clauses) == NodeFaults():
                 raise ValueError(f"fault {node}: {FORM}")
+        case "restart":
+            _check_restart(step)
         case "heal" | "shutdown" | "poweroff" | "boot" if len(step.args) != 1:
             raise ValueError(f"{step.verb} wants a node")
         case verb if verb in _OPTIONS:
             _check_component(step)
+
+
+def _check_restart(step: Step) -> None:
+    if not step.args or step.args[1:] != (("with",) if step.options else ()) or step.args[0].startswith("node/"):
+        raise ValueError("want: restart COMPONENT, or restart COMPONENT with SWITCH=VALUE …")
+    switches = tuple(f"{name}={value}" for name, value in step.options.items())
+    Switches.parse(switches)
+    if not set(step.args[0]) & set("*?["):
+        check_readers(step.args[0], switches)
 
 
 def _check_component(step: Step) -> None:

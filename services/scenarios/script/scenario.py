@@ -2,10 +2,12 @@
 
     # A comment. The first comment block is the scenario's title and explanation.
     set kubelet.on_reject=unbind          a switch's value; arms and --set override it
-    set scheduler: PodUnbinding=false     what one process, or all of a kind, has it set to, whatever the others have
+    set scheduler: PodUnbinding=false     what one process, or all of a kind, has it set to, whatever the others have;
+                                          later it is the act `restart scheduler with PodUnbinding=true`
     limit 120s                            no scenario outlives this
     latency sandbox=constant:0.3          a stage of the kubelet's latency model
     nodes n1..n3 cpu=16 numa=2x8 …        what is there before the first act
+    nodes n4 cpu=16 drivers=cards.yaml    a node with a DRA driver that a file beside the scenario describes
     schedulers 2 [elect=off]              replicas of the scheduler; one leads, or all work
     scheduler second                      a scheduler beside it, for pods with that schedulerName
     scheduler-config two.yaml             the scheduler's KubeSchedulerConfiguration, a file beside the scenario
@@ -78,6 +80,11 @@ class Scenario:
     """By process or component, what is set there otherwise than everywhere."""
     window_s: float | None = None
     """Seconds for which the API server keeps changes; None: as ever."""
+
+    @property
+    def has_skew(self) -> bool:
+        """Whether some process has, from the beginning or later, a switch set otherwise than the others."""
+        return bool(self.own_switches) or any(step.verb == "restart" and step.options for step in self.steps)
 
 
 NAMES_MAX = 20_000

@@ -30,6 +30,7 @@ from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
 from services.api.identity import CLAIM_MANAGER, SCHEDULER, Identity, driver_identity
 from services.api.seams import Component, Seams
+from services.api.switches import Switches
 from services.api.wire import Api
 from services.client.gate import Gates
 from services.client.leases import LeadershipLost
@@ -42,7 +43,7 @@ from services.runtime.machine import disk_error
 from services.runtime.roles import claim_controller_identities, controller_identities
 from services.runtime.simloop import OWNER, SimLoop
 from services.scenarios.corruption import corrupted
-from services.scenarios.mesh import MeshPlan, Site
+from services.scenarios.mesh import MeshPlan, NotPossible, Site
 from services.scenarios.simulation.disk import DiskImage, SimDisk
 from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
 from services.scenarios.simulation.network import Network, SimApi, SimTransport
@@ -57,6 +58,8 @@ START_MIN_S, START_MAX_S = 0.05, 0.25
 RESTART_BACKOFF_MIN_S, RESTART_BACKOFF_MAX_S = 0.2, 5.0
 READY_POLL_S = 0.05
 READY_LIMIT_S = 60.0
+STOP_MAX_S = 10.0
+"""So long a component may take to end in good order, as a process may (`services.runtime.process`)."""
 
 Build = Callable[[Seams], Component]
 
@@ -64,8 +67,12 @@ Build = Callable[[Seams], Component]
 class _Process:
     """One component over all its incarnations."""
 
-    def __init__(self, name: str, build: Build, main: Identity, others: Sequence[Identity], clock: SimClock) -> None:
+    def __init__(
+        self, name: str, build: Build, main: Identity, others: Sequence[Identity], clock: SimClock, switches: Switches
+    ) -> None:
         self.name, self.build, self.main, self.others, self.clock = name, build, main, others, clock
+        self.switches = switches
+        """Of its next life."""
         self.disk_image = DiskImage()
         self.incarnations = 0
         self.life: Lifetime | None = None
@@ -181,7 +188,8 @@ class SimMesh:
             self._add(config.name, partial(build_driver, config), driver_identity(driver.name, node.name))
 
     def _add(self, name: str, build: Build, main: Identity, others: Sequence[Identity] = ()) -> None:
-        self._processes[name] = _Process(name, build, main, others, SimClock(self._loop, WALL_BASE_S))
+        clock = SimClock(self._loop, WALL_BASE_S)
+        self._processes[name] = _Process(name, build, main, others, clock, self.plan.switches_of(name))
 
     def components(self) -> Sequence[str]:
         """Return the names of all components, sorted."""
@@ -216,21 +224,49 @@ class SimMesh:
         """Start the API server, then everything else; return when all is ready and all nodes are. Raises: MeshError."""
         for process in self._processes.values():
             process.keeper = asyncio.create_task(self._keep(process))
+        try:
+            await self._until_ready(tuple(self._processes.values()))
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _until_ready(self, processes: Sequence[_Process]) -> None:
+        """Return when all of them are. Raises: MeshError when one cannot start or is not ready in time."""
         limit = self.clock.now() + READY_LIMIT_S
-        while waiting := [p for p in self._processes.values() if p.component is None or not p.component.is_ready]:
+        while waiting := [p for p in processes if p.component is None or not p.component.is_ready]:
             for process in waiting:
                 if process.keeper is not None and process.keeper.done() and (error := process.keeper.exception()):
-                    await self.stop()
                     if not isinstance(error, StartError):
                         raise error
-                    switches = self.plan.switches_of(process.name).assignments
+                    switches = process.switches.assignments
                     why = f" (with {', '.join(switches)})" if switches else ""
                     raise MeshError(f"{process.name} cannot start: {error}{why}")
             if self.clock.now() > limit:
-                await self.stop()
                 names = ", ".join(process.name for process in waiting)
                 raise MeshError(f"not ready after {READY_LIMIT_S:g} s: {names}; {self.failures[-3:]}")
             await asyncio.sleep(READY_POLL_S)
+
+    async def restart(self, component: str, switches: Sequence[str] = ()) -> None:
+        """End an incarnation in good order and return when the next one, with these switches, is ready."""
+        process = self._process(component)
+        process.switches = process.switches.replace(Switches.parse(switches).chosen)
+        what = {"set": list(switches)} if switches else {}
+        self._chaos.write("fault.inject", data={"target": process.name, "what": "restart", **what})
+        if process.keeper is not None:
+            process.keeper.cancel()
+        self._loop.thaw(process.name)
+        if process.life is not None and process.task is not None and not process.life.is_over:
+            if process.name == "apiserver":
+                self._network.close()
+            process.task.cancel()
+            await asyncio.wait((process.task,), timeout=STOP_MAX_S)
+            process.life.end()
+        process.component, process.down_until = None, 0.0
+        process.keeper = asyncio.create_task(self._keep(process))
+        try:
+            await self._until_ready((process,))
+        except MeshError as error:
+            raise NotPossible(str(error)) from None
 
     async def _keep(self, process: _Process) -> None:
         backoff = RESTART_BACKOFF_MIN_S
@@ -274,10 +310,10 @@ class SimMesh:
                 instance=f"{process.name}-{incarnation}",
                 sinks=(self.spans,) if self.plan.traced else (),
             ),
-            switches=self.plan.switches_of(process.name),
+            switches=process.switches,
             sockets=SimSockets(self._sockets, life),
         )
-        events.write("proc.start", data={"switches": list(self.plan.switches_of(process.name).assignments)})
+        events.write("proc.start", data={"switches": list(process.switches.assignments)})
         context = contextvars.copy_context()
         context.run(OWNER.set, process.name)
         process.component = context.run(process.build, seams)

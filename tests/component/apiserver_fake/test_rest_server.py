@@ -8,6 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rest.server import RestSettings, serve
 from apiserver_fake.storage.watch_hub import bookmark
 from services.api.errors import Expired, Forbidden, NotFound, TooManyRequests, Unauthorized
@@ -62,7 +63,7 @@ class AnApi:
 
 class AServer:
     is_ready = True
-    hidden = frozenset()
+    catalogue = Catalogue()
 
     def __init__(self, api):
         self.api, self.seen = api, []
@@ -263,7 +264,7 @@ def test_guarantees_8_2_a_client_that_may_not_write_is_refused_before_the_body_i
     assert (code, body["message"]) == (403, "system:mesh-admin cannot create nodes")
 
 
-@pytest.mark.parametrize("authorization", ["Bearer secret", "Basic eDpzZWNyZXQ="])
+@pytest.mark.parametrize("authorization", ["Bearer secret"])
 def test_a_token_is_taken_as_bearer_or_as_the_password_of_a_url(authorization):
     async def scenario():
         async with a_rest_server(AnApi({("nodes", "n"): NODE}), token="") as client:
@@ -273,7 +274,7 @@ def test_a_token_is_taken_as_bearer_or_as_the_password_of_a_url(authorization):
     assert run(scenario()) == [ADMIN]
 
 
-@pytest.mark.parametrize("authorization", ["Bearer wrong", "Basic !!", "Digest x"])
+@pytest.mark.parametrize("authorization", ["Bearer wrong", "Basic eDpzZWNyZXQ=", "Digest x"])
 def test_a_wrong_credential_is_unauthorized(authorization):
     async def scenario():
         async with a_rest_server(AnApi({})) as client:

@@ -1,6 +1,7 @@
 """A kubelet that has the devices of pods prepared, against the real API server (dra-core 7; guarantees N2, I30)."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -8,6 +9,7 @@ from services.api.errors import ApiError
 from services.api.kinds.resourceclaim import CLAIMS
 from services.api.kinds.resourceslice import SLICES
 from services.api.meta import Key
+from services.runtime.health import HttpRequest
 from services.scenarios.invariants.policy import Call, is_allowed
 
 DRIVER = "gpu.example.com"
@@ -173,6 +175,34 @@ def test_a_slow_driver_is_waited_for_45_seconds(simulate):
     assert reported.endswith(
         "NodePrepareResources: rpc error: code = DeadlineExceeded desc = context deadline exceeded"
     )
+
+
+def test_what_a_pods_claims_wait_for_is_served_by_its_kubelet(simulate):
+    """Two pods share a claim whose driver is slow: one waits for the driver, the other for that call."""
+
+    async def scenario(world):
+        pods = [(name, await world.create(name, bind=False, spec=USES)) for name in ("p", "q")]
+        await grant(world, *pods)
+        for name, uid in pods:
+            await world.scheduler.bind(Key("default", name), uid, "n1")
+        await asyncio.sleep(10)
+        (route,) = [route for path, route in world.process.http_routes() if path.startswith("/explain/")]
+        answers = []
+        for name in ("p", "q", "none"):
+            status, _, body = route(HttpRequest("", {"namespace": "default", "pod": name}))
+            answers.append((status, json.loads(body)["waits_for"] if status == 200 else body.decode()))
+        return answers, dict(pods)
+
+    answers, uids = simulate(scenario, nodes=[{**NODE, "drivers": f"{DRIVER}:2:prepare=30"}])
+
+    first = 0 if "answer" in answers[0][1] else 1
+    holder = uids["pq"[first]]
+    assert answers[first] == (
+        200,
+        f"DRA driver {DRIVER} to answer NodePrepareResources for ResourceClaim c, at most 45 s",
+    )
+    assert answers[1 - first] == (200, f"another pod's call to end, for ResourceClaim c (pod UID {holder})")
+    assert answers[2] == (404, "pod default/none waits for nothing here\n")
 
 
 def test_x_nr12_a_node_reads_the_claims_of_its_pods_and_no_others(simulate):

@@ -77,6 +77,7 @@ class World:
             self.list,
             self.memory,
             self.labels,
+            strategy_for(request.resource),
         )
 
     def create(self, resource: str, document: Document, identity: Identity = ADMIN, **request: Any) -> Document:

@@ -17,9 +17,10 @@ from services.runtime.config import EXIT_CONFIG, EXIT_IO, EXIT_LOCKED, EXIT_OK
         (["--node", "n1", "--driver", "gpu.example.com:1:fail-prepare=2"], "failPrepare: 2, want 0 to 1"),
         (["--node", "n1", "--driver", "gpu.example.com:1"], "no mesh runs on mesh"),
         (["--node", "n1", "--config", "gone.yaml"], "gone.yaml: "),
-        (["--node", "n1", "--config", "list.yaml"], "list.yaml: want an object with the fields of a driver, not list"),
+        (["--node", "n1", "--config", "list.yaml"], "list.yaml: want an object with the fields of a driver, or a ResourceSlice, not list"),
         (["--node", "n1", "--config", "odd.yaml"], "Object contains unknown field `divices`"),
         (["--node", "n1", "--config", "odd.yaml"], "odd.yaml: Object contains"),
+        (["--node", "n1", "--config", "odder.yaml"], "odder.yaml: unknown field \"devices[0].attributes.model.strng\""),
         (["--node", "n1", "--config", "bytes.yaml"], "bytes.yaml: "),
         (["--node", "n1", "--config", "gone.yaml"], "gone.yaml: No such file or directory"),
         (["--node", "n1", "--config", "odd.yaml", "--driver", "a.b:1"], "want --driver or --config, not both: 'a.b:1'"),
@@ -36,6 +37,8 @@ def test_what_it_cannot_do_is_one_line_and_exit_code_2(arguments, said, tmp_path
     (tmp_path / "mesh" / "nodes" / "n1" / "plugins_registry").mkdir(parents=True)
     (tmp_path / "bytes.yaml").write_bytes(b"name: \xa3")
     (tmp_path / "list.yaml").write_text("- 1\n")
+    odder = "name: gpu.example.com\ndevices: [{name: gpu-0, attributes: {model: {strng: h100}}}]\n"
+    (tmp_path / "odder.yaml").write_text(odder)
     (tmp_path / "odd.yaml").write_text("name: gpu.example.com\ndivices: 4\n")
 
     try:

@@ -147,3 +147,37 @@ def test_a_pod_that_waits_for_devices_is_explained_with_who_has_them(printed, tm
     lines = [" ".join(line.split()) for line in out.splitlines()]
 
     assert "default/two g n1 2 1 gpu.example.com/n1/gpu-0: is allocated to claim default/one" in lines
+
+
+@pytest.mark.parametrize(
+    ("driver", "after", "says"),
+    [
+        ("prepare=100", "wait 20s",
+         "DRA driver gpu.example.com to answer NodePrepareResources for ResourceClaim one, at most 45 s (for 19.9 s)"),
+        ("prepare=100", "wait 50s",
+         ("the next try of NodePrepareResources: NodePrepareResources: rpc error: code = DeadlineExceeded "
+         "desc = context deadline exceeded (for 4.9 s, FailedPrepareDynamicResources 1 times, next try in")),
+        ("dead=2-200", "wait 20s",
+         ("the next try of NodePrepareResources: DRA driver gpu.example.com is not registered (for 19.9 s, "
+         "FailedPrepareDynamicResources 2 times, next try in")),
+        ("dead=10-200", "wait 12s\ndelete pod/a grace=1\nwait 5s",
+         "the next try of NodeUnprepareResources: DRA driver gpu.example.com is not registered (next try in"),
+        ("prepare=1", "wait 10s", None),
+    ],
+)  # fmt: skip
+def test_a_pod_with_a_node_is_explained_with_the_driver_it_waits_for(printed, tmp_path, driver, after, says):
+    path = tmp_path / "driver.txt"
+    path.write_text(
+        f"# One driver\nlimit 100s\nnodes n1 cpu=4 drivers=gpu.example.com:2:{driver}\napply gpus.yaml\nwait 3s\n"
+        f"pod a claims=one\n{after}\n"
+    )
+    (tmp_path / "gpus.yaml").write_text(GPUS)
+
+    code, out, _ = printed("explain", "pod/a", "--run", str(path))
+
+    assert code == 0
+    assert "pod default/a is on node n1" in out
+    if says is None:
+        assert "waits for" not in out
+    else:
+        assert f"waits for: {says}" in out

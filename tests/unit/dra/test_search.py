@@ -2,10 +2,10 @@
 
 import pytest
 
-from services.api.kinds.resourceclaim import DeviceConstraint
-from services.dra.allocated import Allocated
+from services.api.kinds.resourceclaim import DeviceConstraint, DeviceRequest
 from services.dra.allocator import Allocator
-from services.dra.requests import AllocationError
+from services.dra.features import Features
+from services.dra.requests import AllocationError, problem_of_requests
 from services.dra.solution import Solution
 from tests.unit.dra.objects import (
     DRIVER,
@@ -575,15 +575,22 @@ def test_an_attribute_that_is_a_list_has_no_value_without_the_gate():
     assert attribute(["a"]).typed is None
 
 
-def test_a_class_that_is_missing_is_named_with_the_request_or_the_alternative_that_asks_for_it():
-    def missing(*requests):
-        return Allocator([claim("c", *requests)], {"gpu": GPU}.get, Allocated()).missing
+@pytest.mark.parametrize(
+    ("requests", "has_alternatives", "problem"),
+    [
+        ((request("a"), first_of("r", alternative("s"))), True, ""),
+        ((request("a", of="x"),), True, "request a: device class x does not exist"),
+        ((first_of("r", alternative("s"), alternative("t", of="x")),), True,
+         "request r/t: device class x does not exist"),
+        ((request("a"), first_of("r", alternative("s", of="x"))), False,
+         "resource claim default/c, request r: has subrequests, but the DRAPrioritizedList feature is disabled"),
+        ((request("a"), DeviceRequest(name="r")), True, "resource claim default/c, request r: unknown request type"),
+    ],
+)  # fmt: skip
+def test_what_no_node_can_satisfy_is_said_of_the_request_or_the_alternative(requests, has_alternatives, problem):
+    features = Features(prioritized_list=has_alternatives)
 
-    assert missing(request("a"), first_of("r", alternative("s"))) == ""
-    assert missing(request("a", of="x")) == "request a: device class x does not exist"
-    assert missing(first_of("r", alternative("s"), alternative("t", of="x"))) == (
-        "request r/t: device class x does not exist"
-    )
+    assert problem_of_requests(claim("c", *requests), {"gpu": GPU}.get, features) == problem
 
 
 def test_a_solution_says_which_alternatives_it_took_and_makes_allocations_only_when_asked():

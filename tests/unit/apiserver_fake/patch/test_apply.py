@@ -20,7 +20,9 @@ def deployment(*containers):
 
 
 def applied(live, config, manager="m", *, is_forced=False):
-    return apply.plan(live, config, manager=manager, is_forced=is_forced, wall_s=0)
+    return apply.plan(
+        live, config, shape_of(config["apiVersion"], config["kind"]), manager=manager, is_forced=is_forced, wall_s=0
+    )
 
 
 def test_applying_a_new_object_owns_what_it_names_and_nothing_of_its_identity():

@@ -188,6 +188,7 @@ def test_v12_a_json_patch_never_changes_what_it_was_given_and_fails_only_with_an
     assert (given_document, operations) == frozen
 
 
+POD_SHAPE = shape_of("v1", "Pod")
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -205,7 +206,9 @@ POD = {
 
 def patched(patch: dict[str, Any], document: dict[str, Any] = POD) -> dict[str, Any]:
     frozen = copy.deepcopy((document, patch))
-    result = apply_patch(document, patch, "strategic", document["apiVersion"], document["kind"])
+    result = apply_patch(
+        document, patch, "strategic", shape_of(document["apiVersion"], document["kind"]), document["kind"]
+    )
     assert (document, patch) == frozen
     return result
 
@@ -304,13 +307,25 @@ def test_unknown_fields_survive_every_patch_and_only_strict_refuses_them():
     pod = {**POD, "spec": {**POD["spec"], "replica": 3}, "dataa": {"k": None}}
     assert patched({"metadata": {"labels": {"y": "2"}}}, pod)["spec"]["replica"] == 3
     for mode in ("", "Ignore"):
-        assert check_fields("v1", "Pod", pod, mode) == []
-    assert check_fields("v1", "Pod", pod, "Warn") == ['unknown field "spec.replica"', 'unknown field "dataa"']
+        assert check_fields(POD_SHAPE, "v1", "Pod", pod, mode) == []
+    assert check_fields(POD_SHAPE, "v1", "Pod", pod, "Warn") == [
+        'unknown field "spec.replica"',
+        'unknown field "dataa"',
+    ]
     with pytest.raises(
         BadRequest, match=r'strict decoding error: unknown field "spec\.replica", unknown field "dataa"'
     ):
-        check_fields("v1", "Pod", pod, "Strict")
-    assert check_fields("v1", "Pod", {**pod, "status": {}}, "Strict", old=pod) == []
+        check_fields(POD_SHAPE, "v1", "Pod", pod, "Strict")
+    assert check_fields(POD_SHAPE, "v1", "Pod", {**pod, "status": {}}, "Strict", old=pod) == []
+
+
+def test_unknown_fields_below_a_name_of_ones_own_are_named_too():
+    attributes = {"model": {"string": "h100", "strng": "h100"}, "numa": {"int": 0}}
+    found = {"spec": {"devices": [{"name": "gpu-0", "attributes": attributes}]}}
+
+    assert check_fields("resource.k8s.io/v1", "ResourceSlice", found, "Warn") == [
+        'unknown field "spec.devices[0].attributes.model.strng"'
+    ]
 
 
 def test_real_fields_of_upstream_are_never_unknown():
@@ -336,12 +351,15 @@ def test_real_fields_of_upstream_are_never_unknown():
         },
         "status": {"bindingGeneration": 1, "unbindHistory": [{"requestID": "r"}], "hostIPs": [{"ip": "1"}]},
     }
-    assert check_fields("v1", "Pod", pod, "Warn") == []
+    assert check_fields(POD_SHAPE, "v1", "Pod", pod, "Warn") == []
 
 
 def test_a_document_of_wrong_types_is_400_and_nulls_and_numbers_are_read_as_upstream_reads_them():
     made = conform(
-        "v1", "Pod", {"metadata": {"name": "p", "labels": None}, "spec": {"overhead": {"cpu": 1}, "odd": None}}
+        POD_SHAPE,
+        "v1",
+        "Pod",
+        {"metadata": {"name": "p", "labels": None}, "spec": {"overhead": {"cpu": 1}, "odd": None}},
     )
     assert made == {"metadata": {"name": "p"}, "spec": {"overhead": {"cpu": "1"}, "odd": None}}
     for wrong in (
@@ -355,7 +373,7 @@ def test_a_document_of_wrong_types_is_400_and_nulls_and_numbers_are_read_as_upst
         {"metadata": {"creationTimestamp": "soon"}},
     ):
         with pytest.raises(BadRequest):
-            conform("v1", "Pod", wrong)
+            conform(POD_SHAPE, "v1", "Pod", wrong)
 
 
 @settings(max_examples=200)
@@ -363,8 +381,8 @@ def test_a_document_of_wrong_types_is_400_and_nulls_and_numbers_are_read_as_upst
 def test_any_document_conforms_or_is_400(document):
     frozen = copy.deepcopy(document)
     try:
-        made = conform("v1", "Pod", document)
-        assert conform("v1", "Pod", made) == made
+        made = conform(POD_SHAPE, "v1", "Pod", document)
+        assert conform(POD_SHAPE, "v1", "Pod", made) == made
     except BadRequest:
         pass
     assert document == frozen

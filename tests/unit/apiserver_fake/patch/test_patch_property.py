@@ -60,9 +60,9 @@ def test_what_the_strict_type_takes_is_left_as_it_is_by_the_walk(status):
 
 
 def test_what_the_strict_type_does_not_take_is_put_right_or_refused():
-    assert conform("v1", "Pod", {"metadata": {"creationTimestamp": None}}) == {"metadata": {}}
+    assert conform(POD, "v1", "Pod", {"metadata": {"creationTimestamp": None}}) == {"metadata": {}}
     with pytest.raises(ApiError, match="cannot unmarshal"):
-        conform("v1", "Pod", {"spec": {"containers": "none"}})
+        conform(POD, "v1", "Pod", {"spec": {"containers": "none"}})
 
 
 def test_a_type_that_contains_itself_has_no_strict_type():

@@ -1,12 +1,15 @@
 import msgspec
 
+from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rest import discovery
 from services.api.release import KUBERNETES
 from services.api.resources import resources
 
+CATALOGUE = Catalogue()
+
 
 def plain(path):
-    return msgspec.json.decode(discovery.document_at(path).body)
+    return msgspec.json.decode(discovery.document_at(CATALOGUE, path).body)
 
 
 def test_every_resource_is_in_its_plain_list_with_its_subresources():
@@ -25,7 +28,9 @@ def test_drain_finds_the_eviction_subresource_under_its_own_group():
 
 
 def test_the_aggregated_form_lists_the_same_resources_as_the_plain_one():
-    items = discovery.aggregated(is_core=True)["items"] + discovery.aggregated(is_core=False)["items"]
+    items = (
+        discovery.aggregated(CATALOGUE, is_core=True)["items"] + discovery.aggregated(CATALOGUE, is_core=False)["items"]
+    )
 
     aggregated = {
         (item["metadata"].get("name", ""), resource["resource"])
@@ -39,13 +44,13 @@ def test_the_aggregated_form_lists_the_same_resources_as_the_plain_one():
 
 
 def test_the_older_aggregated_version_names_itself():
-    body = msgspec.json.decode(discovery.document_at("apis", "v2beta1").body)
+    body = msgspec.json.decode(discovery.document_at(CATALOGUE, "apis", "v2beta1").body)
 
     assert body["apiVersion"] == "apidiscovery.k8s.io/v2beta1"
 
 
 def test_an_unserved_group_has_no_document():
-    assert discovery.document_at("apis/nosuch.example.com/v1") is None
+    assert discovery.document_at(CATALOGUE, "apis/nosuch.example.com/v1") is None
 
 
 def test_the_version_is_text_throughout():

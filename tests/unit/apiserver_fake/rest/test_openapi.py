@@ -1,12 +1,15 @@
 import msgspec
 import pytest
 
+from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rest import discovery, openapi
 from services.api.resources import resources
 
+CATALOGUE = Catalogue()
+
 
 def document(group, version):
-    return msgspec.json.decode(openapi.group_version_answer(group, version).body)
+    return msgspec.json.decode(openapi.group_version_answer(CATALOGUE, group, version).body)
 
 
 @pytest.mark.parametrize("resource", resources().values(), ids=lambda r: r.name)
@@ -30,19 +33,19 @@ def test_every_kind_has_a_schema_that_says_its_kind(resource):
 
 
 def test_every_reference_leads_to_a_schema_in_the_same_document():
-    for group, versions in discovery.groups().items():
+    for group, versions in discovery.groups(CATALOGUE).items():
         for version in versions:
             found = document(group, version)
             names = set(found["components"]["schemas"])
-            text = openapi.group_version_answer(group, version).body.decode()
+            text = openapi.group_version_answer(CATALOGUE, group, version).body.decode()
             references = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
 
             assert references <= names
 
 
 def test_the_index_names_a_url_for_each_group_version_that_changes_with_it():
-    paths = msgspec.json.decode(openapi.index().body)["paths"]
-    digest = openapi.group_version_answer("apps", "v1").etag.strip('"')
+    paths = msgspec.json.decode(openapi.index(CATALOGUE).body)["paths"]
+    digest = openapi.group_version_answer(CATALOGUE, "apps", "v1").etag.strip('"')
 
     assert paths["apis/apps/v1"]["serverRelativeURL"] == f"/openapi/v3/apis/apps/v1?hash={digest}"
     assert "api/v1" in paths
@@ -56,7 +59,7 @@ def test_containers_merge_by_name_for_client_side_apply():
 
 
 def test_defaults_enums_and_bounds_in_the_schemas_are_those_that_writes_are_checked_by():
-    schemas = openapi.document("", "v1")["components"]["schemas"]
+    schemas = openapi.document(CATALOGUE, "", "v1")["components"]["schemas"]
     pod, port = schemas["io.k8s.api.core.v1.PodSpec"], schemas["io.k8s.api.core.v1.ContainerPort"]
 
     assert pod["properties"]["restartPolicy"]["enum"] == ["Always", "Never", "OnFailure"]
@@ -65,13 +68,13 @@ def test_defaults_enums_and_bounds_in_the_schemas_are_those_that_writes_are_chec
         1,
         65535,
     )
-    workloads = openapi.document("apps", "v1")["components"]["schemas"]
+    workloads = openapi.document(CATALOGUE, "apps", "v1")["components"]["schemas"]
     assert workloads["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["replicas"]["default"] == 1
 
 
 def test_what_the_tables_require_is_required_in_the_schemas():
-    core = openapi.document("", "v1")["components"]["schemas"]
-    workloads = openapi.document("apps", "v1")["components"]["schemas"]
+    core = openapi.document(CATALOGUE, "", "v1")["components"]["schemas"]
+    workloads = openapi.document(CATALOGUE, "apps", "v1")["components"]["schemas"]
 
     assert core["io.k8s.api.core.v1.PodSpec"]["required"] == ["containers"]
     assert core["io.k8s.api.core.v1.Container"]["required"] == ["image", "name"]

@@ -2,13 +2,16 @@ import msgspec
 import pytest
 from multidict import MultiDict
 
+from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rest.paths import Parameters, is_watch, parse, split, to_request, verb_of, watch_request
 from services.api.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
+
+CATALOGUE = Catalogue()
 
 
 def route(path):
     first, *rest = split(path)
-    return parse("", rest[0], rest[1:]) if first == "api" else parse(rest[0], rest[1], rest[2:])
+    return parse(CATALOGUE, "", rest[0], rest[1:]) if first == "api" else parse(CATALOGUE, rest[0], rest[1], rest[2:])
 
 
 def parameters(*pairs):

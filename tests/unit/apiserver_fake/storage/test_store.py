@@ -169,9 +169,9 @@ def test_restoring_refuses_a_gap_and_a_wrong_predecessor():
         return Entry(rv, "ADDED", rv, previous_rv, "pods", "default", name, "", msgspec.json.encode(a_document(name)))
 
     with pytest.raises(Gap, match="change 3 follows 1"):
-        restore(Store(), [], 0, [entry(1), entry(3, name="b")], 0.0)
+        restore(Store(), [], 0, [entry(1), entry(3, name="b")], 0.0, resources())
     with pytest.raises(Gap, match="follows version 7"):
-        restore(Store(), [], 0, [entry(1, previous_rv=7)], 0.0)
+        restore(Store(), [], 0, [entry(1, previous_rv=7)], 0.0, resources())
 
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])

@@ -43,7 +43,7 @@ def claim(*conditions, results=None):
         ((("a", "True"), ("b", "False")), False, ""),
         ((("a", "True"), ("b", "True")), True, ""),
         ((("a", "True"), ("b", "True"), ("f", "False")), True, ""),
-        ((("f", "True"),), False, 'claim c binding failed: reason=R, message="no \\"port\\""'),
+        ((("f", "True"),), False, 'device binding failed: claim=c, reason=R, message="no \\"port\\""'),
     ],
 )
 def test_all_binding_conditions_must_be_true_and_no_failure_condition(conditions, ready, failure):

@@ -60,7 +60,8 @@ class OneClaim:
             raise Conflict(CONFLICT)
         document = msgspec.to_builtins(self.claim)
         for part, fields in patch.items():
-            document[part] = {**document.get(part, {}), **fields}
+            merged = {**document.get(part, {}), **fields}
+            document[part] = {name: value for name, value in merged.items() if value is not None}
         listed = document.get("status", {}).get("reservedFor") or []
         if len(listed) > 256:
             raise Invalid(f'ResourceClaim "c" is invalid: status.reservedFor: Too many: {len(listed)}')

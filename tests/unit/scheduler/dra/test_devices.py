@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from scheduler.cache.node_info import PodInfo
 from scheduler.dra.claim_releaser import release_patch
 from scheduler.dra.ledger import ClaimLedger, PendingRelease, Release
-from scheduler.framework.cycle_state import CycleError
+from scheduler.framework.cycle_state import CycleError, CycleState
+from scheduler.framework.status import Code
 from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.pod import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodResourceClaim
 from services.api.kinds.resourceclaim import (
@@ -285,6 +286,40 @@ def test_pods_without_alternatives_are_not_scored(cluster, a):
     world = cluster_with(cluster, a, claim("c"), *offers, nodes=("n1", "n2"))
 
     assert "DynamicResources" not in world.schedule(pod(a)).ranking.scores
+
+
+# -- what is said of nodes (explain_all)
+
+
+def test_nodes_that_another_filter_refused_first_are_asked_when_they_are_explained(cluster, a):
+    """Filter asked n1 alone. Of the others one has a device, which is no refusal of this plugin; on n4 the claim with
+    devices cannot be used."""
+    terms = tuple(
+        NodeSelectorTerm(match_fields=(NodeSelectorRequirement(key="metadata.name", operator="In", values=(name,)),))
+        for name in ("n1", "n2", "n3")
+    )
+    held = replace(granted("gpu-9"), node_selector=NodeSelector(node_selector_terms=terms))
+    offers = [offer("s3", "gpu-0", node="n3"), offer("s4", "gpu-0", node="n4")]
+    names = ("n1", "n2", "n3", "n4")
+    world = cluster_with(cluster, a, claim("c"), claim("d", allocation=held), *offers, nodes=names)
+    plugin, columns = world.runner.plugins_by_name["DynamicResources"], world.cache.columns
+    wanted, state = PodInfo(pod(a, "p", "c", "d")), CycleState()
+    assert plugin.pre_filter(state, wanted, columns).is_success
+    state.alive = columns.mask_of(("n1",))
+
+    passed = plugin.filter_all(state, wanted, columns)
+    refusals = plugin.explain_all(state, wanted, columns, columns.mask_of(names))
+
+    assert not passed.any()
+    found = {
+        columns.nodes[row].name: (refusal.reason, refusal.code)
+        for refusal in refusals
+        for row in range(columns.capacity)
+        if refusal.mask[row]
+    }
+    final = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    nothing = ("cannot allocate all claims", final)
+    assert found == {"n1": nothing, "n2": nothing, "n4": ("resourceclaim not available on the node", final)}
 
 
 # -- what keeps PostFilter from freeing a claim (6.5, kep-5194 3.4)

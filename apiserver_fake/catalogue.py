@@ -1,0 +1,125 @@
+"""What one server serves: kinds that are built in, and kinds that objects define while it runs.
+
+A kind is stored in one version and may be served in several; only REST knows the others. The mesh, the store and the
+rules see the stored version alone (walls 2). A catalogue changes between commits and never within one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from apiserver_fake.errors import no_such_path
+from apiserver_fake.schema.schemas import Shape, shape_of
+from apiserver_fake.strategy import Strategy, strategy_for
+from services.api.meta import Document, Resource
+from services.api.resources import resources
+
+T = TypeVar("T")
+
+
+Conversion = Callable[[list[Document]], Awaitable[list[Document]]]
+"""Whole objects of one kind to the same objects in another version; what it is given stays as it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class ServedVersion:
+    """One version in which REST serves a kind.
+
+    `resource` describes it: group, version, kind, columns; `stored` is the kind's wire name and `shape` the type of its
+    objects in this version. Without conversions it is the version in which objects are stored, and their bytes are
+    served as they are.
+    """
+
+    resource: Resource
+    stored: str
+    shape: Shape
+    to_stored: Conversion | None = None
+    from_stored: Conversion | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """One kind: how it is stored, by which rules, and in which versions it is served (the preferred one first)."""
+
+    resource: Resource
+    strategy: Strategy
+    shape: Shape
+    versions: tuple[ServedVersion, ...]
+
+
+class Catalogue:
+    """The kinds that are served, by wire name and by group version."""
+
+    def __init__(self, defined: Iterable[Kind] = (), *, hidden: Container[str] = ()) -> None:
+        """`hidden`: wire names of kinds that clients of REST find nowhere: their feature gate is off."""
+        self._hidden = hidden
+        self._built_in = {resource.name: _built_in(resource) for resource in resources().values()}
+        self._kinds: dict[str, Kind] = {}
+        self._made: dict[Hashable, Any] = {}
+        self.define(defined)
+
+    def define(self, defined: Iterable[Kind]) -> None:
+        """Serve these kinds besides those that are built in, in place of what was defined before."""
+        self._kinds = dict(sorted({**{kind.resource.name: kind for kind in defined}, **self._built_in}.items()))
+        self._made.clear()
+
+    @property
+    def resources(self) -> Mapping[str, Resource]:
+        """Every kind as it is stored, by wire name, sorted."""
+        return self.once("resources", lambda: {name: kind.resource for name, kind in self._kinds.items()})
+
+    def find(self, name: str) -> Resource:
+        """Return the kind of that wire name as it is stored. Raises: NotFound."""
+        found = self._kinds.get(name)
+        if found is None:
+            raise no_such_path()
+        return found.resource
+
+    def kind(self, name: str) -> Kind:
+        """Return all about the kind of that wire name. Raises: NotFound."""
+        found = self._kinds.get(name)
+        if found is None:
+            raise no_such_path()
+        return found
+
+    def shape_of(self, api_version: str, kind: str) -> Shape:
+        """Return the type of an object of that kind and version, or of a subresource's body; anything if unknown."""
+        return self._shapes.get((api_version, kind)) or shape_of(api_version, kind)
+
+    @property
+    def _shapes(self) -> dict[tuple[str, str], Shape]:
+        return self.once("shapes", lambda: {_type_of(each): each.shape for each in self._every_version()})
+
+    @property
+    def served(self) -> Mapping[tuple[str, str], Mapping[str, ServedVersion]]:
+        """Every kind as it is served: by group and version, then by plural."""
+        return self.once("served", self._served)
+
+    def _served(self) -> dict[tuple[str, str], dict[str, ServedVersion]]:
+        found: dict[tuple[str, str], dict[str, ServedVersion]] = {}
+        for each in self._every_version():
+            found.setdefault((each.resource.group, each.resource.version), {})[each.resource.plural] = each
+        return found
+
+    def _every_version(self) -> Iterator[ServedVersion]:
+        for name, kind in self._kinds.items():
+            if name not in self._hidden:
+                yield from kind.versions
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what `make` returns, made once for as long as the catalogue stays as it is."""
+        if key not in self._made:
+            self._made[key] = make()
+        return cast("T", self._made[key])
+
+
+def _type_of(served: ServedVersion) -> tuple[str, str]:
+    return served.resource.api_version, served.resource.kind
+
+
+def _built_in(resource: Resource) -> Kind:
+    shape = shape_of(resource.api_version, resource.kind)
+    served = ServedVersion(resource, resource.name, shape)
+    return Kind(resource=resource, strategy=strategy_for(resource.name), shape=shape, versions=(served,))

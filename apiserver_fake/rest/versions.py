@@ -1,0 +1,98 @@
+"""A kind in another version than the one it is stored in: what comes is converted before it reaches the registry, and
+what goes out before it is sent.
+
+A patch is one of the version its caller knows; so the object is read, converted, patched and written back under the
+version it was read at, and read again when another client wrote in between.
+"""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from apiserver_fake.catalogue import Conversion, ServedVersion
+from apiserver_fake.decode import decode, decode_object
+from apiserver_fake.patch.patch import apply_patch
+from services.api.meta import Document
+from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
+
+TRIES_MAX = 5
+"""How often a patch starts over because another client wrote in between."""
+_OWN_FORM = ("", "status")
+"""Subresources whose documents are the whole object."""
+
+
+class VersionedApi:
+    """An `Api` for callers who know a kind in that version."""
+
+    def __init__(self, api: Api, served: ServedVersion, to_stored: Conversion, from_stored: Conversion) -> None:
+        self._api, self._served = api, served
+        self._to_stored, self._from_stored = to_stored, from_stored
+
+    async def call(self, request: Request) -> Response:
+        """Answer one request in the caller's version."""
+        request = msgspec.structs.replace(request, api_version=self._served.resource.api_version)
+        if request.subresource not in _OWN_FORM:
+            return await self._api.call(request)
+        if request.verb == "patch":
+            return await self._patch(request)
+        if request.verb in ("create", "update"):
+            body = decode_object(request.body, f"a {self._served.resource.kind}")
+            request = await self._with_body(request, body)
+        return await self._answer(await self._api.call(request))
+
+    async def _with_body(self, request: Request, document: Document) -> Request:
+        [stored] = await self._to_stored([document])
+        return msgspec.structs.replace(request, body=msgspec.json.encode(stored))
+
+    async def _patch(self, request: Request) -> Response:
+        patch, response = decode(request.body), Response(code=409)
+        asked = msgspec.structs.replace(request, verb="get", body=b"", patch_type="")
+        for _ in range(TRIES_MAX):
+            read = await self._answer(await self._api.call(asked))
+            if not read.is_ok:
+                return read
+            before: Document = msgspec.json.decode(read.body)
+            kind = self._served.resource.kind
+            after = apply_patch(before, patch, request.patch_type, self._served.shape, kind)
+            named = (after.get("metadata") or {}).get("resourceVersion") != before["metadata"]["resourceVersion"]
+            write = msgspec.structs.replace(request, verb="update", patch_type="")
+            response = await self._answer(await self._api.call(await self._with_body(write, after)))
+            if response.is_ok or named or request.resource_version or response.code != 409:
+                return response
+        return response
+
+    async def _answer(self, response: Response) -> Response:
+        if not response.is_ok:
+            return response
+        document: Document = msgspec.json.decode(response.body)
+        if document.get("kind") == "Status":
+            return response
+        if "items" in document:
+            resource = self._served.resource
+            head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version}
+            document = {**document, **head, "items": await self._from_stored(document["items"])}
+        else:
+            [document] = await self._from_stored([document])
+        return msgspec.structs.replace(response, body=msgspec.json.encode(document))
+
+    async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
+        """Yield batches of events whose objects are in the caller's version."""
+        async for batch in self._api.watch(request):
+            yield [await self._event(event) for event in batch]
+
+    async def _event(self, event: WatchEvent) -> WatchEvent:
+        if event.type == "ERROR":
+            return event
+        document = msgspec.json.decode(event.body)
+        if event.type == "BOOKMARK":
+            converted = {**document, "apiVersion": self._served.resource.api_version}
+        else:
+            [converted] = await self._from_stored([document])
+        return msgspec.structs.replace(event, body=msgspec.json.encode(converted))
+
+
+def versioned(api: Api, served: ServedVersion) -> Api:
+    """Return the API as a caller of that version sees it."""
+    if served.to_stored is None or served.from_stored is None:
+        return api
+    return VersionedApi(api, served, served.to_stored, served.from_stored)

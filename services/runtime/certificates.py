@@ -1,0 +1,180 @@
+"""The certificate authority of one mesh, and the certificates it signs: PEM files beside the token files.
+
+Keys are ECDSA P-256, readable by their owner alone. A certificate that has less than a month to live, that another
+authority signed, or that is for other names is made anew; the authority's own is kept.
+Source: upstream `cmd/kubeadm/app/phases/certs/certlist.go`.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from services.runtime.real import write_atomically
+
+AUTHORITY_LIFE = timedelta(days=3650)
+LIFE = timedelta(days=365)
+RENEWED_BEFORE = timedelta(days=30)
+BACKDATED = timedelta(minutes=5)
+"""Certificates begin a little earlier than now: clocks differ."""
+SERVER_NAMES = (
+    "localhost",
+    "127.0.0.1",
+    "::1",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Where a certificate and its key lie."""
+
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority; `path` is where its certificate lies."""
+
+    path: Path
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    def server(self, name: str, hosts: Iterable[str] = (), *, now: datetime | None = None) -> Pair:
+        """Return the pair `<name>.crt`, `<name>.key` beside the authority, for a server called by these hosts as well
+        as by the names of SERVER_NAMES; made unless a good one is there. Raises: OSError."""
+        names = tuple(dict.fromkeys((*SERVER_NAMES, *hosts)))
+        alternatives = x509.SubjectAlternativeName([_name_of(host) for host in names])
+        return self._pair(name, name, (), ExtendedKeyUsageOID.SERVER_AUTH, alternatives, now)
+
+    def client(self, name: str, user: str, groups: Iterable[str] = (), *, now: datetime | None = None) -> Pair:
+        """Return the pair `<name>.crt`, `<name>.key` of a client that is this user in these groups. Raises: OSError."""
+        return self._pair(name, user, tuple(groups), ExtendedKeyUsageOID.CLIENT_AUTH, None, now)
+
+    def sign(
+        self,
+        subject: x509.Name,
+        public_key: ec.EllipticCurvePublicKey,
+        usage: x509.ObjectIdentifier,
+        alternatives: x509.SubjectAlternativeName | None = None,
+        *,
+        life: timedelta = LIFE,
+        now: datetime | None = None,
+    ) -> x509.Certificate:
+        """Return a certificate of that key, good for that usage and life."""
+        now = now or datetime.now(UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self.certificate.subject)
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - BACKDATED)
+            .not_valid_after(now + life)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
+        )
+        if alternatives is not None:
+            builder = builder.add_extension(alternatives, critical=False)
+        return builder.sign(self.key, hashes.SHA256())
+
+    def _pair(
+        self,
+        name: str,
+        user: str,
+        groups: tuple[str, ...],
+        usage: x509.ObjectIdentifier,
+        alternatives: x509.SubjectAlternativeName | None,
+        now: datetime | None,
+    ) -> Pair:
+        directory = self.path.parent
+        pair = Pair(directory / f"{name}.crt", directory / f"{name}.key")
+        named = [(NameOID.ORGANIZATION_NAME, group) for group in groups] + [(NameOID.COMMON_NAME, user)]
+        subject = x509.Name([x509.NameAttribute(oid, value) for oid, value in named])
+        if not self._is_good(pair, subject, alternatives, now or datetime.now(UTC)):
+            key = ec.generate_private_key(ec.SECP256R1())
+            signed = self.sign(subject, key.public_key(), usage, alternatives, now=now)
+            write_atomically(pair.key, _key_pem(key), mode=0o400)
+            write_atomically(pair.certificate, signed.public_bytes(serialization.Encoding.PEM), mode=0o444)
+        return pair
+
+    def _is_good(
+        self, pair: Pair, subject: x509.Name, alternatives: x509.SubjectAlternativeName | None, now: datetime
+    ) -> bool:
+        try:
+            known = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
+            known.verify_directly_issued_by(self.certificate)
+            key = serialization.load_pem_private_key(pair.key.read_bytes(), None)
+        except (OSError, ValueError, TypeError, InvalidSignature):
+            return False
+        if known.public_key() != key.public_key() or known.subject != subject:
+            return False
+        try:
+            names = known.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except x509.ExtensionNotFound:
+            names = None
+        return names == alternatives and known.not_valid_after_utc - RENEWED_BEFORE > now
+
+
+def authority(directory: Path, *, now: datetime | None = None) -> Authority:
+    """Return the authority whose `ca.crt` and `ca.key` lie in that directory, made when there is none.
+
+    Raises: OSError; ValueError for files that are not the certificate and the key of one authority.
+    """
+    path, key_path = directory / "ca.crt", directory / "ca.key"
+    if path.exists() or key_path.exists():
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        known = serialization.load_pem_private_key(key_path.read_bytes(), None)
+        if not isinstance(known, ec.EllipticCurvePrivateKey) or known.public_key() != certificate.public_key():
+            raise ValueError(f"{key_path} is not the key of {path}")
+        return Authority(path, certificate, known)
+    now = now or datetime.now(UTC)
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "keplab-ca")])
+    unused = dict.fromkeys(
+        ("content_commitment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only", "crl_sign"),
+        False,
+    )
+    usage = x509.KeyUsage(digital_signature=True, key_encipherment=True, key_cert_sign=True, **unused)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(now + AUTHORITY_LIFE)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_atomically(key_path, _key_pem(key), mode=0o400)
+    write_atomically(path, certificate.public_bytes(serialization.Encoding.PEM), mode=0o444)
+    return Authority(path, certificate, key)
+
+
+def _name_of(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
