@@ -1,8 +1,9 @@
 """Events for people: core/v1 Events, aggregated and limited, written in the background.
 
 Recording never blocks and never fails: what does not fit is counted and dropped. The rules are client-go's event
-correlator's: the same event again raises a count on the existing object, more than ten similar ones within ten minutes
-are combined, and one object may have a burst of 25 and then one event in five minutes.
+correlator's: the same event again raises a count on the existing object, similar ones are combined from the tenth on
+until there is none for ten minutes, and one object may have a burst of 25 and then one event in five minutes.
+Source: upstream `staging/src/k8s.io/client-go/tools/record/events_cache.go`.
 """
 
 import asyncio
@@ -60,9 +61,9 @@ class Recorded:
 
 @dataclass
 class _Group:
-    """Events that differ in their message alone."""
+    """Events that differ in their message alone. `last_s`: when the latest was observed."""
 
-    started_s: float
+    last_s: float
     messages: dict[str, None] = field(default_factory=dict)
 
 
@@ -86,15 +87,15 @@ class Correlator:
         who = (action.kind, action.api_version, action.key, action.uid)
         similar = (*who, action.type, action.reason)
         group = self._groups.get(similar)
-        if group is None or now - group.started_s > SIMILAR_WINDOW_S:
+        if group is None or now - group.last_s > SIMILAR_WINDOW_S:
             group = _Group(now)
             _remember(self._groups, similar, group)
-        group.messages[action.message] = None
+        group.messages[action.message], group.last_s = None, now
         identity: Hashable = (*similar, action.message)
         message = action.message
-        if len(group.messages) > SIMILAR_MAX:
+        if len(group.messages) >= SIMILAR_MAX:
             identity, message = similar, COMBINED + action.message
-            group.messages.pop(next(iter(group.messages)))  # bounded: the eleventh is enough to combine
+            group.messages.pop(next(iter(group.messages)))  # bounded: the next one is the tenth again
         recorded = self._recorded.get(identity)
         if recorded is None:
             recorded = Recorded(action, message, name, wall, wall)

@@ -111,3 +111,24 @@ def test_kep_5194_the_claim_controllers_part_of_the_designs_comes_true(name):
     wrong, _ = observe(load_scenario(FOLDER / f"kep-5194/{name}.txt"))
 
     assert wrong == []
+
+
+REFUSED = """
+limit 900s
+nodes n1 cpu=16 drivers=gpu.example.com:4
+apply gpus.yaml
+as admin create resourcequotas {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"gpu.deviceclass.resource.k8s.io/devices": "0"}}} -> 201
+wait 2s
+pod p claim-templates=gpu
+wait 600s
+expect count events reason=FailedResourceClaimCreation == 10
+expect count events reason=FailedResourceClaimCreation count=1 == 9
+expect each events reason=FailedResourceClaimCreation message ~ "exceeded quota: none, requested: gpu"
+"""
+
+
+def test_claims_that_a_quota_refuses_are_reported_as_upstreams_recorder_does():
+    """Each try has another generated name, and the message names it; from the tenth on they are one event."""
+    wrong, _ = observe(parse_scenario(REFUSED, str(FOLDER / "claims" / "own.txt"), frozenset(VERBS)))
+
+    assert wrong == []

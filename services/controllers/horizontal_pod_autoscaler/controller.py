@@ -530,6 +530,7 @@ def _build(switches: Switches) -> Controller:
         reads=(Pod,),
         failed=memory.failed,
         workers=5,
+        reporter="horizontal-pod-autoscaler",
         metrics=lambda: METRICS.of(memory),
     )
 
