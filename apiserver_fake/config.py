@@ -15,12 +15,12 @@ class ApiServerConfig(CommonConfig):
     rest_host: str = setting("127.0.0.1", "address of the REST endpoint, which kubectl uses")
     rest_port: int | None = setting(7080, "its port; 0: any free one, none: no REST")
     rest_allowed_hosts: tuple[str, ...] = setting((), "host name besides the loopback ones that kubectl may call it by")
-    role: tuple[str, ...] = setting((), "YAML file with the role of one more controller; may be repeated")
     tls_cert_file: str = setting("", "certificate of the REST endpoint; without one it speaks plain HTTP")
     tls_private_key_file: str = setting("", "its key")
     client_ca_file: str = setting(
         "", "authority whose certificates of clients are identities: CN the user, O the groups"
     )
+    role: tuple[str, ...] = setting((), "YAML file with the role of one more controller; may be repeated")
     state_hash: bool = setting(False, "keep a hash over the whole state and log it with every commit")
     log_watch_events: bool = setting(False, "write a line for every event sent to every watcher; costly")
     window_s: float = setting(300.0, "seconds for which changes are kept for watches to resume")

@@ -365,6 +365,7 @@ def declared(
         if old is not None and "spec" in new and new["spec"] is old.get("spec"):
             return causes
         report = Report(ctx.switches, causes)
+        report.update = None if old is None else (old, new)
         if old is None or not is_spec_fixed:
             fields.check(new, "", report)
         if old is not None:

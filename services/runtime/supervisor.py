@@ -99,9 +99,9 @@ class Supervisor:
         self._lock_fd = -1
         self._state_task: asyncio.Task[None] | None = None
         self._credentials: credentials.Credentials | None = None
-        self._token_files: dict[str, str] = {}
         self._authority: certificates.Authority | None = None
         self._serving: certificates.Pair | None = None
+        self._token_files: dict[str, str] = {}
         self._is_ready = False
 
     async def start(self) -> None:
@@ -250,11 +250,11 @@ class Supervisor:
             raise MeshError(str(error)) from None
         place, others = self._data / "credentials", (*self._options.identities, *map(Identity, users))
         self._credentials = credentials.make(place, hosts=hosts, random=seeded_random(None), others=others)
+        self._authority = certificates.authority(place)
+        self._serving = self._authority.server("apiserver")
         for user in users:
             process = user.removeprefix(SERVICE_ACCOUNT_PREFIX).replace(":", "_")
             self._token_files[user] = str(credentials.put(self._credentials, process, user))
-        self._authority = certificates.authority(place)
-        self._serving = self._authority.server("apiserver")
 
     def _token_file(self, process: str) -> str:
         assert self._credentials is not None
@@ -269,10 +269,10 @@ class Supervisor:
             "--token-file", str(self._credentials.server),
             "--grpc-port", str(self._options.grpc_port),
             "--rest-port", str(self._options.rest_port),
-            *(text for path in self._options.roles for text in ("--role", str(path.absolute()))),
             "--tls-cert-file", str(self._serving.certificate),
             "--tls-private-key-file", str(self._serving.key),
             "--client-ca-file", str(self.authority),
+            *(text for path in self._options.roles for text in ("--role", str(path.absolute()))),
         ]  # fmt: skip
 
     def _dealt(self) -> list[tuple[str, tuple[int, int]]]:

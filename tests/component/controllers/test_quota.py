@@ -118,3 +118,28 @@ def test_a_storm_of_creations_never_exceeds_the_quota_while_it_is_counted(world_
 
     assert most == 20
     assert left <= 20
+
+
+def test_claims_on_a_class_count_for_its_extended_resource_and_are_counted_anew(world_of):
+    names = {
+        "requests.example.com/gpu": "9",
+        "requests.deviceclass.resource.kubernetes.io/gpu": "9",
+        "gpu.deviceclass.resource.k8s.io/devices": "9",
+    }
+    exactly = {"deviceClassName": "gpu", "count": 2}
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+             "metadata": {"name": "c", "namespace": "default"},
+             "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}}  # fmt: skip
+
+    async def act(world):
+        await world.admin.create("deviceclasses.resource.k8s.io", {
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
+            "spec": {"extendedResourceName": "example.com/gpu"}})  # fmt: skip
+        await world.admin.create("resourceclaims.resource.k8s.io", claim)
+        await world.admin.create("resourcequotas", a_quota(names))
+        await world.until(lambda: is_used(world, dict.fromkeys(names, "2")))
+        await world.admin.delete("resourceclaims.resource.k8s.io", Key("default", "c"))
+        await world.until(lambda: is_used(world, dict.fromkeys(names, "0")))
+        return await used(world)
+
+    assert world_of(act, nodes=1) == dict.fromkeys(names, "0")
