@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, 
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from apiserver_fake.conversion.autoscaling import AUTOSCALERS_V1, from_stored, to_stored
 from apiserver_fake.errors import no_such_path
-from apiserver_fake.schema.schemas import Shape, shape_of
+from apiserver_fake.schema.schemas import ANYTHING, Shape, shape_of
 from apiserver_fake.strategy import Strategy, strategy_for
 from services.api.meta import Document, Resource
+from services.api.metrics.apis import COMPUTED
 from services.api.resources import resources
 
 T = TypeVar("T")
@@ -94,13 +96,16 @@ class Catalogue:
 
     @property
     def served(self) -> Mapping[tuple[str, str], Mapping[str, ServedVersion]]:
-        """Every kind as it is served: by group and version, then by plural."""
+        """Every kind as it is served, what is computed included: by group and version, then by plural."""
         return self.once("served", self._served)
 
     def _served(self) -> dict[tuple[str, str], dict[str, ServedVersion]]:
         found: dict[tuple[str, str], dict[str, ServedVersion]] = {}
         for each in self._every_version():
             found.setdefault((each.resource.group, each.resource.version), {})[each.resource.plural] = each
+        for name, resource in COMPUTED.items():
+            computed = ServedVersion(resource, name, ANYTHING)
+            found.setdefault((resource.group, resource.version), {})[resource.plural] = computed
         return found
 
     def _every_version(self) -> Iterator[ServedVersion]:
@@ -121,5 +126,8 @@ def _type_of(served: ServedVersion) -> tuple[str, str]:
 
 def _built_in(resource: Resource) -> Kind:
     shape = shape_of(resource.api_version, resource.kind)
-    served = ServedVersion(resource, resource.name, shape)
-    return Kind(resource=resource, strategy=strategy_for(resource.name), shape=shape, versions=(served,))
+    versions = [ServedVersion(resource, resource.name, shape)]
+    if resource.name == AUTOSCALERS_V1.name:
+        older = shape_of(AUTOSCALERS_V1.api_version, resource.kind)
+        versions.append(ServedVersion(AUTOSCALERS_V1, resource.name, older, to_stored, from_stored))
+    return Kind(resource=resource, strategy=strategy_for(resource.name), shape=shape, versions=tuple(versions))

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from apiserver_fake.aggregated import served
 from apiserver_fake.authentication import Authenticator, TokenFile
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.config import ApiServerConfig
@@ -30,6 +31,7 @@ from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
 from services.api.errors import ApiError, BadRequest, NotFound
 from services.api.identity import ADMIN, Identity
+from services.api.metrics.apis import COMPUTED
 from services.api.resources import hidden
 from services.api.seams import Seams, Span
 from services.api.unbind import may_be_sent
@@ -253,6 +255,9 @@ class ApiServer:
             # Source: guarantees 2.3.
             found = {"resourceVersion": str(self.store.rv), "stateHash": f"{self.store.state_hash:064x}"}
             return Response(code=200, rv=self.store.rv, body=msgspec.json.encode(found))
+        if request.resource in COMPUTED:
+            registry.authorize(identity, request)
+            return served.answer(request, self.store, self._clock.wall(), self.catalogue.served)
         self.catalogue.find(request.resource)
         registry.authorize(identity, request)
         if request.verb == "get":

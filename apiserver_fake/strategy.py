@@ -326,12 +326,14 @@ def declared(
     update_rules_need_valid: bool = False,
     status: Struct | None = None,
     status_rules: Rules | None = None,
+    left_out_at_zero: tuple[str, ...] = (),
     **others: Any,
 ) -> Strategy:
     """Return the strategy of a kind whose document `fields` describes.
 
     `name`: the form of its names. `has_status`: the status belongs to its subresource; `status` is the table of what a
-    write of it may say. `before_create` and `before_update` run before the defaults, `on_create` and `on_update` after
+    write of it may say, and `left_out_at_zero` its counters that are not written while they are 0 (`omitempty` of
+    upstream's types). `before_create` and `before_update` run before the defaults, `on_create` and `on_update` after
     them. `rules`, `update_rules` and `status_rules` are those that need the stored object or other objects; with
     `update_rules_need_valid` only for what the table found nothing wrong with. A spec that did not change is not looked
     at again, one that may not change is only compared. `others`: further parts of the strategy.
@@ -363,6 +365,7 @@ def declared(
         if old is not None and "spec" in new and new["spec"] is old.get("spec"):
             return causes
         report = Report(ctx.switches, causes)
+        report.update = None if old is None else (old, new)
         if old is None or not is_spec_fixed:
             fields.check(new, "", report)
         if old is not None:
@@ -381,6 +384,14 @@ def declared(
             report.causes += status_rules(old, new, ctx)
         return report.causes
 
+    def prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
+        keep_all_but_status(old, new, ctx)
+        said = new.get("status") or {}
+        if zeroes := [name for name in left_out_at_zero if said.get(name) == 0]:
+            new["status"] = {key: value for key, value in said.items() if key not in zeroes}
+
+    if left_out_at_zero:
+        others["prepare_status"] = prepare_status
     if status is not None or status_rules is not None:
         others.setdefault("validate_status", validate_status)
     return Strategy(

@@ -13,6 +13,11 @@ from benchmarks.result import SchedulerBench
 from benchmarks.scheduler_mesh import bench_scheduler_mesh
 from benchmarks.workloads.register import workload
 
+CLAIMS: Final = (
+    "SchedulingWithMultipleResourceClaims",
+    "SchedulingWithResourceClaimTemplateStructured",
+    "SchedulingWithSharedResourceClaims",
+)
 RUNS: Final = (
     Run("SchedulingBasic", 500),
     Run("SchedulingBasic", 5_000, aim=10_000),
@@ -51,6 +56,7 @@ RUNS: Final = (
     Run("TopologySpreading", 5_000, "mesh", pods=3_000),
     Run("SchedulingPodAntiAffinity", 5_000, "mesh", pods=3_000),
     Run("PreemptionBasic", 500, "mesh"),
+    *(Run(name, nodes, "mesh") for name in CLAIMS for nodes in (100, 1_000, 5_000)),
 )
 QUICK_RUNS: Final = (
     Run("SchedulingBasic", 500, pods=500),

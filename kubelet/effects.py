@@ -114,6 +114,19 @@ class ReadClaims(Effect, frozen=True):
     names: tuple[str, ...]
 
 
+class ReadVolumes(Effect, frozen=True):
+    """Read live which volumes the pod's claims are bound to, and report with `volumes.volumes_read`."""
+
+    key: WorkerKey
+    pod: KubeletPod
+
+
+class ReadAttached(Effect, frozen=True):
+    """Read live what is attached to the own Node and report with `volumes.node_read` and `volumes.looked`."""
+
+    key: WorkerKey
+
+
 class CallDriver(Effect, frozen=True):
     """Have a driver prepare or unprepare claims, over the connection of that number, and report with
     `claims.answered`. `service`: as the driver offers it, for example v1.DRAPlugin."""
@@ -138,6 +151,7 @@ class ReportNode(Effect, frozen=True):
     pressures: tuple[str, ...] | None = None
     reasons: tuple[str, ...] | None = None
     images: tuple[tuple[str, int], ...] | None = None
+    volumes_in_use: tuple[str, ...] | None = None
 
 
 class PowerOff(Effect, frozen=True):
@@ -254,6 +268,14 @@ class PrepareDevices(Effect, frozen=True):
     """A container is about to start: have plugins prepare its devices, then call `devices_prepared`."""
 
     container: str
+
+
+class AttachVolumes(Effect, frozen=True):
+    """Call `volumes_attached` once the controller has attached the pod's volumes, or `volumes_failed`."""
+
+
+class AttachGivenUp(Effect, frozen=True):
+    """The pod no longer waits for its volumes to be attached, for this time."""
 
 
 class PrepareClaims(Effect, frozen=True):

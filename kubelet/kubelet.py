@@ -57,10 +57,11 @@ from kubelet.status.manager import WRITE_STATUSES, StatusManager
 from kubelet.status.versions import StatusVersions
 from kubelet.switches import KubeletSwitches
 from kubelet.view import KubeletPod, WorkerKey, is_static, worker_key
+from kubelet.volumes.manager import VolumeManager
 from services.api.kinds.node import Node
 from services.api.meta import Document, Key
+from services.api.metrics.usage import parse_curves
 from services.api.podresources import Amounts
-from services.api.usage import parse_curves
 
 _NO_POD = KubeletPod()
 
@@ -154,6 +155,7 @@ class Kubelet:
             on_rechecked=self._rechecked,
             on_prepared=self.driver_health.pod_started if self.driver_health is not None else lambda pod, now: None,
         )
+        self.volumes = VolumeManager(self.table, self.out) if runtime.volumes.is_controlled else None
         self.plugins: DevicePlugins | None = None
         if definition.device_socket or definition.device_plugins:
             shows_health = switches.shows_device_health
@@ -218,6 +220,8 @@ class Kubelet:
         if not self.resizes.has_sources:
             self.node.begin(now)
         self.resizes.has_sources = True
+        if self.volumes is not None:
+            self.volumes.sources_ready()
         self.static_pods.sources_ready()
         for key, record in list(self.records.items()):
             if key in self.table.pods:
@@ -391,6 +395,8 @@ class Kubelet:
             self.claims.recover(key, record.claims, now, is_prepared=bool(record.containers) and not is_booted)
         took_over = made.adopt if record.containers or record.is_finished else made.resume
         self.table.perform(made, took_over(record, now), now)
+        if self.volumes is not None:
+            self.volumes.recover(key, pod)
         readmits = self.switches.readmits_running
         if readmits and self.plugins is not None and (refused := self.plugins.readmitted(made)) is not None:
             self._reject_running(made, refused.reason, refused.message, now)
@@ -472,6 +478,8 @@ class Kubelet:
         self._release(key)
         self.table.ended(pod)
         self.runtime.volumes.release(key)
+        if self.volumes is not None:
+            self.volumes.release(key)
         self.resizes.forget(key, now)
         is_removed = key in self.table.gone or pod.pod.metadata.deletion_timestamp is not None
         unbinding = self._unbinding.pop(key, None)
@@ -621,6 +629,9 @@ class Kubelet:
                 self.static_pods.due(now)
             case "delete":
                 self.statuses.delete_again(key)
+            case "volumes":
+                assert self.volumes is not None
+                self.volumes.due(key)
             case "devices":
                 assert self.plugins is not None
                 self.plugins.due(now)

@@ -59,6 +59,7 @@ class KubeletSwitches:
     has_resize_preemption: bool = switch("InPlacePodVerticalScalingSchedulerPreemption")
     resize_generation: str = switch("resize.generation")
     # the node
+    controller_attaches: bool = switch("kubelet.enable_controller_attach_detach")
     lease_duration_s: int = switch("node.lease_duration_s")
     grace_s: float = switch("node.grace_s")
     numa_scheduler: str = switch("numa_scheduler")

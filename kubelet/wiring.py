@@ -63,10 +63,11 @@ class KubeletProcess:
         return METRICS.of(state)
 
     def http_routes(self) -> list[tuple[str, Callable[[HttpRequest], HttpResponse]]]:
-        """Return what the process serves besides its health: container logs, and who has which devices."""
+        """Return what the process serves besides its health: container logs, who has which devices, and drivers."""
         return [
             ("/containerLogs/{namespace}/{pod}/{container}", ContainerLogs(self._run_of, self.host.clock).answer),
             ("/podResources/{node}", self._pod_resources),
+            ("/draDrivers", self._dra_drivers),
             ("/explain/{namespace}/{pod}", self._explain),
         ]
 
@@ -100,6 +101,10 @@ class KubeletProcess:
                 found = pod_resources(agent.kubelet.managers.devices, _devices_of(agent))
                 return 200, "application/json", msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
         return 404, "text/plain", f"node {request.params['node']!r} is not here\n".encode()
+
+    def _dra_drivers(self, _: HttpRequest) -> HttpResponse:
+        found = [each for agent in self.agents if agent.drivers is not None for each in agent.drivers.records]
+        return 200, "application/json", msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
 
 
 def _devices_of(agent: Agent) -> Iterator[tuple[KubeletPod, tuple[Share, ...], dict[str, list[Document]]]]:

@@ -12,10 +12,13 @@ from apiserver_fake.errors import forbidden
 from apiserver_fake.strategy import WriteContext
 from services.api import quotas
 from services.api.errors import Forbidden
+from services.api.kinds.deviceclass import CLASSES, DeviceClass
 from services.api.kinds.pod import Pod
+from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.kinds.resourcequota import ResourceQuota
 from services.api.meta import Document, Resource, View
 from services.api.podresources import Amounts
+from services.api.quotas import Backing
 
 CHARGED_ON_UPDATE = frozenset((quotas.CLAIMS, quotas.SERVICES))
 """Kinds that may use more after a plain update; pods do by `resize` alone."""
@@ -31,9 +34,10 @@ def charges(resource: Resource, old: Document | None, new: Document, ctx: WriteC
         return []
     found: list[Document] = []
     view: View | None = None
+    backing = _backing(resource, ctx)
     for document in ctx.list(quotas.RESOURCE, ctx.request.namespace):
         quota = msgspec.convert(document, ResourceQuota)
-        names = [name for name in quota.status.hard if quotas.resource_of(name) == resource.name]
+        names = [name for name in quota.status.hard if _concerns(name, resource, backing)]
         if not names:
             continue
         if view is None:
@@ -44,7 +48,7 @@ def charges(resource: Resource, old: Document | None, new: Document, ctx: WriteC
         before = None if old is None else msgspec.convert(old, resource.view)
         if before is not None and not quotas.is_in_scope(quota, before):
             before = None
-        more = _more(resource, before, view, names, ctx.wall_s)
+        more = _more(_usage(resource, before, backing, ctx), _usage(resource, view, backing, ctx), names)
         if more:
             found.append(_charged(document, quota, more, resource, new))
     return found
@@ -59,10 +63,39 @@ def _require(quota: ResourceQuota, names: list[str], view: View, resource: Resou
         raise _forbidden(resource, new, why)
 
 
-def _more(resource: Resource, before: View | None, view: View, names: list[str], wall_s: float) -> Amounts:
+def _backing(resource: Resource, ctx: WriteContext) -> Backing:
+    """Return which extended resources claims use up; asked only when a claim is written."""
+    if resource.name != quotas.DEVICE_CLAIMS or not ctx.switches.dra_extended_resource:
+        return Backing()
+    return Backing.by(msgspec.convert(each, DeviceClass) for each in ctx.list(CLASSES, ""))
+
+
+def _concerns(name: str, resource: Resource, backing: Backing) -> bool:
+    if name.startswith(quotas.DEVICES_BY_CLASS):
+        return resource.name == quotas.DEVICE_CLAIMS and backing.counts(name)
+    if quotas.resource_of(name) == resource.name:
+        return True
+    return resource.name == quotas.DEVICE_CLAIMS and backing.counts(name)
+
+
+def _usage(resource: Resource, view: View | None, backing: Backing, ctx: WriteContext) -> Amounts:
+    if view is None:
+        return {}
+    used = quotas.usage_of(resource.name, view, ctx.wall_s)
+    if not isinstance(view, ResourceClaim) or not ctx.switches.dra_extended_resource:
+        return used
+    charged: Amounts = {}
+    if name := quotas.pod_of(view):
+        namespace = ctx.request.namespace
+        document = ctx.lookup(quotas.PODS, namespace, name)
+        pod = None if document is None else msgspec.convert(document, Pod)
+        claims = [msgspec.convert(each, ResourceClaim) for each in ctx.list(quotas.DEVICE_CLAIMS, namespace)]
+        charged = quotas.charged_pod_usage(view, pod, claims, ctx.wall_s)
+    return used | backing.usage(view, charged)
+
+
+def _more(was: Amounts, now: Amounts, names: list[str]) -> Amounts:
     """Return what is newly used of what the quota limits."""
-    was = {} if before is None else quotas.usage_of(resource.name, before, wall_s)
-    now = quotas.usage_of(resource.name, view, wall_s)
     more = {name: now.get(name, 0) - was.get(name, 0) for name in names}
     return {name: value for name, value in more.items() if value > 0}
 

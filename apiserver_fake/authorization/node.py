@@ -57,6 +57,12 @@ def may_node(node: str, request: Request, lookup: Lookup, listing: Listing) -> b
             return sub == "" and is_own
         case "secrets" | "configmaps" | "persistentvolumeclaims":
             return sub == "" and _may_node_content(node, request, listing)
+        case "persistentvolumes":
+            return sub == "" and verb == "get" and _has_volume(node, request, lookup, listing)
+        case "csidrivers.storage.k8s.io":
+            return sub == "" and verb in ("get", "list", "watch")
+        case "volumeattachments.storage.k8s.io":
+            return sub == "" and verb == "get" and is_bound_to(lookup(request.resource, "", name), node)
         case "resourceclaims.resource.k8s.io":
             return _may_node_claims(node, request, lookup, listing)
         case "resourceslices.resource.k8s.io":
@@ -139,6 +145,15 @@ def _may_node_content(node: str, request: Request, listing: Listing) -> bool:
         return False
     kind = {"secrets": "secret", "configmaps": "configmap"}.get(request.resource, "claim")
     return any(is_bound_to(pod, node) and (kind, name) in references(pod) for pod in listing("pods", request.namespace))
+
+
+def _has_volume(node: str, request: Request, lookup: Lookup, listing: Listing) -> bool:
+    """Whether the volume is bound to a claim that a pod bound to the node uses."""
+    volume = lookup(request.resource, "", request.name)
+    bound = ((volume or {}).get("spec") or {}).get("claimRef") or {}
+    claim, namespace = bound.get("name") or "", bound.get("namespace") or ""
+    pods = listing("pods", namespace) if claim and namespace else ()
+    return any(is_bound_to(pod, node) and ("claim", claim) in references(pod) for pod in pods)
 
 
 def references(pod: Document) -> list[tuple[str, str]]:

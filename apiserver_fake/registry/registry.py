@@ -23,6 +23,7 @@ from apiserver_fake.strategy import delete_options, served_subresource
 from services.api.errors import BadRequest, Conflict
 from services.api.identity import Identity
 from services.api.kinds.resourceclaim import CLAIMS
+from services.api.kinds.volumeattachment import ATTACHMENTS
 from services.api.meta import Document
 from services.api.seams import Clock, Random
 from services.api.selectors import Term
@@ -31,6 +32,8 @@ from services.api.unbind import UnbindSwitches
 from services.api.wire import STALE_LEASE_EPOCH, LeaseEpoch, Request, Response, WatchRequest
 
 LEASES = "leases.coordination.k8s.io"
+
+_ASKED_WHOLE = (CLAIMS, "persistentvolumes", ATTACHMENTS)
 
 Plan = Callable[[Staged], Response]
 
@@ -80,13 +83,14 @@ class Registry:
         return documents
 
     def _lookup(self, resource: str, namespace: str, name: str) -> Document | None:
-        """Return what authorization may ask of an object: who it is, its labels, a pod's node, and all of a claim."""
+        """Return what authorization may ask of an object: who it is, its labels, a pod's node, and all of what nodes
+        may read because of what it says."""
         record = self._store.get(resource, namespace, name)
         if record is None:
             return None
-        if resource == CLAIMS:
-            claim: Document = msgspec.json.decode(record.body)
-            return claim
+        if resource in _ASKED_WHOLE:
+            document: Document = msgspec.json.decode(record.body)
+            return document
         metadata = {"name": name, "namespace": namespace, "labels": record.labels}
         return {"metadata": metadata, "spec": {"nodeName": record.fields.get("spec.nodeName", "")}}
 

@@ -13,9 +13,11 @@ from typing import Any
 
 import msgspec
 
+from apiserver_fake.aggregated import served
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rest.paths import subresource_form
 from services.api.meta import Document, Resource
+from services.api.metrics.apis import COMPUTED
 from services.api.release import KUBERNETES
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -71,8 +73,10 @@ def _groups(catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
     def rank(group: str) -> tuple[int, str]:
         return (_GROUP_ORDER.index(group) if group in _GROUP_ORDER else len(_GROUP_ORDER), group)
 
-    def version_rank(name: str) -> tuple[bool, bool, str]:
-        return ("alpha" in name, "beta" in name, name)  # stable versions first, then beta, then alpha
+    def version_rank(name: str) -> tuple[bool, bool, int, str]:
+        # Stable versions first, then beta, then alpha; of stable ones the highest.
+        is_stable = name[1:].isdigit()
+        return ("alpha" in name, "beta" in name, -int(name[1:]) if is_stable else 0, name)
 
     return {group: tuple(sorted(found[group], key=version_rank)) for group in sorted(found, key=rank)}
 
@@ -88,6 +92,8 @@ def _resources_of(catalogue: Catalogue, group: str, version_name: str) -> list[R
 
 
 def _verbs(r: Resource) -> list[str]:
+    if r.name in COMPUTED:
+        return list(served.verbs_of(r))
     return ["create"] if r in REVIEWS else list(VERBS)
 
 

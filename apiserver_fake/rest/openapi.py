@@ -18,6 +18,7 @@ from apiserver_fake.rest.paths import subresource_form
 from apiserver_fake.schema.schemas import component_of, components
 from apiserver_fake.validation.fields import Struct, constraints
 from services.api.meta import Document, Resource
+from services.api.metrics.apis import COMPUTED
 
 _PREFIX = "#/components/schemas/"
 _PARAMETERS: tuple[tuple[str, str, str], ...] = (
@@ -95,7 +96,8 @@ def _constrain(components: dict[str, Document], name: str, table: Struct, seen: 
 def document(catalogue: Catalogue, group: str, version: str) -> Document:
     """Return the OpenAPI v3 document of one group version; paths and components are sorted."""
     root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    served = [each.resource for each in catalogue.served.get((group, version), {}).values()]
+    found = (each.resource for each in catalogue.served.get((group, version), {}).values())
+    served = [each for each in found if each.name not in COMPUTED]
     paths: Document = {}
     roots: list[str] = []
     invented: dict[str, Document] = {}

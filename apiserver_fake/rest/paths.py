@@ -17,6 +17,7 @@ from apiserver_fake.decode import json_object
 from apiserver_fake.errors import method_not_allowed, no_such_path
 from services.api.errors import BadRequest, Invalid
 from services.api.meta import Document, Resource
+from services.api.metrics.apis import COMPUTED, CUSTOM, CUSTOM_METRICS, EXTERNAL, EXTERNAL_METRICS
 from services.api.wire import Request, WatchRequest
 
 WATCH_TIMEOUT_MAX_S = 1800.0
@@ -142,6 +143,8 @@ def parse(catalogue: Catalogue, group: str, version: str, rest: Sequence[str]) -
     """Return the route of the segments after the group version. Raises: NotFound for a resource or scope not served."""
     plurals = catalogue.served.get((group, version), {})
     parts = list(rest)
+    if group in (CUSTOM, EXTERNAL) and plurals:
+        return _metric(next(iter(plurals.values())), parts)
     is_watch = parts[0] == "watch" and len(parts) > 1
     if is_watch:
         parts = parts[1:]
@@ -166,6 +169,20 @@ def parse(catalogue: Catalogue, group: str, version: str, rest: Sequence[str]) -
     return Route(served, namespace, name, subresource, is_watch)
 
 
+def _metric(served: ServedVersion, parts: list[str]) -> Route:
+    """Return the route of a custom or external metric: `namespaces/NS/pods/*/METRIC`, `nodes/NAME/METRIC`,
+    `namespaces/NS/METRIC`."""
+    is_external, namespace = served.resource.group == EXTERNAL, ""
+    if parts[0] == "namespaces" and len(parts) > 2 and (is_external or len(parts) > 3):
+        namespace, parts = parts[1], parts[2:]
+    wanted = (1,) if is_external else (2, 3) if namespace else (3,)
+    if len(parts) not in wanted or not all(parts) or (len(parts) == 2 and parts[0] != "metrics"):
+        raise no_such_path()
+    if is_external and not namespace:
+        raise no_such_path()
+    return Route(served, namespace, "/".join(parts))
+
+
 _ON_COLLECTION = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 _ON_OBJECT = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _ON_SUBRESOURCE = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "create"}
@@ -183,14 +200,17 @@ def verb_of(method: str, route: Route) -> str:
         verb = (_ON_OBJECT if route.name else _ON_COLLECTION).get(method, "")
         if verb in ("create", "deletecollection") and route.resource.namespaced and not route.namespace:
             verb = ""
-    if not verb:
+    if not verb or (route.resource.name in COMPUTED and verb not in ("get", "list")):
         raise method_not_allowed()
     return verb
 
 
 def is_watch(verb: str, route: Route, parameters: Parameters) -> bool:
     """Whether this is a watch: by the query, or by the old path prefix."""
-    return verb in ("list", "get") and not route.subresource and (route.is_watch or parameters.flag("watch"))
+    wanted = verb in ("list", "get") and not route.subresource and (route.is_watch or parameters.flag("watch"))
+    if wanted and route.resource.name in COMPUTED:
+        raise method_not_allowed()
+    return wanted
 
 
 def watch_request(route: Route, parameters: Parameters) -> WatchRequest:
@@ -265,10 +285,12 @@ def to_request(
 ) -> Request:
     """Return the call. Raises: BadRequest or Invalid for a query this verb cannot mean."""
     if verb in ("list", "get"):
+        is_selective = verb == "list" or route.resource in (CUSTOM_METRICS, EXTERNAL_METRICS)
+        fields = "metricLabelSelector" if route.resource is CUSTOM_METRICS else "fieldSelector"
         return route.request(
             verb,
-            label_selector=parameters.text("labelSelector") if verb == "list" else "",
-            field_selector=parameters.text("fieldSelector") if verb == "list" else "",
+            label_selector=parameters.text("labelSelector") if is_selective else "",
+            field_selector=parameters.text(fields) if is_selective else "",
             resource_version=parameters.text("resourceVersion"),
             resource_version_match=parameters.text("resourceVersionMatch"),
             limit=(parameters.number("limit") or 0) if verb == "list" else 0,

@@ -36,15 +36,17 @@ class Report:
 
     `switches`: the feature gates that rules ask. `seen`: the keys of the list whose items are
     being checked. `scope`: what a rule across fields lends to the rules of what lies deeper.
+    `update`: the stored document and the new one, where it is an update.
     """
 
-    __slots__ = ("causes", "scope", "seen", "switches")
+    __slots__ = ("causes", "scope", "seen", "switches", "update")
 
     def __init__(self, switches: ApiServerSwitches = NO_GATES, causes: list[Cause] | None = None) -> None:
         self.causes: list[Cause] = [] if causes is None else causes
         self.switches = switches
         self.seen: set[Any] = set()
         self.scope: Any = None
+        self.update: tuple[Document, Document] | None = None
 
 
 Check = Callable[[Any, str, Report], Causes]

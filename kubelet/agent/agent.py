@@ -30,9 +30,11 @@ from kubelet.effects import (
     Log,
     PlayStage,
     PowerOff,
+    ReadAttached,
     ReadClaims,
     ReadNode,
     ReadPod,
+    ReadVolumes,
     RecordEvent,
     RecordNodeEvent,
     ReportNode,
@@ -47,7 +49,7 @@ from kubelet.kubelet import Kubelet
 from kubelet.managers.device_calls import CallPlugin, DevicesChanged
 from kubelet.node.definition import NodeDefinition
 from kubelet.node.health import parse_node_faults
-from kubelet.node.status import node_document
+from kubelet.node.status import annotation_change, node_document
 from kubelet.pod.context import NodeRuntime
 from kubelet.pod.logs import Run, run_of
 from kubelet.pod.status import waiting_reason
@@ -60,7 +62,7 @@ from kubelet.runtime.volumes import NodeVolumes
 from kubelet.view import KubeletPod, WorkerKey, worker_key
 from services.api.errors import ApiError, Conflict, UnknownOutcome
 from services.api.kinds.node import Node
-from services.api.meta import Key
+from services.api.meta import Document, Key
 from services.client.informer import Informer
 from services.reconcile.controller import Change
 from services.runtime.config import EXIT_LOCKED, StartError
@@ -88,7 +90,7 @@ class Agent(NodeShell):
             Pleg(host.switches.pleg_mode, draws.of("relist"), host.clock.now(), draws.share("phase", 0)),
             StartFaults(parse_node_faults(definition.start_faults).all_starts),
             NodeImages(definition.present_images(), pullers=definition.pullers),
-            NodeVolumes(definition.attachable_volumes),
+            NodeVolumes(definition.attachable_volumes, is_controlled=host.switches.controller_attaches),
         )
         pod_network = f"10.{64 + (number >> 8) % 128}.{number & 255}"
         self.kubelet = kubelet = Kubelet(definition, runtime, switches=host.switches, pod_network=pod_network)
@@ -98,7 +100,9 @@ class Agent(NodeShell):
         self.pods: Informer[KubeletPod] | None = None
         self._postponed: list[Callable[[float], None]] = []
         self._unrecorded: list[RecordEvent] = []
-        self.calls = PodCalls(self, kubelet.statuses, kubelet.admission, kubelet.static_pods, kubelet.claims)
+        self.calls = PodCalls(
+            self, kubelet.statuses, kubelet.admission, kubelet.static_pods, kubelet.claims, kubelet.volumes
+        )
         self.heartbeats = Heartbeats(self)
         self.stages = StagePlayer(self, kubelet.out) if host.stages else None
         self.topology = TopologyReporting(self, kubelet.managers, kubelet.ledger) if is_wanted(self) else None
@@ -164,7 +168,7 @@ class Agent(NodeShell):
         """Leave a Node that is ours, with our session acknowledged (N5)."""
         host = self.host
         await self.connect()
-        wanted = node_document(self.definition)
+        wanted = node_document(self.definition, is_controlled=host.switches.controller_attaches)
         is_new = True
         try:
             stored = await self.client.create("nodes", wanted)
@@ -173,8 +177,11 @@ class Agent(NodeShell):
             stored = await self.client.get("nodes", Key("", self.name))
             labels = stored["metadata"].get("labels") or {}
             missing = {k: v for k, v in wanted["metadata"]["labels"].items() if labels.get(k) != v}
-            if missing:
-                stored = await self.client.patch("nodes", Key("", self.name), {"metadata": {"labels": missing}})
+            change: Document = {"labels": missing} if missing else {}
+            if (now_said := annotation_change(stored, is_controlled=host.switches.controller_attaches)) is not None:
+                change["annotations"] = now_said
+            if change:
+                stored = await self.client.patch("nodes", Key("", self.name), {"metadata": change})
         for condition in (stored.get("status") or {}).get("conditions") or ():
             self.report.seen(condition["type"], condition["status"], condition.get("lastTransitionTime") or "")
         self.node_uid = stored["metadata"].get("uid", "")
@@ -294,6 +301,8 @@ class Agent(NodeShell):
                 self.record(reason, message, "Normal")
         self.kubelet.admission.node = _facts(node)
         self.kubelet.node_seen(node, self.now())
+        if self.kubelet.volumes is not None:
+            self.kubelet.volumes.node_written(node, self.now())
         self.node_uid = node.metadata.uid or self.node_uid
         self.kubelet.static_pods.registered(self.node_uid)
 
@@ -410,6 +419,8 @@ class Agent(NodeShell):
             ReadPod: task(self._read_pod),
             ReadNode: task(self._read_node),
             ReadClaims: task(calls.read_claims),
+            ReadVolumes: task(calls.read_volumes),
+            ReadAttached: task(calls.read_attached),
             WipeSlices: task(calls.wipe_slices),
             DevicesChanged: self._devices_changed,
             ReportNode: self._report_node,

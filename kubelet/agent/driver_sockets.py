@@ -7,6 +7,8 @@ Source: dra-core 7, 7.1; upstream `pkg/kubelet/pluginmanager`, `pkg/kubelet/cm/d
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -19,18 +21,43 @@ from kubelet.dra.manager import CALL_MAX_S, PREPARE, ClaimManager
 from kubelet.effects import CallDriver
 from kubelet.view import WorkerKey
 from services.api.local_rpc import LocalConnection, RpcError
+from services.telemetry.spans import parse_traceparent
 
 POLL_S = 0.5
 """How often the folder is looked at."""
 DIAL_TIMEOUT_S, INFO_TIMEOUT_S, NOTIFY_TIMEOUT_S = 10.0, 1.0, 5.0
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 122.0
 HEALTH_RETRY_S = 5.0
+_NO_SOCKET = "it is no Unix socket"
 _FAILED = "RegisterPlugin error -- "
 log = structlog.get_logger()
 
 
 class _Refused(Exception):
     """A registration that comes to nothing, in Kubernetes' words."""
+
+
+@dataclass
+class SocketRecord:
+    """A file in `plugins_registry`. `error`: why its last registration came to nothing; `instance`: who registered."""
+
+    path: str
+    error: str = ""
+    instance: Instance | None = None
+
+    def document(self, node: str) -> dict[str, Any]:
+        """Return it as the kubelet's process shows it."""
+        found = self.instance
+        return {
+            "node": node,
+            "driver": found.driver if found is not None else "",
+            "socket": self.path,
+            "endpoint": found.endpoint if found is not None else "",
+            "service": found.service if found is not None else "",
+            "registered": found is not None,
+            "connected": found is not None and found.is_connected,
+            "error": self.error,
+        }
 
 
 class DriverSockets:
@@ -40,8 +67,8 @@ class DriverSockets:
         self._host, self._node, self._claims, self._health = node.host, node, claims, health
         self._folder = f"{node.host.config.sockets_dir}/{node.name}/{REGISTRY}"
         self._connections: dict[int, LocalConnection] = {}
-        self._ignored: dict[str, None] = {}
-        """Files that are no sockets and were reported."""
+        self._records: dict[str, SocketRecord] = {}
+        """What became of every file there is, by its path."""
         self._syncs: dict[WorkerKey, str] = {}
         """What names the pod sync in which the claims of a pod were prepared."""
 
@@ -60,22 +87,35 @@ class DriverSockets:
                 await asyncio.sleep(POLL_S)
 
     def _found(self, listing: dict[str, str]) -> list[tuple[str, str]]:
+        for path in [path for path in self._records if path not in listing]:
+            del self._records[path]
         for path, mark in listing.items():
-            if not mark and path not in self._ignored:
-                self._ignored[path] = None
-                log.warning("drivers.no_socket", node=self._node.name, path=path, reason="it is no Unix socket")
+            known = self._records.setdefault(path, SocketRecord(path))
+            if not mark and known.error != _NO_SOCKET:
+                known.error = _NO_SOCKET
+                log.warning("drivers.no_socket", node=self._node.name, path=path, reason=_NO_SOCKET)
+                self._log("kubelet.driver_refused", {"socket": path, "why": _NO_SOCKET})
         return [(path, mark) for path, mark in listing.items() if mark]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Every file in the folder where drivers register, and what became of it."""
+        return [record.document(self._node.name) for record in self._records.values()]
 
     async def _follow(self, path: str) -> None:
         """Register who serves that socket, and follow it for as long as the socket is there."""
         delay_s = RETRY_MIN_S
+        record = self._records[path]
+        record.error, record.instance = "", None
         while True:
             try:
-                instance = await self._register(path)
+                instance = record.instance = await self._register(path)
+                record.error = ""
                 break
             except (_Refused, RpcError) as error:
                 log.warning("drivers.registration_failed", node=self._node.name, path=path, reason=str(error))
                 self._log("kubelet.driver_refused", {"socket": path, "why": str(error)})
+                record.error = str(error)
             await asyncio.sleep(delay_s)
             delay_s = min(delay_s * 2, RETRY_MAX_S)
         try:
@@ -84,6 +124,7 @@ class DriverSockets:
                     group.create_task(self._follow_health(instance, self._health))
                 await self._keep_connected(instance)
         finally:
+            record.instance = None
             connection = self._connections.pop(instance.number)
             self._claims.drivers.unregister(instance, self._node.now())
             self._log("kubelet.driver_lost", {"driver": instance.driver, "endpoint": instance.endpoint})
@@ -162,26 +203,29 @@ class DriverSockets:
     async def call(self, wanted: CallDriver) -> None:
         """Make a call and report its answer."""
         method = wire.method(wanted.service, wanted.call)
-        answer = await self._answer(wanted, method)
-        self._log(
+        traceparent = self._traceparent(wanted.key, is_prepare=wanted.call == PREPARE)
+        answer = await self._answer(wanted, method, traceparent)
+        caller = parse_traceparent(traceparent)
+        self._host.seams.events.write(
             "kubelet.prepared" if wanted.call == PREPARE else "kubelet.unprepared",
-            {"driver": wanted.driver, "claims": [claim.uid for claim in wanted.claims]}
-            | ({"error": answer.text} if isinstance(answer, CallFailed) else {}),
+            obj=self._claims.pod_of(wanted.key),
+            node=self._node.name,
+            trace_id=caller.trace_id if caller is not None and caller.is_sampled else "",
+            data=_outcome(wanted, answer),
         )
         self._claims.answered(wanted.key, method, answer, self._node.now())
         if not any(wanted.key in cached.pods for cached in self._claims.cached.values()):
             self._syncs.pop(wanted.key, None)
         self._node.drain()
 
-    async def _answer(self, wanted: CallDriver, method: str) -> Answer:
+    async def _answer(self, wanted: CallDriver, method: str, traceparent: str) -> Answer:
         connection = self._connections.get(wanted.instance)
         if connection is None:
             return CallFailed("Canceled", "rpc error: code = Canceled desc = grpc: the client connection is closing")
         request = wire.encode_claims(names_of(wanted.claims))
         try:
-            is_prepare = wanted.call == PREPARE
-            traceparent = self._traceparent(wanted.key, is_prepare=is_prepare)
             data = await connection.call(method, request, CALL_MAX_S, traceparent=traceparent)
+            is_prepare = wanted.call == PREPARE
             return wire.decode_prepared(data, wanted.driver) if is_prepare else wire.decode_unprepared(data)
         except RpcError as error:
             return CallFailed(error.code, str(error))
@@ -213,3 +257,23 @@ class DriverSockets:
                 health.cleared(instance.driver, self._node.now())
                 self._node.drain()
             await asyncio.sleep(HEALTH_RETRY_S)
+
+
+def _outcome(wanted: CallDriver, answer: Answer) -> dict[str, Any]:
+    """Return what the event log says of a call: its claims by uid and name, and of those that went well the devices
+    that no other claim may have."""
+    data: dict[str, Any] = {
+        "driver": wanted.driver,
+        "claims": [claim.uid for claim in wanted.claims],
+        "names": [claim.name for claim in wanted.claims],
+    }
+    if isinstance(answer, CallFailed):
+        return data | {"error": answer.text}
+    devices: dict[str, list[str]] = {}
+    for claim in wanted.claims:
+        result = answer.get(claim.uid)
+        if result is not None and not result.error:
+            devices[claim.uid] = [
+                each.path for each in result.devices if f"{each.driver}/{each.pool}/{each.device}" not in claim.admin
+            ]
+    return data | {"devices": devices}

@@ -15,14 +15,29 @@ import structlog
 from kubelet.admission.handler import AdmissionHandler
 from kubelet.agent.node import NodeShell
 from kubelet.dra.manager import ClaimManager
-from kubelet.effects import CallUnbind, CreateMirror, DeleteMirror, DeletePod, ReadClaims, WipeSlices
+from kubelet.effects import (
+    CallUnbind,
+    CreateMirror,
+    DeleteMirror,
+    DeletePod,
+    ReadAttached,
+    ReadClaims,
+    ReadVolumes,
+    WipeSlices,
+)
+from kubelet.runtime.volumes import claims_of
 from kubelet.static_pods.manager import StaticPodManager
 from kubelet.status.manager import StatusManager
 from kubelet.status.versions import Write
 from kubelet.timers import CALL_DEADLINE_S
 from kubelet.unbind.unbinding import UnbindAnswer, unbind_body
 from kubelet.view import KubeletPod
+from kubelet.volumes.manager import VolumeManager
 from services.api.errors import ApiError, NotFound, UnknownOutcome
+from services.api.kinds.csidriver import DRIVERS, CSIDriver
+from services.api.kinds.node import Node
+from services.api.kinds.persistentvolume import PersistentVolume
+from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
 from services.api.kinds.resourceslice import SLICES
 from services.api.meta import Key
@@ -33,6 +48,8 @@ from services.client.client import delete_request
 log = structlog.get_logger()
 
 SLICES_RETRY_MIN_S, SLICES_RETRY_MAX_S = 1.0, 300.0
+_NODE, _DRIVER = msgspec.json.Decoder(Node), msgspec.json.Decoder(CSIDriver)
+_VOLUME, _CLAIM_OF_VOLUME = msgspec.json.Decoder(PersistentVolume), msgspec.json.Decoder(PersistentVolumeClaim)
 _POD, _CLAIM = msgspec.json.Decoder(KubeletPod), msgspec.json.Decoder(ResourceClaim)
 
 
@@ -46,9 +63,10 @@ class PodCalls:
         admission: AdmissionHandler,
         static_pods: StaticPodManager,
         claims: ClaimManager,
+        volumes: VolumeManager | None = None,
     ) -> None:
         self._node, self._statuses, self._admission, self._static_pods = node, statuses, admission, static_pods
-        self._claims = claims
+        self._claims, self._volumes = claims, volumes
         self._is_writing = False
         self._spelling = node.host.seams.switches.of(UnbindSwitches).spelling
         self._qps = node.host.config.status_qps
@@ -200,6 +218,49 @@ class PodCalls:
                 problem = f"fetch ResourceClaim {name}: {error}"
                 break
         self._claims.claims_read(wanted.key, wanted.pod, problem or found, self._node.now())
+        self._node.drain()
+
+    async def read_volumes(self, wanted: ReadVolumes) -> None:
+        """Read which volumes the pod's claims are bound to; hand the names of those that are attached, or what went
+        wrong, to the machine."""
+        found: dict[Key, str] = {}
+        problem = ""
+        for claim in claims_of(wanted.pod):
+            try:
+                volume = await self._volume_of(claim)
+                if volume.spec.csi is not None and await self._is_attached(volume.spec.csi.driver):
+                    found[claim] = volume.unique_name
+            except (ApiError, UnknownOutcome, msgspec.DecodeError, ValueError) as error:
+                problem = f"error processing PVC {claim}: {error}"
+                break
+        assert self._volumes is not None
+        self._volumes.volumes_read(wanted.key, problem or found, self._node.now())
+        self._node.drain()
+
+    async def _volume_of(self, name: Key) -> PersistentVolume:
+        """Return the volume of a claim. Raises: ValueError when it has none, and what a read raises."""
+        claim = _CLAIM_OF_VOLUME.decode(await self._node.client.get_raw("persistentvolumeclaims", name))
+        if claim.status.phase != "Bound" or not claim.spec.volume_name:
+            raise ValueError("PVC is not bound")
+        return _VOLUME.decode(await self._node.client.get_raw("persistentvolumes", Key("", claim.spec.volume_name)))
+
+    async def _is_attached(self, driver: str) -> bool:
+        """Whether the controller attaches volumes of this CSI driver; it does when there is no CSIDriver."""
+        try:
+            found = _DRIVER.decode(await self._node.client.get_raw(DRIVERS, Key("", driver)))
+        except NotFound:
+            return True
+        return found.spec.attach_required
+
+    async def read_attached(self, wanted: ReadAttached) -> None:
+        """Read what is attached to the node."""
+        assert self._volumes is not None
+        try:
+            node = _NODE.decode(await self._node.client.get_raw("nodes", Key("", self._node.name)))
+            self._volumes.node_read(node, self._node.now())
+        except (ApiError, UnknownOutcome, msgspec.DecodeError) as error:
+            log.warning("node.read_failed", node=self._node.name, reason=str(error))
+        self._volumes.looked(wanted.key, self._node.now())
         self._node.drain()
 
     async def wipe_slices(self, wanted: WipeSlices | None = None) -> None:

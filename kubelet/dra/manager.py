@@ -188,6 +188,12 @@ class ClaimManager:
         table.on(CallDrivers, lambda pod, effect, now: self.call(pod.key, pod.claims, now, is_broken=effect.is_broken))
         table.on(UnprepareClaims, lambda pod, effect, now: self.unprepare(pod.key, now))
 
+    def pod_of(self, key: WorkerKey) -> tuple[str, str, str, str]:
+        """Return kind, namespace, name and uid of a pod; of one that only a record is left of the uid alone."""
+        machine = self._table.pods.get(key)
+        meta = machine.pod.metadata if machine is not None else None
+        return ("Pod", meta.namespace, meta.name, meta.uid) if meta is not None else ("Pod", "", "", key.uid)
+
     def _prepare(self, machine: Pod, effect: PrepareClaims, now: float) -> None:
         """Ask for a pod's claims; the answer comes to `claims_read`."""
         key, pod = machine.key, machine.pod
@@ -500,7 +506,9 @@ def _problem(job: Job, answer: Mapping[str, ClaimResult]) -> str:
 def _held(claim: ResourceClaim) -> HeldClaim:
     devices: dict[str, tuple[str, ...]] = {}
     allocation = claim.status.allocation
-    for each in allocation.devices.results if allocation is not None else ():
+    results = allocation.devices.results if allocation is not None else ()
+    for each in results:
         devices[each.driver] = (*devices.get(each.driver, ()), f"{each.pool}/{each.device}")
+    admin = tuple(f"{each.driver}/{each.pool}/{each.device}" for each in results if each.admin_access)
     meta = claim.metadata
-    return HeldClaim(meta.uid, meta.namespace, meta.name, devices)
+    return HeldClaim(meta.uid, meta.namespace, meta.name, devices, admin=admin)

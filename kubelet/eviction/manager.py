@@ -13,16 +13,15 @@ import msgspec
 from kubelet.effects import NODE_KEY, Outbox, RecordNodeEvent, ReportNode, SetTimer
 from kubelet.eviction.signals import Eviction, Threshold, thresholds
 from kubelet.managers.allocation import Rejection
-from kubelet.pod.actuation import MEMORY_ANNOTATION, memory_used
 from kubelet.pod.pod import Pod
 from kubelet.pod.states import PodState
 from kubelet.runtime import usage
 from kubelet.view import KubeletPod, WorkerKey, is_critical
 from services.api.kinds.node import Taint
+from services.api.metrics.usage import MEMORY_ANNOTATION, Curves, memory_used, value_at
 from services.api.podresources import Amounts, container_requests, pod_requests, qos_class
 from services.api.quantity import format_amount
 from services.api.taints import NO_SCHEDULE, untolerated
-from services.api.usage import Curves, value_at
 
 MONITOR_PERIOD_S = 10.0
 CLEANUP_WAIT_S = 30.0
@@ -239,6 +238,6 @@ def _use(worker: Pod, now: float) -> PodUse:
     for container in worker.containers:
         if container.is_running:
             used = usage.used(pod, container.name, now - container.started_s)
-            memory = used.get("memory", memory_used(pod, container.name))
+            memory = used.get("memory", memory_used(pod.metadata.annotations, container.name))
             found.append(container_use(pod, container.name, {**used, "memory": memory}))
     return PodUse(worker.key, pod, tuple(found))

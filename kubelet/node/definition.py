@@ -19,9 +19,9 @@ from kubelet.node.shutdown import Period, plain_periods
 from kubelet.runtime.usage import NODE_RESOURCES
 from kubelet.static_pods.manifests import ManifestError, read_manifest
 from services.api.kinds.node import Taint
+from services.api.metrics.usage import parse_curves
 from services.api.quantity import amount, format_amount
 from services.api.switches import Switches
-from services.api.usage import parse_curves
 
 RESERVABLE = ("cpu", "memory", "ephemeral-storage")
 _POLICIES = {

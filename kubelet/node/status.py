@@ -54,8 +54,12 @@ def node_labels(definition: NodeDefinition) -> dict[str, str]:
     return labels | definition.labels
 
 
-def node_document(definition: NodeDefinition) -> Document:
-    """Return the Node to register."""
+CONTROLLED: Document = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
+"""The annotation of a node whose volumes the attach/detach controller attaches."""
+
+
+def node_document(definition: NodeDefinition, *, is_controlled: bool = False) -> Document:
+    """Return the Node to register; `is_controlled`: the attach/detach controller attaches its volumes."""
     spec: Document = {}
     if definition.taints:
         spec["taints"] = [
@@ -64,10 +68,22 @@ def node_document(definition: NodeDefinition) -> Document:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": definition.name, "labels": node_labels(definition)},
+        "metadata": {
+            "name": definition.name,
+            "labels": node_labels(definition),
+            **({"annotations": dict(CONTROLLED)} if is_controlled else {}),
+        },
         "spec": spec,
         "status": {"capacity": definition.capacity(), "allocatable": definition.allocatable()},
     }
+
+
+def annotation_change(stored: Document, *, is_controlled: bool) -> Document | None:
+    """Return what has to change in the annotations of a Node that is there already, None for nothing."""
+    held = stored["metadata"].get("annotations") or {}
+    if is_controlled:
+        return None if CONTROLLED.items() <= held.items() else CONTROLLED
+    return dict.fromkeys(CONTROLLED) if CONTROLLED.keys() & held.keys() else None
 
 
 class NodeReport:
@@ -86,6 +102,8 @@ class NodeReport:
         """Why the node is not Ready; none: it is."""
         present = NodeImages(definition.present_images())
         self.images: tuple[tuple[str, int], ...] = present.reported()
+        self.volumes_in_use: tuple[str, ...] | None = None
+        """The attachable volumes that pods mount or are about to; None: nothing is said of them."""
         self.devices: Mapping[str, tuple[int, int]] = {}
         """(Capacity, allocatable) of the resources of device plugins."""
 
@@ -152,6 +170,8 @@ class NodeReport:
             made["declaredFeatures"] = sorted(self._definition.declared_features)
         if self.images:
             made["images"] = [{"names": [name], "sizeBytes": size} for name, size in self.images]
+        if self.volumes_in_use is not None:
+            made["volumesInUse"] = list(self.volumes_in_use)
         if self.port > 0:
             made["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self.port}}
         return made

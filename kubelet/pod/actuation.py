@@ -21,12 +21,13 @@ from kubelet.runtime.resources import PodResources
 from kubelet.view import KubeletPod
 from services.api.kinds.pod import Container, ResourceRequirements
 from services.api.meta import Document
+from services.api.metrics.usage import memory_used
 from services.api.quantity import amount, format_amount, units
 
 ORDER = ("memory", "cpu")
 POD = ""
 """The pod's own cgroup, among the names of containers."""
-MEMORY_ANNOTATION, FAILS_ANNOTATION = "keplab.dev/memory", "keplab.dev/resize-fails"
+FAILS_ANNOTATION = "keplab.dev/resize-fails"
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -112,19 +113,9 @@ def must_restart(container: Container, actual: PodResources, allocated: PodResou
     return False
 
 
-def memory_used(pod: KubeletPod, container: str) -> int:
-    """Return the bytes a container uses, as the pod's annotations say; 0 when they do not."""
-    annotations = pod.metadata.annotations
-    text = annotations.get(f"{MEMORY_ANNOTATION}.{container}") or annotations.get(MEMORY_ANNOTATION)
-    try:
-        return units(text) if text else 0
-    except ValueError:
-        return 0
-
-
 def memory_in_use(pod: KubeletPod, container: str, age_s: float) -> int:
     """Return the bytes a container that runs for so long uses: by its curves, or else by the annotation."""
-    return usage.used(pod, container, age_s).get("memory", memory_used(pod, container))
+    return usage.used(pod, container, age_s).get("memory", memory_used(pod.metadata.annotations, container))
 
 
 def failing_calls(pod: KubeletPod) -> int:

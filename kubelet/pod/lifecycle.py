@@ -17,8 +17,8 @@ from kubelet.runtime import usage
 from kubelet.runtime.latency import pod_seed
 from kubelet.timers import EARLY_S
 from services.api.kinds.pod import ContainerStatus
+from services.api.metrics.usage import next_above_s
 from services.api.quantity import amount
-from services.api.usage import next_above_s
 
 
 def begin(pod: PodContext, container: Container, now: float) -> None:

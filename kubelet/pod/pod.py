@@ -27,6 +27,7 @@ from kubelet.status.versions import TAKEN_BACK
 from kubelet.timers import EARLY_S
 from kubelet.view import KubeletContainer, KubeletPod, WorkerKey
 from services.api.kinds.pod import ContainerStatus
+from services.api.meta import Key
 
 REMOVED_GRACE_S = 1.0
 """The object vanished: its containers get this long (kubelet 3.4)."""
@@ -167,6 +168,16 @@ class Pod(PodContext):
             self.claims = claims
             self.save()
         self.startup.claims_prepared(problem, now)
+        return self.advance(now)
+
+    def volumes_attached(self, attached: tuple[Key, ...], now: float) -> list[Effect]:
+        """The attach/detach controller has attached the volumes of these claims."""
+        self.startup.volumes_attached(attached, now)
+        return self.advance(now)
+
+    def volumes_failed(self, problem: str, now: float) -> list[Effect]:
+        """It is not known which volumes the pod needs."""
+        self.startup.volumes_failed(problem, now)
         return self.advance(now)
 
     def claims_unprepared(self, now: float) -> list[Effect]:

@@ -6,9 +6,18 @@ is the node's affair. Events and reasons are upstream's.
 Source: kubelet 1, 3.2, 3.3, 5.2, 8; dra-core 7; guarantees N2; kubelet-unbinding 6.1.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 
-from kubelet.effects import CallDrivers, PodRejected, PrepareClaims, StartFailed, UnprepareClaims
+from kubelet.effects import (
+    AttachGivenUp,
+    AttachVolumes,
+    CallDrivers,
+    PodRejected,
+    PrepareClaims,
+    StartFailed,
+    UnprepareClaims,
+)
 from kubelet.pod.container import Container
 from kubelet.pod.context import PodContext
 from kubelet.runtime.claims import HeldClaim
@@ -26,6 +35,7 @@ from kubelet.runtime.script import (
     StartFaults,
 )
 from kubelet.runtime.volumes import MESSAGE, REASON, claims_of
+from services.api.meta import Key
 
 RETRY_S, TRANSIENT_RETRY_S, RETRY_JITTER = 10.0, 1.0, 0.5
 VOLUME_WAIT_S = 123.0
@@ -141,13 +151,15 @@ class Stage(IntEnum):
     """The pod worker, or the next sync after a failure."""
     UNMOUNTED = 1
     """Volumes, by a try that fails; without `due_s` the pod is being rejected for them."""
-    MOUNT = 2
+    ATTACH = 2
+    """The attach/detach controller, until `due_s` at most."""
+    MOUNT = 3
     """Volumes, by a try that succeeds."""
-    CLAIMS = 3
+    CLAIMS = 4
     """The pod's claims, or their next try."""
-    SANDBOX = 4
+    SANDBOX = 5
     """The sandbox and its network."""
-    CONTAINERS = 5
+    CONTAINERS = 6
     """Nothing more, for good: containers may start."""
 
 
@@ -158,7 +170,7 @@ class Startup:
     Invariant: the pod ends only when `claims` is NONE or RELEASED.
     """
 
-    __slots__ = ("_pod", "_seq", "claims", "due_s", "faults", "stage")
+    __slots__ = ("_pod", "_seq", "claims", "due_s", "faults", "stage", "unattached")
 
     def __init__(self, pod: PodContext, now: float) -> None:
         self._pod = pod
@@ -166,6 +178,8 @@ class Startup:
         self.stage = Stage.WORKER
         self.due_s: float | None = now + pod.latency.of("worker")
         self.claims = ClaimState.NONE
+        self.unattached: tuple[Key, ...] = ()
+        """Claims whose volumes the controller had not attached when that was last looked at."""
         self._seq = 0
         """The record that has to be durable before drivers are called."""
 
@@ -186,11 +200,10 @@ class Startup:
                 self._pod.reach("worker")
                 self._mount(t)
             case Stage.UNMOUNTED:
-                text = (
-                    f"Unable to attach or mount volumes: unmounted volumes=[{' '.join(self._volume_names())}], "
-                    "unattached volumes=[], failed to process volumes=[]: context deadline exceeded"
-                )
-                self.stage, self.due_s = Stage.WORKER, self.faults.failed("FailedMount", text, t)
+                self._not_mounted("context deadline exceeded", t)
+            case Stage.ATTACH:
+                self._pod.effects.append(AttachGivenUp())
+                self._not_mounted("context deadline exceeded", t, unattached=self._names_of(self.unattached))
             case Stage.MOUNT | Stage.CLAIMS if self._uses_claims and self.claims != ClaimState.PREPARED:
                 self._pod.reach("mount")
                 self.stage, self.due_s = Stage.CLAIMS, None
@@ -215,8 +228,46 @@ class Startup:
         if claims and pod.node.volumes.refuses(claims):
             pod.effects.append(PodRejected(REASON, MESSAGE))
             return
+        if claims and pod.node.volumes.is_controlled:
+            self.stage, self.due_s = Stage.ATTACH, t + VOLUME_WAIT_S
+            pod.effects.append(AttachVolumes())
+            return
+        self._set_up(claims, (), t)
+
+    def volumes_attached(self, attached: Sequence[Key], now: float) -> None:
+        """The controller has attached these claims' volumes; others of the pod are attached by the node itself."""
+        if self.stage == Stage.ATTACH and self._pod.termination is None:
+            claims = claims_of(self._pod.pod)
+            self._pod.node.volumes.take(self._pod.key, attached)
+            self._set_up(claims, attached, now)
+
+    def volumes_failed(self, problem: str, now: float) -> None:
+        """It is not known which volumes the pod's claims are bound to: this try is over."""
+        if self.stage == Stage.ATTACH and self._pod.termination is None:
+            self._not_mounted(problem, now, unprocessed=self._names_of(claims_of(self._pod.pod)))
+
+    def _names_of(self, claims: Sequence[Key]) -> list[str]:
+        """Return the names that the pod gives the volumes of these claims."""
+        volumes, name = self._pod.pod.spec.volumes, self._pod.pod.metadata.name
+        wanted = {claim.name for claim in claims}
+        return [volume.name for volume in volumes if volume.claim_name(name) in wanted]
+
+    def _not_mounted(
+        self, problem: str, t: float, *, unattached: Sequence[str] = (), unprocessed: Sequence[str] = ()
+    ) -> None:
+        text = (
+            f"Unable to attach or mount volumes: unmounted volumes=[{' '.join(self._volume_names())}], "
+            f"unattached volumes=[{' '.join(unattached)}], "
+            f"failed to process volumes=[{' '.join(unprocessed)}]: {problem}"
+        )
+        self.stage, self.due_s = Stage.WORKER, self.faults.failed("FailedMount", text, t)
+
+    def _set_up(self, claims: Sequence[Key], attached: Sequence[Key], t: float) -> None:
+        """Mount the volumes, of which `attached` wait for nothing else."""
+        pod, faults = self._pod, self.faults
+        self.stage, self.due_s = Stage.UNMOUNTED, None
         takes_s = pod.latency.of("mount-claim" if claims else "mount")
-        if claims and pod.node.volumes.take(pod.key, claims):
+        if claims and pod.node.volumes.take(pod.key, [claim for claim in claims if claim not in attached]):
             takes_s += pod.latency.of("attach")
         if (until := faults.fails_until(ATTACH, t)) is not None:
             problem, error = "AttachVolume.Attach", "rpc error: code = Internal desc = emulated"

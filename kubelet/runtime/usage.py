@@ -1,15 +1,15 @@
 """What emulated containers use of their node over time, read from annotations. Pure.
 
 The annotation `keplab.dev/usage` speaks for every container of a pod, `keplab.dev/usage.<container>` for one. The form
-of its curves is that of `services/api/usage`; ages are counted from the container's start.
+of its curves is that of `services/api/metrics/usage`; ages are counted from the container's start.
 
 Resources are cpu, memory, ephemeral-storage, inodes and pids; a node's own use (`usage` of its definition, ages counted
 from the kubelet's start) has imagefs too. A container that uses more memory than its limit is ended (OOMKilled); what
-it uses of cpu only autoscalers see.
+it uses of cpu is seen in metrics only.
 """
 
 from kubelet.view import KubeletPod
-from services.api.usage import ANNOTATION, RESOURCES, Curves, parse_curves, text_for, value_at
+from services.api.metrics.usage import ANNOTATION, RESOURCES, Curves, curves_in, text_for, value_at
 
 NODE_RESOURCES = (*(name for name in RESOURCES if name != "cpu"), "imagefs")
 
@@ -21,10 +21,7 @@ def describes_usage(pod: KubeletPod) -> bool:
 
 def curves(pod: KubeletPod, container: str) -> Curves:
     """Return the curves of one container; what cannot be read is not used."""
-    try:
-        return parse_curves(text_for(pod.metadata.annotations, container))
-    except ValueError:
-        return {}
+    return curves_in(text_for(pod.metadata.annotations, container))
 
 
 def used(pod: KubeletPod, container: str, age_s: float) -> dict[str, int]:

@@ -15,10 +15,13 @@ MESSAGE: Final = "Node has reached its volume attachment limit, rejecting pod"
 
 
 class NodeVolumes:
-    """Invariant: a claim is in `_users` as long as some pod that mounts it is on the node. `limit` 0: any number."""
+    """Invariant: a claim is in `_users` as long as some pod that mounts it is on the node. `limit` 0: any number.
 
-    def __init__(self, limit: int = 0) -> None:
-        self._limit = limit
+    `is_controlled`: volumes of CSI drivers that attach any are attached by the attach/detach controller.
+    """
+
+    def __init__(self, limit: int = 0, *, is_controlled: bool = False) -> None:
+        self._limit, self.is_controlled = limit, is_controlled
         self._users: dict[Key, dict[WorkerKey, None]] = {}
 
     def take(self, key: WorkerKey, claims: Sequence[Key]) -> bool:

@@ -29,6 +29,11 @@ class RpcError(Exception):
         self.code, self.message = code, message
 
 
+def is_unserved(error: RpcError) -> bool:
+    """Whether a call failed because no process has the socket; one that is stopped has it, and does not answer."""
+    return any(why in error.message for why in ("connect: connection refused", "connect: no such file or directory"))
+
+
 @dataclass(frozen=True)
 class LocalService:
     """What is served on a socket, by the methods' full names. A handler refuses by raising `RpcError`."""

@@ -106,6 +106,7 @@ class Condition(View, frozen=True):
     message: str = ""
     last_transition_time: str | None = None
     last_heartbeat_time: str | None = None
+    last_probe_time: str | None = None
     observed_generation: int = 0
 
 

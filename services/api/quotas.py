@@ -6,8 +6,10 @@ counts with the most of desired, allocated and actual); upstream `pkg/quota/v1/e
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from services.api.kinds import resourceclaim
+from services.api.kinds.deviceclass import DeviceClass
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.kinds.pod import Pod, PodAffinity
 from services.api.kinds.resourceclaim import ALL, DEVICES_MAX, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
@@ -24,6 +26,8 @@ DEVICE_CLAIMS = resourceclaim.CLAIMS
 COUNT = "count/"
 DEVICES_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
 """Ends the name by which a quota limits the devices of a class that claims ask for."""
+DEVICES_BY_CLASS = "requests.deviceclass.resource.kubernetes.io/"
+"""Begins the name of a class's devices as an extended resource (KEP-5004)."""
 COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _POD_NAMES = frozenset((PODS, *COMPUTE, *(f"{part}.{name}" for part in ("requests", "limits") for name in COMPUTE)))
 _SERVICE_NAMES = frozenset((SERVICES, "services.nodeports", "services.loadbalancers"))
@@ -48,11 +52,74 @@ def resource_of(name: str) -> str:
         return CLAIMS
     if name in _COUNTED_PLAINLY:
         return name
-    if name.endswith(DEVICES_OF_CLASS):
+    if name.endswith(DEVICES_OF_CLASS) or name.startswith(DEVICES_BY_CLASS):
         return DEVICE_CLAIMS
     if name.startswith("requests.") and _is_extended(name.removeprefix("requests.")):
         return PODS
     return ""
+
+
+def is_extended_request(name: str) -> bool:
+    """Whether a quota limits an extended resource by that name: pods use it up, and claims on a class that backs it."""
+    return name.startswith("requests.") and _is_extended(name.removeprefix("requests."))
+
+
+@dataclass(frozen=True)
+class Backing:
+    """Which extended resource each class of devices backs, by class; none where the gate DRAExtendedResource is off."""
+
+    resources: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def by(classes: Iterable[DeviceClass]) -> "Backing":
+        """Return what these classes back."""
+        return Backing({each.metadata.name: each.spec.extended_resource_name or "" for each in classes})
+
+    def counts(self, name: str) -> bool:
+        """Whether claims use up what a quota limits by that name."""
+        if name.startswith(DEVICES_BY_CLASS):
+            return bool(self.resources.get(name.removeprefix(DEVICES_BY_CLASS)))
+        return is_extended_request(name) and name.removeprefix("requests.") in self.resources.values()
+
+    def usage(self, claim: ResourceClaim, pod_usage: Mapping[str, int]) -> Amounts:
+        """Return what a claim uses, by class and as extended resources, but for what its pod is charged for already."""
+        used = _of_device_claim(claim)
+        more: Amounts = {}
+        for name, count in used.items():
+            device_class = name.removesuffix(DEVICES_OF_CLASS)
+            more[DEVICES_BY_CLASS + device_class] = count
+            if resource := self.resources.get(device_class):
+                more[f"requests.{resource}"] = count
+        return used | {name: left for name, count in more.items() if (left := count - pod_usage.get(name, 0)) > 0}
+
+
+def pod_of(claim: ResourceClaim) -> str:
+    """Return the pod that a claim was made for because of the pod's extended resources; "" when it was not."""
+    owner = claim.metadata.controller
+    is_made = claim.metadata.annotations.get(resourceclaim.EXTENDED_RESOURCE_CLAIM) == "true"
+    return owner.name if is_made and owner is not None and (owner.kind, owner.api_version) == ("Pod", "v1") else ""
+
+
+def charged_pod_usage(claim: ResourceClaim, pod: Pod | None, claims: Iterable[ResourceClaim], wall_s: float) -> Amounts:
+    """Return what is charged for the pod already, so that its devices do not count twice.
+
+    Only the claim that the pod names counts as its own; while it names none, the first that was made for it.
+    """
+    owner = claim.metadata.controller
+    if pod is None or owner is None or owner.uid != pod.metadata.uid:
+        return {}
+    status = pod.status.extended_resource_claim_status
+    if status is not None:
+        if status.resource_claim_name != claim.metadata.name:
+            return {}
+    else:
+        made = [
+            each for each in claims if pod_of(each) and (found := each.metadata.controller) and found.uid == owner.uid
+        ]
+        own = (claim.metadata.creation_timestamp, claim.metadata.name)
+        if any((each.metadata.creation_timestamp, each.metadata.name) < own for each in made):
+            return {}
+    return usage_of(PODS, pod, wall_s)
 
 
 def _is_extended(name: str) -> bool:

@@ -8,6 +8,7 @@ import pkgutil
 from functools import cache
 
 from services.api.meta import AnyObject, Resource, View
+from services.api.metrics.apis import COMPUTED
 from services.api.switches import Switches
 
 
@@ -37,7 +38,7 @@ def _by_kind() -> dict[tuple[str, str], Resource]:
 
 @cache
 def _by_view() -> dict[type[View], Resource]:
-    return {r.view: r for r in resources().values() if r.view is not AnyObject}
+    return {r.view: r for r in (*resources().values(), *COMPUTED.values()) if r.view is not AnyObject}
 
 
 def resource_of_kind(api_version: str, kind: str) -> Resource | None:

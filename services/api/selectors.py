@@ -149,3 +149,15 @@ def from_label_selector(selector: LabelSelector | None) -> Selector:
             raise ValueError(f"{requirement.operator!r} is not a valid label selector operator")
         terms.append(Term(requirement.key, ops[requirement.operator], requirement.values))
     return Selector(tuple(terms))
+
+
+def selector_text(selector: LabelSelector | None) -> str:
+    """Return an object's `selector` in the form of a query (`app=web,tier in (a,b)`)."""
+    if selector is None:
+        return ""
+    parts = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
+    for term in selector.match_expressions:
+        values = ",".join(sorted(term.values))
+        forms = {"In": f"{term.key} in ({values})", "NotIn": f"{term.key} notin ({values})", "Exists": term.key}
+        parts.append(forms.get(term.operator, f"!{term.key}"))
+    return ",".join(parts)

@@ -318,6 +318,9 @@ REGISTER: tuple[Switch, ...] = (
            "node-life/orphan"),
     Switch("volumes.provision_s", 2.0, "how long it takes to make a volume for a claim", "scheduler-queue-and-cycles 6",
            "volumes/waiting", minimum=0.0),
+    Switch("kubelet.enable_controller_attach_detach", False, "the attach/detach controller, not the kubelet, attaches "
+           "volumes of CSI drivers with attachRequired (KubeletConfiguration enableControllerAttachDetach)",
+           "controllers 20", "attach-detach/volume-moves"),
     Switch("StorageCapacityScoring", False, "feature gate: nodes with more free storage rank higher (KEP-4049)",
            "scheduler-queue-and-cycles 5.2", "volumes/roomy"),
     Switch("NominatedNodeNameForExpectation", True, "feature gate: a pod whose binding takes long says where it is "

@@ -158,3 +158,13 @@ def utc_offset(zone: str, second: int) -> int:
     at = datetime.fromtimestamp(min(max(second, -62135510400), 253402214400), UTC).astimezone(_zone(zone))
     offset = at.utcoffset()
     return 0 if offset is None else int(offset.total_seconds())
+
+
+def seconds_of(stamp: str | None) -> float:
+    """Return epoch seconds of a timestamp; 0 when it is missing or unreadable."""
+    if not stamp:
+        return 0.0
+    try:
+        return parse_time(stamp)
+    except ValueError:
+        return 0.0

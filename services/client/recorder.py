@@ -1,7 +1,7 @@
 """Events for people: core/v1 Events, aggregated and limited, written in the background.
 
 Recording never blocks and never fails: what does not fit is counted and dropped. The rules are client-go's event
-correlator's: the same event again raises a count on the existing object, more than ten similar ones are combined
+correlator's: the same event again raises a count on the existing object, similar ones are combined from the tenth on
 until there is none for ten minutes, and one object may have a burst of 25 and then one event in five minutes.
 Source: upstream `staging/src/k8s.io/client-go/tools/record/events_cache.go`.
 """
@@ -93,9 +93,9 @@ class Correlator:
         group.messages[action.message], group.last_s = None, now
         identity: Hashable = (*similar, action.message)
         message = action.message
-        if len(group.messages) > SIMILAR_MAX:
+        if len(group.messages) >= SIMILAR_MAX:
             identity, message = similar, COMBINED + action.message
-            group.messages.pop(next(iter(group.messages)))  # bounded: the eleventh is enough to combine
+            group.messages.pop(next(iter(group.messages)))  # bounded: the next one is the tenth again
         recorded = self._recorded.get(identity)
         if recorded is None:
             recorded = Recorded(action, message, name, wall, wall)

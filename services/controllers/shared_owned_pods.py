@@ -9,7 +9,7 @@ from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Key
 from services.controllers.shared_ownership import Orphans, Workload, adopters, owner_key
 from services.reconcile.actions import Action, Batch, Create, Delete, RecordEvent, event
-from services.reconcile.controller import Change, Listers
+from services.reconcile.controller import Change, Listers, refusal_message
 from services.reconcile.expectations import Expectations
 
 Refusal = tuple[str, str]
@@ -76,10 +76,10 @@ class OwnedPods:
         match action:
             case Create() if action.resource == "pods":
                 self.expectations.creation_observed(key)
-                refusal = "FailedCreate", f"Error creating: {reason}"
+                refusal = "FailedCreate", f"Error creating: {refusal_message(reason)}"
             case Delete() if action.resource == "pods":
                 self.expectations.deletion_observed(key, action.uid)
-                refusal = "FailedDelete", f"Error deleting: {reason}"
+                refusal = "FailedDelete", f"Error deleting: {refusal_message(reason)}"
             case _:
                 return
         if is_refusal(reason):

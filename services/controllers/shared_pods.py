@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from services.api.kinds.pod import Pod
 from services.api.meta import Key, condition_status, find_condition
-from services.api.times import parse_time
+from services.api.times import seconds_of as seconds_of
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _PHASE_ORDER = {"Pending": 0, "": 0, "Unknown": 1, "Running": 2}
@@ -20,16 +20,6 @@ _PHASE_ORDER = {"Pending": 0, "": 0, "Unknown": 1, "Running": 2}
 def is_ready(pod: Pod) -> bool:
     """Whether condition Ready is True."""
     return condition_status(pod.status.conditions, "Ready") == "True"
-
-
-def seconds_of(stamp: str | None) -> float:
-    """Return epoch seconds of a timestamp; 0 when it is missing or unreadable."""
-    if not stamp:
-        return 0.0
-    try:
-        return parse_time(stamp)
-    except ValueError:
-        return 0.0
 
 
 def ready_since_s(pod: Pod) -> float | None:

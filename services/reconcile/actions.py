@@ -97,13 +97,17 @@ class Query:
 
     A key without a name lists its namespace (all of a kind without namespaces). `resource`: wire name,
     for a view that does not say its kind (`AnyObject`). `may_be_refused`: without the right to read, the rule goes on
-    with what the server said (`Moment.refused`).
+    with what the server said (`Moment.refused`); `is_metric`: whatever the refusal is. `label_selector` and
+    `field_selector`: which objects, or which series of a metric.
     """
 
     view: type[View]
     key: Key
     resource: str = ""
     may_be_refused: bool = False
+    is_metric: bool = False
+    label_selector: str = ""
+    field_selector: str = ""
 
 
 @dataclass(frozen=True)

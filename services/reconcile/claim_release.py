@@ -21,7 +21,7 @@ from services.api.resources import resource_of_view
 from services.api.switches import Switches, switch
 from services.reconcile import writes
 from services.reconcile.actions import Action, Batch, Delete, Described, Patch, Query, Result, earliest, event
-from services.reconcile.controller import Change, Controller, Listers, Moment, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Watch, refusal_message
 
 RELEASE_FINALIZER: Final = "resource.emulation/claim-release"
 RELEASED, BLOCKED = "ClaimReleased", "ClaimReleaseBlocked"
@@ -129,7 +129,7 @@ class ClaimReleaser:
         """Keep why the server refused a release, for an event; pass the rest on."""
         if isinstance(action, Patch) and action.resource == CLAIMS:
             if not reason.startswith(("not performed", "Conflict", "NotFound")):
-                self._refused[key] = f"claim {action.key} cannot be released: {reason}"
+                self._refused[key] = f"claim {action.key} cannot be released: {refusal_message(reason)}"
         elif self.inner.failed is not None:
             self.inner.failed(key, action, reason)
 

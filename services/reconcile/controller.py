@@ -86,7 +86,14 @@ class Watch(Generic[V]):
 
 Reconcile = Callable[[Key, Listers, Moment], Result]
 Failed = Callable[[Key, Action, str], None]
-"""Called for each action that was refused or not performed: `(key, action, reason)`."""
+"""Called for each action that was refused or not performed: `(key, action, reason)`, where a refusal's reason is the
+Status's reason and message, `Forbidden: pods "a" is forbidden: …`; see `refusal_message`."""
+
+
+def refusal_message(reason: str) -> str:
+    """Return the message of a refusal alone, which is all that upstream's Events and conditions show of an error."""
+    head, _, message = reason.partition(": ")
+    return message if message and head.isalpha() else reason
 
 
 @dataclass(frozen=True)

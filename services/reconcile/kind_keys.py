@@ -2,7 +2,7 @@
 
 from services.api.meta import Key
 
-CLAIM, VOLUME = "claim", "volume"
+CLAIM, VOLUME, ATTACHMENT = "claim", "volume", "attachment"
 
 
 def kind_key(kind: str, namespace: str, name: str) -> Key:

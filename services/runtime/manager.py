@@ -18,6 +18,7 @@ from services.api.errors import ApiError, Forbidden, NotFound, Unavailable, Unkn
 from services.api.meta import AnyObject, Key, OwnerReference, Resource, View
 from services.api.resources import resource_of_view
 from services.api.seams import Seams, Span
+from services.api.wire import Request
 from services.client.client import Client
 from services.client.executor import OUTAGE_WAIT_S, Executor, Outcome, Report
 from services.client.leases import Elector
@@ -298,24 +299,42 @@ class ControllerLoop:
             if not result.refresh:
                 return result
             for query in result.refresh:
-                if query.key.name:
-                    try:
+                try:
+                    if query.key.name:
                         live[query] = await self._read(query)
-                    except Forbidden as error:
-                        if not query.may_be_refused:
-                            raise
-                        refused[query] = error.message
-                    continue
-                items, _ = await self._client.list_raw(_resource_of(query), namespace=query.key.namespace)
-                listed[query] = tuple(_decode(query, item) for item in items)
+                    else:
+                        listed[query] = await self._list(query)
+                except ApiError as error:
+                    if not (query.is_metric or (query.may_be_refused and isinstance(error, Forbidden))):
+                        raise
+                    refused[query] = error.message
         raise ApiError(f"{self._controller.name} {key}: still asks for live reads after {REFRESHES_MAX} rounds")
 
     async def _read(self, query: Query) -> View | None:
+        if query.is_metric:
+            request = Request(
+                verb="get",
+                resource=_resource_of(query),
+                namespace=query.key.namespace,
+                name=query.key.name,
+                label_selector=query.label_selector,
+                field_selector=query.field_selector,
+            )
+            return _decode(query, (await self._client.call(request)).unwrap().body)
         try:
             body = await self._client.get_raw(_resource_of(query), query.key)
         except NotFound:
             return None
         return _decode(query, body)
+
+    async def _list(self, query: Query) -> tuple[View, ...]:
+        items, _ = await self._client.list_raw(
+            _resource_of(query),
+            namespace=query.key.namespace,
+            label_selector=query.label_selector,
+            field_selector=query.field_selector,
+        )
+        return tuple(_decode(query, item) for item in items)
 
     def _refuse_stale_deletes(self, key: Key, result: Result) -> None:
         """Let a decision that deletes wait for caches that are in touch with the server (C9). Raises: Unavailable. The

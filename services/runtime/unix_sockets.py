@@ -189,6 +189,8 @@ class _Connection:
 
 def _as_rpc_error(error: grpc.aio.AioRpcError, path: str) -> RpcError:
     details = error.details() or ""
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        details = "context deadline exceeded"  # here the library says whatever broke last
     if (why := next((why for why in _UNREACHED if details.endswith(why)), "")) and "connect failed" in details:
         details = f'connection error: desc = "transport: Error while dialing: dial unix {path}: connect: {why.lower()}"'
     return RpcError(_go_name(error.code()), details)

@@ -32,6 +32,7 @@ ROOTS = [
     "apps.DaemonSet",
     "apps.ControllerRevision", "apps.StatefulSet",
     "policy.PodDisruptionBudget", "policy.Eviction", "scheduling.PriorityClass", "coordination.Lease", "autoscaling.Scale",
+    "autoscaling.HorizontalPodAutoscaler",
     "autoscalingv2.HorizontalPodAutoscaler", "batch.CronJob", "batch.Job",
     "authorization.SelfSubjectAccessReview", "authorization.SelfSubjectRulesReview", "meta.DeleteOptions",
     "resource.ResourceClaim", "resource.ResourceClaimTemplate", "resource.DeviceClass", "resource.ResourceSlice",

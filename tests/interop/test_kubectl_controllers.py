@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 
 def test_a_cron_job_is_made_shown_and_run_by_hand(kubectl, namespace):
     made = ("create", "cronjob", "tick", "--image=busybox:1", "--schedule=*/5 * * * *", "-n", namespace, "--", "date")
@@ -54,13 +52,36 @@ def test_a_deployment_is_autoscaled_from_the_command_line(kubectl, namespace):
     assert "behavior\t<HorizontalPodAutoscalerBehavior>" in kubectl("explain", "hpa.spec")
 
 
-def test_kubectl_autoscale_makes_one_where_it_speaks_of_v2(kubectl, namespace):
+def test_kubectl_autoscale_speaks_of_v1_or_v2(kubectl, namespace):
     kubectl("create", "deployment", "web", "--image=nginx:1", "-n", namespace)
-    if "v1.32" in kubectl("version", "--client"):
-        pytest.skip("before v1.33 kubectl autoscale speaks of autoscaling/v1 only")
-    kubectl("autoscale", "deployment", "web", "--min=2", "--max=5", "--cpu=60%", "-n", namespace)
+    cpu = "--cpu-percent=60" if "v1.32" in kubectl("version", "--client") else "--cpu=60%"
+    kubectl("autoscale", "deployment", "web", "--min=2", "--max=5", cpu, "-n", namespace)
 
     assert "cpu: <unknown>/60%" in kubectl("get", "hpa", "web", "-n", namespace)
+
+
+def test_an_autoscaler_is_read_patched_and_applied_in_v1(kubectl, namespace):
+    memory = {
+        "type": "Resource",
+        "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 70}},
+    }
+    cpu = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    kubectl("create", "-n", namespace, "-f", "-", stdin={
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
+        "spec": {"scaleTargetRef": reference, "maxReplicas": 5, "metrics": [cpu, memory]},
+    })  # fmt: skip
+    old = ("horizontalpodautoscalers.v1.autoscaling", "web", "-n", namespace, "-o")
+    kubectl("patch", *old[:4], "--type=merge", "-p", '{"spec": {"targetCPUUtilizationPercentage": 40}}')
+    kubectl("apply", "-n", namespace, "-f", "-", stdin={
+        "apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "other"},
+        "spec": {"scaleTargetRef": reference, "maxReplicas": 3, "targetCPUUtilizationPercentage": 30},
+    })  # fmt: skip
+
+    assert kubectl("get", *old, "jsonpath={.apiVersion} {.spec.targetCPUUtilizationPercentage}") == "autoscaling/v1 40"
+    assert "targetAverageUtilization" in kubectl("get", *old, "yaml")
+    assert "cpu: <unknown>/40%, memory: <unknown>/70%" in kubectl("get", "hpa", "web", "-n", namespace)
+    assert "cpu: <unknown>/30%" in kubectl("get", "hpa", "other", "-n", namespace)
 
 
 def test_endpoint_slices_are_shown(kubectl, mesh, namespace):

@@ -1,4 +1,4 @@
-"""The claim controller as a process: killed at its writes (FM-D1, AS-32), and pods on tainted devices."""
+"""The claim controller as a process: killed at its writes (FM-D1, AS-32; dra-core, acceptance scenario 20), and pods on tainted devices."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,7 +10,7 @@ from services.scenarios.run import load_scenario, run_as_processes
 FOLDER = Path(__file__).parents[2] / "experiments"
 
 
-@pytest.mark.parametrize("name", ["faults/fm-d1", "devices/no-execute"])
+@pytest.mark.parametrize("name", ["faults/fm-d1", "devices/no-execute", "claims/killed"])
 def test_a_scenario_of_the_claim_controller_comes_true_as_processes(name, tmp_path):
     text = (FOLDER / f"{name}.txt").read_text().partition("# Devices that stay prepared")[0]
     folder = (FOLDER / name).parent

@@ -9,7 +9,7 @@ import pytest
 from kubelet.dra.emulated.serving import DriverConfig, build
 from services.runtime.config import EXIT_LOCKED, StartError
 from services.runtime.mesh_directory import hold
-from services.scenarios.run import load_scenario, run_as_processes
+from services.scenarios.run import load_scenario, run_as_processes, simulate
 from services.scenarios.script.scenario import parse_scenario
 from services.scenarios.script.verbs import VERBS
 
@@ -124,3 +124,48 @@ def test_dra_core_09_and_10_drivers_as_processes_publish_what_their_files_say(tm
     events = went_well(parse_scenario(PUBLISHED, path, frozenset(VERBS)), tmp_path)
 
     assert events.count("driver.unprepare") == 4
+
+
+TAKEN_FROM_A_POD_THAT_RUNS = """
+nodes n1 cpu=8 drivers=gpu.example.com:1
+limit 60s
+apply gpus.yaml
+apply shared-gpu.yaml
+wait 1s
+pod a claims=shared grace=1
+expect within 20s each pods name=a phase == Running
+kill claim-controller down=60s
+as scheduler patch resourceclaims/shared/status {"status": {"reservedFor": null, "allocation": null}} -> 200
+apply other.yaml
+pod b claims=other grace=1
+expect within 20s each pods name=b phase == Running
+"""
+OTHER = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: other, namespace: default}
+spec:
+  devices:
+    requests: [{name: gpu, exactly: {deviceClassName: gpu}}]
+"""
+
+
+@pytest.mark.parametrize("is_simulated", [True, False])
+def test_i7_a_device_that_is_prepared_for_two_claims_fails_the_run_with_both_pods(is_simulated, tmp_path):
+    """A client takes the device from a pod that runs; the driver has no guard and prepares it again."""
+    for name in ("gpus.yaml", "shared-gpu.yaml"):
+        (tmp_path / name).write_text((FOLDER / name).read_text())
+    (tmp_path / "other.yaml").write_text(OTHER)
+    scenario = parse_scenario(TAKEN_FROM_A_POD_THAT_RUNS, str(tmp_path / "taken.txt"), frozenset(VERBS))
+
+    if is_simulated:
+        result = simulate(scenario, seed=1)
+    else:
+        result = run_as_processes(scenario, engine="memory", data_dir=tmp_path / "mesh")
+
+    assert not result.passed
+    (found,) = (violation for violation in result.violations if violation.invariant == "I7")
+    assert found.objects == ("ResourceClaim default/other",)
+    assert "device gpu.example.com/n1/gpu-0 is prepared for claim" in found.detail
+    assert "(pod b, prepared at" in found.detail
+    assert "(pod a, prepared at" in found.detail

@@ -121,14 +121,14 @@ as admin create resourcequotas {"apiVersion": "v1", "kind": "ResourceQuota", "me
 wait 2s
 pod p claim-templates=gpu
 wait 600s
-expect count events reason=FailedResourceClaimCreation == 11
-expect count events reason=FailedResourceClaimCreation count=1 == 10
+expect count events reason=FailedResourceClaimCreation == 10
+expect count events reason=FailedResourceClaimCreation count=1 == 9
 expect each events reason=FailedResourceClaimCreation message ~ "exceeded quota: none, requested: gpu"
 """
 
 
 def test_claims_that_a_quota_refuses_are_reported_as_upstreams_recorder_does():
-    """Each try has another generated name, and the message names it; from the eleventh on they are one event."""
+    """Each try has another generated name, and the message names it; from the tenth on they are one event."""
     wrong, _ = observe(parse_scenario(REFUSED, str(FOLDER / "claims" / "own.txt"), frozenset(VERBS)))
 
     assert wrong == []

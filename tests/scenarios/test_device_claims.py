@@ -12,7 +12,11 @@ from services.scenarios.script.scenario import parse_scenario
 from services.scenarios.script.verbs import VERBS
 
 FOLDER = Path(__file__).parents[2] / "experiments"
-CLAIM_WRITES = [("ADDED", ""), ("MODIFIED", ""), ("MODIFIED", "status"), ("MODIFIED", "status"), ("MODIFIED", "")]
+CLAIM_WRITES = [("ADDED", ""), ("MODIFIED", ""), ("MODIFIED", "status")]
+CLAIMS = "system:serviceaccount:kube-system:resource-claim-controller"
+ALLOCATED = [(CLAIMS, "ADDED", ""), *(("system:kube-scheduler", *write) for write in CLAIM_WRITES[1:])]
+FREED = [*ALLOCATED, (CLAIMS, "MODIFIED", "status"), (CLAIMS, "MODIFIED", "")]
+"""Who writes a claim of a template: created, finalizer, allocation with the reservation; deallocated, finalizer removed."""
 
 
 class Observed:
@@ -54,8 +58,13 @@ def came_true(name, seed=1, /, **overrides):
 def test_dra_core_01_four_devices_for_five_pods_and_a_few_writes_for_each_claim():
     scenario = came_true("claims/one-for-each")
 
-    writes = [(line.data["type"], line.data.get("subresource", "")) for line in scenario.claim_commits("b-")]
-    assert writes == CLAIM_WRITES[:3]  # made, finalizer, granted with who may use it
+    def writes(pod):
+        commits = scenario.claim_commits(f"{pod}-")
+        return [(line.identity, line.data["type"], line.data.get("subresource", "")) for line in commits]
+
+    assert [writes(pod) for pod in "bcde"] == [ALLOCATED] * 4
+    assert writes("a")[:-1] == FREED
+    assert writes("a")[-1][1] == "DELETED"
     prepared = scenario.of("driver.prepare")
     assert len({line.data["devices"][0] for line in prepared[:4]}) == 4
     (of_a,) = (line for line in prepared if line.obj["name"].startswith("a-"))
@@ -164,7 +173,17 @@ def test_dra_core_19_slices_outlive_a_driver_by_half_a_minute_and_come_back_with
 
 @pytest.mark.parametrize("seed", [1, 7, 8, 9])
 def test_dra_core_20_whichever_process_is_killed_meanwhile_nothing_is_granted_twice_or_left(seed):
-    came_true("claims/killed", seed)
+    scenario = came_true("claims/killed", seed)
+
+    for pod in "abc":
+        ((device,),) = {tuple(c.data["granted"]) for c in scenario.claim_commits(f"{pod}-") if c.data.get("granted")}
+        (node,) = {line.node for line in scenario.of("kubelet.start") if line.obj["name"] == pod}
+        assert device.split("/")[1] == node
+    # The first scheduler died after it had written the claim and before it could bind; the next one bound the pod.
+    started = [line.mono_ns for line in scenario.of("proc.start") if line.comp == "scheduler"]
+    allocated = next(line.mono_ns for line in scenario.claim_commits("a-") if line.data.get("granted"))
+    (bound,) = (line.mono_ns for line in scenario.of("sched.bind_call") if line.obj["name"] == "a")
+    assert allocated < started[1] < bound
 
 
 @pytest.mark.parametrize("release", ["scheduler", "postfilter", "rc"])
@@ -198,7 +217,7 @@ def test_kep_5194_01_the_scheduler_writes_the_claim_of_three_hundred_pods_twice(
     scenario = came_true("kep-5194/one-entry")
 
     writes = [(line.data["type"], line.data.get("subresource", "")) for line in scenario.claim_commits("fabric")]
-    assert writes == CLAIM_WRITES[:3]
+    assert writes == CLAIM_WRITES
     assert scenario.claim_commits("fabric")[-1].data["workloads"] == ["train"]
 
 

@@ -27,6 +27,17 @@ FLIPS = [
     ("unbinding/exempt", "kubelet.on_reject=fail"),
     ("unbinding/numa-stale-unbind", "numa_scheduler=none"),
     ("unbinding/same-node", "exclusion.base_s=60"),
+    ("kep-5194/mixed", "reserved_for.mode=pods"),
+    ("kep-5194/gate-off-and-on", "reserved_for.mode=pods"),
+    ("kep-5194/gate-off-and-on", "rc.unknown_entry=skip"),
+    ("kep-5194/old-kubelet", "reserved_for.mode=pods"),
+    ("kep-5194/kubelet-restart", "reserved_for.mode=pods"),
+    ("kep-5194/kubelet-restart", "kubelet.recheck_on_restart=always"),
+    ("kep-5194/api-server-gate", "reserved_for.mode=pods"),
+    ("kep-5194/scheduler-gate", "reserved_for.mode=pods"),
+    ("kep-5194/scheduler-gate", "reserved_for.max=256"),
+    ("kep-5194/progress-deadline", "reserved_for.mode=pods"),
+    ("kep-5194/safe-downgrade", "reserved_for.mode=pods"),
     ("claims/two-schedulers", "dra.double_allocation_guard=driver"),
     ("claims/two-schedulers", "dra.double_allocation_guard=none"),
     ("drivers/published-partitions", "DRAPartitionableDevices=false"),
@@ -43,6 +54,18 @@ FLIPS = [
     ("async-api-calls/backlog", "SchedulerAsyncAPICalls=true"),
     ("async-api-calls/backlog", "async_api.client=priority SchedulerAsyncAPICalls=true"),
     ("async-api-calls/backlog", "async_api.qps=0"),
+    *(
+        (f"attach-detach/{name}", "kubelet.enable_controller_attach_detach=false")
+        for name in (
+            "attach-fails",
+            "attach-restarts",
+            "deleted-node",
+            "lost-node",
+            "never-attached",
+            "out-of-service",
+            "volume-of-unbound",
+        )
+    ),
 ]
 
 

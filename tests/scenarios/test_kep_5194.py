@@ -99,6 +99,31 @@ def test_kep_5194_04_nothing_is_released_before_the_last_pod_is_gone():
     assert released_s > max(pods_gone_s)
 
 
+LEAVING = """
+set reserved_for.mode=kep5194
+limit 120s
+nodes n1..n2 cpu=8 drivers=net.example.com:0
+apply interconnect.yaml
+job train completions=4 parallelism=4 deadline=5 cpu=1 run="forever; on SIGTERM exit 0 after 20s" grace=30 claims=net
+remember uid job/train metadata.uid
+as admin create resourceclaims {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "net"}, "spec": {"reservedFor": {"apiGroup": "batch", "resource": "jobs", "name": "train", "uid": "$uid"}, "devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "interconnect"}}]}}} -> 201
+expect within 5s count pods phase=Running == 4
+expect within 10s each jobs name=train status.conditions[FailureTarget].reason == DeadlineExceeded
+expect for 15s each resourceclaims name=net status.reservedFor[0].name == train
+expect within 15s each jobs name=train status.conditions[Failed].reason == DeadlineExceeded
+expect within 10s each resourceclaims name=net status.allocation == ""
+"""
+
+
+def test_kep_5194_04_a_job_is_done_and_its_pods_still_leave_so_that_the_reference_stays():
+    scenario = played(LEAVING)
+
+    ended_s = [scenario.at_s(c) for c in scenario.of("Pod", "train-") if c.data["phase"] == "Succeeded"]
+    (released_s,) = (scenario.at_s(c) for c in scenario.of("ResourceClaim", "net") if "controller:job" in c.identity)
+    assert max(ended_s) > 20.0
+    assert released_s > max(ended_s)
+
+
 def test_kep_5194_05_a_deployment_that_keeps_its_claim_at_zero_replicas_has_the_same_devices_again():
     released = came_true("scaled-to-zero")
     kept = observe("scaled-to-zero", release__on_scale_to_zero=False)
@@ -314,6 +339,81 @@ def test_controllers_19_in_a_namespace_that_goes_the_claim_is_released_after_the
     assert len(freed) == 1
     assert scenario.at_s(freed[0]) >= pods_gone_s
     assert scenario.claim[-1][1:] == (0, False)
+
+
+FLIPS = [
+    ("mixed", "scheduler"),
+    ("gate-off-and-on", "scheduler"),
+    ("gate-off-and-on", "claim-controller"),
+    ("old-kubelet", "kubelet/n1"),
+    ("kubelet-restart", "kubelet/n1"),
+    ("api-server-gate", "apiserver"),
+    ("scheduler-gate", "scheduler"),
+    ("progress-deadline", "kubelet/n2"),
+]
+
+
+@pytest.mark.parametrize(("name", "component"), FLIPS, ids=[f"{name}-{component}" for name, component in FLIPS])
+def test_kep_5194_10_each_row_of_the_matrix_needs_the_gate_to_go_off_where_it_says(name, component):
+    """kep-5194 10: with every gate on the row's result does not come, whatever else the scenario does."""
+    text = (FOLDER / f"{name}.txt").read_text()
+    off = f"restart {component} with reserved_for.mode=pods"
+    assert off in text
+
+    assert Observed(parsed(text.replace(off, f"restart {component}")), 1, {}).unmet != []
+
+
+def test_kep_5194_10_rows_of_the_matrix_in_which_one_component_has_the_gate_off():
+    for name in ("api-server-gate", "scheduler-gate", "progress-deadline"):
+        came_true(name)
+
+
+def test_kep_5194_10_a_claim_of_an_api_server_without_the_gate_lists_its_pods_whatever_the_scheduler_knows():
+    scenario = came_true("api-server-gate")
+
+    # What an API server recovers when it starts has no author.
+    commits = [c for c in scenario.of("ResourceClaim", "meanwhile") if c.identity]
+    assert [(c.identity, len(c.data.get("consumers") or ())) for c in commits[-3:]] == [
+        ("system:kube-scheduler", count) for count in (1, 2, 3)
+    ]
+
+
+def test_kep_5194_10_the_controllers_of_workloads_release_nothing_until_they_have_the_gate_again():
+    text = (FOLDER / "scaled-to-zero.txt").read_text().partition("scale deployment/web replicas=0")[0]
+
+    played(
+        f"{text}restart controllers with reserved_for.mode=pods\n"
+        "scale deployment/web replicas=0\n"
+        "expect within 40s count pods == 0\n"
+        "expect for 60s each resourceclaims name=net status.reservedFor[0].name == web\n"
+        "expect count events reason=ClaimReleased == 0\n"
+        "restart controllers with reserved_for.mode=kep5194\n"
+        'expect within 5s each resourceclaims name=net status.allocation == ""\n'
+        "expect within 5s count events reason=ClaimReleased == 1\n"
+    )
+
+
+@pytest.mark.parametrize(("step", "unmet"), [
+    # The claim controller without the gate lists the pods by itself, but never takes the workload off.
+    ("as admin patch resourceclaims/net/status", 'status.reservedFor[0].name == ""'),
+    # The deletion of the workload waits for the finalizer, and the deletion of its pods for that of the workload.
+    ("as admin patch statefulsets/web", "count pods == 0 (2 found)"),
+])  # fmt: skip
+def test_kep_5194_10_a_downgrade_is_safe_only_with_each_of_its_steps(step, unmet):
+    came_true("safe-downgrade")
+    lines = (FOLDER / "safe-downgrade.txt").read_text().splitlines()
+
+    without = Observed(parsed("\n".join(line for line in lines if not line.startswith(step))), 1, {})
+
+    assert unmet in without.unmet[0]
+
+
+def test_kep_5194_08_the_scenarios_that_flip_a_gate_have_one_digest_a_seed():
+    names = sorted({name for name, _ in FLIPS})[:3]
+    digests = [[simulate(load_scenario(FOLDER / f"{name}.txt"), seed=3).digest for name in names] for _ in range(2)]
+
+    assert digests[0] == digests[1]
+    assert len(set(digests[0])) == 3
 
 
 ON_N1 = (FOLDER / "postfilter.txt").read_text().partition("expect within 10s each pods name=second")[0]

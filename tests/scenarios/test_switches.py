@@ -34,6 +34,7 @@ ROWS = {
     "defer.reasons": Row(("UnexpectedAdmissionError",)),
     "device.defer_timeout_s": Row((12.0,)),
     "ResourceHealthStatus": Row((False,)),
+    "kubelet.enable_controller_attach_detach": Row((False,)),
     "unbind.reasons": Row(("all",)),
     "kubelet.unbind_teardown": Row(("after",)),
     "kubelet.start_fence": Row((False,)),

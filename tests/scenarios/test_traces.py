@@ -148,3 +148,32 @@ def test_a_violation_of_i7_names_the_trace_of_the_pod_that_got_the_device(monkey
     created = [line.trace_id for line in lines if line.ev == "store.commit" and line.obj["kind"] == "Pod"]
     assert found
     assert all(violation.trace_id and violation.trace_id in created for violation in found)
+
+
+@pytest.mark.parametrize("act", ["kill kubelet/n1 down=2s", "kill dra-driver/n1/gpu.example.com down=2s"])
+def test_an_unprepare_names_claim_pod_driver_and_trace_whichever_side_was_restarted_meanwhile(act, tmp_path):
+    (tmp_path / "gpus.yaml").write_text((EXPERIMENTS / "claims" / "gpus.yaml").read_text())
+    path = tmp_path / "restarted.txt"
+    path.write_text(f"""
+nodes n1 cpu=4 drivers=gpu.example.com:1
+apply gpus.yaml
+pod p claim-templates=gpu grace=1
+expect within 20s each pods name=p phase == Running
+{act}
+wait 10s
+delete pod/p
+gone pod/p
+""")
+
+    _, lines = a_traced_run(path, 1)
+
+    pod = next(line for line in lines if line.ev == "store.commit" and line.obj["kind"] == "Pod")
+    (prepared,) = (line for line in lines if line.ev == "driver.prepare")
+    (unprepared,) = (line for line in lines if line.ev == "driver.unprepare")
+    (answered,) = (line for line in lines if line.ev == "kubelet.unprepared" and not line.data.get("error"))
+    assert (unprepared.obj, unprepared.data, unprepared.trace_id) == (prepared.obj, prepared.data, pod.trace_id)
+    assert unprepared.data["pods"] == ["p"]
+    assert (answered.obj, answered.data["names"]) == (
+        {"kind": "Pod", "ns": "default", "name": "p", "uid": pod.obj["uid"]},
+        [prepared.obj["name"]],
+    )

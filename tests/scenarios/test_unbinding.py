@@ -434,3 +434,26 @@ def test_kubelet_unbinding_section_12_a_request_that_is_slow_is_the_same_request
 
     assert observed.failed_expectations == []
     assert len(observed.commits("unbind", "guest")) == 1
+
+
+@pytest.mark.parametrize("teardown", ["before", "after"])
+def test_kubelet_unbinding_8_a_volume_follows_an_unbound_pod_detached_before_it_is_attached_again(teardown):
+    observed = _observed("attach-detach/volume-of-unbound", overrides=(("kubelet.unbind_teardown", teardown),))
+    commits = [line for line in observed.lines if line.ev == "store.commit"]
+    attachments = [
+        (line.data["type"], bool(line.data.get("deletion")), seconds(line), line.obj["name"])
+        for line in commits if line.obj["kind"] == "VolumeAttachment"
+    ]  # fmt: skip
+    (unbound,) = [seconds(line) for line in observed.commits("unbind", "db")]
+    first, second = dict.fromkeys(name for _, _, _, name in attachments)
+    leaving = next(at for _, is_leaving, at, name in attachments if name == first and is_leaving)
+    gone = next(at for change, _, at, name in attachments if name == first and change == "DELETED")
+    made = next(at for change, _, at, name in attachments if name == second and change == "ADDED")
+    of_n1 = [seconds(line) for line in commits if line.obj["kind"] == "Node" and line.obj["name"] == "n1"]
+    (started,) = [seconds(line) for line in observed.lines if line.ev == "kubelet.start" and line.node == "n2"]
+
+    assert observed.failed_expectations == []
+    assert unbound < leaving < gone <= made < started
+    # n1 reported that nothing is in use there, then the controller that nothing is attached, and only then it detached.
+    assert len([at for at in of_n1 if unbound - 1 < at < leaving]) >= 2
+    assert not any(line.ev == "kubelet.start" and line.node == "n1" for line in observed.lines)

@@ -23,6 +23,8 @@ from services.api.meta import Document
 
 REVISION = Struct(Field("data", required="data is mandatory", is_immutable=True), Field("revision", minimum=0))
 REPLICA_SET_SPEC = Struct(*workload_fields("replicaset", has_history=False))
+REPLICA_SET_COUNTERS = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+DEPLOYMENT_COUNTERS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
 
 
 def _rolling(defaults: Document) -> Callable[[Document], None]:
@@ -243,8 +245,14 @@ def _status_rules_stateful_set(old: Document, new: Document, ctx: WriteContext) 
 
 STRATEGIES = {
     "controllerrevisions.apps": declared(REVISION),
-    "replicasets.apps": declared(Struct(Field("spec", default={}, struct=REPLICA_SET_SPEC)), has_status=True),
-    "deployments.apps": declared(Struct(Field("spec", default={}, struct=DEPLOYMENT_SPEC)), has_status=True),
+    "replicasets.apps": declared(
+        Struct(Field("spec", default={}, struct=REPLICA_SET_SPEC)),
+        has_status=True,
+        left_out_at_zero=REPLICA_SET_COUNTERS,
+    ),
+    "deployments.apps": declared(
+        Struct(Field("spec", default={}, struct=DEPLOYMENT_SPEC)), has_status=True, left_out_at_zero=DEPLOYMENT_COUNTERS
+    ),
     "daemonsets.apps": declared(
         Struct(Field("spec", default={}, struct=DAEMON_SET_SPEC)),
         has_status=True,
@@ -252,6 +260,7 @@ STRATEGIES = {
         on_update=_update,
         status=DAEMON_SET_STATUS,
         status_rules=_collisions,
+        left_out_at_zero=("updatedNumberScheduled", "numberAvailable", "numberUnavailable"),
     ),
     "statefulsets.apps": declared(
         Struct(Field("spec", default={}, struct=STATEFUL_SET_SPEC)),
@@ -263,5 +272,6 @@ STRATEGIES = {
         update_rules=_fixed,
         status=STATEFUL_SET_STATUS,
         status_rules=_status_rules_stateful_set,
+        left_out_at_zero=("readyReplicas", "currentReplicas", "updatedReplicas"),
     ),
 }

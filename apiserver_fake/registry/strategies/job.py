@@ -318,5 +318,6 @@ STRATEGIES = {
         rules=_rules,
         status=STATUS,
         status_rules=check_status,
+        left_out_at_zero=("active", "succeeded", "failed"),
     )
 }

@@ -3,7 +3,7 @@
 A volume has one source that never changes, and a phase that the volume binder writes; volumes and claims are protected
 while in use. Of a class, who provisions and how is fixed, where may change. A CSINode has each driver once; what it
 said of itself stays, but for how much it can attach. A CSIStorageCapacity is of one class and one part of the cluster
-for good; only the amounts change.
+for good; only the amounts change. A VolumeAttachment's spec never changes; its status is the attacher's.
 """
 
 from dataclasses import replace
@@ -22,6 +22,7 @@ from apiserver_fake.validation.formats import (
     quantity,
     required,
     subdomain,
+    too_long,
     unsupported,
 )
 from apiserver_fake.validation.pod.placement import NODE_TERM
@@ -274,6 +275,48 @@ CAPACITY_FIELDS = Struct(
 )
 
 
+ATTACHED_SOURCE_TEXT = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+MAX_ERROR_LENGTH = 1024
+
+
+def _attached_source(source: Document, at: str, report: Report) -> Causes:
+    named = [each for each in ("inlineVolumeSpec", "persistentVolumeName") if source.get(each) is not None]
+    if not named:
+        yield required("spec.source", ATTACHED_SOURCE_TEXT)
+    elif len(named) > 1:
+        yield forbidden("spec.source", ATTACHED_SOURCE_TEXT)
+    elif (name := source.get("persistentVolumeName")) == "":
+        yield required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName")
+    elif name is not None:
+        yield from subdomain("spec.source.persistentVolumeName", name)
+
+
+def _driver_name(path: str, name: str) -> Causes:
+    if len(name) > 63:
+        yield too_long(path, 63)
+    yield from subdomain(path, name.lower())
+
+
+VOLUME_ERROR = Struct(Field("message", rule=lambda text, path, report: _error_text(text, path)))
+
+
+def _error_text(text: str, path: str) -> Causes:
+    if len(text) > MAX_ERROR_LENGTH:
+        yield too_long(path, MAX_ERROR_LENGTH)
+
+
+ATTACHMENT_SPEC = Struct(
+    Field("attacher", required=True, form=_driver_name),
+    Field("source", missing={}, struct=Struct(_attached_source)),
+    Field("nodeName", missing="", form=subdomain),
+)
+ATTACHMENT_STATUS = Struct(Field("attachError", struct=VOLUME_ERROR), Field("detachError", struct=VOLUME_ERROR))
+
+
+def _not_attached(new: Document, ctx: WriteContext) -> None:
+    new["status"] = {"attached": False}
+
+
 STRATEGIES = {
     "persistentvolumes": declared(
         Struct(Field("spec", default={}, struct=VOLUME_SPEC)),
@@ -294,4 +337,10 @@ STRATEGIES = {
     "csidrivers.storage.k8s.io": declared(Struct(Field("spec", default={}, struct=CSI_DRIVER_SPEC))),
     "csinodes.storage.k8s.io": declared(CSI_NODE_FIELDS, update_rules=_keep_what_was_said),
     "csistoragecapacities.storage.k8s.io": declared(CAPACITY_FIELDS),
+    "volumeattachments.storage.k8s.io": declared(
+        Struct(Field("spec", missing={}, struct=ATTACHMENT_SPEC, is_immutable=True)),
+        has_status=True,
+        on_create=_not_attached,
+        status=ATTACHMENT_STATUS,
+    ),
 }

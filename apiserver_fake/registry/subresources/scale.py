@@ -1,33 +1,24 @@
 """`scale` of workloads: replicas as autoscaling/v1 Scale, for kubectl and autoscalers. Source: kubectl-requests 8."""
 
-from collections.abc import Mapping
+import msgspec
 
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
 from services.api.errors import BadRequest, invalid
-from services.api.meta import Document
+from services.api.meta import Document, LabelSelector
+from services.api.selectors import selector_text
 
 
 def _read(stored: Document) -> Document:
     meta, spec, status = stored["metadata"], stored.get("spec") or {}, stored.get("status") or {}
+    selector = msgspec.convert(spec.get("selector") or {}, LabelSelector)
     names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {name: meta[name] for name in names if name in meta},
         "spec": {"replicas": spec.get("replicas", 1)},
-        "status": {"replicas": status.get("replicas", 0), "selector": selector_text(spec.get("selector") or {})},
+        "status": {"replicas": status.get("replicas", 0), "selector": selector_text(selector)},
     }
-
-
-def selector_text(selector: Mapping[str, object]) -> str:
-    """Return a LabelSelector in the form of a query (`app=web,tier in (a,b)`)."""
-    labels, terms = selector.get("matchLabels"), selector.get("matchExpressions")
-    parts = [f"{key}={value}" for key, value in sorted((labels if isinstance(labels, dict) else {}).items())]
-    for term in terms if isinstance(terms, list) else ():
-        key, values = term.get("key", ""), ",".join(sorted(term.get("values") or ()))
-        forms = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
-        parts.append(forms.get(term.get("operator", ""), f"!{key}"))
-    return ",".join(parts)
 
 
 def _write(stored: Document, body: Document, ctx: WriteContext) -> SubresourceResult:

@@ -56,12 +56,14 @@ def parse_taint(text: str) -> Document:
 
 class Held(msgspec.Struct, frozen=True):
     """A claim that is prepared, and its devices here; `exclusive`, `pool/device` or `pool/device/share`, are those that
-    no other claim may have meanwhile."""
+    no other claim may have meanwhile. `pods`: those the claim was reserved for; `trace_id`: of the call."""
 
     namespace: str
     name: str
     devices: tuple[PreparedDevice, ...] = ()
     exclusive: tuple[str, ...] = ()
+    pods: tuple[str, ...] = ()
+    trace_id: str = ""
 
 
 class EmulatedDriver:
@@ -211,8 +213,11 @@ class EmulatedDriver:
 
     # --- what it is called for ---
 
-    def prepare(self, asked: ClaimName, claim: ResourceClaim | str, *, fails: bool = False) -> ClaimResult:
-        """Prepare a claim's devices. `claim`: as it is stored, or why it could not be read."""
+    def prepare(
+        self, asked: ClaimName, claim: ResourceClaim | str, *, fails: bool = False, trace_id: str = ""
+    ) -> ClaimResult:
+        """Prepare a claim's devices. `claim`: as it is stored, or why it could not be read. `trace_id`: of the pod that
+        the call is for, "" for none."""
         if (held := self.held.get(asked.uid)) is not None:
             return ClaimResult(held.devices)
         if isinstance(claim, str):
@@ -248,7 +253,9 @@ class EmulatedDriver:
                 (f"{self.name}/device={asked.uid}-{result.device}",),
                 result.share_id or "",
             )
-        self.held[asked.uid] = Held(asked.namespace, asked.name, tuple(devices.values()), tuple(exclusive))
+        pods = tuple(each.name for each in claim.status.reserved_for if each.resource == "pods")
+        prepared = tuple(devices.values())
+        self.held[asked.uid] = Held(asked.namespace, asked.name, prepared, tuple(exclusive), pods, trace_id)
         return ClaimResult(self.held[asked.uid].devices)
 
     def _holder(self, key: str, uid: str) -> str:

@@ -11,7 +11,7 @@ import asyncio
 import math
 import signal
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,15 @@ from kubelet.dra.emulated.driver import Command, EmulatedDriver, Held, check_act
 from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
 from services.api.kinds.resourceslice import SLICES, ResourceSlice
-from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets, call_once, caller_traceparent
+from services.api.local_rpc import (
+    LocalServer,
+    LocalService,
+    RpcError,
+    Sockets,
+    call_once,
+    caller_traceparent,
+    is_unserved,
+)
 from services.api.meta import Document, Key
 from services.api.seams import Seams
 from services.client.client import Client
@@ -191,11 +199,14 @@ class DriverServing:
         }
         streams = {wire.WATCH_HEALTH: self._watch_health} if self._driver.definition.health else {}
         sockets, restarts = self._seams.sockets, self._driver.restarts
-        server = await sockets.serve(self._endpoint, LocalService(calls, streams))
-        registry = await sockets.serve(
-            self._registry_path, LocalService({wire.GET_INFO: self._info, wire.NOTIFY: self._notified})
+        services = (
+            (self._endpoint, LocalService(calls, streams)),
+            (self._registry_path, LocalService({wire.GET_INFO: self._info, wire.NOTIFY: self._notified})),
         )
-        try:
+        async with AsyncExitStack() as served:
+            served.callback(self._unregistered)
+            for path, service in services:
+                served.push_async_callback((await sockets.serve(path, service)).close)
             while not self._is_away and restarts == self._driver.restarts:
                 if not (sockets.exists(self._endpoint) and sockets.exists(self._registry_path)):
                     return
@@ -203,10 +214,9 @@ class DriverServing:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(POLL_S):
                         await self._moved.wait()
-        finally:
-            self._is_registered = False
-            await registry.close()
-            await server.close()
+
+    def _unregistered(self) -> None:
+        self._is_registered = False
 
     async def _info(self, _: bytes) -> bytes:
         services = (*SERVICES, HEALTH_SERVICE) if self._driver.definition.health else SERVICES
@@ -248,7 +258,8 @@ class DriverServing:
             fails = self._happens(self._driver.definition.fail_prepare)
             known = asked.uid in self._driver.held
             claim = "" if known else await self._read(asked)
-            result = results[asked.uid] = self._driver.prepare(asked, claim, fails=fails)
+            result = self._driver.prepare(asked, claim, fails=fails, trace_id=_trace_id())
+            results[asked.uid] = result
             self._failures += bool(result.error)
             if not result.error:
                 # Nothing is awaited in between: a call that is given up leaves no device prepared that no line names.
@@ -303,9 +314,10 @@ class DriverServing:
         name = self._driver.name
         devices = [f"{name}/{device}" for device in held.exclusive]
         data: dict[str, Any] = {"claim": asked.uid, "name": asked.name, "driver": name, "devices": devices}
+        data |= {"pods": list(held.pods)} if held.pods else {}
         obj = "ResourceClaim", asked.namespace, asked.name, asked.uid
-        caller = parse_traceparent(caller_traceparent.get())
-        trace_id = caller.trace_id if caller is not None and caller.is_sampled else ""
+        # A kubelet that was restarted names no trace: then it is that in which the claim was prepared.
+        trace_id = _trace_id() or held.trace_id
         self._seams.events.write(event, obj=obj, node=self._node, trace_id=trace_id, data=data)
 
     async def _watch_health(self, _: bytes) -> AsyncIterator[bytes]:
@@ -450,6 +462,12 @@ class DriverServing:
         self._published = version
 
 
+def _trace_id() -> str:
+    """Return the trace that the caller names, "" for none."""
+    caller = parse_traceparent(caller_traceparent.get())
+    return caller.trace_id if caller is not None and caller.is_sampled else ""
+
+
 def _is_same(published: Document, wanted: Document) -> bool:
     same_generation = published["pool"]["generation"] == wanted["pool"]["generation"]
     return same_generation and not differs({"": published}, {"": wanted})
@@ -479,5 +497,10 @@ async def command_driver(
     try:
         await call_once(sockets, path, COMMAND, msgspec.json.encode(Command(act, tuple(words))), COMMAND_TIMEOUT_S)
     except RpcError as error:
-        if act != "crash" or error.code != "Unavailable":
-            raise ValueError(f"DRA driver {driver} of node {node}: {error.message}") from None
+        what = f"DRA driver {driver} of node {node}"
+        if error.code not in ("DeadlineExceeded", "Unavailable"):
+            raise ValueError(f"{what}: {error.message}") from None
+        if is_unserved(error):
+            raise DriverAway(f"{what} is away: no process serves {path}; start it again") from None
+        if act != "crash":
+            raise ValueError(f"{what} does not answer: its process is stopped, or stuck") from None

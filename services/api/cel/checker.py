@@ -7,24 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from services.api.cel import types
-from services.api.cel.declarations import Overload
+from services.api.cel.declarations import Message, Overload
 from services.api.cel.syntax import Call, Fold, Ident, Issue, ListOf, Literal, MapOf, Node, ObjectOf, Select
 from services.api.cel.types import Substitution, Type
 from services.api.cel.values import type_of
 
 Fields = Mapping[str, Type]
+_WITHOUT_FIELDS: Final = frozenset(("kubernetes.Quantity", "kubernetes.Semver", "kubernetes.URL"))
+"""Objects to cel-go whose fields it cannot find; to it the other types of Kubernetes are not objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """What names mean: variables, functions, fields of objects, and names of types."""
+    """What names mean: variables, functions, fields of objects, names of types, and messages."""
 
     variables: Mapping[str, Type]
     functions: Mapping[str, Sequence[Overload]]
     objects: Mapping[str, Fields]
     type_names: Mapping[str, Type]
+    messages: Mapping[str, Message] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -155,6 +159,8 @@ class _Checker:
                 found = fields[name] if name in fields else self._fail(at, f"undefined field '{name}'")
         elif holder.kind == "parameter":
             self._assignable(types.DYN, holder)
+        elif holder.name in _WITHOUT_FIELDS:
+            self._fail(at, f"unexpected failed resolution of '{holder.name}'")
         elif not holder.is_dynamic:
             self._fail(at, f"type '{holder.spoken()}' does not support field selection")
         return types.optional_of(found) if optional or was_optional else found
@@ -242,6 +248,17 @@ class _Checker:
         return types.DYN
 
     def _object(self, node: ObjectOf) -> Type:
+        message = self._declared.messages.get(node.name.removeprefix("."))
+        if message is not None:
+            for (name, value, optional), colon in zip(node.fields, node.colons, strict=True):
+                given, wanted = self._element(value, optional), message.fields.get(name)
+                if wanted is None:
+                    self._fail(colon, f"undefined field '{name}'")
+                elif given == types.NULL or not self._assignable(given, wanted):
+                    spoken = self.known.apply(given, final=True).spoken()
+                    why = f"expected type of field '{name}' is '{wanted.spoken()}' but provided type is '{spoken}'"
+                    self._fail(colon, why)
+            return message.type
         found = self._declared.type_names.get(node.name)
         if found is None:
             return self._undeclared(node.at, node.name)

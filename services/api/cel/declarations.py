@@ -25,12 +25,22 @@ class Overload:
 
 
 @dataclass(frozen=True, slots=True)
+class Message:
+    """A protobuf message that expressions can make: `name{field: value}`. `make` gets the fields that are given."""
+
+    type: Type
+    fields: Mapping[str, Type]
+    make: Callable[[Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Library:
-    """Functions by name, macros, and types by the name they have in expressions."""
+    """Functions by name, macros, types by the name they have in expressions, and messages."""
 
     functions: Mapping[str, Sequence[Overload]]
     macros: Macros = field(default_factory=dict)
     types: Mapping[str, Type] = field(default_factory=dict)
+    messages: Mapping[str, Message] = field(default_factory=dict)
 
 
 def on(id: str, params: Sequence[Type], result: Type, impl: Callable[..., Any]) -> Overload:  # noqa: A002

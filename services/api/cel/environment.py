@@ -17,9 +17,9 @@ from typing import Any, Final
 from services.api.cel import costs, types
 from services.api.cel.checker import Checked, Declarations, Fields, check
 from services.api.cel.costs import Range, Sizes
-from services.api.cel.declarations import Library, Overload
+from services.api.cel.declarations import Library, Message, Overload
 from services.api.cel.evaluator import FIRST, SPENT, CostLimitExceeded, Frame, Planner, Run
-from services.api.cel.libraries import extensions, kubernetes, standard
+from services.api.cel.libraries import extensions, kubernetes, messages, standard
 from services.api.cel.libraries.strings import strings
 from services.api.cel.literals import literal_issues
 from services.api.cel.syntax import CompileError, Macro, parse
@@ -28,6 +28,7 @@ from services.api.cel.values import EvaluationError
 
 KUBERNETES: Final = (
     standard.LIBRARY,
+    messages.MESSAGES,
     strings(2),
     extensions.OPTIONALS,
     extensions.SETS,
@@ -123,13 +124,15 @@ class Environment:
         functions: dict[str, tuple[Overload, ...]] = {}
         macros: dict[tuple[str, int, bool], Macro] = {}
         names: dict[str, Type] = {}
+        made: dict[str, Message] = {}
         for library in libraries:
             for name, overloads in library.functions.items():
                 functions[name] = (*functions.get(name, ()), *overloads)
             macros.update(library.macros)
             names.update(library.types)
+            made.update(library.messages)
         self._macros = macros
-        self._declared = Declarations(dict(variables), functions, objects or {}, names)
+        self._declared = Declarations(dict(variables), functions, objects or {}, names, made)
         self._limit, self._sizes = cost_limit, sizes
         self.compile: Callable[[str], Program] = lru_cache(maxsize=1024)(self.compiled)
 

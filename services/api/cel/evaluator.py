@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from services.api.cel import regex, types, values
 from services.api.cel.checker import Checked, Declarations
-from services.api.cel.costs import LIST_CREATED, MAP_CREATED, Charge, charge_of
+from services.api.cel.costs import LIST_CREATED, MAP_CREATED, OBJECT_CREATED, Charge, charge_of
 from services.api.cel.declarations import Overload
-from services.api.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Node, Select
+from services.api.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, Node, ObjectOf, Select
 from services.api.cel.types import Type
 from services.api.cel.values import EvaluationError, NoSuchKey, Optional, type_name
 
@@ -92,6 +92,8 @@ class Planner:
                 return self._list(node)
             case MapOf():
                 return self._map(node)
+            case ObjectOf():
+                return self._object(node)
             case Fold(bind=True):
                 return self._bind(node)
             case Fold():
@@ -219,6 +221,22 @@ class Planner:
             return found
 
         return self._charged(run, 0 if _is_constant(node) else MAP_CREATED)
+
+    def _object(self, node: ObjectOf) -> Run:
+        message = self._declared.messages[node.name.removeprefix(".")]
+        runs = [(name, self.plan(value), may) for name, value, may in node.fields]
+
+        def run(frame: Frame) -> Any:
+            given: dict[str, Any] = {}
+            for name, value_run, may in runs:
+                value = value_run(frame)
+                if not may:
+                    given[name] = value
+                elif _optional(value).present:
+                    given[name] = value.value
+            return message.make(given)
+
+        return self._charged(run, OBJECT_CREATED)
 
     def _call(self, node: Call) -> Run:
         name = self._checked.functions.get(node, node.function.removeprefix("."))

@@ -12,7 +12,7 @@ from services.api.cel import regex, times
 from services.api.cel.checker import Checked
 from services.api.cel.libraries.strings import FormatError, formatted
 from services.api.cel.quantities import Quantity
-from services.api.cel.syntax import Call, Fold, Issue, ListOf, Literal, MapOf, Node, Select
+from services.api.cel.syntax import Call, Fold, Issue, ListOf, Literal, MapOf, Node, ObjectOf, Select
 from services.api.cel.types import Type, unwrapped
 from services.api.cel.values import NANOS, Duration, EvaluationError, Timestamp, Uint
 
@@ -74,6 +74,8 @@ def _children(node: Node) -> list[Node]:
             return items
         case MapOf(entries=entries):
             return [each for key, value, _ in entries for each in (key, value)]
+        case ObjectOf(fields=fields):
+            return [each for _, each, _ in fields]
         case Fold():
             return [node.over, node.init, node.condition, node.step, node.result]
     return []
@@ -86,6 +88,7 @@ def _different(checked: Checked, items: list[tuple[Node, bool]], *, every: bool 
         if found is None:
             continue
         found = unwrapped(found)[0] if optional else found
+        found = found.params[0] if found.kind == "wrapper" else found
         if first is None:
             first = found
         elif found != first:

@@ -106,10 +106,11 @@ class MapOf(Node):
 
 @dataclass(slots=True, eq=False)
 class ObjectOf(Node):
-    """`name{field: value}`."""
+    """`name{field: value}`; `colons`: where each field's colon is."""
 
     name: str
     fields: list[tuple[str, Node, bool]]
+    colons: list[int]
 
 
 @dataclass(slots=True, eq=False)
@@ -488,15 +489,17 @@ class Parser:
     def _object(self, name: str) -> Node:
         at = self._step().at
         fields: list[tuple[str, Node, bool]] = []
+        colons: list[int] = []
         while not self._takes("}"):
             optional = self._takes("?") is not None
             key = self._step().text.strip("`")
+            colons.append(self._now.at)
             self._wants(":")
             fields.append((key, self._expression(), optional))
             if not self._takes(","):
                 self._wants("}", "{'}', ','}")
                 break
-        return self.made(ObjectOf(at, name, fields), *(value for _, value, _ in fields))
+        return self.made(ObjectOf(at, name, fields, colons), *(value for _, value, _ in fields))
 
     def _list(self, at: int) -> Node:
         items: list[Node] = []

@@ -18,7 +18,7 @@ _SPOKEN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """`kind`: simple, list, map, type, opaque, object or parameter. Two types are the same when all parts are."""
+    """`kind`: simple, list, map, type, opaque, object, wrapper or parameter. Types are the same when all parts are."""
 
     name: str
     params: tuple[Type, ...] = ()
@@ -80,6 +80,11 @@ def opaque(name: str, *params: Type) -> Type:
 def optional_of(what: Type) -> Type:
     """Return the type of a value that may be absent."""
     return Type("optional_type", (what,), "opaque")
+
+
+def wrapper_of(what: Type) -> Type:
+    """Return the type of a protobuf wrapper, such as `google.protobuf.Int32Value`: a value, or null."""
+    return Type("wrapper", (what,), "wrapper")
 
 
 def object_of(name: str) -> Type:
@@ -146,6 +151,11 @@ class Substitution:
             return self._stands_for(two, one)[0]
         if one.is_dynamic or two.is_dynamic:
             return True
+        if "wrapper" in (one.kind, two.kind):
+            if NULL in (one, two):
+                return True
+            plain = [each.params[0] if each.kind == "wrapper" else each for each in (one, two)]
+            return plain[0] == plain[1]
         if NULL in (one, two):
             other = two if one == NULL else one
             return other == NULL or other.kind in ("opaque", "object") or other in (DURATION, TIMESTAMP)

@@ -31,4 +31,5 @@ _COLUMNS = (
     Column("Modes", "spec.volumeLifecycleModes", default=NONE, show=joined),
     AGE,
 )
+DRIVERS = "csidrivers.storage.k8s.io"
 RESOURCE = Resource(CSIDriver, "storage.k8s.io", namespaced=False, has_spec=True, columns=_COLUMNS)

@@ -35,11 +35,13 @@ class MetricIdentifier(View, frozen=True):
 
 
 class MetricSource(View, frozen=True):
-    """Any of the five sources: a resource has a `name` (and a `container`), the others a `metric`."""
+    """Any of the five sources: a resource has a `name` (and a `container`), the others a `metric`; one describes an
+    object."""
 
     name: str = ""
     container: str = ""
     metric: MetricIdentifier = MetricIdentifier()
+    described_object: CrossVersionObjectReference = CrossVersionObjectReference()
     target: MetricTarget = MetricTarget()
 
 

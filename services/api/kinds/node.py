@@ -41,14 +41,22 @@ class ContainerImage(View, frozen=True):
     size_bytes: int = 0
 
 
+class AttachedVolume(View, frozen=True):
+    """A volume that is attached to the node, by its unique name `kubernetes.io/csi/DRIVER^HANDLE`."""
+
+    name: str = ""
+
+
 class NodeStatus(View, frozen=True):
-    """What the kubelet reports. Quantities as text."""
+    """What the kubelet reports; quantities as text. `volumes_attached` is the attach/detach controller's."""
 
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     conditions: tuple[Condition, ...] = ()
     node_info: NodeInfo = NodeInfo()
     images: tuple[ContainerImage, ...] = ()
+    volumes_in_use: tuple[str, ...] = ()
+    volumes_attached: tuple[AttachedVolume, ...] = ()
 
 
 class Node(ObjectView, frozen=True):

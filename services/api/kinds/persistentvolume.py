@@ -83,6 +83,12 @@ class PersistentVolume(ObjectView, frozen=True):
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
     @property
+    def unique_name(self) -> str:
+        """What the Node's status calls a volume of a CSI driver, and "" for another one."""
+        csi = self.spec.csi
+        return f"kubernetes.io/csi/{csi.driver}^{csi.volume_handle}" if csi is not None else ""
+
+    @property
     def storage_class(self) -> str:
         """The class's name, "" for none."""
         return self.metadata.annotations.get(CLASS_ANNOTATION, self.spec.storage_class_name)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, output_option, print_json, print_table
+from services.cli.registered_drivers import registered_drivers
 from services.runtime.components import CLAIM_CONTROLLER, component_of
 from services.runtime.mesh_directory import holder, read_state
 
@@ -18,6 +19,12 @@ EPILOG = """\
 Examples:
   keplab status
   keplab status -o json | jq -r .rest_url
+  keplab status -o json | jq '.drivers[] | select(.socket_state != "answers")'
+
+\b
+Of a DRA driver, whoever started it: whether its kubelet has registered it, what is found at its registration socket
+(answers; no answer: it hangs or is stopped; closed: its process is gone; no socket: a file of another kind), and how
+many devices it publishes in how many ResourceSlices.
 """
 
 
@@ -25,10 +32,14 @@ Examples:
 @data_option
 @output_option
 def COMMAND(data: Path, output: str) -> int:  # noqa: N802
-    """Show the processes of the mesh and where to reach it. Exit code 1 when none runs or one is not ready."""
+    """Show the processes of the mesh, where to reach it, and its DRA drivers.
+
+    Exit code 1 when none runs or one is not ready.
+    """
     state = read_state(data)
     if state is None:
         state = {"kubeconfig": "", "rest_url": "", "grpc_target": "", "ready": False, "processes": []}
+        state["drivers"] = []
         if output == "json":
             print_json(state)
         else:
@@ -37,6 +48,7 @@ def COMMAND(data: Path, output: str) -> int:  # noqa: N802
         return EXIT_FAILED
     for process in state["processes"]:
         process["leads"] = _leads(process)
+    state["drivers"] = registered_drivers(data, state)
     if output == "json":
         print_json(state)
     else:
@@ -77,3 +89,20 @@ def _print(state: dict[str, Any]) -> None:
             for process in state["processes"]
         ],
     )
+    if state["drivers"]:
+        click.echo()
+        print_table(
+            ("NODE", "DRIVER", "REGISTERED", "SOCKET", "DEVICES", "SLICES", "LAST ERROR"),
+            [
+                (
+                    each["node"],
+                    each["driver"] or Path(each["socket"]).name,
+                    "yes" if each["registered"] else "no",
+                    each["socket_state"],
+                    "-" if each["devices"] is None else each["devices"],
+                    "-" if each["slices"] is None else each["slices"],
+                    each["error"],
+                )
+                for each in state["drivers"]
+            ],
+        )

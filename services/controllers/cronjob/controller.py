@@ -19,7 +19,7 @@ from services.controllers.cronjob.starts import MISSED_MAX, missed, next_in_s
 from services.controllers.shared_pods import seconds_of
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Create, Delete, Query, RecordEvent, Result, event
-from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch, refusal_message
 from services.reconcile.writes import controller_reference
 from services.telemetry.metrics import Histogram, Metrics, histogram
 
@@ -85,7 +85,7 @@ class CronJobs:
             memory = self._of(key)
             memory.asked_for.discard(action.document["metadata"]["name"])
             if not reason.startswith(("AlreadyExists", "not performed")) and "is being terminated" not in reason:
-                memory.refusal = reason
+                memory.refusal = refusal_message(reason)
 
     def _of(self, key: Key) -> _Memory:
         return self._memories.setdefault(key, _Memory())

@@ -14,6 +14,7 @@ from services.api.kinds.statefulset import StatefulSet
 from services.api.meta import Condition, Document, Key, OwnerReference, find_condition
 from services.api.resources import resource_of_kind
 from services.api.selectors import Selector, from_label_selector
+from services.api.switches import Switches
 from services.api.times import format_time
 from services.controllers.shared_int_or_percent import resolve
 from services.controllers.shared_ownership import is_owner
@@ -187,7 +188,7 @@ def _status(
     old = budget.status
     listed = conditions.as_documents(old.conditions)
     said = ("True", "SufficientPods") if counters["disruptionsAllowed"] > 0 else ("False", "InsufficientPods")
-    conditions.put(listed, "DisruptionAllowed", *said, "", wall_s)
+    _put(listed, budget, *said, "", wall_s)
     status: Document = {**counters, "observedGeneration": budget.metadata.generation, "conditions": listed}
     gone: dict[str, str | None] = {name: None for name in old.disrupted_pods if name not in disrupted}
     if not gone and not writes.differing(old, status):
@@ -198,10 +199,20 @@ def _status(
     return [writes.status(RESOURCE, budget, status, on_version=True)]
 
 
+def _put(
+    listed: list[Document], budget: PodDisruptionBudget, status: str, reason: str, message: str, wall_s: float
+) -> bool:
+    """Set the condition, and the generation and message that it always shows; return whether it is a new one."""
+    is_new = conditions.put(listed, "DisruptionAllowed", status, reason, message, wall_s) is not None
+    made = conditions.find(listed, "DisruptionAllowed") or {}
+    made |= {"observedGeneration": budget.metadata.generation, "message": made.get("message", "")}
+    return is_new
+
+
 def _fail_safe(budget: PodDisruptionBudget, message: str, wall_s: float) -> list[Action]:
     """Allow nothing while the numbers are unknown."""
     listed = conditions.as_documents(budget.status.conditions)
-    is_new = conditions.put(listed, "DisruptionAllowed", "False", "SyncFailed", message, wall_s) is not None
+    is_new = _put(listed, budget, "False", "SyncFailed", message, wall_s)
     if budget.status.disruptions_allowed == 0 and not is_new:
         return []
     text = f"Failed to calculate the number of expected pods: {message}"
@@ -234,6 +245,11 @@ _WATCHES: tuple[Watch[Any], ...] = (
     Watch(Deployment, workload_changed),
     Watch(StatefulSet, workload_changed),
 )
-CONTROLLER = Registration(
-    "disruption", lambda _: Controller("disruption", PodDisruptionBudget, reconcile, watches=_WATCHES), start_order=13
-)
+
+
+def _build(switches: Switches) -> Controller:
+    # Upstream's events of this controller are the controller manager's.
+    return Controller("disruption", PodDisruptionBudget, reconcile, watches=_WATCHES, reporter="controllermanager")
+
+
+CONTROLLER = Registration("disruption", _build, start_order=13)

@@ -218,6 +218,7 @@ def _build(switches: Switches) -> Controller:
         reads=(Node,),
         failed=memory.failed,
         workers=5,
+        reporter="endpoint-slice-controller",
         metrics=lambda: METRICS.of(memory),
     )
 

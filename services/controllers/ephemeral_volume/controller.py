@@ -62,5 +62,7 @@ def _claim_changed(change: Change[PersistentVolumeClaim], listers: Listers) -> l
 
 _WATCHES = (Watch(Pod, _pod_changed), Watch(PersistentVolumeClaim, _claim_changed))
 CONTROLLER = Registration(
-    "ephemeral-volume", lambda _: Controller("ephemeral-volume", None, _reconcile, watches=_WATCHES), start_order=17
+    "ephemeral-volume",
+    lambda _: Controller("ephemeral-volume", None, _reconcile, watches=_WATCHES, reporter="ephemeral_volume"),
+    start_order=17,
 )

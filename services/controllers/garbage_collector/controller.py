@@ -238,7 +238,8 @@ def _elsewhere(resource: str, meta: ObjectMeta, reference: OwnerReference) -> Re
 
 def _build(switches: Switches) -> Controller:
     memory = GarbageCollector()
-    return Controller("gc", AnyObject, memory.reconcile, watches=(Watch(AnyObject, memory.changed),), workers=20)
+    watches, reporter = (Watch(AnyObject, memory.changed),), "garbage-collector-controller"
+    return Controller("gc", AnyObject, memory.reconcile, watches=watches, workers=20, reporter=reporter)
 
 
 CONTROLLER = Registration("gc", _build, start_order=7)

@@ -1,13 +1,15 @@
 """Change the number of replicas of a workload every 15 s to what the usage of its pods asks for.
 
-Of several metrics the one that asks for most decides; if some cannot be had, nothing is scaled down. There are resource
-metrics only: no adapter serves custom or external ones, so those fail as they do in a cluster without one.
-Source: controllers 18; upstream `pkg/controller/podautoscaler/horizontal.go`; KEP-853, KEP-4951.
+Of several metrics the one that asks for most decides; if some cannot be had, nothing is scaled down. All of them are
+read from the API server: `metrics.k8s.io`, `custom.metrics.k8s.io`, `external.metrics.k8s.io`.
+Source: controllers 18; upstream `pkg/controller/podautoscaler/horizontal.go`; KEP-853, KEP-2021, KEP-4951.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from services.api.kinds.deployment import Deployment
 from services.api.kinds.horizontalpodautoscaler import (
@@ -21,18 +23,28 @@ from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.kinds.statefulset import StatefulSet
 from services.api.meta import Document, Key, View
-from services.api.quantity import amount, milli
-from services.api.selectors import Selector
+from services.api.quantity import milli
+from services.api.selectors import Selector, selector_text
 from services.api.switches import Switches
 from services.api.times import format_time
 from services.controllers.horizontal_pod_autoscaler.limits import History, Moved, limited
-from services.controllers.horizontal_pod_autoscaler.metrics import measured
-from services.controllers.horizontal_pod_autoscaler.replicas import (
+from services.controllers.horizontal_pod_autoscaler.metrics import (
     MetricsError,
+    Sample,
+    custom_samples,
+    external_value,
+    object_value,
+    query_of,
+    resource_samples,
+    source_of,
+)
+from services.controllers.horizontal_pod_autoscaler.replicas import (
     Proposal,
     Tolerance,
     by_average,
     by_utilization,
+    by_value,
+    by_value_per_pod,
     grouped,
     requested,
 )
@@ -41,7 +53,7 @@ from services.controllers.shared_selector_text import go_text
 from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Patch, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
-from services.telemetry.metrics import Counts, Metrics, counter
+from services.telemetry.metrics import Counts, Histogram, Metrics, counter, histogram
 
 RESOURCE = "horizontalpodautoscalers.autoscaling"
 SYNC_S = 15.0
@@ -55,16 +67,10 @@ Target = Deployment | ReplicaSet | StatefulSet
 RECONCILIATIONS = "horizontal_pod_autoscaler_controller_reconciliations_total"
 ABLE, ACTIVE, LIMITED = "AbleToScale", "ScalingActive", "ScalingLimited"
 UNABLE_TO_GET = "the HPA controller was unable to get the target's current scale: "
-_UNSERVED = {
-    "Pods": ("FailedGetPodsMetric", "pods"),
-    "Object": ("FailedGetObjectMetric", "object"),
-    "External": ("FailedGetExternalMetric", "external"),
-}
-NO_CUSTOM = "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered"
-NO_EXTERNAL = (
-    "unable to fetch metrics from external metrics API: the server could not find the requested resource "
-    "(get {}.external.metrics.k8s.io)"
-)
+COMPUTATIONS = "horizontal_pod_autoscaler_controller_metric_computation_total"
+RECONCILIATION_TIME = "horizontal_pod_autoscaler_controller_reconciliation_duration_seconds"
+COMPUTATION_TIME = "horizontal_pod_autoscaler_controller_metric_computation_duration_seconds"
+BUCKETS_S = tuple(0.001 * 2**power for power in range(15))
 
 
 @dataclass
@@ -77,6 +83,9 @@ class _Memory:
     asked: tuple[int, int, str] | None = None
     """The change of replicas that is under way: before, after, and why."""
     refusal: str = ""
+    begun_s: float | None = None
+    """When the target was asked for, and when the metrics were, in the reconcile that is under way."""
+    asked_s: float | None = None
 
 
 @dataclass
@@ -87,6 +96,8 @@ class _Look:
     wall_s: float
     events: list[RecordEvent] = field(default_factory=list)
     metrics: list[Document] | None = None
+    failures: int = 0
+    """How many metrics could not be had."""
 
     def put(self, kind: str, status: str, reason: str, message: str) -> None:
         """Set a condition; its time stays while its status does."""
@@ -106,6 +117,7 @@ class Autoscalers:
     def __init__(self) -> None:
         self._memories: dict[Key, _Memory] = {}
         self.counts = Counts()
+        self.times: dict[str, dict[tuple[str, ...], Histogram]] = {RECONCILIATION_TIME: {}, COMPUTATION_TIME: {}}
 
     def changed(self, change: Change[HorizontalPodAutoscaler], listers: Listers) -> Iterable[Key]:
         """Forget what is gone."""
@@ -133,10 +145,14 @@ class Autoscalers:
             return Result(requeue_after_s=memory.due_s - moment.now_s)
         target = _target(scaler, moment)
         if isinstance(target, Query):
+            memory.begun_s = moment.now_s
             return Result(refresh=(target,))
+        if not isinstance(target, str) and (missing := _unread(scaler, target, moment)):
+            memory.asked_s = moment.now_s
+            return Result(refresh=missing)
         memory.due_s = moment.now_s + SYNC_S
         if isinstance(target, str):
-            self.counts.add(RECONCILIATIONS, "none", "internal")
+            self._count(memory, moment, "none", "spec" if target.startswith("no matches") else "internal")
             look.put(ABLE, "False", "FailedGetScale", UNABLE_TO_GET + target)
             look.events.append(event(scaler, "FailedGetScale", target, warns=True))
             return Result((*look.events, *_conditions_alone(scaler, look)), SYNC_S)
@@ -183,9 +199,9 @@ class Autoscalers:
             wanted, why = spec.min_replicas, "Current number of replicas below Spec.MinReplicas"
         else:
             try:
-                proposed, metric = self._proposed(scaler, target, memory, look, listers)
+                proposed, metric = self._proposed(scaler, target, memory, look, listers, moment)
             except MetricsError as error:
-                self.counts.add(RECONCILIATIONS, "none", "internal")
+                self._count(memory, moment, "none", "spec" if isinstance(error, _InvalidTarget) else "internal")
                 failed = event(scaler, "FailedComputeMetricsReplicas", str(error), warns=True)
                 status = _status(scaler, look, current, scaler.status.desired_replicas, is_scaled=False)
                 return [*look.events, *status, failed]
@@ -195,8 +211,8 @@ class Autoscalers:
             look.put(LIMITED, "True" if found.is_limited else "False", *found.limit)
             wanted = found.replicas
         actions: list[Action] = []
-        done = "none" if wanted == current else "scale_up" if wanted > current else "scale_down"
-        self.counts.add(RECONCILIATIONS, done, "none")
+        done = _action(current, wanted)
+        self._count(memory, moment, done, "internal" if look.failures else "none")
         if wanted != current:
             text = f"the HPA controller was able to update the target scale to {wanted}"
             look.put(ABLE, "True", "SucceededRescale", text)
@@ -206,7 +222,13 @@ class Autoscalers:
         return [*look.events, *actions, *_status(scaler, look, current, wanted, is_scaled=wanted != current)]
 
     def _proposed(
-        self, scaler: HorizontalPodAutoscaler, target: Target, memory: _Memory, look: _Look, listers: Listers
+        self,
+        scaler: HorizontalPodAutoscaler,
+        target: Target,
+        memory: _Memory,
+        look: _Look,
+        listers: Listers,
+        moment: Moment,
     ) -> tuple[int, str]:
         """Return the most replicas that a metric asks for, and which one that is.
 
@@ -216,7 +238,7 @@ class Autoscalers:
         if selector is None:
             look.put(ACTIVE, "False", "InvalidSelector", "the HPA target's scale is missing a selector")
             look.events.append(event(scaler, "SelectorRequired", "selector is required", warns=True))
-            raise MetricsError("selector is required")
+            raise _InvalidTarget("selector is required")
         pods = [p for p in listers.of(Pod).all(scaler.metadata.namespace) if selector.matches(p.metadata.labels)]
         if len(rivals := self._selecting(scaler.metadata.namespace, pods)) > 1:
             text = f"pods by selector {_text_of(target)} are controlled by multiple HPAs: [{' '.join(rivals)}]"
@@ -227,13 +249,16 @@ class Autoscalers:
         look.metrics = []
         for metric in scaler.spec.metrics:
             try:
-                found, label, status = _asked_for(scaler, metric, target, pods, look.wall_s)
+                found, label, status = _asked_for(scaler, metric, target, pods, moment)
             except _InvalidMetric as error:
+                self._count(memory, moment, "none", "internal", metric.type)
+                look.failures += 1
                 invalid.append((error.reason, error.inner, error.whole))
                 look.events.append(event(scaler, error.reason, error.inner, warns=True))
                 look.metrics.append({"type": ""})
                 continue
             look.metrics.append(status)
+            self._count(memory, moment, _action(scaler.status.current_replicas, found), "none", metric.type)
             if best == 0 or found > best:
                 best, name = found, label
         count = len(scaler.spec.metrics)
@@ -245,6 +270,16 @@ class Autoscalers:
         look.put(ACTIVE, "True", "ValidMetricFound", text)
         return best, name
 
+    def _count(self, memory: _Memory, moment: Moment, *labels: str) -> None:
+        """Count a reconcile by action and error, or the computation of a metric, whose type is a third label; the time
+        counts from the first read of either."""
+        name, timed, since = RECONCILIATIONS, RECONCILIATION_TIME, memory.begun_s
+        if len(labels) > 2:
+            name, timed, since = COMPUTATIONS, COMPUTATION_TIME, memory.asked_s
+        self.counts.add(name, *labels)
+        spent = self.times[timed].setdefault(labels, Histogram(BUCKETS_S))
+        spent.observe(0.0 if since is None else moment.now_s - since)
+
     def _selecting(self, namespace: str, pods: Sequence[Pod]) -> list[str]:
         """Return the autoscalers of the namespace whose targets' selectors match some of these pods."""
         labels = [pod.metadata.labels for pod in pods]
@@ -253,6 +288,10 @@ class Autoscalers:
             for key, each in sorted(self._memories.items())
             if key.namespace == namespace and each.selector is not None and any(map(each.selector.matches, labels))
         ]
+
+
+class _InvalidTarget(MetricsError):
+    """The target cannot be scaled by metrics, as it is."""
 
 
 class _InvalidMetric(Exception):
@@ -286,35 +325,108 @@ def _rescale(scaler: HorizontalPodAutoscaler, target: Target, replicas: int) -> 
     return writes.patch(resource, target, {"spec": {"replicas": replicas}}, "scale", on_version=True)
 
 
+def _action(current: int, wanted: int) -> str:
+    return "none" if wanted == current else "scale_up" if wanted > current else "scale_down"
+
+
 def _text_of(target: Target) -> str:
-    selector = target.spec.selector
-    return ",".join(f"{k}={v}" for k, v in sorted(selector.match_labels.items())) if selector is not None else ""
+    return selector_text(target.spec.selector)
+
+
+def _unread(scaler: HorizontalPodAutoscaler, target: Target, moment: Moment) -> tuple[Query, ...]:
+    """Return the metrics that must be read before anything is decided: none where the bounds alone decide."""
+    spec, current = scaler.spec, target.spec.replicas
+    if selector_of(target) is None or (current == 0 and spec.min_replicas != 0):
+        return ()
+    if not spec.min_replicas <= current <= spec.max_replicas:
+        return ()
+    needed = dict.fromkeys(query_of(scaler, metric, _text_of(target)) for metric in spec.metrics)
+    answered = (moment.live, moment.listed, moment.refused)
+    return tuple(each for each in needed if each is not None and not any(each in answers for answers in answered))
 
 
 def _asked_for(
-    scaler: HorizontalPodAutoscaler, metric: MetricSpec, target: Target, pods: Sequence[Pod], wall_s: float
+    scaler: HorizontalPodAutoscaler, metric: MetricSpec, target: Target, pods: Sequence[Pod], moment: Moment
 ) -> tuple[int, str, Document]:
     """Return how many replicas a metric asks for, what it is called, and its status. Raises: _InvalidMetric."""
-    if metric.type in _UNSERVED:
-        raise _unserved(scaler, metric)
+    source, query = source_of(metric), query_of(scaler, metric, _text_of(target))
+    current, tolerance = target.spec.replicas, _tolerance(scaler)
+    if metric.type in ("Resource", "ContainerResource"):
+        return _by_resource(scaler, metric, target, pods, moment)
+    name, goal = source.metric.name, source.target
+    namespace, is_average = scaler.metadata.namespace, goal.average_value is not None
+    external = f"external metric {name}({go_text(source.metric.selector)})"
+    try:
+        match metric.type:
+            case "Pods":
+                assert query is not None
+                assert goal.average_value is not None  # validated
+                samples = custom_samples(query, moment, name)
+                groups = grouped(pods, samples, "", moment.wall_s)
+                found = by_average(samples, groups, current, milli(goal.average_value), tolerance)
+                label, is_average = f"pods metric {name}", True
+            case "Object":
+                value = object_value(query, moment, source, namespace)
+                found = _of_value(value, source, target, pods, tolerance)
+                label = external if is_average else f"{source.described_object.kind} metric {name}"
+            case _:
+                assert query is not None
+                where = f"{namespace}/{name}/{go_text(source.metric.selector)}"
+                value = external_value(query, moment, where)
+                found, label = _of_value(value, source, target, pods, tolerance), external
+    except MetricsError as error:
+        raise _not_had(metric, source, str(error)) from None
+    identifier: Document = {"name": name}
+    if source.metric.selector is not None:
+        identifier["selector"] = msgspec.to_builtins(source.metric.selector)
+    status: Document = {"metric": identifier}
+    if metric.type == "Object":
+        status["describedObject"] = msgspec.to_builtins(source.described_object)
+    status["current"] = {"averageValue" if is_average else "value": decimal_quantity(found.average)}
+    return found.replicas, label, {"type": metric.type, metric.type.lower(): status}
+
+
+def _of_value(value: int, source: MetricSource, target: Target, pods: Sequence[Pod], tolerance: Tolerance) -> Proposal:
+    goal = source.target
+    if goal.average_value is not None:
+        return by_value_per_pod(value, target.status.replicas, milli(goal.average_value), tolerance)
+    return by_value(pods, value, target.spec.replicas, milli(goal.value or "0"), tolerance)
+
+
+def _not_had(metric: MetricSpec, source: MetricSource, inner: str) -> _InvalidMetric:
+    """Return the failure of a metric that is no resource's."""
+    name, is_average = source.metric.name, source.target.average_value is not None
+    if metric.type == "Pods":
+        return _InvalidMetric("FailedGetPodsMetric", inner, f"failed to get pods metric value: {inner}")
+    if metric.type == "Object":
+        outer = f"failed to get {name} object metric: {inner}" if is_average else inner
+        return _InvalidMetric("FailedGetObjectMetric", inner, f"failed to get object metric value: {outer}")
+    outer = f"{name} external metric" if is_average else f"external metric {name}"
+    whole = f"failed to get {name} external metric value: failed to get {outer}: {inner}"
+    return _InvalidMetric("FailedGetExternalMetric", inner, whole)
+
+
+def _by_resource(
+    scaler: HorizontalPodAutoscaler, metric: MetricSpec, target: Target, pods: Sequence[Pod], moment: Moment
+) -> tuple[int, str, Document]:
+    source, query = source_of(metric), query_of(scaler, metric, _text_of(target))
     is_container = metric.type == "ContainerResource"
-    source = metric.container_resource if is_container else metric.resource
-    assert source is not None  # validated
     what = "usage" if source.target.average_value is not None else "utilization"
     try:
-        found = _of_resource(scaler, source, target, pods, wall_s)
+        assert query is not None
+        samples = resource_samples(query, moment, source)
+        found = _of_resource(samples, source, target, pods, moment.wall_s, _tolerance(scaler))
     except MetricsError as error:
         inner = f"failed to get {source.name} {what}: {error}"
         what = f"{source.container} container" if is_container else f"{source.name} resource"
         reason = "FailedGetContainerResourceMetric" if is_container else "FailedGetResourceMetric"
         whole = f"failed to get {what} metric value: {inner}"
         raise _InvalidMetric(reason, inner, whole) from None
-    thousandths = found.average if source.name == "cpu" else found.average * 1000
-    current: Document = {"averageValue": decimal_quantity(thousandths)}
-    label = f"{source.name} resource"
+    current: Document = {"averageValue": decimal_quantity(found.average)}
+    label = f"{source.name} {'container ' if is_container else ''}resource"
     if found.percent is not None:
         current = {"averageUtilization": found.percent, **current}
-        label = f"{source.name} {'container ' if is_container else ''}resource utilization (percentage of request)"
+        label += " utilization (percentage of request)"
     status: Document = {"name": source.name, "current": current}
     if is_container:
         status["container"] = source.container
@@ -323,16 +435,19 @@ def _asked_for(
 
 
 def _of_resource(
-    scaler: HorizontalPodAutoscaler, source: MetricSource, target: Target, pods: Sequence[Pod], wall_s: float
+    samples: Mapping[str, Sample],
+    source: MetricSource,
+    target: Target,
+    pods: Sequence[Pod],
+    wall_s: float,
+    tolerance: Tolerance,
 ) -> Proposal:
     resource, wanted, current = source.name, source.target, target.spec.replicas
-    samples = measured(pods, resource, source.container, target.metadata, wall_s)
-    if not samples:
-        text = "no metrics returned from resource metrics API"
-        raise MetricsError(f"unable to get metrics for resource {resource}: {text}")
-    groups, tolerance = grouped(pods, samples, resource, wall_s), _tolerance(scaler)
+    if not pods:
+        raise MetricsError("no pods returned by selector while calculating replica count")
+    groups = grouped(pods, samples, resource, wall_s)
     if wanted.average_value is not None:
-        return by_average(samples, groups, current, amount(resource, wanted.average_value), tolerance)
+        return by_average(samples, groups, current, milli(wanted.average_value), tolerance)
     requests = requested(pods, resource, source.container)
     return by_utilization(pods, samples, requests, groups, current, wanted.average_utilization or 0, tolerance)
 
@@ -347,21 +462,6 @@ def _tolerance(scaler: HorizontalPodAutoscaler) -> Tolerance:
         return default if rules is None or rules.tolerance is None else milli(rules.tolerance) / 1000
 
     return Tolerance(own(behavior.scale_up, usual.up), own(behavior.scale_down, usual.down))
-
-
-def _unserved(scaler: HorizontalPodAutoscaler, metric: MetricSpec) -> _InvalidMetric:
-    """Return the failure of a metric for which no API is registered."""
-    reason, kind = _UNSERVED[metric.type]
-    source = metric.pods or metric.object or metric.external
-    assert source is not None  # validated
-    name = source.metric.name
-    if kind != "external":
-        inner = f"unable to get metric {name}: {NO_CUSTOM}"
-        return _InvalidMetric(reason, inner, f"failed to get {kind} metric value: {inner}")
-    where = f"{scaler.metadata.namespace}/{name}/{go_text(source.metric.selector)}"
-    inner = f"unable to get external metric {where}: {NO_EXTERNAL.format(name)}"
-    outer = f"external metric {name}" if source.target.average_value is None else f"{name} external metric"
-    return _InvalidMetric(reason, inner, f"failed to get {name} external metric value: failed to get {outer}: {inner}")
 
 
 def _status(
@@ -391,7 +491,30 @@ METRICS: Final[Metrics[Autoscalers]] = Metrics(
         lambda controller: controller.counts.of(RECONCILIATIONS),
         "action",
         "error",
-    )
+    ),
+    counter(
+        COMPUTATIONS,
+        "Number of metric computations, by what the metric asked for and what went wrong.",
+        lambda controller: controller.counts.of(COMPUTATIONS),
+        "action",
+        "error",
+        "metric_type",
+    ),
+    histogram(
+        RECONCILIATION_TIME,
+        "The time(seconds) that the HPA controller takes to reconcile once.",
+        lambda controller: controller.times[RECONCILIATION_TIME],
+        "action",
+        "error",
+    ),
+    histogram(
+        COMPUTATION_TIME,
+        "The time(seconds) that the HPA controller takes to calculate one metric.",
+        lambda controller: controller.times[COMPUTATION_TIME],
+        "action",
+        "error",
+        "metric_type",
+    ),
 )
 
 
@@ -407,6 +530,7 @@ def _build(switches: Switches) -> Controller:
         reads=(Pod,),
         failed=memory.failed,
         workers=5,
+        reporter="horizontal-pod-autoscaler",
         metrics=lambda: METRICS.of(memory),
     )
 

@@ -1,82 +1,148 @@
-"""What pods use, as a metrics server would report it: the emulated usage, sampled every 15 s. Pure.
+"""Which metrics an autoscaler reads, and what was answered: samples by pod, values, or why there are none. Pure.
 
-How much an emulated container uses is written in its pod's annotations and counted from its start, which its status
-has: no kubelet reports it (decision 0024). A pod has metrics once all its containers have run for a whole interval.
-What a workload's `keplab.dev/load` says is divided evenly among its ready pods and added to the first container of
-each; its ages are counted from the workload's creation.
+Source: upstream `pkg/controller/podautoscaler/metrics/client.go`.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from services.api.kinds.pod import Container, Pod
-from services.api.meta import ObjectMeta
-from services.api.usage import LOAD_ANNOTATION, LOAD_RESOURCES, Curves, parse_curves, text_for, value_at
-from services.controllers.shared_pods import is_ready, seconds_of
+from services.api.kinds.horizontalpodautoscaler import HorizontalPodAutoscaler, MetricSource, MetricSpec
+from services.api.meta import Key, View
+from services.api.metrics.apis import (
+    ALL_OBJECTS,
+    CUSTOM_METRICS,
+    EXTERNAL_METRICS,
+    POD_METRICS,
+    ExternalMetricValueList,
+    MetricValueList,
+    PodMetrics,
+)
+from services.api.quantity import milli
+from services.api.resources import resource_of_kind
+from services.api.selectors import selector_text
+from services.api.times import seconds_in, seconds_of
+from services.reconcile.actions import Query
+from services.reconcile.controller import Moment
 
-RESOLUTION_S = 15
-"""How often metrics are taken, and over how long (metrics-server `--metric-resolution`)."""
+CUSTOM_WINDOW_S = 60.0
+"""Over how long a custom metric was measured, when its answer does not say."""
+V = TypeVar("V", bound=View)
+
+
+class MetricsError(Exception):
+    """The number of replicas cannot be computed."""
 
 
 class Sample(NamedTuple):
-    """What a pod or a container used (cpu in thousandths, memory in bytes) at that time, in epoch seconds."""
+    """What a pod or a container used, in thousandths, in the window that ended at that time (epoch seconds)."""
 
     value: int
     at_s: float
+    window_s: float = CUSTOM_WINDOW_S
 
 
-def measured(
-    pods: Sequence[Pod], resource: str, container: str, target: ObjectMeta, wall_s: float
-) -> dict[str, Sample]:
-    """Return what pods use of a resource by name; `container` "": all containers of each. `target`: the workload."""
-    at_s = float(int(wall_s) // RESOLUTION_S * RESOLUTION_S)
-    share = _share(pods, resource, target, at_s)
-    found: dict[str, Sample] = {}
-    for pod in pods:
-        starts = _starts(pod)
-        counted = containers_of(pod)
-        if not counted or any(starts.get(each.name, at_s) > at_s - RESOLUTION_S for each in counted):
-            continue
-        chosen = [each for each in counted if container in ("", each.name)]
-        if not chosen:
-            continue
-        value = sum(_used(pod, each.name, resource, at_s - starts[each.name]) for each in chosen)
-        if is_ready(pod) and chosen[0] is counted[0]:
-            value += share
-        found[pod.metadata.name] = Sample(value, at_s)
+def query_of(scaler: HorizontalPodAutoscaler, metric: MetricSpec, pods: str) -> Query | None:
+    """Return the read that a metric needs; None when its object is of a kind that is not served. `pods`: the target's
+    selector as text."""
+    namespace = scaler.metadata.namespace
+    source = source_of(metric)
+    series = selector_text(source.metric.selector)
+    match metric.type:
+        case "Resource" | "ContainerResource":
+            return Query(PodMetrics, Key(namespace, ""), POD_METRICS.name, is_metric=True, label_selector=pods)
+        case "External":
+            key = Key(namespace, source.metric.name)
+            return Query(ExternalMetricValueList, key, EXTERNAL_METRICS.name, is_metric=True, label_selector=series)
+        case "Pods":
+            path = f"pods/{ALL_OBJECTS}/{source.metric.name}"
+        case _:
+            described = source.described_object
+            resource = resource_of_kind(described.api_version, described.kind)
+            if resource is None:
+                return None
+            # Upstream: a reference cannot lead out of its namespace, so a Namespace is always the autoscaler's own.
+            is_own = resource.name == "namespaces"
+            path = (
+                f"metrics/{source.metric.name}" if is_own else f"{resource.name}/{described.name}/{source.metric.name}"
+            )
+            pods = ""
+    key = Key(namespace, path)
+    return Query(MetricValueList, key, CUSTOM_METRICS.name, is_metric=True, label_selector=pods, field_selector=series)
+
+
+def source_of(metric: MetricSpec) -> MetricSource:
+    """Return the member that the metric's type names."""
+    sources = {
+        "Resource": metric.resource,
+        "ContainerResource": metric.container_resource,
+        "Pods": metric.pods,
+        "Object": metric.object,
+        "External": metric.external,
+    }
+    found = sources[metric.type]
+    assert found is not None  # validated
     return found
 
 
-def containers_of(pod: Pod) -> list[Container]:
-    """Return the containers that run as long as the pod does: its own, and sidecars."""
-    sidecars = [each for each in pod.spec.init_containers if each.restart_policy == "Always"]
-    return [*pod.spec.containers, *sidecars]
+def resource_samples(query: Query, moment: Moment, source: MetricSource) -> dict[str, Sample]:
+    """Return what pods used of a resource, or one container of each. Raises: MetricsError."""
+    text = f"unable to get metrics for resource {source.name}: "
+    if query in moment.refused:
+        raise MetricsError(f"{text}unable to fetch metrics from resource metrics API: {moment.refused[query]}")
+    listed = moment.listed[query]
+    if not listed:
+        raise MetricsError(f"{text}no metrics returned from resource metrics API")
+    found: dict[str, Sample] = {}
+    for pod in listed:
+        assert isinstance(pod, PodMetrics)
+        containers = [each for each in pod.containers if source.container in ("", each.name)]
+        if source.container and not containers:
+            where = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
+            missing = f"container {source.container} not present in metrics for {where}"
+            raise MetricsError(f"{text}failed to get container metrics: {missing}")
+        if containers and all(source.name in each.usage for each in containers):
+            value = sum(milli(each.usage[source.name]) for each in containers)
+            found[pod.metadata.name] = Sample(value, seconds_of(pod.timestamp), seconds_in(pod.window))
+    return found
 
 
-def _starts(pod: Pod) -> dict[str, float]:
-    every = (*pod.status.container_statuses, *pod.status.init_container_statuses)
-    return {each.name: seconds_of(each.state.running.started_at) for each in every if each.state.running is not None}
-
-
-def _used(pod: Pod, container: str, resource: str, age_s: float) -> int:
-    return value_at(_curves(pod.metadata.annotations, container).get(resource, ()), age_s)
-
-
-def _curves(annotations: Mapping[str, str], container: str) -> Curves:
+def custom_samples(query: Query, moment: Moment, metric: str) -> dict[str, Sample]:
+    """Return a metric's value of each pod. Raises: MetricsError."""
     try:
-        return parse_curves(text_for(annotations, container))
-    except ValueError:
-        return {}
+        values = _answer(query, moment, MetricValueList, "custom").items
+    except MetricsError as error:
+        raise MetricsError(f"unable to get metric {metric}: {error}") from None
+    return {each.described_object.name: Sample(milli(each.value), seconds_of(each.timestamp)) for each in values}
 
 
-def _share(pods: Sequence[Pod], resource: str, target: ObjectMeta, at_s: float) -> int:
-    """Return the part of the workload's load that each of its ready pods has."""
-    text = target.annotations.get(LOAD_ANNOTATION, "")
-    ready = sum(is_ready(pod) and pod.metadata.deletion_timestamp is None for pod in pods)
-    if not text or not ready:
-        return 0
+def object_value(query: Query | None, moment: Moment, source: MetricSource, namespace: str) -> int:
+    """Return a metric's value of one object, in thousandths. Raises: MetricsError."""
+    described = source.described_object
     try:
-        curves = parse_curves(text, LOAD_RESOURCES)
-    except ValueError:
-        return 0
-    return value_at(curves.get(resource, ()), at_s - seconds_of(target.creation_timestamp)) // ready
+        if query is None:
+            group = described.api_version.rpartition("/")[0]
+            unknown = f'no matches for kind "{described.kind}" in group "{group}"'
+            text = f"unable to fetch metrics from custom metrics API: unable to map kind {described.kind} to resource"
+            raise MetricsError(f"{text}: {unknown}")
+        return milli(_answer(query, moment, MetricValueList, "custom").items[0].value)
+    except MetricsError as error:
+        where = f"{described.kind} {namespace}/{described.name}"
+        raise MetricsError(f"unable to get metric {source.metric.name}: {error} on {where}") from None
+
+
+def external_value(query: Query, moment: Moment, where: str) -> int:
+    """Return the sum of an external metric's series, in thousandths; `where` names it. Raises: MetricsError."""
+    try:
+        values = _answer(query, moment, ExternalMetricValueList, "external").items
+    except MetricsError as error:
+        raise MetricsError(f"unable to get external metric {where}: {error}") from None
+    return sum(milli(each.value) for each in values)
+
+
+def _answer(query: Query, moment: Moment, view: type[V], api: str) -> V:
+    if query in moment.refused:
+        raise MetricsError(f"unable to fetch metrics from {api} metrics API: {moment.refused[query]}")
+    found = moment.live[query]
+    assert isinstance(found, view)
+    if not found.items:  # type: ignore[attr-defined]
+        raise MetricsError(f"no metrics returned from {api} metrics API")
+    return found

@@ -11,18 +11,15 @@ from typing import NamedTuple
 
 from services.api.kinds.pod import Pod
 from services.api.meta import find_condition
-from services.api.quantity import amount
-from services.controllers.horizontal_pod_autoscaler.metrics import RESOLUTION_S, Sample, containers_of
-from services.controllers.shared_pods import seconds_of
+from services.api.quantity import milli
+from services.controllers.horizontal_pod_autoscaler.metrics import MetricsError, Sample
+from services.controllers.shared_pods import is_ready, seconds_of
 
 CPU_INITIALIZATION_S = 300.0
 """After its start a pod's cpu counts only while it is ready, and over a whole interval (upstream's flag)."""
+REPLICAS_MAX = 2**31 - 1
 INITIAL_READINESS_S = 30.0
 """A pod that became unready so soon after its start has never been ready (upstream's flag)."""
-
-
-class MetricsError(Exception):
-    """The number of replicas cannot be computed."""
 
 
 class Tolerance(NamedTuple):
@@ -37,7 +34,9 @@ class Tolerance(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """What a metric asks for. `average`: of each pod; `percent`: of what they request, None where that is not asked."""
+    """What a metric asks for. `average`: of each pod, or the value itself, in thousandths; `percent`: of what pods
+    request, None where that is not asked.
+    """
 
     replicas: int
     average: int
@@ -78,28 +77,32 @@ def _is_starting(pod: Pod, sample: Sample, wall_s: float) -> bool:
         return True
     started_s, since_s = seconds_of(pod.status.start_time), seconds_of(ready.last_transition_time)
     if started_s + CPU_INITIALIZATION_S > wall_s:
-        return ready.status == "False" or sample.at_s < since_s + RESOLUTION_S
+        return ready.status == "False" or sample.at_s < since_s + sample.window_s
     return ready.status == "False" and started_s + INITIAL_READINESS_S > since_s
 
 
 def requested(pods: Sequence[Pod], resource: str, container: str) -> dict[str, int]:
-    """Return what pods request, by name. Raises: MetricsError naming a container that requests none."""
+    """Return what pods request, in thousandths by name; the pod's own requests stand for its containers' (KEP-2837).
+
+    Raises: MetricsError naming what requests none.
+    """
     found: dict[str, int] = {}
     for pod in pods:
-        level = pod.spec.resources.requests.get(resource) if pod.spec.resources is not None else None
-        if not container and level is not None:
-            found[pod.metadata.name] = amount(resource, level)
+        level = pod.spec.resources.requests if pod.spec.resources is not None else {}
+        sidecars = [each for each in pod.spec.init_containers if each.restart_policy == "Always"]
+        counted = [each for each in (*pod.spec.containers, *sidecars) if container in ("", each.name)]
+        texts = [each.resources.requests.get(resource) for each in counted]
+        if level and not container:
+            said = [level[resource]] if resource in level else [text for text in texts if text is not None]
+            if not said:
+                raise MetricsError(f"missing pod-level request for {resource} in Pod {pod.metadata.name}")
+            found[pod.metadata.name] = sum(map(milli, said))
             continue
-        total = 0
-        for each in containers_of(pod):
-            if container not in ("", each.name):
-                continue
-            text = each.resources.requests.get(resource)
+        for each, text in zip(counted, texts, strict=True):
             if text is None:
                 where = f"container {each.name} of Pod {pod.metadata.name}"
                 raise MetricsError(f"missing request for {resource} in {where}")
-            total += amount(resource, text)
-        found[pod.metadata.name] = total
+        found[pod.metadata.name] = sum(milli(text) for text in texts if text is not None)
     return found
 
 
@@ -150,6 +153,31 @@ def by_average(
 
     replicas = _replicas(values, groups, average / target, current, tolerance, lambda name: target, ratio_of)
     return Proposal(replicas, average)
+
+
+def by_value(pods: Sequence[Pod], value: int, current: int, target: int, tolerance: Tolerance) -> Proposal:
+    """Return the replicas for a target of the value itself, by how many pods are ready; from zero, by the ratio alone.
+
+    Raises: MetricsError without pods.
+    """
+    ratio = value / target
+    if current == 0:
+        return Proposal(math.ceil(ratio), value)
+    if tolerance.covers(ratio):
+        return Proposal(current, value)
+    if not pods:
+        raise MetricsError(
+            "unable to calculate ready pods: no pods returned by selector while calculating replica count"
+        )
+    ready = sum(pod.status.phase == "Running" and is_ready(pod) for pod in pods)
+    return Proposal(min(math.ceil(ratio * ready), REPLICAS_MAX), value)
+
+
+def by_value_per_pod(value: int, reported: int, target: int, tolerance: Tolerance) -> Proposal:
+    """Return the replicas for a target of the value a pod; `reported`: how many the workload's status has."""
+    if reported and tolerance.covers(value / (target * reported)):
+        return Proposal(reported, math.ceil(value / reported))
+    return Proposal(min(math.ceil(value / target), REPLICAS_MAX), math.ceil(value / reported) if reported else value)
 
 
 def _counted(samples: Mapping[str, Sample], groups: Groups) -> dict[str, int]:

@@ -24,7 +24,7 @@ from services.controllers.shared_ownership import Orphans, adopters, changes_of,
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Patch, Query, Result, earliest, event
 from services.reconcile.claim_release import Releases, releasing
-from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch, refusal_message
 from services.reconcile.expectations import Expectations
 from services.telemetry.metrics import Counts, Metrics, counter
 
@@ -153,7 +153,7 @@ class Jobs:
             case Create():
                 self.expectations.creation_observed(key)
                 if is_refusal(reason):
-                    memory.refusal = memory.refusal or f"Error creating: {reason}"
+                    memory.refusal = memory.refusal or f"Error creating: {refusal_message(reason)}"
             case Delete():
                 self.expectations.deletion_observed(key, action.uid)
             case Patch() if action.resource == RESOURCE:

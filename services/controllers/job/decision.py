@@ -119,10 +119,10 @@ def status_of(job: Job, found: Survey, outcome: Outcome | None, *, is_managed: b
         status["succeeded"] = job.status.succeeded + moved["succeeded"]
     listed = conditions.as_documents(job.status.conditions)
     if outcome is not None:
-        conditions.put(listed, outcome.type, "True", outcome.reason, outcome.message, wall_s)
+        _put(listed, outcome.type, "True", outcome.reason, outcome.message, wall_s)
         if _is_settled(job, found, outcome, uncounted):
             final = _FINAL[outcome.type]
-            conditions.put(listed, final, "True", outcome.reason, outcome.message, wall_s)
+            _put(listed, final, "True", outcome.reason, outcome.message, wall_s)
             if final == "Complete":
                 status["completionTime"] = now
     elif is_managed:
@@ -130,6 +130,12 @@ def status_of(job: Job, found: Survey, outcome: Outcome | None, *, is_managed: b
     if listed:
         status["conditions"] = listed
     return status
+
+
+def _put(listed: list[Document], kind: str, status: str, reason: str, message: str, wall_s: float) -> None:
+    """Set a condition with the time of its probe, which Jobs still write."""
+    if (made := conditions.put(listed, kind, status, reason, message, wall_s)) is not None:
+        made["lastProbeTime"] = format_time(wall_s)
 
 
 def _uncounted(found: Survey) -> tuple[Document, dict[str, int]]:
@@ -156,9 +162,9 @@ def _report_suspension(job: Job, listed: list[Document], status: Document, wall_
     if job.spec.suspend:
         status["startTime"] = None
         if not is_reported:
-            conditions.put(listed, "Suspended", "True", "JobSuspended", "Job suspended", wall_s)
+            _put(listed, "Suspended", "True", "JobSuspended", "Job suspended", wall_s)
     elif is_reported:
-        conditions.put(listed, "Suspended", "False", "JobResumed", "Job resumed", wall_s)
+        _put(listed, "Suspended", "False", "JobResumed", "Job resumed", wall_s)
         status["startTime"] = format_time(wall_s)
 
 

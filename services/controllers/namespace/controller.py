@@ -12,7 +12,7 @@ from services.api.resources import resources
 from services.api.switches import Switches
 from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Batch, Delete, Patch, Query, Result, Update
-from services.reconcile.controller import Controller, Listers, Moment, Registration
+from services.reconcile.controller import Controller, Listers, Moment, Registration, refusal_message
 
 FINALIZER = "kubernetes"
 LOOK_AGAIN_MIN_S, LOOK_AGAIN_MAX_S = 0.2, 5.0
@@ -47,7 +47,7 @@ class Namespaces:
     def failed(self, key: Key, action: Action, reason: str) -> None:
         """Keep the first reasons for the condition."""
         if isinstance(action, Delete) and len(self._failures.setdefault(key, [])) < 3:
-            self._failures[key].append(f"{action.resource}/{action.key.name}: {reason}")
+            self._failures[key].append(f"{action.resource}/{action.key.name}: {refusal_message(reason)}")
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Delete pods, then all else; report what remains; when nothing does, drop the finalizer."""
@@ -95,7 +95,8 @@ def _true_conditions(content: Content, failures: list[str]) -> dict[str, tuple[s
     remaining = ", ".join(f"{name} has {len(objects)} resource instances" for name, objects in content.items())
     found = {"NamespaceContentRemaining": ("SomeResourcesRemain", f"Some resources are remaining: {remaining}")}
     if failures:
-        message = "Failed to delete all resource types: " + "; ".join(failures)
+        listed = ", ".join(sorted(failures))
+        message = f"Failed to delete all resource types, {len(failures)} remaining: {listed}"
         found["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", message)
     counts: dict[str, int] = {}
     for each in (each for objects in content.values() for each in objects):

@@ -22,7 +22,7 @@ from services.api.times import format_time
 from services.controllers.node_lifecycle.zones import Zones
 from services.controllers.shared_pods import BY_NODE, PodsBy, is_ready
 from services.reconcile import conditions, writes
-from services.reconcile.actions import NOTHING, Action, Patch, Query, Result, event
+from services.reconcile.actions import NOTHING, Action, Patch, Query, RecordEvent, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
 
 LEASE_NAMESPACE = "kube-node-lease"
@@ -51,6 +51,7 @@ class _Health:
     """What was last seen of a node. `seen_s`: when something changed, on our own monotonic clock."""
 
     seen_s: float
+    uid: str
     renew_time: str | None = None
     heartbeat: str | None = None
     was_ready: bool = False
@@ -69,6 +70,8 @@ class NodeLifecycle:
         self._asked_live = False
         """A live read was asked for and its answer has not come: the server could not be reached."""
         self._was_cut_off = False
+        self._news: list[RecordEvent] = []
+        """Nodes that came or went, to be reported by the next look that needs no live read."""
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
         """Remember where pods are."""
@@ -93,7 +96,7 @@ class NodeLifecycle:
         if self._asked_live and _LEASES not in moment.listed:
             self._was_cut_off = True
         nodes = listers.of(Node).all()
-        self._look(nodes, listers, moment.now_s)
+        self._news += self._look(nodes, listers, moment.now_s)
         silent = [node for node in nodes if self._is_silent(node, moment.now_s)]
         if silent:
             queries = (_LEASES, *(Query(Node, n.metadata.key) for n in silent if self._lease(n, listers) is None))
@@ -109,18 +112,22 @@ class NodeLifecycle:
             self._start_over(moment.now_s)
             silent = []
         # Taints first: a token was taken for them, and what fails stops what comes after it.
-        actions = self._taint(nodes, moment)
+        actions: list[Action] = [*self._news, *self._taint(nodes, moment)]
+        self._news = []
         actions += [_declared_unknown(node, moment.wall_s) for node in silent]
         actions += self._pods_not_ready(nodes, silent, listers, moment.wall_s)
         return Result(tuple(actions))
 
-    def _look(self, nodes: list[Node], listers: Listers, now_s: float) -> None:
-        """Note which nodes gave a sign of life since the last look."""
+    def _look(self, nodes: list[Node], listers: Listers, now_s: float) -> list[RecordEvent]:
+        """Note which nodes gave a sign of life since the last look; return the Events of those that came or went."""
         before, self._health = self._health, {}
+        news: list[RecordEvent] = []
         for node in nodes:
             name, ready = node.metadata.name, find_condition(node.status.conditions, "Ready")
             renewed, beat = _signs(self._lease(node, listers), node)
-            health = before.get(name) or _Health(now_s, renewed, beat, node.is_ready)
+            if (health := before.pop(name, None)) is None:
+                health = _Health(now_s, node.metadata.uid, renewed, beat, node.is_ready)
+                news.append(_of_node(name, health.uid, "RegisteredNode", f"Registered Node {name} in Controller"))
             if renewed != health.renew_time and renewed is not None:
                 health.seen_s, health.renew_time = now_s, renewed
             # Our own write of Unknown keeps the heartbeat time, so it is no sign of life.
@@ -128,6 +135,9 @@ class NodeLifecycle:
                 health.seen_s = now_s
             health.heartbeat = beat
             self._health[name] = health
+        for name, gone in before.items():
+            news.append(_of_node(name, gone.uid, "RemovingNode", f"Removing Node {name} from Controller"))
+        return news
 
     @staticmethod
     def _lease(node: Node, listers: Listers) -> Lease | None:
@@ -175,19 +185,21 @@ class NodeLifecycle:
             if ready:
                 health.owes_pods = False
             if health.owes_pods:
-                patches = list(self._not_ready_pods(node, listers, wall_s))
-                health.owes_pods = bool(patches)  # they are looked at once more in the next round
-                actions += patches
+                found = list(self._not_ready_pods(node, listers, wall_s))
+                health.owes_pods = bool(found)  # they are looked at once more in the next round
+                actions += found
         return actions
 
-    def _not_ready_pods(self, node: Node, listers: Listers, wall_s: float) -> Iterable[Patch]:
+    def _not_ready_pods(self, node: Node, listers: Listers, wall_s: float) -> Iterable[Action]:
         for key in self._placement.of(node.metadata.name):
             pod = listers.of(Pod).get(key)
             if pod is None or pod.spec.node_name != node.metadata.name or pod.is_terminal or not is_ready(pod):
                 continue
-            condition = conditions.new("Ready", "False", "NodeNotReady", "Node is not ready", wall_s)
-            # On the version seen: a pod that was unbound or has reported since is left alone.
+            # The reason and the message stay those of the kubelet. On the version seen: a pod that was unbound or has
+            # reported since is left alone.
+            condition = {"type": "Ready", "status": "False", "lastTransitionTime": format_time(wall_s)}
             yield writes.conditions("pods", pod, condition, on_version=True)
+            yield event(pod, "NodeNotReady", "Node is not ready", warns=True)
 
     def _taint(self, nodes: list[Node], moment: Moment) -> list[Action]:
         """Swap, remove and, at the zones' rates, add NoExecute taints."""
@@ -213,6 +225,11 @@ class NodeLifecycle:
                 self._zones.queue(_zone(node), node.metadata.name)
         due = [known[name] for name in self._zones.due(moment.now_s) if name in known]
         return actions + [_with_no_execute(node, _wanted_no_execute(node), moment.wall_s) for node in due]
+
+
+def _of_node(name: str, uid: str, reason: str, text: str) -> RecordEvent:
+    """Return an Event of the node as such (upstream `RecordNodeEvent`); it may be gone."""
+    return RecordEvent("Node", "v1", Key("", name), uid, reason, f"Node {name} event: {text}")
 
 
 def _signs(lease: Lease | None, node: View | None) -> tuple[str | None, str | None]:
@@ -298,7 +315,14 @@ def _build(switches: Switches) -> Controller:
     memory = NodeLifecycle(switches)
     watches = (Watch(Pod, memory.pod_changed), Watch(Node, memory.node_changed))
     return Controller(
-        "node-lifecycle", None, memory.reconcile, watches=watches, reads=(Lease,), period_s=MONITOR_PERIOD_S, workers=8
+        "node-lifecycle",
+        None,
+        memory.reconcile,
+        watches=watches,
+        reads=(Lease,),
+        period_s=MONITOR_PERIOD_S,
+        workers=8,
+        reporter="node-controller",
     )
 
 

@@ -282,7 +282,15 @@ def _build(switches: Switches) -> Controller:
         Watch(StorageClass, memory.class_changed),
         Watch(Node, memory.node_changed),
     )
-    return Controller("persistentvolume-binder", None, memory.reconcile, watches=watches, reads=(CSINode,), workers=4)
+    return Controller(
+        "persistentvolume-binder",
+        None,
+        memory.reconcile,
+        watches=watches,
+        reads=(CSINode,),
+        workers=4,
+        reporter="persistentvolume-controller",
+    )
 
 
 CONTROLLER = Registration("persistentvolume-binder", _build, start_order=14)

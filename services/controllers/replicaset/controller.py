@@ -173,10 +173,12 @@ def _status(
     labels: dict[str, str] = (template.get("metadata") or {}).get("labels") or {}
     status: Document = {
         "replicas": len(active),
-        "fullyLabeledReplicas": sum(labels.items() <= pod.metadata.labels.items() for pod in active),
+        "fullyLabeledReplicas": len([pod for pod in active if labels.items() <= pod.metadata.labels.items()]),
         "readyReplicas": len(waits),
         "availableReplicas": waits.count(0),
-        "terminatingReplicas": sum(p.metadata.deletion_timestamp is not None and not p.is_terminal for p in claimed),
+        "terminatingReplicas": len(
+            [p for p in claimed if p.metadata.deletion_timestamp is not None and not p.is_terminal]
+        ),
         "observedGeneration": replica_set.metadata.generation,
     }
     old = replica_set.status

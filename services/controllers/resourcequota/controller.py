@@ -7,9 +7,12 @@ Source: upstream `pkg/controller/resourcequota` (which counts its caches, and ma
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 from services.api import quotas
+from services.api.kinds.deviceclass import CLASSES, DeviceClass
 from services.api.kinds.pod import Pod
+from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.kinds.resourcequota import ResourceQuota
 from services.api.meta import AnyObject, Document, Key, Resource, View
 from services.api.podresources import Amounts
@@ -72,39 +75,69 @@ def _counting(resource: str, namespace: str, listers: Listers) -> list[Key]:
     return [
         quota.metadata.key
         for quota in listers.of(ResourceQuota).all(namespace)
-        if namespace and any(quotas.resource_of(name) == resource for name in quota.spec.hard)
+        if namespace and any(_counts(name, resource) for name in quota.spec.hard)
     ]
 
 
-def reconcile(key: Key, listers: Listers, moment: Moment) -> Result:
-    """Bring the status of one quota, or of all, up to date."""
+def _counts(name: str, resource: str) -> bool:
+    if resource == quotas.DEVICE_CLAIMS and quotas.is_extended_request(name):
+        return True
+    return quotas.resource_of(name) == resource
+
+
+def reconcile(key: Key, listers: Listers, moment: Moment, *, is_backed: bool = True) -> Result:
+    """Bring the status of one quota, or of all, up to date. `is_backed`: claims use up extended resources, too."""
     known = listers.of(ResourceQuota)
     wanted = [found for found in [known.get(key)] if found is not None] if key.name else known.all()
     missing = dict.fromkeys(
-        query for quota in wanted for query in _queries(quota).values() if query not in moment.listed
+        query for quota in wanted for query in _queries(quota, is_backed).values() if query not in moment.listed
     )
     if missing:
         return Result(refresh=tuple(missing))
-    patches = [patch for quota in wanted if (patch := _status(quota, moment)) is not None]
+    patches = [patch for quota in wanted if (patch := _status(quota, moment, is_backed)) is not None]
     return Result(tuple(patches)) if patches else NOTHING
 
 
-def _queries(quota: ResourceQuota) -> dict[str, Query]:
+def _queries(quota: ResourceQuota, is_backed: bool) -> dict[str, Query]:
     """Return the live reads that this quota is counted from, by resource."""
     served = resources()
     names = dict.fromkeys(quotas.resource_of(name) for name in sorted(quota.spec.hard))
+    if is_backed and _has_extended(quota):
+        names |= dict.fromkeys((quotas.PODS, quotas.DEVICE_CLAIMS))
     counted = [served[name] for name in names if name in served and served[name].namespaced]
-    return {each.name: Query(_view(each), Key(quota.metadata.namespace, ""), each.name) for each in counted}
+    found = {each.name: Query(_view(each), Key(quota.metadata.namespace, ""), each.name) for each in counted}
+    if is_backed and _has_extended(quota):
+        found[CLASSES] = Query(DeviceClass, Key("", ""), CLASSES)
+    return found
+
+
+def _has_extended(quota: ResourceQuota) -> bool:
+    return any(name.startswith(quotas.DEVICES_BY_CLASS) or quotas.is_extended_request(name) for name in quota.spec.hard)
+
+
+def _add_backed(used: Amounts, quota: ResourceQuota, queries: dict[str, Query], moment: Moment) -> None:
+    """Add what claims use of extended resources that their classes back."""
+    listed = {name: moment.listed[query] for name, query in queries.items()}
+    backing = quotas.Backing.by(each for each in listed[CLASSES] if isinstance(each, DeviceClass))
+    pods = {each.metadata.name: each for each in listed[quotas.PODS] if isinstance(each, Pod)}
+    claims = [each for each in listed[quotas.DEVICE_CLAIMS] if isinstance(each, ResourceClaim)]
+    names = [name for name in used if backing.counts(name)]
+    for claim in claims if names and quotas.is_in_scope(quota, DeviceClass()) else ():
+        pod = pods.get(quotas.pod_of(claim))
+        amounts = backing.usage(claim, quotas.charged_pod_usage(claim, pod, claims, moment.wall_s))
+        for name in names:
+            used[name] += amounts.get(name, 0)
 
 
 def _view(resource: Resource) -> type[View]:
     return resource.view if resource.name in _MEASURED else AnyObject
 
 
-def _status(quota: ResourceQuota, moment: Moment) -> Patch | None:
+def _status(quota: ResourceQuota, moment: Moment, is_backed: bool) -> Patch | None:
     """Return the patch that reports what is enforced and used, None when the status says so already."""
     used: Amounts = {}
-    for resource, query in _queries(quota).items():
+    queries = _queries(quota, is_backed)
+    for resource, query in queries.items():
         names = [name for name in quota.spec.hard if quotas.resource_of(name) == resource]
         used.update(dict.fromkeys(names, 0))
         for view in moment.listed[query]:
@@ -112,6 +145,8 @@ def _status(quota: ResourceQuota, moment: Moment) -> Patch | None:
                 amounts = quotas.usage_of(resource, view, moment.wall_s)
                 for name in names:
                     used[name] += amounts.get(name, 0)
+    if CLASSES in queries:
+        _add_backed(used, quota, queries, moment)
     status = quota.status
     before = {name: quotas.amount_of(name, text) for name, text in status.used.items()}
     if before == used and status.hard == quota.spec.hard:
@@ -128,7 +163,8 @@ def _status(quota: ResourceQuota, moment: Moment) -> Patch | None:
 
 def _build(switches: Switches) -> Controller:
     watches = (Watch(ResourceQuota, quota_changed), Watch(Pod, pod_changed), Watch(AnyObject, object_changed))
-    return Controller("resourcequota", None, reconcile, watches=watches, period_s=RESYNC_S)
+    counting = partial(reconcile, is_backed=switches.flag("DRAExtendedResource"))
+    return Controller("resourcequota", None, counting, watches=watches, period_s=RESYNC_S)
 
 
 CONTROLLER = Registration("resourcequota", _build, start_order=15)

@@ -31,7 +31,7 @@ from services.controllers.statefulset.pods import (
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Batch, Create, Delete, Query, Result, event
 from services.reconcile.claim_release import Releases, releasing
-from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch, refusal_message
 
 
 class StatefulSets:
@@ -91,7 +91,7 @@ class StatefulSets:
                 verb, what = "delete", f"Pod {action.key.name}"
             case _:
                 return
-        text = f"{verb} {what} in StatefulSet {key.name} failed error: {reason}"
+        text = f"{verb} {what} in StatefulSet {key.name} failed error: {refusal_message(reason)}"
         self._refusals[key] = (f"Failed{verb.title()}", text)
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:

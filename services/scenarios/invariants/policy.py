@@ -23,7 +23,8 @@ class Call:
 
     `bound_to`: the node of the stored pod, "" when it has none or does not exist. `owned`: namespaces that belong
     to a `user:`. `preconditions`: which of `uid` and `rv` a delete names. `referenced`: a pod bound to
-    the calling node refers to this secret or configmap. `on_node`: the node that a service account's token is bound to.
+    the calling node refers to this secret, configmap or claim, or to the claim of this volume.
+    `on_node`: the node that a service account's token is bound to.
     `is_retry`: the pod's unbind history holds this
     request of this node.
     """
@@ -115,6 +116,8 @@ C:cronjob                     delete                      jobs.batch            
 C:cronjob                     change                      cronjobs.batch/status
 C:horizontal-pod-autoscaler   read                        horizontalpodautoscalers.autoscaling pods \
 deployments.apps replicasets.apps statefulsets.apps
+C:horizontal-pod-autoscaler   read                        pods.metrics.k8s.io \
+custommetrics.custom.metrics.k8s.io externalmetrics.external.metrics.k8s.io
 C:horizontal-pod-autoscaler   change                      deployments.apps/scale replicasets.apps/scale \
 statefulsets.apps/scale horizontalpodautoscalers.autoscaling/status
 C:endpointslice-controller    read                        services pods nodes endpointslices.discovery.k8s.io
@@ -151,6 +154,15 @@ C:persistentvolume-binder     change                      persistentvolumeclaims
 persistentvolumes/status
 C:resourcequota               read                        *
 C:resourcequota               change                      resourcequotas/status
+C:attachdetach                read                        nodes pods persistentvolumes persistentvolumeclaims \
+csidrivers.storage.k8s.io volumeattachments.storage.k8s.io
+C:attachdetach                create                      volumeattachments.storage.k8s.io
+C:attachdetach                delete                      volumeattachments.storage.k8s.io                uid
+C:attachdetach                change                      nodes/status
+C:csi-attacher                read                        persistentvolumes csidrivers.storage.k8s.io \
+volumeattachments.storage.k8s.io
+C:csi-attacher                change                      persistentvolumes volumeattachments.storage.k8s.io \
+volumeattachments.storage.k8s.io/status
 C:volume-protection           read,change                 persistentvolumes persistentvolumeclaims
 C:volume-protection           read                        pods
 C:ephemeral-volume            read                        pods persistentvolumeclaims
@@ -192,6 +204,8 @@ user:*                        get,change                  deployments.apps/scale
 statefulsets.apps/scale pods/resize pods/ephemeralcontainers                                              own-namespace
 user:*                        read                        events pods/log resourcequotas limitranges \
 controllerrevisions.apps endpointslices.discovery.k8s.io                                                   own-namespace
+user:*                        get,list                    pods.metrics.k8s.io \
+custommetrics.custom.metrics.k8s.io externalmetrics.external.metrics.k8s.io                               own-namespace
 user:*                        get                         namespaces                                      own-namespace
 user:*                        evict                       pods/eviction                                   own-namespace
 """
@@ -327,6 +341,12 @@ def _node_may(call: Call, node: str) -> bool:
             return verb in ("create", "patch")
         case (("csinodes.storage.k8s.io" | "noderesourcetopologies.topology.node.k8s.io"), ""):
             return call.name == node and verb in ("get", "create", "update", "patch")
+        case "persistentvolumes", "":
+            return verb == "get" and bool(call.name) and call.referenced
+        case "csidrivers.storage.k8s.io", "":
+            return verb in ("get", "list", "watch")
+        case "volumeattachments.storage.k8s.io", "":
+            return verb == "get" and is_mine
         case "resourceclaims.resource.k8s.io", "":
             return verb == "get" and bool(call.name) and call.referenced
         case "resourceclaims.resource.k8s.io", "status":

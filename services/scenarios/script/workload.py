@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from services.api.meta import Document
+from services.api.resources import resources
 
 Options = Mapping[str, str]
 Fields = Mapping[str, tuple[str, Callable[[str], Any]]]
@@ -326,14 +327,16 @@ def cron_job(name: str, options: Options) -> Document:
 
 
 _WINDOWS = {"up-window": "scaleUp", "down-window": "scaleDown"}
-_AUTOSCALER_OPTIONS = ("target", "min", "max", "cpu", "memory", "namespace", *_WINDOWS)
+_CUSTOM = ("pods", "object", "external")
+_AUTOSCALER_OPTIONS = ("target", "min", "max", "cpu", "memory", "namespace", *_CUSTOM, *_WINDOWS)
 
 
 def autoscaler(name: str, options: Options) -> Document:
     """`autoscaler NAME max=10 [min=1] [target=Deployment/NAME] [cpu=50%|500m] [memory=…] [down-window=60] …`.
 
     Return a HorizontalPodAutoscaler of a Deployment of its name unless said; a percentage is of what pods request.
-    Raises: ValueError for an unknown option.
+    Custom metrics: `pods=METRIC:AVERAGE`, `external=METRIC:AVERAGE`, `object=KIND/NAME:METRIC:VALUE`.
+    Raises: ValueError for an unknown option or a metric of another form.
     """
     check(options, _AUTOSCALER_OPTIONS, "an autoscaler")
     kind, _, target = options.get("target", f"Deployment/{name}").partition("/")
@@ -345,6 +348,7 @@ def autoscaler(name: str, options: Options) -> Document:
             if number != text:
                 wanted = {"type": "Utilization", "averageUtilization": int(number)}
             metrics.append({"type": "Resource", "resource": {"name": resource, "target": wanted}})
+    metrics += [_custom_metric(each, options[each]) for each in _CUSTOM if each in options]
     spec: Document = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": kind, "name": target},
         "minReplicas": int(options.get("min", "1")),
@@ -355,6 +359,21 @@ def autoscaler(name: str, options: Options) -> Document:
     if windows:
         spec["behavior"] = windows
     return _object("autoscaling/v2/HorizontalPodAutoscaler", name, options, spec, {})
+
+
+def _custom_metric(member: str, text: str) -> Document:
+    """Return the metric that `METRIC:VALUE` means, behind `KIND/NAME:` for one of an object. Raises: ValueError."""
+    words = text.split(":") if member == "object" else ["", *text.split(":")]
+    described, metric, value = words if len(words) == 3 else ("", "", "")
+    kind, _, name = described.partition("/")
+    resource = next((each for each in resources().values() if each.kind == kind), None)
+    if not metric or not value or (member == "object" and (resource is None or not name)):
+        raise ValueError(f"{member}={text}: want {'KIND/NAME:' * (member == 'object')}METRIC:VALUE")
+    source: Document = {"metric": {"name": metric}, "target": {"type": "AverageValue", "averageValue": value}}
+    if resource is not None:
+        source["describedObject"] = {"apiVersion": resource.api_version, "kind": kind, "name": name}
+        source["target"] = {"type": "Value", "value": value}
+    return {"type": member.capitalize(), member: source}
 
 
 def service(name: str, options: Options) -> Document:

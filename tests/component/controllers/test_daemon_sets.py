@@ -31,7 +31,10 @@ async def rolled_out(world, count):
         found = await world.admin.get(KINDS, AGENT)
         status = found.get("status", {})
         return status.get("observedGeneration") == found["metadata"]["generation"] and (
-            count == status["numberAvailable"] == status["updatedNumberScheduled"] == status["desiredNumberScheduled"]
+            count
+            == status.get("numberAvailable", 0)
+            == status.get("updatedNumberScheduled", 0)
+            == status["desiredNumberScheduled"]
         )
 
     await world.until(is_so, 120.0)

@@ -1,6 +1,7 @@
 """A quota, its controller, and workloads that want more than it allows, in virtual time."""
 
 import asyncio
+from itertools import dropwhile, takewhile
 
 from services.api.errors import Forbidden
 from services.api.meta import Key
@@ -50,6 +51,28 @@ def test_a_replica_set_gets_as_many_pods_as_its_quota_allows_and_more_when_some_
     assert "FailedCreate" in reasons
 
 
+def test_controllers_1_of_a_hundred_replicas_fifteen_are_tried_ten_exist_and_no_later_creation_is_awaited(world_of):
+    async def act(world):
+        await enforced(world, {"pods": "10"})
+        await world.admin.create("replicasets.apps", a_set(100))
+        await asyncio.sleep(0.9)
+        sent = [e.data for e in world.events.lines if e.ev == "ctrl.write" and e.data["controller"] == "replicaset"]
+        writes = dropwhile(lambda site: site != "create pods", (data["site"] for data in sent))
+        first = list(takewhile(lambda site: site == "create pods", writes))  # then it reports what it met
+        events, _ = await world.admin.list("events", namespace="default")
+        messages = [e["message"] for e in events if e["reason"] == "FailedCreate"]
+        await world.admin.patch("resourcequotas", Key("default", "q"), {"spec": {"hard": {"pods": "100"}}})
+        held = len(await world.pods())
+        await world.until(lambda: is_used(world, {"pods": "100"}), 60.0)  # long before expectations end by themselves
+        return len(first), held, messages[0]
+
+    tried, held, message = world_of(act)
+
+    assert (tried, held) == (1 + 2 + 4 + 8, 10)
+    assert message.startswith('Error creating: pods "web-')
+    assert message.endswith(" is forbidden: exceeded quota: q, requested: pods=1, used: pods=10, limited: pods=10")
+
+
 def test_quota_is_freed_by_pods_that_end_or_go(world_of):
     async def act(world):
         await enforced(world, {"pods": "2"})
@@ -95,3 +118,28 @@ def test_a_storm_of_creations_never_exceeds_the_quota_while_it_is_counted(world_
 
     assert most == 20
     assert left <= 20
+
+
+def test_claims_on_a_class_count_for_its_extended_resource_and_are_counted_anew(world_of):
+    names = {
+        "requests.example.com/gpu": "9",
+        "requests.deviceclass.resource.kubernetes.io/gpu": "9",
+        "gpu.deviceclass.resource.k8s.io/devices": "9",
+    }
+    exactly = {"deviceClassName": "gpu", "count": 2}
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+             "metadata": {"name": "c", "namespace": "default"},
+             "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}}  # fmt: skip
+
+    async def act(world):
+        await world.admin.create("deviceclasses.resource.k8s.io", {
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
+            "spec": {"extendedResourceName": "example.com/gpu"}})  # fmt: skip
+        await world.admin.create("resourceclaims.resource.k8s.io", claim)
+        await world.admin.create("resourcequotas", a_quota(names))
+        await world.until(lambda: is_used(world, dict.fromkeys(names, "2")))
+        await world.admin.delete("resourceclaims.resource.k8s.io", Key("default", "c"))
+        await world.until(lambda: is_used(world, dict.fromkeys(names, "0")))
+        return await used(world)
+
+    assert world_of(act, nodes=1) == dict.fromkeys(names, "0")

@@ -6,6 +6,7 @@ import pytest
 
 from services.api.errors import NotFound
 from services.api.meta import Key
+from services.client.link_faults import LinkFaults
 
 WEB = Key("default", "web")
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
@@ -40,10 +41,9 @@ async def all_available(world, count, resource="deployments.apps"):
     await world.until(is_so, 120.0)
 
 
-def test_controllers_2_fifty_replicas_with_a_cache_two_seconds_late_are_never_fifty_one(world_of):
+def test_controllers_2_fifty_replicas_with_a_cache_three_seconds_late_are_never_fifty_one(world_of):
     async def act(world):
-        link = world.network.profile("controllers")
-        link.latency_min_s = link.latency_max_s = 2.0
+        world.network.profile("controllers").faults = LinkFaults(watch_delay_s=3.0)
         await world.admin.create("replicasets.apps", workload("ReplicaSet", 50))
         most = 0
         for _ in range(240):

@@ -21,10 +21,10 @@ FEW, MANY, WARM = 20, 60, 20
 CEILINGS = {
     "apiserver_fake": 1771,
     "kubelet": 996,
-    "scheduler": 641,
-    "services/controllers": 1313,
-    "services/client": 764,
-    "services/reconcile": 198,
+    "scheduler": 645,
+    "services/controllers": 890,
+    "services/client": 790,
+    "services/reconcile": 206,
     "services/telemetry": 240,
 }
 SCENARIO = """# The cost of pods

@@ -17,16 +17,16 @@ def test_the_same_event_again_raises_the_count_of_the_first():
     assert (again.count, again.name, again.first_s, again.last_s) == (2, "web.1", 100.0, 105.0)
 
 
-def test_more_than_ten_similar_messages_are_combined_into_one_event():
+def test_similar_messages_are_combined_into_one_event_from_the_tenth_on():
     correlator = Correlator()
 
     seen = [correlator.observe(said(f"no {i}"), f"web.{i}", float(i), 0.0) for i in range(13)]
 
-    assert [r.message for _, r in seen[:10]] == [f"no {i}" for i in range(10)]
-    combined = {r.name for _, r in seen[10:]}
-    assert combined == {"web.10"}
+    assert [r.message for _, r in seen[:9]] == [f"no {i}" for i in range(9)]
+    combined = {r.name for _, r in seen[9:]}
+    assert combined == {"web.9"}
     assert seen[12][1].message == COMBINED + "no 12"
-    assert seen[12][1].count == 3
+    assert seen[12][1].count == 4
 
 
 def test_similar_messages_are_combined_until_there_is_none_for_ten_minutes():
@@ -35,7 +35,7 @@ def test_similar_messages_are_combined_until_there_is_none_for_ten_minutes():
 
     seen = [correlator.observe(said(f"no {i}"), f"web.{i}", t, 0.0) for i, t in enumerate(at_s)]
 
-    assert [r.message.startswith(COMBINED) for _, r in seen[10:12]] == [True] * 2
+    assert [r.message.startswith(COMBINED) for _, r in seen[9:12]] == [True] * 3
     assert seen[12][1].message == "no 12"
 
 

@@ -76,9 +76,9 @@ class World:
                 keys += watch.keys(_change(change, as_any), self)
         return keys
 
-    def reconcile(self, name="", namespace="default", live=None, listed=None, after_s=0.0):
+    def reconcile(self, name="", namespace="default", live=None, listed=None, after_s=0.0, refused=None):
         self.now_s += after_s
-        moment = Moment(self.now_s, WALL_S + self.now_s, live or {}, listed or {})
+        moment = Moment(self.now_s, WALL_S + self.now_s, live or {}, listed or {}, refused or {})
         return self.controller.reconcile(Key(namespace, name) if name else Key("", ""), self, moment)
 
     def stamp(self, ago_s=0.0):

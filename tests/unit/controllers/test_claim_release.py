@@ -228,7 +228,7 @@ def test_a_refusal_becomes_an_event_and_is_tried_again(sets, a_set):
     again = reconcile(sets)
 
     assert result.requeue_after_s == 10.0
-    assert events(again)[0] == ("ClaimReleaseBlocked", "claim default/gpu cannot be released: Forbidden: no")
+    assert events(again)[0] == ("ClaimReleaseBlocked", "claim default/gpu cannot be released: no")
     assert len(released(again)) == 1
 
 

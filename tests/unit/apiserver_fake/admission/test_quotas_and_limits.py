@@ -583,3 +583,58 @@ def test_more_devices_of_a_class_than_its_quota_are_refused(server):
     text = refused(server.write, "create", "resourceclaims.resource.k8s.io", body=body)
 
     assert text.endswith(f"exceeded quota: q, requested: {GPUS}=3, used: {GPUS}=2, limited: {GPUS}=4")
+
+
+BACKED, BY_CLASS = "requests.example.com/gpu", "requests.deviceclass.resource.kubernetes.io/gpu"
+CLASS = {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}
+
+
+def of_pod(claim, pod):
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"], "controller": True}
+    meta = {"annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}, "ownerReferences": [owner]}
+    return {**claim, "metadata": {**claim["metadata"], **meta}}
+
+
+def a_pod_with_a_gpu(count="2"):
+    container = {"name": "c", "image": "i:1", "resources": {"limits": {"example.com/gpu": count}}}
+    return {"metadata": {"name": "p"}, "spec": {"containers": [container]}}
+
+
+def used_of(server):
+    return server.read("resourcequotas", "q")["status"]["used"]
+
+
+def test_claims_use_up_the_extended_resource_that_their_class_backs(server):
+    server.write("create", "deviceclasses.resource.k8s.io", body=CLASS, namespace="")
+    server.quota({BACKED: "4", BY_CLASS: "9", GPUS: "9"}, {BACKED: "0", BY_CLASS: "0", GPUS: "0"})
+
+    server.write("create", "resourceclaims.resource.k8s.io", body=device_claim("c", exactly("gpu", count=3)))
+
+    assert used_of(server) == {BACKED: "3", BY_CLASS: "3", GPUS: "3"}
+    text = refused(server.write, "create", "resourceclaims.resource.k8s.io",
+                   body=device_claim("d", exactly("gpu", count=2)))  # fmt: skip
+    assert text.endswith(f"exceeded quota: q, requested: {BACKED}=2, used: {BACKED}=3, limited: {BACKED}=4")
+
+
+def test_a_class_without_an_extended_resource_uses_up_none(server):
+    server.write("create", "deviceclasses.resource.k8s.io", body={**CLASS, "spec": {}}, namespace="")
+    server.quota({BACKED: "0", BY_CLASS: "0", GPUS: "9"}, {BACKED: "0", BY_CLASS: "0", GPUS: "0"})
+
+    server.write("create", "resourceclaims.resource.k8s.io", body=device_claim("c", exactly("gpu", count=3)))
+
+    assert used_of(server) == {BACKED: "0", BY_CLASS: "0", GPUS: "3"}
+
+
+def test_the_claim_made_for_a_pods_extended_resource_is_not_charged_twice(server):
+    server.write("create", "deviceclasses.resource.k8s.io", body=CLASS, namespace="")
+    server.quota({BACKED: "4", GPUS: "9"}, {BACKED: "0", GPUS: "0"})
+    server.write("create", "pods", body=a_pod_with_a_gpu())
+    pod = server.read("pods", "p")
+
+    server.write("create", "resourceclaims.resource.k8s.io",
+                 body=of_pod(device_claim("own", exactly("gpu", count=2)), pod))  # fmt: skip
+    assert used_of(server) == {BACKED: "2", GPUS: "2"}
+
+    server.write("create", "resourceclaims.resource.k8s.io",
+                 body=of_pod(device_claim("second", exactly("gpu", count=2)), pod))  # fmt: skip
+    assert used_of(server) == {BACKED: "4", GPUS: "4"}

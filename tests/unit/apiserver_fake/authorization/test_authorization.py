@@ -95,6 +95,9 @@ RESOURCES = (
     ("csinodes.storage.k8s.io", ""),
     ("noderesourcetopologies.topology.node.k8s.io", ""),
     ("csistoragecapacities.storage.k8s.io", ""),
+    ("csidrivers.storage.k8s.io", ""),
+    ("volumeattachments.storage.k8s.io", ""),
+    ("volumeattachments.storage.k8s.io", "status"),
     ("resourceclaims.resource.k8s.io", ""),
     ("resourceclaims.resource.k8s.io", "status"),
     ("resourceclaimtemplates.resource.k8s.io", ""),
@@ -115,6 +118,8 @@ PLACES = {
     "secrets": [("default", "used"), ("default", "unused")],
     "configmaps": [("default", "used"), ("kube-system", "used")],
     "persistentvolumeclaims": [("default", "used"), ("default", "unused")],
+    "persistentvolumes": [("", "used"), ("", "unused")],
+    "volumeattachments.storage.k8s.io": [("", "mine"), ("", "theirs")],
     "csinodes.storage.k8s.io": [("", "n1"), ("", "n9")],
     "noderesourcetopologies.topology.node.k8s.io": [("", "n1"), ("", "n9")],
     "resourceclaims.resource.k8s.io": [("default", "used"), ("default", "unused")],
@@ -158,6 +163,11 @@ def cluster(world: Any) -> Any:
         ("of-all-nodes", {"allNodes": True}),
     ):
         world.put("resourceslices.resource.k8s.io", {"metadata": {"name": name}, "spec": where})
+    for name, node in (("mine", "n1"), ("theirs", "n2")):
+        world.put("volumeattachments.storage.k8s.io", {"metadata": {"name": name}, "spec": {"nodeName": node}})
+    for name in ("used", "unused"):
+        bound = {"claimRef": {"namespace": "default", "name": name}}
+        world.put("persistentvolumes", {"metadata": {"name": name}, "spec": bound})
     return world
 
 
@@ -191,7 +201,7 @@ def test_guarantees_as_34_the_table_and_the_independent_evaluator_agree_on_every
         request = Request(
             verb=verb, resource=resource, subresource=sub, namespace=namespace, name=name, field_selector=selector
         )
-        has_node = resource in ("pods", "resourceslices.resource.k8s.io")
+        has_node = resource in ("pods", "resourceslices.resource.k8s.io", "volumeattachments.storage.k8s.io")
         stored = cluster.lookup(resource, namespace, name) if has_node else None
         call = Call(
             identity.user,
@@ -205,7 +215,8 @@ def test_guarantees_as_34_the_table_and_the_independent_evaluator_agree_on_every
             field_selector=selector,
             owned=("default",) if identity.user == "user:default" else (),
             preconditions=frozenset(("uid", "rv")),
-            referenced=(name, namespace, identity.node) == ("used", "default", "n1"),
+            referenced=(name, namespace, identity.node)
+            in (("used", "default", "n1"), *([("used", "", "n1")] if resource == "persistentvolumes" else [])),
             on_node=identity.on_node,
         )
         try:

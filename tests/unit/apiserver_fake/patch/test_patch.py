@@ -323,9 +323,9 @@ def test_unknown_fields_below_a_name_of_ones_own_are_named_too():
     attributes = {"model": {"string": "h100", "strng": "h100"}, "numa": {"int": 0}}
     found = {"spec": {"devices": [{"name": "gpu-0", "attributes": attributes}]}}
 
-    assert check_fields("resource.k8s.io/v1", "ResourceSlice", found, "Warn") == [
-        'unknown field "spec.devices[0].attributes.model.strng"'
-    ]
+    assert check_fields(
+        shape_of("resource.k8s.io/v1", "ResourceSlice"), "resource.k8s.io/v1", "ResourceSlice", found, "Warn"
+    ) == ['unknown field "spec.devices[0].attributes.model.strng"']
 
 
 def test_real_fields_of_upstream_are_never_unknown():

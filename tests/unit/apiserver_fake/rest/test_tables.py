@@ -34,6 +34,7 @@ COLUMNS = {
     "csidrivers.storage.k8s.io": "Name, AttachRequired, PodInfoOnMount, StorageCapacity, TokenRequests, "
     "RequiresRepublish, Modes, Age",
     "csistoragecapacities.storage.k8s.io": "Name, StorageClassName, Capacity",
+    "volumeattachments.storage.k8s.io": "Name, Attacher, PV, Node, Attached, Age",
 }
 
 

@@ -203,7 +203,7 @@ def test_a_refused_creation_is_reported(world):
     (action,) = (a for a in looked_actions(world, a_cron_job()) if isinstance(a, Create))
     world.controller.failed(Key("default", "tick"), action, "Forbidden: exceeded quota")
 
-    assert "Warning FailedCreate: Error creating job: Forbidden: exceeded quota" in looked(world).events
+    assert "Warning FailedCreate: Error creating job: exceeded quota" in looked(world).events
 
 
 def looked_actions(world, document):

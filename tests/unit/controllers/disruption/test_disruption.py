@@ -118,6 +118,14 @@ def test_why_the_pods_cannot_be_counted_is_said_in_upstreams_words(ten, a_pod, k
     assert (condition["status"], condition["reason"], condition["message"]) == ("False", "SyncFailed", why)
 
 
+def test_the_condition_shows_its_generation_and_a_message_of_no_words(ten):
+    world = ten(maxUnavailable=1)
+
+    (condition,) = status_of(world)["conditions"]
+
+    assert (condition["reason"], condition["message"], condition["observedGeneration"]) == ("SufficientPods", "", 1)
+
+
 def test_pods_without_a_controller_are_reported_where_a_scale_is_needed(ten, a_pod, world_of):
     scaled, counted = ten(minAvailable="80%"), ten(minAvailable=8)
     for world in (scaled, counted):

@@ -5,13 +5,22 @@ import pytest
 
 from services.api.kinds.deployment import Deployment
 from services.api.kinds.horizontalpodautoscaler import HPAScalingRules, decimal_quantity
+from services.api.kinds.pod import Pod
 from services.api.meta import Key
+from services.api.metrics.apis import PodMetrics
 from services.api.printing import cells
 from services.api.resources import resources
 from services.controllers.horizontal_pod_autoscaler.controller import CONTROLLER
 from services.controllers.horizontal_pod_autoscaler.limits import History, Moved, _down_limit, _up_limit
-from services.controllers.horizontal_pod_autoscaler.metrics import Sample
-from services.controllers.horizontal_pod_autoscaler.replicas import Groups, Tolerance, by_average, by_utilization
+from services.controllers.horizontal_pod_autoscaler.metrics import MetricsError, Sample
+from services.controllers.horizontal_pod_autoscaler.replicas import (
+    Groups,
+    Tolerance,
+    by_average,
+    by_utilization,
+    by_value_per_pod,
+    requested,
+)
 from services.reconcile.actions import Patch, Query, RecordEvent
 
 STARTED = "2026-01-01T00:00:00Z"
@@ -35,20 +44,48 @@ def a_web(a_pod):
         spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": request} if request else {}}}]}
         running = [{"name": "c", "state": {"running": {"startedAt": started}}}] if phase == "Running" else []
         if cpu:
-            metadata["annotations"] = {"keplab.dev/usage": f"cpu {cpu}"}
+            metadata["annotations"] = {"cpu": cpu}
         status = {"startTime": started, "containerStatuses": running}
         return a_pod(name, node="n1", phase=phase, ready=ready, since=since, spec=spec, status=status, **metadata)
 
     return build
 
 
-class Turn:
-    """What one reconcile came to, some time after the autoscaler was seen first."""
+def measured(world, pods=()):
+    """What the metrics API has of these pods: a cpu in the annotation, none of those without."""
+    return tuple(
+        msgspec.convert(
+            {
+                "metadata": {"name": pod["metadata"]["name"], "namespace": "default"},
+                "timestamp": world.stamp(), "window": "15s",
+                "containers": [{"name": "c", "usage": {"cpu": pod["metadata"]["annotations"]["cpu"], "memory": "0"}}],
+            }, PodMetrics)
+        for pod in pods if "annotations" in pod["metadata"]
+    )  # fmt: skip
 
-    def __init__(self, world, target, name="web", after_s=15.0):
+
+class Turn:
+    """What one reconcile came to, some time after the autoscaler was seen first; `answers`: by wire name, the values of
+    custom and external metrics, or the text of a refusal."""
+
+    def __init__(self, world, target, name="web", after_s=15.0, pods=(), answers=None):
         live = {Query(Deployment, Key("default", "web")): target}
         world.reconcile(name, live=live)
-        flat = world.reconcile(name, live=live, after_s=after_s).actions
+        result = world.reconcile(name, live=live, after_s=after_s)
+        listed, refused, self.asked = {}, {}, result.refresh
+        for query in self.asked:
+            answer = (answers or {}).get(query.resource)
+            if isinstance(answer, str):
+                refused[query] = answer
+            elif query.resource == "pods.metrics.k8s.io":
+                listed[query] = measured(world, pods)
+            elif answer is not None:
+                live[query] = msgspec.convert({"items": answer}, query.view)
+            else:
+                refused[query] = "the server could not find the metric"
+        if self.asked:
+            result = world.reconcile(name, live=live, listed=listed, refused=refused)
+        flat = self.actions = result.actions
         self.scaled = [a.patch["spec"]["replicas"] for a in flat if isinstance(a, Patch) and a.subresource == "scale"]
         self.status = next((a.patch["status"] for a in flat if isinstance(a, Patch) and a.subresource == "status"), {})
         self.events = [f"{a.type} {a.reason}: {a.message}" for a in flat if isinstance(a, RecordEvent)]
@@ -59,12 +96,18 @@ class Turn:
 
 @pytest.fixture
 def turn(world_of, a_set):
-    def run(*pods, replicas=2, scaler=None, annotations=None, others=(), after_s=15.0):
+    def run(*pods, replicas=2, scaler=None, annotations=None, others=(), after_s=15.0, answers=None, status=None):
         world = world_of(CONTROLLER)
-        world.put({**a_set(replicas, **({"annotations": annotations} if annotations else {})), "kind": "Deployment"})
+        world.put(
+            {
+                **a_set(replicas, status=status, **({"annotations": annotations} if annotations else {})),
+                "kind": "Deployment",
+            }
+        )
         for each in (*pods, scaler or a_scaler(), *others):
             world.put(each)
-        return Turn(world, world.of(Deployment).get(Key("default", "web")), after_s=after_s)
+        target = world.of(Deployment).get(Key("default", "web"))
+        return Turn(world, target, after_s=after_s, pods=pods, answers=answers)
 
     return run
 
@@ -115,15 +158,6 @@ def test_less_use_takes_five_minutes_to_be_believed(turn, a_web):
     )  # fmt: skip
 
 
-def test_the_load_of_a_workload_is_shared_by_its_ready_pods(turn, a_web):
-    load = {"keplab.dev/load": "cpu 1500m"}
-    three = [a_web("a"), a_web("b"), a_web("c", ready=False, since="2026-01-01T00:10:00Z")]
-    found = turn(*three, replicas=3, annotations=load)
-
-    resource = found.status["currentMetrics"][0]["resource"]["current"]
-    assert resource == {"averageUtilization": 50, "averageValue": "500m"}
-
-
 def test_a_pod_that_has_just_started_does_not_count_for_scaling_up(turn, a_web, world_of):
     now = world_of(CONTROLLER)
     now.now_s += 15
@@ -158,7 +192,7 @@ def test_a_workload_of_no_replicas_is_left_alone(turn):
 def test_without_metrics_it_says_so_as_a_cluster_does(turn, a_web, world_of):
     now = world_of(CONTROLLER)
     now.now_s += 15
-    found = turn(a_web("a", "1", started=now.stamp(5)))
+    found = turn(a_web("a", started=now.stamp(5)))
 
     inner = (
         "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource "
@@ -226,10 +260,8 @@ def test_a_refused_change_of_the_scale_is_reported(world_of, a_set, a_web):
     world.put({**a_set(1), "kind": "Deployment"})
     for each in (a_web("a", "1"), a_scaler()):
         world.put(each)
-    live = {Query(Deployment, Key("default", "web")): world.of(Deployment).get(Key("default", "web"))}
-    world.reconcile("web")
-    (scale,) = (a for a in world.reconcile("web", live=live, after_s=15).actions
-                if isinstance(a, Patch) and a.subresource == "scale")  # fmt: skip
+    turn = Turn(world, world.of(Deployment).get(Key("default", "web")), pods=[a_web("a", "1")])
+    (scale,) = (a for a in turn.actions if isinstance(a, Patch) and a.subresource == "scale")
     world.controller.failed(Key("default", "web"), scale, "Conflict: the object has been modified")
     event, status = world.reconcile("web").actions
 
@@ -303,18 +335,24 @@ def test_quantities_are_canonical(number, text):
     assert decimal_quantity(number) == text
 
 
-def test_reconciliations_are_counted_by_what_was_done(world_of, a_set, a_web):
+def test_reconciliations_and_computations_are_counted_and_timed_under_upstreams_names(world_of, a_set, a_web):
+    """Upstream `pkg/controller/podautoscaler/monitor/metrics.go`."""
     world = world_of(CONTROLLER)
     world.put({**a_set(1), "kind": "Deployment"})
     for each in (a_web("a", "1"), a_scaler()):
         world.put(each)
-    Turn(world, world.of(Deployment).get(Key("default", "web")))
+    Turn(world, world.of(Deployment).get(Key("default", "web")), pods=[a_web("a", "1")])
     Turn(world, None, after_s=30.0)
 
-    name = "horizontal_pod_autoscaler_controller_reconciliations_total"
-    assert world.controller.metrics() == {
-        f'{name}{{action="scale_up",error="none"}}': 1,
-        f'{name}{{action="none",error="internal"}}': 1,
+    name = "horizontal_pod_autoscaler_controller"
+    counted = {key: value for key, value in world.controller.metrics().items() if "_bucket" not in key}
+    assert {key: value for key, value in counted.items() if "_sum" not in key} == {
+        f'{name}_reconciliations_total{{action="scale_up",error="none"}}': 1,
+        f'{name}_reconciliations_total{{action="none",error="internal"}}': 1,
+        f'{name}_metric_computation_total{{action="scale_up",error="none",metric_type="Resource"}}': 1,
+        f'{name}_reconciliation_duration_seconds_count{{action="scale_up",error="none"}}': 1,
+        f'{name}_reconciliation_duration_seconds_count{{action="none",error="internal"}}': 1,
+        f'{name}_metric_computation_duration_seconds_count{{action="scale_up",error="none",metric_type="Resource"}}': 1,
     }
 
 
@@ -334,10 +372,130 @@ def test_what_fails_of_one_container_or_of_an_external_metric_is_said_as_upstrea
     assert "first error is: failed to get x container metric value: failed to get cpu utilization" in container[1]
     text = (
         "unable to get external metric default/queue/nil: unable to fetch metrics from external metrics API: the "
-        "server could not find the requested resource (get queue.external.metrics.k8s.io)"
+        "server could not find the metric"
     )
     assert external[0] == f"Warning FailedGetExternalMetric: {text}"
     assert external[1].endswith(
         f"failed to get queue external metric value: failed to get queue external metric: {text}"
     )
     assert "reason: cpu container resource utilization (percentage of request) above target" in scaled.events[0]
+
+
+def a_metric(kind, value=None, average=None, selector=None, **described):
+    metric = {"name": "rps", **({"selector": selector} if selector else {})}
+    target = {"type": "Value", "value": value} if value else {"type": "AverageValue", "averageValue": average}
+    return {"type": kind, kind.lower(): {"metric": metric, "target": target, **described}}
+
+
+def values(**by_pod):
+    return [{"describedObject": {"name": pod}, "metric": {"name": "rps"}, "value": v} for pod, v in by_pod.items()]
+
+
+def test_a_metric_of_pods_is_averaged_over_those_that_have_it(turn, a_web):
+    answers = {"custommetrics.custom.metrics.k8s.io": values(a="15", b="25")}
+    found = turn(a_web("a"), a_web("b"), scaler=a_scaler([a_metric("Pods", average="10")]), answers=answers)
+
+    assert found.scaled == [4]
+    assert found.status["currentMetrics"] == [
+        {"type": "Pods", "pods": {"metric": {"name": "rps"}, "current": {"averageValue": "20"}}}]  # fmt: skip
+    assert "reason: pods metric rps above target" in found.events[0]
+    (query,) = found.asked
+    assert (query.key, query.label_selector) == (Key("default", "pods/*/rps"), "app=web")
+
+
+def test_a_metric_of_an_object_is_compared_as_a_whole_or_for_each_replica(turn, a_web):
+    service = {"describedObject": {"apiVersion": "v1", "kind": "Service", "name": "web"}}
+    answers = {"custommetrics.custom.metrics.k8s.io": values(web="250")}
+    pods = (a_web("a"), a_web("b"), a_web("c", ready=False))
+    whole = turn(*pods, replicas=3, scaler=a_scaler([a_metric("Object", "100", **service)]), answers=answers)
+    each = turn(*pods, replicas=3, scaler=a_scaler([a_metric("Object", average="50", **service)]), answers=answers,
+                status={"replicas": 3})  # fmt: skip
+
+    assert whole.scaled == [5]  # 2.5 times the two that are ready
+    assert whole.status["currentMetrics"][0]["object"]["current"] == {"value": "250"}
+    assert "reason: Service metric rps above target" in whole.events[0]
+    assert whole.asked[0].key == Key("default", "services/web/rps")
+    assert each.scaled == [5]  # 250 at 50 each
+    assert each.status["currentMetrics"][0]["object"]["current"] == {"averageValue": "83334m"}
+
+
+def test_an_external_metric_is_the_sum_of_its_series_and_scales_from_zero(turn, a_web):
+    selector = {"matchLabels": {"topic": "a"}}
+    answers = {"externalmetrics.external.metrics.k8s.io": [{"value": "30"}, {"value": "500m"}]}
+    scaler = a_scaler([a_metric("External", "10", selector=selector)], minReplicas=0)
+    up = turn(replicas=0, scaler=scaler, answers=answers)
+    none = turn(a_web("a"), replicas=1, scaler=scaler, answers={"externalmetrics.external.metrics.k8s.io": []})
+
+    assert up.scaled == [4]
+    assert up.asked[0].label_selector == "topic=a"
+    text = "external metric rps(&LabelSelector{MatchLabels:map[string]string{topic: a,},MatchExpressions:[]LabelSelectorRequirement{},})"
+    assert text in up.conditions["ScalingActive"][2]
+    assert none.conditions["ScalingActive"][1] == "FailedGetExternalMetric"
+    assert "no metrics returned from external metrics API" in none.conditions["ScalingActive"][2]
+
+
+def test_a_metric_of_an_object_of_an_unknown_kind_is_refused_without_a_read(turn, a_web):
+    gadget = {"describedObject": {"apiVersion": "x.io/v1", "kind": "Gadget", "name": "g"}}
+    found = turn(a_web("a"), scaler=a_scaler([a_metric("Object", "1", **gadget)]))
+
+    assert found.asked == ()
+    assert found.conditions["ScalingActive"][2].endswith(
+        'unable to map kind Gadget to resource: no matches for kind "Gadget" in group "x.io" on Gadget default/g')  # fmt: skip
+
+
+def test_the_resource_metrics_api_may_refuse(turn, a_web):
+    found = turn(
+        a_web("a", "1"), answers={"pods.metrics.k8s.io": "the server is currently unable to handle the request"}
+    )
+
+    assert "unable to fetch metrics from resource metrics API: the server is currently unable" in found.events[0]
+
+
+@pytest.mark.parametrize(
+    ("current", "average", "target", "wanted"),
+    [
+        (1, 200, 100, 2),  # the documentation: 200m of a desired 100m doubles the replicas
+        (2, 50, 100, 1),  # 50m halves them
+        (10, 105, 100, 10),  # within a tenth: nothing
+        (10, 110, 100, 10),
+        (10, 111, 100, 12),
+        (10, 90, 100, 10),
+        (10, 89, 100, 9),
+        (3, 70, 50, 5),  # rounded up
+    ],
+)
+def test_desired_is_current_times_the_ratio_rounded_up(current, average, target, wanted):
+    """kubernetes.io, "Horizontal Pod Autoscaling", algorithm details."""
+    measured = samples(*[average] * current)
+
+    assert by_average(measured, Groups(ready=current), current, target, Tolerance()).replicas == wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "reported", "target", "wanted"),
+    [
+        (300, 3, 100, (3, 100)),
+        (329, 3, 100, (3, 110)),
+        (331, 3, 100, (4, 111)),
+        (0, 3, 100, (0, 0)),
+        (500, 0, 100, (5, 500)),
+    ],
+)
+def test_a_value_for_each_replica_is_divided_by_those_that_are_reported(value, reported, target, wanted):
+    assert by_value_per_pod(value, reported, target, Tolerance())[:2] == wanted
+
+
+def test_a_pods_own_requests_stand_for_those_of_its_containers():
+    """KEP-2837: the containers' count where the pod does not name the resource."""
+
+    def asked(level, *containers):
+        spec = {
+            "resources": {"requests": level},
+            "containers": [{"name": f"c{n}", "resources": {"requests": each}} for n, each in enumerate(containers)],
+        }
+        return requested([msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)], "cpu", "")["p"]
+
+    assert asked({"cpu": "3"}, {"cpu": "1"}, {}) == 3000
+    assert asked({"memory": "1Gi"}, {"cpu": "1"}, {}) == 1000
+    with pytest.raises(MetricsError, match="missing pod-level request for cpu in Pod p"):
+        asked({"memory": "1Gi"}, {})

@@ -135,6 +135,12 @@ def test_the_failure_target_is_reported_before_the_job_has_failed(look, a_tracke
     assert final.events == ["Completed"]
 
 
+def test_conditions_of_a_job_have_the_time_of_their_probe(look, a_tracked):
+    (target,) = look(a_job({"succeeded": 1})).status["conditions"]
+
+    assert target["lastProbeTime"] == target["lastTransitionTime"]
+
+
 def test_a_finished_job_starts_nothing_and_lets_its_pods_go(look, a_tracked):
     found = look(a_job(ending(), completions=5), a_tracked("a", "Succeeded"), a_tracked("b"))
 

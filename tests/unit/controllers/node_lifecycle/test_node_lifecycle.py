@@ -67,8 +67,30 @@ def test_kubelet_2_a_node_silent_for_more_than_fifty_seconds_is_unknown_and_its_
     assert patch.key.name == "n1"
     assert [c["status"] for c in patch.patch["status"]["conditions"]] == ["Unknown"] * 4
     (marked,) = patches(result, "pods")
+    (said,) = marked.patch["status"]["conditions"]
+    assert sorted(said) == ["lastTransitionTime", "status", "type"]  # reason and message stay the kubelet's
     assert (marked.key.name, marked.uid, bool(marked.resource_version)) == ("p", "uid-p", True)
-    assert [a.reason for a in result.actions if isinstance(a, RecordEvent)] == ["NodeNotReady"]
+    assert [(a.kind, a.type, a.reason, a.message) for a in result.actions if isinstance(a, RecordEvent)] == [
+        ("Node", "Normal", "NodeNotReady", "Node n1 status is now: NodeNotReady"),
+        ("Pod", "Warning", "NodeNotReady", "Node is not ready"),
+    ]
+
+
+def test_nodes_that_come_and_go_are_reported_once(world_of):
+    world = world_of(CONTROLLER)
+    world.put(a_node("n1"))
+
+    def reported():
+        return [(a.uid, a.reason, a.message) for a in scan(world).actions if isinstance(a, RecordEvent)]
+
+    came, stayed = reported(), reported()
+    world.drop("Node", "n1", namespace="")
+    gone = reported()
+
+    uid = came[0][0]
+    assert came == [(uid, "RegisteredNode", "Node n1 event: Registered Node n1 in Controller")]
+    assert stayed == []
+    assert gone == [(uid, "RemovingNode", "Node n1 event: Removing Node n1 from Controller")]
 
 
 @pytest.mark.parametrize("elsewhere", ["", "n2"])

@@ -227,7 +227,7 @@ def test_a_refused_creation_is_reported_at_the_next_reconcile(web):
     failed(WEB, create, "Forbidden: exceeded quota: small")
     failed(WEB, create, "Forbidden: again")
 
-    text = "create Pod web-0 in StatefulSet web failed error: Forbidden: exceeded quota: small"
+    text = "create Pod web-0 in StatefulSet web failed error: exceeded quota: small"
     assert web.look().events[0] == ("FailedCreate", text)
     assert web.look().events[0][0] == "SuccessfulCreate"
 

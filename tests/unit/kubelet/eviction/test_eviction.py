@@ -7,7 +7,7 @@ from kubelet.eviction.signals import Eviction, capacities
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.usage import used
 from kubelet.view import worker_key
-from services.api.usage import parse_curves, value_at
+from services.api.metrics.usage import parse_curves, value_at
 
 MI, GI = 1 << 20, 1 << 30
 CAPACITY = capacities("4Gi", "100Gi")

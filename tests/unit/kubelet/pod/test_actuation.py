@@ -2,19 +2,10 @@
 
 import pytest
 
-from kubelet.pod.actuation import (
-    POD,
-    Call,
-    applied,
-    memory_error,
-    memory_in_use,
-    memory_used,
-    must_restart,
-    plan,
-    size_text,
-)
+from kubelet.pod.actuation import POD, Call, applied, memory_error, memory_in_use, must_restart, plan, size_text
 from kubelet.runtime.resources import PodResources, is_same, resources_of
 from services.api.kinds.pod import Container, ContainerResizePolicy, ResourceRequirements
+from services.api.metrics.usage import memory_used
 
 
 def size(level=None, **containers):
@@ -120,7 +111,7 @@ def test_memory_in_use_is_what_the_annotations_say_and_nothing_when_they_cannot_
     said = {"keplab.dev/memory": "1Mi", "keplab.dev/memory.a": "2Mi", "keplab.dev/memory.b": "much"}
     pod = a_pod(metadata={"annotations": said})
 
-    assert [memory_used(pod, name) for name in ("a", "b", "c")] == [2 << 20, 0, 1 << 20]
+    assert [memory_used(pod.metadata.annotations, name) for name in ("a", "b", "c")] == [2 << 20, 0, 1 << 20]
 
 
 def test_memory_in_use_follows_the_curves_where_they_give_it(a_pod):

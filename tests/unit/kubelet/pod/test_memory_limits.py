@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from kubelet.view import KubeletPod
-from services.api.usage import next_above_s, parse_curves
+from services.api.metrics.usage import next_above_s, parse_curves
 from tests.unit.kubelet.pod.test_pod import Life
 
 MI = 1 << 20

@@ -62,6 +62,35 @@ def test_i7_one_device_prepared_for_two_claims():
     assert "I7" in judge(log)
 
 
+def answered(log, event, claim, *devices, driver="gpu.example", error=""):
+    """What a kubelet logs of a call to a driver that writes no log of its own."""
+    data = {"driver": driver, "claims": [claim], "names": [claim]}
+    data |= {"error": error} if error else {"devices": {claim: list(devices)}}
+    return log.add(event, node="n1", obj={"kind": "Pod", "ns": "default", "name": "p", "uid": "u1"}, data=data)
+
+
+def test_i7_of_a_driver_without_a_log_its_kubelets_answers_say_the_same():
+    log = answered(answered(Log(), "kubelet.prepared", "c1", GPU), "kubelet.prepared", "c2", GPU)
+    freed = answered(answered(Log(), "kubelet.prepared", "c1", GPU), "kubelet.unprepared", "c1")
+    failed = answered(Log(), "kubelet.prepared", "c1", GPU)
+    answered(failed, "kubelet.unprepared", "c1", error="rpc error: code = DeadlineExceeded")
+
+    assert judge(log) == {"I7"}
+    assert judge(answered(freed, "kubelet.prepared", "c2", GPU)) == set()
+    assert judge(answered(failed, "kubelet.prepared", "c2", GPU)) == {"I7"}
+
+
+def test_i7_a_device_that_driver_and_kubelet_report_is_reported_once_with_both_pods():
+    log = life().add("driver.prepare", node="n1", data={"claim": "c2", "name": "d", "devices": [GPU], "pods": ["q"]})
+    auditor = Auditor(Switches.parse(()))
+    for line in answered(log, "kubelet.prepared", "c2", GPU).lines:
+        auditor.take(line)
+
+    (found,) = (violation for violation in auditor.violations if violation.invariant == "I7")
+    assert "is prepared for claim c2 (pod q, prepared at" in found.detail
+    assert "while it is for c1 (prepared at" in found.detail
+
+
 def test_i8_more_consumers_than_configured_are_too_many():
     listed = {**MINE, "consumers": [f"u{i}" for i in range(257)]}
 

@@ -124,6 +124,25 @@ def test_the_status_is_consistent_and_collisions_are_never_taken_back():
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "shown", "left_out"),
+    [
+        (KIND, ("replicas", "availableReplicas", "collisionCount"), ("readyReplicas", "updatedReplicas")),
+        ("replicasets.apps", ("replicas", "terminatingReplicas"), ("readyReplicas", "fullyLabeledReplicas")),
+        ("deployments.apps", ("terminatingReplicas",), ("replicas", "updatedReplicas", "unavailableReplicas")),
+        ("daemonsets.apps", ("numberReady", "numberMisscheduled"), ("numberAvailable", "numberUnavailable")),
+        ("jobs.batch", ("ready", "terminating"), ("active", "failed", "succeeded")),
+    ],
+)
+def test_counters_of_zero_are_left_out_where_upstreams_types_leave_them_out(kind, shown, left_out):
+    kept = dict.fromkeys(shown, 0)
+    new = {"metadata": {}, "status": {**kept, **dict.fromkeys(left_out, 0)}}
+
+    strategy_for(kind).prepare_status({"metadata": {}}, new, None)
+
+    assert new["status"] == kept
+
+
 def test_kubectl_shows_how_many_are_ready():
     document = {"metadata": {"name": "web"}, "spec": {"replicas": 3, "template": TEMPLATE},
                 "status": {"readyReplicas": 1}}  # fmt: skip

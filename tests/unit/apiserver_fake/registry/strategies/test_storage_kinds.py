@@ -9,6 +9,7 @@ import pytest
 
 from apiserver_fake.authorization.authorizer import admit
 from apiserver_fake.rest import tables
+from apiserver_fake.strategy import strategy_for
 from services.api.errors import Forbidden
 from services.api.identity import SCHEDULER, controller_identity, node_identity
 from services.api.kinds.persistentvolume import PersistentVolume
@@ -18,6 +19,7 @@ from services.api.wire import Request
 
 CLASSES = "storageclasses.storage.k8s.io"
 CAPACITIES = "csistoragecapacities.storage.k8s.io"
+ATTACHMENTS = "volumeattachments.storage.k8s.io"
 DEFAULT = {"storageclass.kubernetes.io/is-default-class": "true"}
 ONE_GIB = {"requests": {"storage": "1Gi"}}
 
@@ -38,6 +40,11 @@ def volume(name: str = "pv", **spec: Any) -> dict[str, Any]:
 def storage_class(name: str = "fast", **fields: Any) -> dict[str, Any]:
     return {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
             "provisioner": "disk.example.com", **fields}  # fmt: skip
+
+
+def attachment(name: str = "csi-1", **spec: Any) -> dict[str, Any]:
+    parts = {"attacher": "disk.example.com", "nodeName": "n1", "source": {"persistentVolumeName": "pv"}, **spec}
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name}, "spec": parts}
 
 
 def said(world: Any, resource: str, document: dict[str, Any]) -> list[str]:
@@ -95,6 +102,16 @@ def test_a_volume_is_pending_protected_and_retained_unless_it_says_otherwise(wor
          "spec.drivers[0].nodeID: Required value"),
         ("csidrivers.storage.k8s.io", {"metadata": {"name": "d"}, "spec": {"volumeLifecycleModes": ["Odd"]}},
          'spec.volumeLifecycleModes[0]: Unsupported value: "Odd"'),
+        (ATTACHMENTS, attachment(attacher=""), "spec.attacher: Required value"),
+        (ATTACHMENTS, attachment(attacher="no_driver"), 'spec.attacher: Invalid value: "no_driver"'),
+        (ATTACHMENTS, attachment(attacher="d" * 64), "spec.attacher: Too long: may not be more than 63 bytes"),
+        (ATTACHMENTS, attachment(nodeName=""), 'spec.nodeName: Invalid value: ""'),
+        (ATTACHMENTS, attachment(source={}),
+         "spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName"),
+        (ATTACHMENTS, attachment(source={"inlineVolumeSpec": {}, "persistentVolumeName": "pv"}),
+         "spec.source: Forbidden: must specify exactly one of inlineVolumeSpec and persistentVolumeName"),
+        (ATTACHMENTS, attachment(source={"persistentVolumeName": ""}),
+         "spec.source.persistentVolumeName: Required value: must specify non empty persistentVolumeName"),
         ("pods", {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}],
                                                      "volumes": [{"name": "v", "persistentVolumeClaim": {}}]}},
          "spec.volumes[0].persistentVolumeClaim.claimName: Required value"),
@@ -117,6 +134,17 @@ def test_a_claim_changes_only_by_being_bound_and_by_growing(world):
     assert refused_update(world, "persistentvolumeclaims", bound, resources=bigger) == []
     smaller = {"requests": {"storage": "1Mi"}}
     assert "can not be less" in refused_update(world, "persistentvolumeclaims", bound, resources=smaller)[0]
+
+
+def test_an_attachment_begins_unattached_never_changes_and_its_status_is_its_own(world):
+    made = world.create(ATTACHMENTS, attachment() | {"status": {"attached": True}})
+    assert made["status"] == {"attached": False}, "whoever creates it does not say that it is attached"
+    assert refused_update(world, ATTACHMENTS, made, nodeName="n2")[0].endswith("field is immutable")
+    error = {"time": "2026-01-01T00:00:00Z", "message": "x" * 1025}
+    check = strategy_for(ATTACHMENTS).validate_status
+    causes = check(made, {**made, "status": {"attached": False, "attachError": error}}, None)
+    assert [f"{cause.path}: {cause.message}" for cause in causes] == [
+        "status.attachError.message: Too long: may not be more than 1024 bytes"]  # fmt: skip
 
 
 def test_a_volume_keeps_its_source_its_mode_and_its_reach(world):

@@ -7,19 +7,26 @@ Clauses are separated by `;`, quantities are Kubernetes' own:
     memory 4Gi by 5m         grows evenly from what the clause before says to that, reached at 5 m
 """
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
 
-from services.api.quantity import amount
+from services.api.quantity import amount, milli, units
 from services.api.times import seconds_in
 
 ANNOTATION = "keplab.dev/usage"
 RESOURCES = ("cpu", "memory", "ephemeral-storage", "inodes", "pids")
+MEMORY_ANNOTATION = "keplab.dev/memory"
+"""On a pod: memory in use from the start to the end, where the curves do not speak of memory."""
 LOAD_ANNOTATION = "keplab.dev/load"
-"""On a workload: what its pods use together, divided evenly among those that are ready."""
-LOAD_RESOURCES = ("cpu", "memory")
+"""On a workload: what its pods use together, and their custom metrics; divided evenly among those that are ready."""
+METRICS_ANNOTATION = "keplab.dev/metrics"
+"""On a pod or any other object: its custom metrics. Names are free, ages count from its start or creation."""
+EXTERNAL_ANNOTATION = "keplab.dev/external-metrics"
+"""On a namespace: the external metrics that are read in it, a clause a step of a series: `queue{topic=a} 30 at 5m`."""
+_SERIES = re.compile(r"([A-Za-z_][A-Za-z0-9_.:/-]*)(?:\{([^{}\s]*)\})?")
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -63,20 +70,26 @@ def next_above_s(points: tuple[Point, ...], limit: int, age_s: float) -> float |
 
 @lru_cache(maxsize=1024)
 def parse_curves(text: str, resources: tuple[str, ...] = RESOURCES) -> Curves:
-    """Return the curves `text` describes. Raises: ValueError naming the clause."""
+    """Return the curves `text` describes, of these resources; where there are none, of any series, in thousandths.
+
+    Raises: ValueError naming the clause.
+    """
     curves: Curves = {}
+    count = amount if resources else _thousandths
     for clause in filter(None, (part.strip() for part in text.split(";"))):
         try:
             match clause.split():
                 case [resource, quantity]:
-                    point = Point(0.0, amount(resource, quantity))
+                    point = Point(0.0, count(resource, quantity))
                 case [resource, quantity, ("at" | "by") as how, age]:
-                    point = Point(seconds_in(age), amount(resource, quantity), how == "by")
+                    point = Point(seconds_in(age), count(resource, quantity), how == "by")
                 case _:
                     raise ValueError("want RESOURCE QUANTITY [at AGE | by AGE]")
             before = curves.get(resource, ())
-            if resource not in resources:
+            if resources and resource not in resources:
                 raise ValueError(f"want one of {', '.join(resources)}")
+            if not resources:
+                series_of(resource)
             if before and point.age_s <= before[-1].age_s:
                 raise ValueError("want an age above that of the clause before")
         except ValueError as error:
@@ -88,3 +101,34 @@ def parse_curves(text: str, resources: tuple[str, ...] = RESOURCES) -> Curves:
 def text_for(annotations: Mapping[str, str], container: str) -> str:
     """Return what the annotations of a pod say of one container: its own, else that for all of them."""
     return annotations.get(f"{ANNOTATION}.{container}") or annotations.get(ANNOTATION, "")
+
+
+def _thousandths(_series: str, text: str) -> int:
+    return milli(text)
+
+
+@lru_cache(maxsize=1024)
+def series_of(text: str) -> tuple[str, Mapping[str, str]]:
+    """Return name and labels of a series: `queue{topic=a,zone=b}`. Raises: ValueError."""
+    found = _SERIES.fullmatch(text)
+    labels = [part.partition("=") for part in (found[2] or "").split(",") if part] if found else []
+    if found is None or any(not name or not sign for name, sign, _ in labels):
+        raise ValueError(f"series {text!r}: want NAME or NAME{{LABEL=VALUE,…}}")
+    return found[1], {name: value for name, _, value in labels}
+
+
+def curves_in(text: str, resources: tuple[str, ...] = RESOURCES) -> Curves:
+    """Return the curves `text` describes; what cannot be read is not used."""
+    try:
+        return parse_curves(text, resources)
+    except ValueError:
+        return {}
+
+
+def memory_used(annotations: Mapping[str, str], container: str) -> int:
+    """Return the bytes a container uses by `keplab.dev/memory`; 0 when it does not say."""
+    text = annotations.get(f"{MEMORY_ANNOTATION}.{container}") or annotations.get(MEMORY_ANNOTATION)
+    try:
+        return units(text) if text else 0
+    except ValueError:
+        return 0

@@ -1,0 +1,140 @@
+"""What pods and nodes used at the last scrape: the emulated usage, sampled every 15 s. Pure.
+
+What an emulated container uses is described in its pod's annotations and counted from its start, which its status has.
+Metrics are scraped from kubelets: those of a node whose Lease was not renewed in the window are not there. A pod has
+metrics while it runs, and once none of its running containers started within the window. What a workload's
+`keplab.dev/load` describes is divided evenly among its ready pods: resources are added to the first container of
+each, other names are custom metrics of the pod.
+Source: upstream `kubernetes-sigs/metrics-server` `pkg/storage`, `pkg/api`; decision 0028.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from apiserver_fake.storage.records import Selection
+from apiserver_fake.storage.store import Store
+from services.api.kinds.lease import Lease
+from services.api.kinds.pod import Pod
+from services.api.meta import AnyObject, ObjectMeta, condition_status
+from services.api.metrics.usage import LOAD_ANNOTATION, curves_in, memory_used, text_for, value_at
+from services.api.resources import resource_of_kind
+from services.api.times import seconds_of
+
+RESOLUTION_S = 15
+"""How often metrics are taken, and over how long (metrics-server's `--metric-resolution`)."""
+LEASES, LEASE_NAMESPACE = "leases.coordination.k8s.io", "kube-node-lease"
+OWNERS_MAX = 4
+_POD, _LEASE, _OBJECT = msgspec.json.Decoder(Pod), msgspec.json.Decoder(Lease), msgspec.json.Decoder(AnyObject)
+
+
+class Used(NamedTuple):
+    """Cpu in thousandths of a core, memory in bytes."""
+
+    cpu: int
+    memory: int
+
+
+class Scrape:
+    """One look at the store; `at_s`: when metrics were taken last, in epoch seconds."""
+
+    def __init__(self, store: Store, wall_s: float) -> None:
+        self._store = store
+        self.at_s = float(int(wall_s) // RESOLUTION_S * RESOLUTION_S)
+        self._alive: dict[str, bool] = {}
+        self._workloads: dict[str, tuple[ObjectMeta, ...]] = {}
+        self._ready: dict[str, Counter[str]] = {}
+
+    def pods(self, selection: Selection) -> list[Pod]:
+        """Return the pods that are selected and have been scraped, in key order."""
+        return [pod for pod in self._select(selection) if self.is_scraped(pod)]
+
+    def is_scraped(self, pod: Pod) -> bool:
+        """Whether the pod runs on a node whose kubelet answered."""
+        return pod.status.phase == "Running" and self.is_alive(pod.spec.node_name)
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """Return the pod, scraped or not."""
+        record = self._store.get("pods", namespace, name)
+        return None if record is None else _POD.decode(record.body)
+
+    def is_alive(self, node: str) -> bool:
+        """Whether the node's kubelet answered the scrape: it renewed its Lease shortly before, or since.
+
+        A Lease is renewed every quarter of its duration; half of that again is how late a renewal may be.
+        """
+        if node not in self._alive:
+            record = self._store.get(LEASES, LEASE_NAMESPACE, node)
+            spec = _LEASE.decode(record.body).spec if record is not None else None
+            self._alive[node] = spec is not None and seconds_of(spec.renew_time) >= self.at_s - max(
+                RESOLUTION_S, spec.lease_duration_seconds * 3 / 8
+            )
+        return self._alive[node]
+
+    def containers(self, pod: Pod) -> dict[str, Used]:
+        """Return what the running containers of a scraped pod used, by name; nothing while one of them is new."""
+        statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+        starts = {each.name: seconds_of(each.state.running.started_at) for each in statuses if each.state.running}
+        sidecars = [each.name for each in pod.spec.init_containers if each.restart_policy == "Always"]
+        running = [name for name in (*(each.name for each in pod.spec.containers), *sidecars) if name in starts]
+        if any(starts[name] > self.at_s - RESOLUTION_S for name in running):
+            return {}
+        found = {name: self._used(pod, name, self.at_s - starts[name]) for name in running}
+        share = self.share(pod)
+        if share and pod.spec.containers[0].name in found:
+            name = pod.spec.containers[0].name
+            used = found[name]
+            found[name] = Used(used.cpu + share.get("cpu", 0), used.memory + share.get("memory", 0) // 1000)
+        return found
+
+    @staticmethod
+    def _used(pod: Pod, container: str, age_s: float) -> Used:
+        annotations = pod.metadata.annotations
+        curves = curves_in(text_for(annotations, container))
+        memory = value_at(curves["memory"], age_s) if "memory" in curves else memory_used(annotations, container)
+        return Used(value_at(curves.get("cpu", ()), age_s), memory)
+
+    def share(self, pod: Pod) -> Mapping[str, int]:
+        """Return the part of its workloads' load that a ready pod has: thousandths by series."""
+        found: Counter[str] = Counter()
+        if condition_status(pod.status.conditions, "Ready") != "True" or pod.metadata.deletion_timestamp is not None:
+            return found
+        for workload in self._workloads_of(pod):
+            if text := workload.annotations.get(LOAD_ANNOTATION, ""):
+                age_s = max(0.0, self.at_s - seconds_of(workload.creation_timestamp))
+                ready = max(1, self._ready_in(pod.metadata.namespace)[workload.uid])
+                for series, points in curves_in(text, ()).items():
+                    found[series] += value_at(points, age_s) // ready
+        return found
+
+    def _ready_in(self, namespace: str) -> Counter[str]:
+        """Return how many ready pods the workloads of a namespace have, by uid."""
+        if namespace not in self._ready:
+            self._ready[namespace] = Counter(
+                workload.uid
+                for pod in self._select(Selection(namespace))
+                if condition_status(pod.status.conditions, "Ready") == "True" and not pod.metadata.deletion_timestamp
+                for workload in self._workloads_of(pod)
+            )
+        return self._ready[namespace]
+
+    def _workloads_of(self, pod: Pod) -> Sequence[ObjectMeta]:
+        """Return the pod's controller, that one's controller, and so on."""
+        first = reference = pod.metadata.controller
+        if first is None or first.uid in self._workloads:
+            return self._workloads[first.uid] if first is not None else ()
+        found: list[ObjectMeta] = []
+        while reference is not None and len(found) < OWNERS_MAX:
+            resource = resource_of_kind(reference.api_version, reference.kind)
+            record = self._store.get(resource.name, pod.metadata.namespace, reference.name) if resource else None
+            if record is None or record.uid != reference.uid:
+                break
+            found.append(_OBJECT.decode(record.body).metadata)
+            reference = found[-1].controller
+        self._workloads[first.uid] = tuple(found)
+        return self._workloads[first.uid]
+
+    def _select(self, selection: Selection) -> list[Pod]:
+        return [_POD.decode(record.body) for record in self._store.select("pods", selection).records]

@@ -1,0 +1,1 @@
+"""Kinds that are built in and served in an older version besides the stored one, a file a kind."""

@@ -1,0 +1,1 @@
+"""Volumes that the attach/detach controller attaches to the node."""

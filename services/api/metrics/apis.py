@@ -1,0 +1,113 @@
+"""The APIs that autoscalers and `kubectl top` read metrics from: `metrics.k8s.io`, `custom.metrics.k8s.io`,
+`external.metrics.k8s.io`. What they hold is computed when it is asked for, and never stored.
+
+Resource metrics are read with get and list. A custom metric is a get of `custommetrics.custom.metrics.k8s.io`, whose
+name is the rest of its path: `pods/*/http_requests`, `services/web/http_requests`; the label selector selects objects,
+the field selector carries what is asked of the series (`metricLabelSelector`). An external metric is a get of
+`externalmetrics.external.metrics.k8s.io` by the metric's name; the label selector selects series.
+"""
+
+from services.api.meta import AGE, NAME, Column, Document, LabelSelector, ObjectReference, ObjectView, Resource, View
+from services.api.quantity import amount, format_amount
+
+METRICS, CUSTOM, EXTERNAL = "metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"
+ALL_OBJECTS = "*"
+"""Stands for an object's name where a custom metric is read of all objects that a label selector matches."""
+
+
+class ContainerMetrics(View, frozen=True):
+    """What one container used: quantities by resource."""
+
+    name: str = ""
+    usage: dict[str, str] = {}
+
+
+class PodMetrics(ObjectView, frozen=True):
+    """What the containers of a pod used over a window that ended at a time."""
+
+    timestamp: str = ""
+    window: str = ""
+    containers: tuple[ContainerMetrics, ...] = ()
+
+
+class NodeMetrics(ObjectView, frozen=True):
+    """What a node used, all its pods included."""
+
+    timestamp: str = ""
+    window: str = ""
+    usage: dict[str, str] = {}
+
+
+class MetricIdentifier(View, frozen=True):
+    """A metric by name, and which of its series."""
+
+    name: str = ""
+    selector: LabelSelector | None = None
+
+
+class MetricValue(View, frozen=True):
+    """One value of a custom metric: of which object, and when."""
+
+    described_object: ObjectReference = ObjectReference()
+    metric: MetricIdentifier = MetricIdentifier()
+    timestamp: str = ""
+    value: str = "0"
+
+
+class MetricValueList(View, frozen=True):
+    """The answer to a custom metric."""
+
+    items: tuple[MetricValue, ...] = ()
+
+
+class ExternalMetricValue(View, frozen=True):
+    """One value of an external metric, with the labels of its series."""
+
+    metric_name: str = ""
+    metric_labels: dict[str, str] = {}
+    timestamp: str = ""
+    value: str = "0"
+
+
+class ExternalMetricValueList(View, frozen=True):
+    """The answer to an external metric."""
+
+    items: tuple[ExternalMetricValue, ...] = ()
+
+
+def _usage(resource: str) -> Column:
+    def shown(document: Document, _now: float) -> str:
+        parts = document.get("containers", [document])
+        return format_amount(resource, sum(amount(resource, part["usage"][resource]) for part in parts))
+
+    return Column(resource, shown, format="quantity")
+
+
+_COLUMNS = (
+    Column("Name", "metadata.name", format="name"),
+    _usage("cpu"),
+    _usage("memory"),
+    Column("Window", "window", format="duration"),
+)
+POD_METRICS = Resource(PodMetrics, METRICS, plural="pods", version="v1beta1", columns=_COLUMNS)
+NODE_METRICS = Resource(NodeMetrics, METRICS, plural="nodes", version="v1beta1", namespaced=False, columns=_COLUMNS)
+CUSTOM_METRICS = Resource(MetricValueList, CUSTOM, plural="custommetrics", version="v1beta2")
+EXTERNAL_METRICS = Resource(ExternalMetricValueList, EXTERNAL, plural="externalmetrics", version="v1beta1")
+
+
+def _condition(document: Document, _now: float) -> str:
+    conditions = document["status"]["conditions"]
+    return next((str(each["status"]) for each in conditions if each["type"] == "Available"), "Unknown")
+
+
+API_SERVICES = Resource(
+    kind="APIService",
+    group="apiregistration.k8s.io",
+    namespaced=False,
+    categories=("api-extensions",),
+    columns=(NAME, Column("Service", lambda _document, _now: "Local"), Column("Available", _condition), AGE),
+)
+COMPUTED: dict[str, Resource] = {
+    each.name: each for each in (POD_METRICS, NODE_METRICS, CUSTOM_METRICS, EXTERNAL_METRICS, API_SERVICES)
+}
+"""What is served and never stored, by wire name."""

@@ -1,0 +1,1 @@
+"""The emulated external-attacher, with its emulated CSI drivers."""
