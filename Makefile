@@ -54,7 +54,8 @@ else
 endif
 
 repeats: $(READY) ## acceptance scenarios of kubelets that die, are cut off or come back, and of one device for two, REPEATS=10 times with seeds of their own
-	nice -n 10 $(BIN)/pytest tests/scenarios/test_kubelet_faults.py tests/scenarios/test_one_device.py --repeats $(REPEATS) -n 2 --dist load
+	nice -n 10 $(BIN)/pytest tests/scenarios/test_kubelet_faults.py tests/scenarios/test_one_device.py \
+	  tests/process/test_one_device_as_processes.py --repeats $(REPEATS) -n 2 --dist load
 
 compose-test: $(READY) ## build the image, run the mesh in containers, kill the scheduler, watch it converge
 	$(BIN)/pytest tests/compose -x --tb=short

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from apiserver_fake.authentication import TokenFile, read_tokens
+from apiserver_fake.authorization.authorizer import add_roles
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.grpc.server import GrpcServer
 from apiserver_fake.rest import server as rest_server
@@ -14,6 +15,7 @@ from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.journal import DiskJournal, Journal, SqliteJournal
 from services.api.seams import Seams
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
+from services.runtime.roles import read_role
 
 
 class ApiServerComponent:
@@ -97,7 +99,11 @@ def tls_of(config: ApiServerConfig) -> ServingTls | None:
 
 
 def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
-    """Return the component. Raises: StartError for an engine that does not exist or a bad token file."""
+    """Return the component. Raises: StartError for an engine that does not exist, a bad token file or a bad role."""
+    try:
+        add_roles(read_role(Path(path)) for path in config.role)
+    except ValueError as error:
+        raise StartError(f"--role {error}") from None
     tokens = read_tokens(Path(config.token_file)) if config.token_file else TokenFile()
     return ApiServerComponent(config, seams, ApiServer(seams, _journal(config, seams), config, tokens))
 

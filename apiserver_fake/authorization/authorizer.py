@@ -8,6 +8,7 @@ Special verbs (bind, unbind, evict, token, impersonate, statehash) are held by t
 never includes one. Nodes are in neither, because their rules depend on which pod is bound where (`node`).
 """
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -24,10 +25,25 @@ from services.runtime.roles import CLAIM_FOLDER, Role, Rule, controller_roles, r
 _SPECIAL_VERBS = {"binding": "bind", "unbind": "unbind", "eviction": "evict", "token": "token"}
 
 
+_added: list[Role] = []
+
+
 @cache
 def roles() -> tuple[Role, ...]:
     """Return every role there is."""
-    return (*read_roles(Path(__file__).with_name("roles.yaml")), *controller_roles(), *controller_roles(CLAIM_FOLDER))
+    own = read_roles(Path(__file__).with_name("roles.yaml"))
+    return (*own, *controller_roles(), *controller_roles(CLAIM_FOLDER), *_added)
+
+
+def add_roles(more: Iterable[Role]) -> None:
+    """Add roles of controllers that are no part of keplab, before the first request of this process. Raises:
+    ValueError naming a user who has a role already."""
+    for role in more:
+        if any(role.user == known.user for known in roles()):
+            raise ValueError(f"{role.user} has a role already")
+        _added.append(role)
+        roles.cache_clear()
+        rules_of.cache_clear()
 
 
 def verb_of(request: Request) -> str:

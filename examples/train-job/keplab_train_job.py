@@ -22,6 +22,8 @@ from services.runtime.process import main
 
 USER = "system:serviceaccount:default:train-job"
 WORKERS, DEVICE_CLASS = "train.example.com/workers", "train.example.com/device-class"
+RUN = "keplab.dev/run"
+"""What the emulated containers do, for example `exit 0 after 5s`; handed on to the workers."""
 
 
 def workers_of(workload, listers):
@@ -66,10 +68,11 @@ def claim_of(workload):
 
 
 def worker_of(workload, name):
+    run = {mark: text for mark, text in workload.metadata.annotations.items() if mark == RUN}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": metadata_of(workload, name),
+        "metadata": {**metadata_of(workload, name), "annotations": run},
         "spec": {
             "restartPolicy": "Never",
             "resourceClaims": [{"name": "devices", "resourceClaimName": workload.metadata.name}],

@@ -111,6 +111,13 @@ def make(directory: Path, *, hosts: Sequence[str], random: Random, others: Itera
     return made
 
 
+def put(made: Credentials, process: str, user: str) -> Path:
+    """Write the token file of one more process, which acts as one user, and return where it is. Raises: OSError;
+    KeyError that names a user who has no token."""
+    _put(made.of(process), msgspec.json.encode({user: token_of(made, user)}))
+    return made.of(process)
+
+
 def token_of(made: Credentials, user: str) -> str:
     """Return the token of one user. Raises: KeyError that names the user."""
     for token in _read(made.server).tokens:

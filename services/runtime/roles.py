@@ -6,6 +6,7 @@ cannot say: which fields an update may touch and which preconditions a delete mu
 Source: guarantees 8.3.
 """
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Final, TypeVar
@@ -19,6 +20,7 @@ T = TypeVar("T")
 FOLDER: Final = Path(__file__).parents[1] / "controllers"
 CLAIM_FOLDER: Final = Path(__file__).parents[2] / "claim_controller"
 FILE: Final = "role.yaml"
+SERVICE_ACCOUNT: Final = re.compile(f"{SERVICE_ACCOUNT_PREFIX}([a-z0-9-]+):([a-z0-9.-]+)")
 CHANGE: Final = ("update", "patch")
 LEASES: Final = "leases.coordination.k8s.io"
 
@@ -84,6 +86,18 @@ def controller_identities() -> tuple[Identity, ...]:
 def claim_controller_identities() -> tuple[Identity, ...]:
     """Return the users that the controllers of the claim controller's process act as."""
     return tuple(Identity(role.user) for role in controller_roles(CLAIM_FOLDER))
+
+
+def read_role(path: Path) -> Role:
+    """Return the role of one controller that is not part of keplab; it acts as a service account. Raises: ValueError
+    naming the file, when it cannot be read, is no role or is another user's."""
+    try:
+        role = _decode(path, Role)
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+    if not SERVICE_ACCOUNT.fullmatch(role.user):
+        raise ValueError(f"{path}: user {role.user!r} is no service account, system:serviceaccount:NAMESPACE:NAME")
+    return role
 
 
 def read_roles(path: Path) -> list[Role]:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from services.api.identity import ADMIN, Identity
+from services.api.identity import ADMIN, SERVICE_ACCOUNT_PREFIX, Identity
 from services.client.rpc import RpcTransport
 from services.runtime import certificates, credentials
 from services.runtime.child import POLL_S, Child
@@ -33,6 +33,7 @@ from services.runtime.components import (
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import SOCKETS_FOLDER, STATE_FILE, lock
 from services.runtime.real import RealClock, seeded_random, write_atomically
+from services.runtime.roles import read_role
 
 READY_MAX_S = 60.0
 READY_PER_NODE_S = 0.02
@@ -49,7 +50,8 @@ class MeshOptions:
     `definitions`: node definitions (JSON objects as `kubelet/config.py` reads them) by host name.
     `switches`: NAME=VALUE for every process. `arguments`: further flags by process name, `kubelet` standing
     for every host and `scheduler` for every scheduler. `identities`: who else gets a token, beside the
-    processes and the administrator. `without`: processes not to start, so that they can be run by hand.
+    processes and the administrator. `roles`: files with the roles of controllers that are not part of keplab; their
+    users get a token, too, and a file with it. `without`: processes not to start, so that they can be run by hand.
     `has_faults`: give every process a file that says what is wrong with its machine (`faults_file_of`).
     """
 
@@ -65,6 +67,7 @@ class MeshOptions:
     log_level: str = "info"
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     identities: tuple[Identity, ...] = ()
+    roles: tuple[Path, ...] = ()
     without: frozenset[str] = frozenset()
     has_faults: bool = False
     schedulers: Schedulers = field(default_factory=Schedulers)
@@ -98,6 +101,7 @@ class Supervisor:
         self._credentials: credentials.Credentials | None = None
         self._authority: certificates.Authority | None = None
         self._serving: certificates.Pair | None = None
+        self._token_files: dict[str, str] = {}
         self._is_ready = False
 
     async def start(self) -> None:
@@ -209,6 +213,7 @@ class Supervisor:
             "ready": self._is_ready and all(child.is_ready for child in self.children.values()),
             "supervisor_pid": os.getpid(),
             "data_dir": str(self._data),
+            "token_files": self._token_files,
             "processes": [
                 {
                     "name": child.name,
@@ -239,10 +244,17 @@ class Supervisor:
             (self._data / folder).mkdir(parents=True, exist_ok=True)
         self._lock_fd = lock(self._data)
         hosts = list(self._options.definitions) or [host for host, _ in self._dealt()]
-        place, others = self._data / "credentials", self._options.identities
+        try:
+            users = [read_role(path).user for path in self._options.roles]
+        except ValueError as error:
+            raise MeshError(str(error)) from None
+        place, others = self._data / "credentials", (*self._options.identities, *map(Identity, users))
         self._credentials = credentials.make(place, hosts=hosts, random=seeded_random(None), others=others)
         self._authority = certificates.authority(place)
         self._serving = self._authority.server("apiserver")
+        for user in users:
+            process = user.removeprefix(SERVICE_ACCOUNT_PREFIX).replace(":", "_")
+            self._token_files[user] = str(credentials.put(self._credentials, process, user))
 
     def _token_file(self, process: str) -> str:
         assert self._credentials is not None
@@ -260,6 +272,7 @@ class Supervisor:
             "--tls-cert-file", str(self._serving.certificate),
             "--tls-private-key-file", str(self._serving.key),
             "--client-ca-file", str(self.authority),
+            *(text for path in self._options.roles for text in ("--role", str(path.absolute()))),
         ]  # fmt: skip
 
     def _dealt(self) -> list[tuple[str, tuple[int, int]]]:

@@ -18,6 +18,7 @@ from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_o
 from services.runtime.components import Schedulers
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import AlreadyRunning, holder, read_state
+from services.runtime.roles import read_role
 from services.runtime.supervisor import MeshOptions, Supervisor, block_sizes
 
 DETACHED_READY_MAX_S = 120.0
@@ -35,6 +36,7 @@ Examples:
   keplab up --schedulers 2 --extra-scheduler second
   keplab up --stages experiments/stages/pod-fast.yaml
   keplab up --nodes 2 --device-sockets
+  keplab up --role examples/train-job/role.yaml --set reserved_for.mode=kep5194 --set GenericWorkload=true
   keplab up --nodes-file experiments/runaway/nodes.json --engine memory --set kubelet.on_reject=unbind
 """
 
@@ -93,6 +95,14 @@ Examples:
     help="nodes take device plugins (`keplab device-plugin`) and DRA drivers (`keplab dra-driver`)",
 )
 @click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="role of a controller of your own, which gets a token; may be repeated",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
@@ -114,6 +124,11 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
         Schedulers(given["schedulers"], others=given["extra_schedulers"])
     except ValueError as error:
         raise click.UsageError(f"--extra-scheduler: {error}") from None
+    for path in given["roles"]:
+        try:
+            read_role(path)
+        except ValueError as error:
+            raise click.UsageError(f"--role {error}") from None
     given["definitions"] = _definitions(given["nodes_file"], given["hosts"]) if given["nodes_file"] else {}
     if given["device_sockets"] and given["nodes_file"]:
         raise click.UsageError("--device-sockets is about --nodes; in a --nodes-file say deviceSocket of each node")
@@ -167,6 +182,7 @@ def _attend(given: dict[str, Any]) -> int:
             ]
         },
         schedulers=schedulers,
+        roles=given["roles"],
     )
     return asyncio.run(_run(Supervisor(options), given["output"]))
 
@@ -220,6 +236,8 @@ def _print(status: dict[str, Any], *, is_detached: bool) -> None:
     click.echo(f"  REST         {status['rest_url']}")
     click.echo(f"  gRPC         {status['grpc_target']}")
     click.echo(f"  logs         {_shown(status['data_dir'])}/logs")
+    for user, path in status["token_files"].items():
+        click.echo(f"  token        {_shown(path)} of {user}")
     click.echo(f"  try          kubectl --kubeconfig {kubeconfig} get nodes")
     data = _shown(status["data_dir"])
     stop = "keplab down" + ("" if data == ".keplab" else f" --data {data}")
