@@ -10,6 +10,7 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.grpc.server import GrpcServer
 from apiserver_fake.rest import server as rest_server
 from apiserver_fake.rest.server import RestSettings
+from apiserver_fake.rest.streaming import kubelet_tls
 from apiserver_fake.rest.tls import ServingTls
 from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.journal import DiskJournal, Journal, SqliteJournal
@@ -59,6 +60,11 @@ class ApiServerComponent:
                     tracer=self._seams.tracer,
                     settings=RestSettings(config.rest_allowed_hosts),
                     tls=tls_of(config),
+                    kubelet_tls=kubelet_tls(
+                        config.kubelet_client_certificate,
+                        config.kubelet_client_key,
+                        config.kubelet_certificate_authority,
+                    ),
                 )
                 servers.push_async_callback(rest.aclose)
             except OSError as error:

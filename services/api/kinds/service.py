@@ -48,5 +48,10 @@ _COLUMNS = (
     Column("Selector", "spec.selector", priority=1, default=NONE, show=labels_text),
 )
 RESOURCE = Resource(
-    Service, short_names=("svc",), categories=("all",), subresources=("status",), has_spec=True, columns=_COLUMNS
+    Service,
+    short_names=("svc",),
+    categories=("all",),
+    subresources=("status", "proxy"),
+    has_spec=True,
+    columns=_COLUMNS,
 )
