@@ -164,11 +164,9 @@ Source: upstream `pkg/registry` (`ReturnDeletedObject`).
 """
 RBAC = "rbac.authorization.k8s.io"
 CREATED_BY_UPDATE = frozenset(
-    (
-        "leases.coordination.k8s.io", "endpoints", "events", "limitranges", "runtimeclasses.node.k8s.io", "services",
-        f"roles.{RBAC}", f"rolebindings.{RBAC}", f"clusterroles.{RBAC}", f"clusterrolebindings.{RBAC}",
-    )
-)  # fmt: skip
+    f"leases.coordination.k8s.io endpoints events limitranges runtimeclasses.node.k8s.io services "
+    f"roles.{RBAC} rolebindings.{RBAC} clusterroles.{RBAC} clusterrolebindings.{RBAC}".split()
+)
 """Kinds of which an update that names no version makes an object that is not there.
 
 Source: upstream `pkg/registry` (`AllowCreateOnUpdate`).

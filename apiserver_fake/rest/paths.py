@@ -224,7 +224,10 @@ def verb_of(method: str, route: Route) -> str:
 def is_watch(verb: str, route: Route, parameters: Parameters) -> bool:
     """Whether this is a watch: of a collection by the query, or by the old path prefix."""
     asks = verb == "list" and parameters.flag("watch")
-    return verb in ("list", "get") and not route.subresource and (route.is_watch or asks)
+    wanted = verb in ("list", "get") and not route.subresource and (route.is_watch or asks)
+    if wanted and route.resource.name in COMPUTED:
+        raise method_not_allowed()
+    return wanted
 
 
 def watch_request(route: Route, parameters: Parameters, newest: int) -> WatchRequest:
