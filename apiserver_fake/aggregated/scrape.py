@@ -5,7 +5,7 @@ Metrics are scraped from kubelets: those of a node whose Lease was not renewed i
 metrics while it runs, and once none of its running containers started within the window. What a workload's
 `keplab.dev/load` describes is divided evenly among its ready pods: resources are added to the first container of
 each, other names are custom metrics of the pod.
-Source: upstream `kubernetes-sigs/metrics-server` `pkg/storage`, `pkg/api`; decision 0028.
+Source: upstream `kubernetes-sigs/metrics-server` `pkg/storage`, `pkg/api`; decision 0029.
 """
 
 from collections import Counter
