@@ -20,9 +20,13 @@ def method_not_allowed() -> MethodNotAllowed:
     return MethodNotAllowed("the server does not allow this method on the requested resource")
 
 
-def not_found(resource: Resource, name: str) -> NotFound:
-    """Return Kubernetes' 404 for an object."""
-    return NotFound(f'{resource.name} "{name}" not found', details=details_of(resource, name))
+def not_found(resource: Resource, name: str, *, subresource: str = "") -> NotFound:
+    """Return Kubernetes' 404 for an object; `subresource`: one that is named with it."""
+    details = details_of(resource, name)
+    if subresource:
+        details["kind"] += f"/{subresource}"
+    text = details["kind"] + (f".{resource.group}" if resource.group else "")
+    return NotFound(f'{text} "{name}" not found', details=details)
 
 
 def details_of(resource: Resource, name: str) -> dict[str, Any]:

@@ -95,7 +95,9 @@ class Reads:
         self._reach(parse_rv(request.resource_version))
         record = self._store.get(resource.name, request.namespace, request.name)
         if record is None:
-            raise not_found(resource, request.name)
+            # Upstream's scale of a StatefulSet passes its store's answer on, the others give their own.
+            names_scale = request.subresource == "scale" and resource.plural != "statefulsets"
+            raise not_found(resource, request.name, subresource="scale" if names_scale else "")
         if not request.subresource:
             return Response(code=200, rv=record.rv, body=record.body)
         stored = msgspec.json.decode(record.body)

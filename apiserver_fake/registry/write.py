@@ -428,7 +428,7 @@ class Write:
         ctx = self.contexts.context(self.identity, request, staged)
         sub.check_first(old, body, ctx)
         if stored is None or old is None:
-            raise not_found(resource, request.name)
+            raise not_found(resource, request.name, subresource="scale" if sub.name == "scale" else "")
         if request.verb in ("update", "patch"):
             self._check_preconditions(stored, request.uid, request.resource_version)
             if request.verb == "patch":
