@@ -442,7 +442,7 @@ class Write:
             if isinstance(meta, dict):
                 self._check_preconditions(stored, str(meta.get("uid") or ""), str(meta.get("resourceVersion") or ""))
                 self._check_name(meta.get("name", request.name))
-            if sub.name in ("status", "finalize", "resize", "ephemeralcontainers"):
+            if sub.name in ("status", "finalize", "resize", "ephemeralcontainers", "approval"):
                 body = self._typed_form(body, old)
         result = sub.apply(old, body, ctx)
         if result.document is not None and not sub.admits:

@@ -317,7 +317,8 @@ class RestHandler:
             headers["Content-Type"] = form.content_type
             body = self._converted(msgspec.json.decode(body), route, form, include)
         answer = web.Response(body=body, status=response.code, headers=headers)
-        for text in response.warnings:
+        deprecated = (route.resource.deprecated,) if route.resource.deprecated else ()
+        for text in (*deprecated, *response.warnings):
             answer.headers.add("Warning", warning_header(text))
         return answer
 
