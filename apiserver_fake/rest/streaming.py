@@ -24,7 +24,7 @@ from services.api.errors import ApiError, BadRequest, NotFound, TooManyRequests,
 from services.api.meta import Document
 from services.api.wire import Api, Request
 from services.runtime.config import EXIT_CONFIG, StartError
-from services.runtime.spdy import UPGRADE, Connection, Stream, Upgraded, dial
+from services.runtime.spdy.connection import UPGRADE, Connection, Stream, Upgraded, dial
 
 STREAMED: Final = ("exec", "attach", "portforward")
 SESSIONS_MAX = 512
