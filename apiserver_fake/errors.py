@@ -71,3 +71,15 @@ def type_name(value: Any) -> str:
     """Return what JSON calls the value, with its article."""
     names = {type(None): "null", bool: "a boolean", dict: "an object", list: "a list", str: "a string"}
     return names.get(type(value), "a number")
+
+
+def invalid_option(kind: str, field: str, reason: str, message: str) -> Invalid:
+    """Return the refusal of a query that kind of options cannot have."""
+    return Invalid(
+        f'{kind}.meta.k8s.io "" is invalid: {field}: {message}',
+        details={
+            "group": "meta.k8s.io",
+            "kind": kind,
+            "causes": [{"reason": reason, "message": message, "field": field}],
+        },
+    )

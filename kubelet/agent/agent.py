@@ -53,6 +53,7 @@ from kubelet.node.status import annotation_change, node_document
 from kubelet.pod.context import NodeRuntime
 from kubelet.pod.logs import Run, run_of
 from kubelet.pod.status import waiting_reason
+from kubelet.runtime.behavior import spoken
 from kubelet.runtime.boots import Boot, boot_id_of
 from kubelet.runtime.images import NodeImages
 from kubelet.runtime.pleg import Pleg
@@ -532,7 +533,8 @@ class Agent(NodeShell):
         if found is None:
             return f'container "{container}" in pod "{name}" is not available'
         reason = waiting_reason(pod, found)
-        return run_of(name, found, reason, self.now(), self.host.times.offset_s, previous=previous)
+        speaks = partial(spoken, pod.pod, container)
+        return run_of(name, found, reason, self.now(), self.host.times.offset_s, previous=previous, speaks=speaks)
 
 
 def _facts(node: Node) -> NodeFacts:
