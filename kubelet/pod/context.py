@@ -145,9 +145,10 @@ class PodContext:
             raise IllegalTransition(f"pod {self.pod.metadata.key}: {self.state.name} -> {state.name}")
         self.state = state
 
-    def event(self, reason: str, message: str, event_type: str = "Normal") -> None:
-        """Record an Event about the pod."""
-        self.effects.append(RecordEvent(self.pod, reason, message, event_type))
+    def event(self, reason: str, message: str, event_type: str = "Normal", of: Container | None = None) -> None:
+        """Record an Event about the pod, or about that container of it."""
+        field_path = of.field_path if of is not None else ""
+        self.effects.append(RecordEvent(self.pod, reason, message, event_type, field_path))
 
     def reach(self, stage: str) -> None:
         """A stage of the start is over, for the trace."""
