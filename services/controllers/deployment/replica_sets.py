@@ -143,10 +143,11 @@ def sync_revision(step: Step) -> None:
             notes[HISTORY] = f"{history},{before}" if history else before
         patch["metadata"] = {"annotations": notes}
     # A change cause, say, that was written after the set was made.
-    known = new.metadata.annotations
-    late = {k: v for k, v in _annotations(step.deployment).items() if known.get(k) != v}
-    if late:
-        patch["metadata"] = {"annotations": late | patch.get("metadata", {}).get("annotations", {})}
+    if not step.deployment.metadata.annotations.keys() <= _OWN_ANNOTATIONS:
+        known = new.metadata.annotations
+        late = {k: v for k, v in _annotations(step.deployment).items() if known.get(k) != v}
+        if late:
+            patch["metadata"] = {"annotations": late | patch.get("metadata", {}).get("annotations", {})}
     if new.spec.min_ready_seconds != step.deployment.spec.min_ready_seconds:
         patch["spec"] = {"minReadySeconds": step.deployment.spec.min_ready_seconds}
     if patch:
