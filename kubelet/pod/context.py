@@ -54,6 +54,8 @@ class Policy(msgspec.Struct, frozen=True):
     crashloop_max_s: float = CRASHLOOP_S[1]
     start_fence: bool = False
     """Whether containers wait until a status with `startTime` is acknowledged."""
+    completion_s: float = 0.0
+    """After how long a container ends whose command is not known, in a pod that is to end; 0: it runs on."""
 
 
 @dataclass(slots=True)

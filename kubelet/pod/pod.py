@@ -71,7 +71,14 @@ class Pod(PodContext):
         status.refresh(self, now)
 
     def _add(self, spec: KubeletContainer, kind: str) -> None:
-        script = script_of(self.pod, spec, is_init=kind in (INIT, SIDECAR), is_ephemeral=kind == EPHEMERAL)
+        completion_s = self.node.policy.completion_s
+        script = script_of(
+            self.pod,
+            spec,
+            is_init=kind in (INIT, SIDECAR),
+            is_ephemeral=kind == EPHEMERAL,
+            completion_s=completion_s if kind == MAIN else 0.0,
+        )
         probes, policy, rules = probes_of(spec, script), spec.restart_policy, spec.restart_policy_rules
         self.containers.append(Container(spec.name, kind, spec.image, script, probes, policy, rules, self.node.pleg))
 
