@@ -19,7 +19,7 @@ from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, details_of, not_found
 from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.patch.patch import apply_patch
-from apiserver_fake.schema.schemas import check_fields, conform
+from apiserver_fake.schema.schemas import check_fields, conform, report_fields
 from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
@@ -188,6 +188,7 @@ class Write:
         self.request, self.traceparent = request, traceparent
         kind = contexts.catalogue.kind(resource.name)
         self.strategy, self._shape = kind.strategy, kind.shape
+        self._dropped: list[str] = []
 
     # -- create
 
@@ -255,16 +256,24 @@ class Write:
 
     def _check_fields(self, new: Document, old: Document | None = None) -> list[str]:
         resource, mode = self.resource, self.request.field_validation
+        if self.strategy.read is not None:
+            return report_fields(self._dropped, resource.api_version, resource.kind, mode)
         return check_fields(self._shape, resource.api_version, resource.kind, new, mode, old)
 
     def _typed(self, new: Document, old: Document | None) -> Document:
-        resource = self.resource
-        typed = conform(self._shape, resource.api_version, resource.kind, new, old)
+        resource, strategy = self.resource, self.strategy
+        typed = conform(strategy.typed or self._shape, resource.api_version, resource.kind, new, old)
         try:
             msgspec.convert(typed["metadata"], ObjectMeta)
         except msgspec.ValidationError as error:
             raise BadRequest(f"metadata cannot be read: {error}") from None
+        if strategy.read is not None:
+            typed, self._dropped = strategy.read(typed)
         return typed
+
+    def _old(self, stored: Record) -> Document:
+        old: Document = msgspec.json.decode(stored.body)
+        return old if self.strategy.read_stored is None else self.strategy.read_stored(old)[0]
 
     def _check_name(self, name: str) -> None:
         wanted = self.request.name
@@ -326,7 +335,7 @@ class Write:
         """Stage what `change` makes of the stored object and return it. Raises: ApiError."""
         request, resource = self.request, self.resource
         stored = self._stored(staged)
-        old: Document = msgspec.json.decode(stored.body)
+        old = self._old(stored)
         self._check_preconditions(stored, request.uid, request.resource_version)
         changed = change(old)
         if changed is old:
@@ -374,7 +383,7 @@ class Write:
         version = str(meta.get("resourceVersion") or "")
         self._check_preconditions(stored, str(meta.get("uid") or ""), version)
         is_named = is_patch or version or self.request.resource_version
-        if not is_named and self.resource.name in VERSION_REQUIRED:
+        if not is_named and (self.strategy.needs_version or self.resource.name in VERSION_REQUIRED):
             text = "Invalid value: 0x0: must be specified for an update"
             self._refuse(stored.name, [Cause("metadata.resourceVersion", "FieldValueInvalid", text)])
         for field in _KEPT:
@@ -424,7 +433,7 @@ class Write:
         """Stage what the subresource makes of the object and return its answer. Raises: ApiError."""
         request, resource = self.request, self.resource
         stored = staged.get(resource.name, request.namespace, request.name)
-        old = document_of(stored)
+        old = None if stored is None else self._old(stored)
         ctx = self.contexts.context(self.identity, request, staged)
         sub.check_first(old, body, ctx)
         if stored is None or old is None:
@@ -444,6 +453,8 @@ class Write:
                 self._check_name(meta.get("name", request.name))
             if sub.name in ("status", "finalize", "resize", "ephemeralcontainers", "approval"):
                 body = self._typed_form(body, old)
+                if self.strategy.read is not None:
+                    ctx.warnings.extend(self._check_fields(body, old))
         result = sub.apply(old, body, ctx)
         if result.document is not None and not sub.admits:
             admit(self.identity, request, old, result.document, ctx)
