@@ -145,6 +145,7 @@ def _kind(
             columns=columns_of(version.get("additionalPrinterColumns") or ()),
             selectable_fields=selectable,
             verbs=verbs,
+            deprecated=_warning(version, stored),
         )
         structural = rules.structurals[resource.api_version]
         is_stored = resource.api_version == stored.api_version
@@ -158,7 +159,6 @@ def _kind(
                 from_stored=None if is_plain and is_stored else _to(rules, read.converter, resource.api_version),
                 check=None if is_stored else rules.check,
                 schema=partial(structural.openapi, resource),
-                warning=_warning(version, resource),
                 has_strategic_merge=False,
             )
         )
@@ -186,11 +186,11 @@ def _to(rules: Rules, converter: Converter | None, api_version: str) -> Conversi
     return convert
 
 
-def _warning(version: Document, resource: Resource) -> str:
+def _warning(version: Document, stored: Resource) -> str:
     if not version.get("deprecated"):
         return ""
     said = version.get("deprecationWarning")
-    return str(said) if said else f"{resource.api_version} {resource.kind} is deprecated"
+    return str(said) if said else f"{stored.group}/{version['name']} {stored.kind} is deprecated"
 
 
 def _label(field: Document) -> str:

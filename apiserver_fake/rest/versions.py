@@ -6,6 +6,7 @@ version it was read at, and read again when another client wrote in between. The
 version has rules of its own (`check`): what is new is judged by what was there.
 """
 
+import re
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
@@ -35,7 +36,11 @@ class VersionedApi:
     async def call(self, request: Request) -> Response:
         """Answer one request in the caller's version."""
         kind = self._served.resource.kind
-        request = msgspec.structs.replace(request, api_version=self._served.resource.api_version)
+        request = msgspec.structs.replace(
+            request,
+            api_version=self._served.resource.api_version,
+            field_selector=self._stored_labels(request.field_selector),
+        )
         if request.subresource not in _OWN_FORM:
             return await self._api.call(request)
         if self._to_stored is not None:
@@ -51,6 +56,20 @@ class VersionedApi:
                 body = decode_object(request.body, f"a {kind}")
                 return await self._write(request, body, None)
         return await self._answer(await self._api.call(request))
+
+    def _stored_labels(self, selector: str) -> str:
+        """Return a field selector with the labels of the stored version. Raises: BadRequest for a label that only
+        the stored version has."""
+        labels = self._served.field_labels
+        if not labels or not selector:
+            return selector
+        found = []
+        for term in selector.split(","):
+            label = re.split("!?=", term, maxsplit=1)[0]
+            if label in labels.values():
+                raise BadRequest(f"field label not supported: {label}")
+            found.append(labels.get(label, label) + term[len(label) :])
+        return ",".join(found)
 
     async def _write(self, request: Request, document: Document, old: Document | None) -> Response:
         """Write a document of the caller's version. Raises: Invalid, BadRequest when that version refuses it."""
@@ -112,6 +131,7 @@ class VersionedApi:
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
         """Yield batches of events whose objects are in the caller's version."""
+        request = msgspec.structs.replace(request, field_selector=self._stored_labels(request.field_selector))
         async for batch in self._api.watch(request):
             yield [await self._event(event) for event in batch]
 
