@@ -3,6 +3,7 @@
 import pytest
 
 from apiserver_fake.customresources.structural import Structural
+from apiserver_fake.validation.formats import Cause
 
 WHERE = "spec.validation.openAPIV3Schema"
 UNCHECKED = (
@@ -177,3 +178,29 @@ def test_a_status_update_checks_the_status_alone_and_names_it_from_there():
     assert [("status.phase", 'Invalid value: "integer": phase in body must be of type string: "integer"')] == [
         (cause.path, cause.message) for cause in causes
     ]
+
+
+def test_what_other_rules_found_keeps_rules_from_being_evaluated_where_upstream_does():
+    schema = field(type="integer", **{"x-kubernetes-validations": [{"rule": "self > 3"}]})
+    name = Cause("metadata.name", "FieldValueRequired", "Required value")
+    assert schema.validate({"spec": {"x": 2}}, found=[name]) == [UNCHECKED]
+    label = Cause("metadata.labels", "FieldValueInvalid", "Invalid value")
+    assert [cause.path for cause in schema.validate({"spec": {"x": 2}}, found=[label])] == ["spec.x"]
+
+
+def test_a_rule_about_a_part_that_did_not_change_does_not_refuse_the_object():
+    rules = [{"rule": "self > 3", "message": "too few"}]
+    schema = structural(properties={"x": {"type": "integer", "x-kubernetes-validations": rules}, "y": STRING})
+    new = {"spec": {"x": 2, "y": "b"}}
+    assert schema.validate(new, {"spec": {"x": 2, "y": "a"}}) == []
+    assert [cause.message for cause in schema.validate(new, {"spec": {"x": 1, "y": "a"}})] == [
+        "Invalid value: 2: too few"
+    ]
+
+
+def test_rules_end_when_their_budget_does():
+    rule = {"rule": "self.all(x, self.all(y, x == y || x != y))"}
+    schema = field(type="array", items=STRING, **{"x-kubernetes-validations": [rule]})
+    [only] = said(schema, ["a"] * 1000)
+    assert only.startswith('spec.x: Invalid value: "array": ')
+    assert "no further validation rules will be run due to call cost exceeds limit for rule" in only
