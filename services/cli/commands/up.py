@@ -182,6 +182,7 @@ def _attend(given: dict[str, Any]) -> int:
                 *(["--device-sockets"] if given["device_sockets"] else []),
                 *("--node-events", "all", "--completion-s", "1"),
             ],
+            "controllers": ["--custom-resources"],
         },
         schedulers=schedulers,
         roles=given["roles"],
