@@ -1,7 +1,7 @@
 """The replicas and the selector of an object whose definition has a scale: what they may be. Pure.
 
-Source: kubernetes/kubernetes staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/validator.go;
-kubernetes/kubernetes staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/unstructured/helpers.go.
+Source: kubernetes/kubernetes staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/validator.go,
+staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/unstructured/helpers.go.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_format_accepts_texts_that_are_of_it_alone(name):
+def test_a_format_accepts_some_texts_and_refuses_others(name):
     good, bad = TEXTS[name]
     check = format_of(name)
     assert [each for each in good if not check(each)] == []
