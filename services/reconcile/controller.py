@@ -141,10 +141,12 @@ class Registration:
     """What a folder of `services/controllers` offers as `CONTROLLER`; its rights lie beside, in `role.yaml`.
 
     `build`: returns the controller with an empty memory. `start_order`: among the others, ties by name; a run with
-    one seed repeats only with one order. `is_wanted`: whether it runs with these switches.
+    one seed repeats only with one order. `is_wanted`: whether it runs with these switches. `is_for_rest`: whether
+    only clients of REST need what it does; a mesh without REST goes without it, and without its watches.
     """
 
     name: str
     build: Callable[[Switches], Controller]
     start_order: int = 100
     is_wanted: Callable[[Switches], bool] = lambda _: True
+    is_for_rest: bool = False

@@ -230,6 +230,21 @@ SCHEMAS = {
         {"type": "object", "properties": {"b": STRING}, "oneOf": [{"properties": {"c": {"minLength": 1}}}]},
         [f"{WHERE}.properties[c]: Required value: because it is defined in {WHERE}.oneOf[0].properties[c]"],
     ),
+    "metadata in an alternative": (
+        {
+            "type": "object",
+            "properties": {"metadata": {"type": "object"}},
+            "anyOf": [{"properties": {"metadata": {"minProperties": 1}}}],
+        },
+        [f"{WHERE}.anyOf[0].properties[metadata]: Forbidden: must not be specified in a nested context"],
+    ),
+    "several mistakes, by path": (
+        {"type": "object", "properties": {"b": {}, "a": {}}},
+        [
+            f"{WHERE}.properties[{name}].type: Required value: must not be empty for specified object fields"
+            for name in "ab"
+        ],
+    ),
     "rules for metadata": (
         {
             "type": "object",
@@ -569,6 +584,24 @@ def test_certificates_that_cannot_be_read_are_accepted_only_where_they_were():
         )
     ]
     assert said(wrong, established(spec=converted(b"also none"))) == []
+    assert said(wrong, definition()) == []  # not established yet
+
+
+def test_a_definition_that_kept_unknown_fields_may_go_on():
+    old = established(spec={"preserveUnknownFields": True})
+    assert said(old, old) == []
+
+
+def test_a_mistake_is_said_once():
+    keyed = {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["k", "l"],
+        "items": {"type": "object"},
+    }
+    assert said(definition(of_field(**keyed))) == [
+        f'{WHERE}.properties[x].x-kubernetes-list-map-keys: Invalid value: ["k","l"]: entries must all be names of item properties'
+    ]
 
 
 def test_a_status_has_names_that_are_labels():

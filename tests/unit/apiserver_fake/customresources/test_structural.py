@@ -138,6 +138,19 @@ def test_lists_merge_as_the_schema_says():
     assert shape.member("metadata").member("ownerReferences").map_keys == ("uid",)
 
 
+def test_a_resource_within_is_not_checked_when_the_status_is_written():
+    resource = {"type": "object", "x-kubernetes-embedded-resource": True, **OPEN}
+    schema = structural({"x": resource, "status": {"type": "object"}})
+    assert schema.validate({"x": {}, "status": {}}, {"x": {}}, is_status=True) == []
+    assert [cause.path for cause in schema.validate({"x": {}})] == ["x.apiVersion", "x.kind"]
+
+
+def test_the_metadata_of_a_resource_within_needs_no_name():
+    resource = {"type": "object", "x-kubernetes-embedded-resource": True, **OPEN}
+    new = {"x": {"apiVersion": "v1", "kind": "A", "metadata": {"labels": {"a": "b"}}}}
+    assert structural({"x": resource}).validate(new) == []
+
+
 GVK = Resource(group="a.io", version="v1", kind="A", plural="as")
 
 
@@ -150,6 +163,15 @@ def test_what_is_published_has_what_every_resource_has():
     assert found["properties"]["metadata"]["allOf"] == [
         {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
     ]
+
+
+def test_a_resource_within_is_published_with_what_it_needs():
+    resource = {"type": "object", "x-kubernetes-embedded-resource": True, "required": ["kind", "spec"], **OPEN}
+    found = structural({"x": resource}).openapi(GVK)["properties"]["x"]
+    assert (found["required"], sorted(found["properties"])) == (
+        ["kind", "spec", "apiVersion"],
+        ["apiVersion", "kind", "metadata"],
+    )
 
 
 def test_version_2_leaves_out_what_kubectl_cannot_read():
