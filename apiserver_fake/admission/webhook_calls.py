@@ -23,6 +23,7 @@ from typing import Any, Protocol
 import aiohttp
 import msgspec
 
+from apiserver_fake import service_addresses
 from apiserver_fake.admission.attributes import Answer, Attributes, Key, Pending
 from apiserver_fake.admission.webhooks import (
     CallError,
@@ -35,14 +36,11 @@ from apiserver_fake.admission.webhooks import (
     rejection,
     review,
 )
-from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Store
 from services.api.errors import Timeout
-from services.api.meta import Document, Resource
-from services.api.selectors import parse_label_selector
+from services.api.meta import Resource
 
 ANSWER_BYTES_MAX = 16 << 20
-SLICES = "endpointslices.discovery.k8s.io"
 _LATE = "request did not complete within requested timeout"
 
 
@@ -163,32 +161,12 @@ def address_of(webhook: Webhook, store: Store) -> Address:
     path = "/" + (service.get("path") or "").removeprefix("/")
     host = f"{name}.{namespace}.svc"
     url = f"https://{host}:{port}{path}"
-    place = _endpoint(store, namespace, name, port)
-    if isinstance(place, str):
-        raise CallError(f'failed to call webhook: Post "{url}?timeout={shown_timeout(webhook.timeout_s)}": {place}')
-    where, target = place
+    try:
+        where, target = service_addresses.address_of(store, namespace, name, port)
+    except LookupError as error:
+        shown = f"{url}?timeout={shown_timeout(webhook.timeout_s)}"
+        raise CallError(f'failed to call webhook: Post "{shown}": {error.args[0]}') from None
     return Address(url, f"https://{f'[{where}]' if ':' in where else where}:{target}{path}", host)
-
-
-def _endpoint(store: Store, namespace: str, name: str, port: int) -> tuple[str, int] | str:
-    """Return host and port of a Service, or why there is none."""
-    record = store.get("services", namespace, name)
-    if record is None:
-        return f'service "{name}" not found'
-    spec: Document = msgspec.json.decode(record.body).get("spec") or {}
-    if spec.get("type") == "ExternalName":
-        return str(spec.get("externalName", "")), port
-    own = next((each for each in spec.get("ports") or () if each.get("port") == port), None)
-    if own is None:
-        return f'no service port {port} found for service "{name}"'
-    selection = Selection(namespace, labels=parse_label_selector(f"kubernetes.io/service-name={name}"))
-    for each in store.select(SLICES, selection).records:
-        slice_: Document = msgspec.json.decode(each.body)
-        ports = [p for p in slice_.get("ports") or () if (p.get("name") or "") == (own.get("name") or "")]
-        for endpoint in slice_.get("endpoints") or ():
-            if ports and (endpoint.get("conditions") or {}).get("ready", True) and endpoint.get("addresses"):
-                return str(endpoint["addresses"][0]), int(ports[0]["port"])
-    return f'no endpoints available for service "{name}"'
 
 
 async def unreachable(webhook: Webhook, body: bytes, timeout_s: float, /) -> bytes:

@@ -57,6 +57,8 @@ class Registry:
         self._store, self._catalogue = store, catalogue
         self._surroundings = WriteContexts(catalogue, clock=clock, random=random, switches=switches, limits=limits)
         self._admission = admission
+        self.is_guarded = False
+        """Whether any webhook or policy is configured."""
         self.refresh_admission()
         self.reads = Reads(store, catalogue, clock=clock, cursors=cursors)
 
@@ -102,12 +104,11 @@ class Registry:
         """Read what webhook configurations and admission policies are stored now."""
         admission = self._admission
         admission.refresh()
+        self.is_guarded = admission.is_active
         self._surroundings.admission = admission if admission.is_active else None
 
     def may_call(self, request: Request) -> bool:
         """Whether a webhook is configured for that write, so that it has to be asked before the commit."""
-        if self._surroundings.admission is None:
-            return False
         resource = self._catalogue.find(request.resource)
         concern = self._surroundings.concern(resource, request)
         return concern is not None and concern.calls
@@ -132,7 +133,7 @@ class Registry:
                 return lambda staged: write.create(staged, body)
             case "update":
                 body = decode_object(request.body, f"a {resource.kind}")
-                return lambda staged: write.update(staged, lambda old: body, is_patch=False)
+                return lambda staged: write.replace(staged, body)
             case "patch":
                 patch, shape = decode(request.body), self._catalogue.kind(resource.name).shape
                 return lambda staged: write.update(
@@ -145,7 +146,7 @@ class Registry:
 
     def _prepare_subresource(self, write: Write) -> Plan:
         request, resource = write.request, write.resource
-        found = served_subresource(resource, request)
+        found = served_subresource(resource, write.strategy, request)
         body: Any
         if request.verb == "patch":
             body = decode(request.body)
