@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from apiserver_fake.admission.attributes import EXEMPT, Admission, Pending, Session
+from apiserver_fake.admission.attributes import EXEMPT, VALIDATING_POLICIES, Admission, Pending, Session
 from apiserver_fake.aggregated import served
 from apiserver_fake.authentication import Authenticator, TokenFile
 from apiserver_fake.catalogue import Catalogue, Definer, Kind
@@ -444,11 +444,35 @@ class ApiServer:
                 self._name_pod(change)
         if is_configured and self._registry is not None:
             self._registry.refresh_admission()
+            for change in changes:
+                if change.record.resource == VALIDATING_POLICIES and change.type != DELETED:
+                    self._check_types(change.record)
         self.hub.publish(changes)
         if redefined:
             self._redefine(dict.fromkeys(change.record.name for change in redefined))
             for change in redefined:
                 self._control(change.record, is_gone=change.type == DELETED)
+
+    def _check_types(self, record: Record) -> None:
+        """Write what type checking finds into a policy's status, unless it is there for this generation."""
+        policy = msgspec.json.decode(record.body)
+        status = policy.get("status") or {}
+        if status.get("observedGeneration") == policy["metadata"].get("generation"):
+            return
+        status = self._admission.status_of(policy)
+        body = msgspec.json.encode([{"op": "add", "path": "/status", "value": status}])
+        request = Request(
+            verb="patch",
+            resource=VALIDATING_POLICIES,
+            name=record.name,
+            subresource="status",
+            patch_type="json",
+            resource_version=str(record.rv),
+            body=body,
+        )
+        task = asyncio.create_task(self.api_for(ADMIN).call(request))
+        self._admitted[task] = None
+        task.add_done_callback(lambda done: self._admitted.pop(done, None))
 
     def _name_pod(self, change: Change) -> None:
         """Write into the span of a sampled write which pod it changed, and the phase when that is new.

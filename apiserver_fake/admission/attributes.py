@@ -299,6 +299,10 @@ class Admission(Calls, Protocol):
         """Read what is stored now."""
         ...
 
+    def status_of(self, policy: Document) -> Document:
+        """Return the status of a ValidatingAdmissionPolicy: what type checking finds."""
+        ...
+
     def concerning(self, operation: str, resource: Resource, requested: Resource, subresource: str) -> Concern | None:
         """Return what is configured for that operation, None for nothing. `requested`: in the caller's version."""
         ...

@@ -34,6 +34,7 @@ from apiserver_fake.admission.attributes import (
 )
 from apiserver_fake.admission.mutating_policies import Mutating, mutate, mutating
 from apiserver_fake.admission.policies import Binding, Hook, Policy, World, bound, compiled
+from apiserver_fake.admission.type_checking import status_of
 from apiserver_fake.admission.validating_policies import Validating, denial, examine, validating
 from apiserver_fake.admission.webhooks import Webhook, webhooks_of
 from apiserver_fake.catalogue import Catalogue
@@ -116,6 +117,10 @@ class DynamicAdmission:
     def _concerns(self) -> dict[tuple[str, str, str, str], Configured]:
         made: dict[tuple[str, str, str, str], Configured] = {}
         return self._catalogue.once("admission", lambda: made)
+
+    def status_of(self, policy: Document) -> Document:
+        """Return the status of a ValidatingAdmissionPolicy: what type checking finds."""
+        return status_of(policy, self._catalogue)
 
     def concerning(
         self, operation: str, resource: Resource, requested: Resource, subresource: str

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from services.api.cel import times, types
+from services.api.cel import schemas, times, types
 from services.api.cel.declarations import Library, Message, of
 from services.api.cel.environment import CANCELLED, KUBERNETES, CompileError, Environment, EvaluationError, Program
 from services.api.cel.libraries.authorization import AUTHORIZATION, AUTHORIZER, RESOURCE_CHECK
 from services.api.cel.libraries.messages import as_json
+from services.api.cel.schemas import Declared
 from services.api.cel.types import BOOL, DYN, INT, STRING, Type, list_of, map_of, object_of
 from services.api.cel.values import Uint, register, value_of
 from services.api.meta import Document
@@ -158,9 +159,20 @@ Spend = Callable[[int], None]
 def _environment(
     variables: tuple[tuple[str, Type], ...], has_params: bool, has_authorizer: bool, created: tuple[str, ...]
 ) -> Environment:
+    return _made(variables, has_params, has_authorizer, created, None)
+
+
+def _made(
+    variables: tuple[tuple[str, Type], ...],
+    has_params: bool,
+    has_authorizer: bool,
+    created: tuple[str, ...],
+    type_: Declared | None,
+) -> Environment:
+    what = DYN if type_ is None else type_.type
     declared: dict[str, Type] = {
-        "object": DYN,
-        "oldObject": DYN,
+        "object": what,
+        "oldObject": what,
         "request": REQUEST,
         "namespaceObject": NAMESPACE,
         "variables": VARIABLES,
@@ -172,9 +184,9 @@ def _environment(
     libraries = [*KUBERNETES, *([AUTHORIZATION] if has_authorizer else [])]
     if created:
         libraries.append(_mutations(created))
-    return Environment(
-        declared, objects={**_OBJECTS, VARIABLES.name: dict(variables)}, libraries=libraries, cost_limit=CALL_LIMIT
-    )
+    own = {} if type_ is None else schemas.objects(type_)
+    objects = {**_OBJECTS, **own, VARIABLES.name: dict(variables)}
+    return Environment(declared, objects=objects, libraries=libraries, cost_limit=CALL_LIMIT)
 
 
 def _mutations(created: tuple[str, ...]) -> Library:
@@ -187,8 +199,9 @@ def _mutations(created: tuple[str, ...]) -> Library:
 class Compiler:
     """Compiles the expressions of one policy or webhook; each variable can be used by what follows it."""
 
-    def __init__(self, *, has_params: bool) -> None:
-        self._has_params = has_params
+    def __init__(self, *, has_params: bool, declared: Declared | None = None) -> None:
+        """`declared`: the type of objects, for checking; None: anything, as it is at a request."""
+        self._has_params, self._declared = has_params, declared
         self._types: dict[str, Type] = {}
         self.variables: dict[str, tuple[str, Compiled]] = {}
 
@@ -204,7 +217,11 @@ class Compiler:
     ) -> Compiled:
         """Return the program, or why there is none. `wanted`: the types that it may yield; none: any."""
         created = ("Object", *sorted(set(_CREATED.findall(expression)) - {"Object"})) if is_mutation else ()
-        among = _environment(tuple(self._types.items()), self._has_params, has_authorizer, created)
+        known = tuple(self._types.items())
+        if self._declared is None:
+            among = _environment(known, self._has_params, has_authorizer, created)
+        else:
+            among = _made(known, self._has_params, has_authorizer, created, self._declared)
         try:
             program = among.compile(expression)
         except CompileError as error:

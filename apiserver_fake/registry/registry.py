@@ -52,7 +52,7 @@ class Registry:
         switches: Switches,
         cursors: ContinueTokens,
         limits: Limits,
-        admission: Admission,
+        admission: Admission | None = None,
     ) -> None:
         self._store, self._catalogue = store, catalogue
         self._surroundings = WriteContexts(catalogue, clock=clock, random=random, switches=switches, limits=limits)
@@ -103,6 +103,8 @@ class Registry:
     def refresh_admission(self) -> None:
         """Read what webhook configurations and admission policies are stored now."""
         admission = self._admission
+        if admission is None:
+            return
         admission.refresh()
         self.is_guarded = admission.is_active
         self._surroundings.admission = admission if admission.is_active else None

@@ -552,3 +552,18 @@ def test_a_policy_that_cannot_work_is_refused_when_it_is_written(_, spec, path, 
             assert any(field == path and text in message for field, message in causes), causes
 
     simloop.run(scenario())
+
+
+@scene
+async def test_the_status_of_a_policy_has_what_type_checking_finds(call):
+    await call.policy("p", {"expression": "object.spec.replicas > 1"}, {"expression": "has(object.spec.nodeName)"})
+    resource = f"validatingadmissionpolicies.{GROUP}"
+    await asyncio.sleep(1)
+    status = (await call("get", resource, "p"))["status"]
+    [warning] = status["typeChecking"]["expressionWarnings"]
+    assert (status["observedGeneration"], warning["fieldRef"]) == (1, "spec.validations[0].expression")
+    assert warning["warning"].startswith("/v1, Kind=Pod: ERROR: <input>:1:12: undefined field 'replicas'\n")
+    good = {"spec": {"validations": [{"expression": "object.spec.containers.all(c, c.image != '')"}]}}
+    await call("patch", resource, "p", good, patch_type="merge")
+    await asyncio.sleep(1)
+    assert (await call("get", resource, "p"))["status"] == {"observedGeneration": 2, "typeChecking": {}}
