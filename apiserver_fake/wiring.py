@@ -14,6 +14,7 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.kinds import DefinedKinds, no_converter
 from apiserver_fake.customresources.webhooks import make_webhooks
 from apiserver_fake.grpc.server import GrpcServer
+from apiserver_fake.registry.cluster_objects import client_authority, ensure, own_service, standing_objects
 from apiserver_fake.registry.write import new_uid
 from apiserver_fake.rest import server as rest_server
 from apiserver_fake.rest.server import RestSettings
@@ -22,6 +23,7 @@ from apiserver_fake.server import ApiServer
 from apiserver_fake.service_addresses import address_of
 from apiserver_fake.storage.journal import DiskJournal, Journal, SqliteJournal
 from apiserver_fake.storage.store import Store
+from services.api.identity import ADMIN
 from services.api.seams import Seams
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.runtime.roles import read_role
@@ -70,10 +72,22 @@ class ApiServerComponent:
                     tls=tls_of(config),
                 )
                 servers.push_async_callback(rest.aclose)
+                if config.cluster_objects:
+                    await self._make_cluster_objects(self.rest_port)
             except OSError as error:
                 why = error.strerror or str(error)
                 text = f"cannot listen on {config.rest_host}:{config.rest_port}: {why}"
                 raise StartError(text, EXIT_CONFIG) from None
+
+    async def _make_cluster_objects(self, port: int) -> None:
+        api, config, wall_s = self.server.api_for(ADMIN), self._config, self._seams.clock.wall()
+        for document in standing_objects():
+            await ensure(api, document, wall_s)
+        host = "127.0.0.1" if config.rest_host in ("localhost", "0.0.0.0", "::", "") else config.rest_host
+        for document in own_service(host, port):
+            await ensure(api, document, wall_s, is_current=True)
+        if config.client_ca_file:
+            await ensure(api, client_authority(_text_of(config.client_ca_file)), wall_s, is_current=True)
 
     @property
     def is_ready(self) -> bool:
@@ -88,6 +102,10 @@ class ApiServerComponent:
         """Return the ports of the open servers."""
         found = {"grpc": self.grpc_port, "rest": self.rest_port}
         return {name: port for name, port in found.items() if port is not None}
+
+
+def _text_of(path: str) -> str:
+    return Path(path).read_text()
 
 
 def tls_of(config: ApiServerConfig) -> ServingTls | None:

@@ -686,10 +686,6 @@ class Write:
         remains = self.strategy.before_delete(old, ctx, options)
         if remains is None:
             body, rv = self._store(staged, stored, old, is_gone=True)
-            if resource.name == PODS:
-                gone: Document = msgspec.json.decode(body)
-                marks = {"deletionTimestamp": format_time(ctx.wall_s), "deletionGracePeriodSeconds": 0}
-                body = msgspec.json.encode({**gone, "metadata": {**gone["metadata"], **marks}})
             if resource.name in ANSWERED_WHOLE:
                 return self._answer(body, rv, ctx, 200)
             status = {
