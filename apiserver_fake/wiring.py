@@ -18,6 +18,7 @@ from apiserver_fake.registry.cluster_objects import client_authority, ensure, ow
 from apiserver_fake.registry.write import new_uid
 from apiserver_fake.rest import server as rest_server
 from apiserver_fake.rest.server import RestSettings
+from apiserver_fake.rest.streaming import kubelet_tls
 from apiserver_fake.rest.tls import ServingTls
 from apiserver_fake.server import ApiServer
 from apiserver_fake.service_addresses import address_of
@@ -70,6 +71,11 @@ class ApiServerComponent:
                     tracer=self._seams.tracer,
                     settings=RestSettings(config.rest_allowed_hosts),
                     tls=tls_of(config),
+                    kubelet_tls=kubelet_tls(
+                        config.kubelet_client_certificate,
+                        config.kubelet_client_key,
+                        config.kubelet_certificate_authority,
+                    ),
                 )
                 servers.push_async_callback(rest.aclose)
                 if config.cluster_objects:
