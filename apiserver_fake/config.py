@@ -26,6 +26,9 @@ class ApiServerConfig(CommonConfig):
     kubelet_client_key: str = setting("", "its key")
     kubelet_certificate_authority: str = setting("", "authority that signed the certificates of kubelets")
     role: tuple[str, ...] = setting((), "YAML file with the role of one more controller; may be repeated")
+    cluster_objects: bool = setting(
+        False, "make what a cluster has: the Service kubernetes, a default storage class, flow schemas"
+    )
     state_hash: bool = setting(False, "keep a hash over the whole state and log it with every commit")
     log_watch_events: bool = setting(False, "write a line for every event sent to every watcher; costly")
     window_s: float = setting(300.0, "seconds for which changes are kept for watches to resume")

@@ -40,6 +40,11 @@ class KubeletConfig(CommonConfig):
     status_qps: float = setting(50.0, "pod status writes a second and node, after a burst of twice as many; 0: any")
     crashloop_initial_s: float = setting(0.0, "first back-off of a container, seconds; 0: Kubernetes' own")
     crashloop_max_s: float = setting(0.0, "longest back-off of a container, seconds; 0: Kubernetes' own")
+    completion_s: float = setting(
+        0.0,
+        "after how long a container ends whose command is not known, if its pod does not restart always, seconds; "
+        "0: it runs on",
+    )
     stages: tuple[str, ...] = setting((), "file of KWOK Stages that move pods and nodes; may be repeated")
     stages_seed: int = setting(0, "seed of what stages leave to chance; equal names then have equal luck")
     static_pods: str = setting(

@@ -20,7 +20,18 @@ from aiohttp import web
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import invalid_option, method_not_allowed
 from apiserver_fake.patch.apply import perform
-from apiserver_fake.rest import discovery, media_types, openapi, paths, pod_streams, reviews, streaming, tables, watch
+from apiserver_fake.rest import (
+    discovery,
+    media_types,
+    openapi,
+    paths,
+    pod_streams,
+    protobuf,
+    reviews,
+    streaming,
+    tables,
+    watch,
+)
 from apiserver_fake.rest.http import (
     JSON_HEADERS,
     audit_id,
@@ -46,6 +57,7 @@ from services.api.errors import ApiError, Forbidden, Timeout, UnknownOutcome
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity
 from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
+from services.api.times import format_time
 from services.api.wire import Api, Response
 from services.telemetry.metrics import render
 
@@ -305,7 +317,19 @@ class RestHandler:
             return await perform(
                 api, call, self._catalogue, is_forced=parameters.flag("force"), wall_s=self._clock.wall()
             )
-        return await api.call(call)
+        response = await api.call(call)
+        if call.verb == "delete" and call.resource == "pods" and response.is_ok:
+            return self._deleted_pod(response)
+        return response
+
+    def _deleted_pod(self, response: Response) -> Response:
+        """Return the answer with the marks of a deletion at once, which a pod that is gone was not stored with."""
+        pod = msgspec.json.decode(response.body)
+        if "deletionTimestamp" in pod["metadata"]:
+            return response
+        marks = {"deletionTimestamp": format_time(self._clock.wall()), "deletionGracePeriodSeconds": 0}
+        body = msgspec.json.encode({**pod, "metadata": {**pod["metadata"], **marks}})
+        return msgspec.structs.replace(response, body=body)
 
     def _answer(self, response: Response, route: Route, form: Form, include: str) -> web.Response:
         headers = dict(JSON_HEADERS)
@@ -332,6 +356,8 @@ class RestHandler:
                 document = tables.partial_metadata_list(document, form.version)
             else:
                 document = tables.partial_metadata(document, form.version)
+        if form.media_type == media_types.PROTOBUF:
+            return protobuf.encode(document)
         if form.media_type == media_types.YAML:
             return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
         return msgspec.json.encode(document)

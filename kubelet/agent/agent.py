@@ -519,6 +519,7 @@ class Agent(NodeShell):
             reason=event.reason,
             message=event.message,
             type=event.type,
+            field_path=event.field_path,
             traceparent=self.traces.traceparent(worker_key(event.pod)),
         )
 

@@ -17,6 +17,7 @@ from kubelet.runtime.script import CONTAINER_STAGES, Script, StartFaults
 from kubelet.view import RestartRule
 
 INIT, SIDECAR, MAIN, EPHEMERAL = "init", "sidecar", "main", "ephemeral"
+_FIELDS = {INIT: "initContainers", SIDECAR: "initContainers", MAIN: "containers", EPHEMERAL: "ephemeralContainers"}
 SIGKILL_EXIT = 137
 PRESTOP_OVERRUN_S = 2.0
 _C = ContainerState
@@ -214,6 +215,11 @@ class Container:
     def has_run(self) -> bool:
         """Whether it was ever started."""
         return self.state in _HAVE_RUN or self.restarts > 0 or self.ended is not None
+
+    @property
+    def field_path(self) -> str:
+        """Where it stands in its pod, as Events name it: `spec.containers{app}` (upstream `fieldPath`)."""
+        return f"spec.{_FIELDS[self.kind]}{{{self.name}}}"
 
     def policy(self, pod_policy: str) -> str:
         """Return its restart policy: its own, else its pod's (KEP-5307)."""
