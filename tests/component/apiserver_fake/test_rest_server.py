@@ -504,3 +504,29 @@ def test_a_bug_answers_one_caller_with_a_status_and_leaves_the_server_open():
             ]
 
     assert run(scenario()) == [500, 200]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "wanted"),
+    [
+        ("GET", "pods/p/exec?command=ls", ("create", "pods", "p", "exec")),
+        ("POST", "pods/p/attach", ("create", "pods", "p", "attach")),
+        ("GET", "pods/p/portforward", ("create", "pods", "p", "portforward")),
+        ("GET", "pods/p:80/proxy/x/y", ("get", "pods", "p", "proxy")),
+        ("PUT", "services/http:s:web/proxy/", ("update", "services", "s", "proxy")),
+    ],
+)
+def test_a_stream_needs_the_right_to_create_it_and_a_proxy_that_of_its_method(method, path, wanted):
+    asked = []
+
+    def refuse(identity, request):
+        asked.append((request.verb, request.resource, request.name, request.subresource))
+        raise Forbidden("no")
+
+    async def scenario():
+        async with a_rest_server(AnApi({("pods", "p"): POD, ("nodes", "n"): NODE})) as client:
+            client.server.authorize = refuse
+            return await status_of(client, method, f"/api/v1/namespaces/d/{path}")
+
+    assert run(scenario())[0] == 403
+    assert asked == [wanted]
