@@ -256,7 +256,7 @@ def invalid_option(kind: str, field: str, reason: str, message: str) -> Invalid:
     )
 
 
-_DRY_RUN_KINDS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
+_OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 
 
 def is_dry_run(verb: str, values: Sequence[str]) -> bool:
@@ -264,11 +264,11 @@ def is_dry_run(verb: str, values: Sequence[str]) -> bool:
     for value in values:
         if value != "All":
             message = f'Unsupported value: "{value[:80]}": supported values: "All"'
-            raise invalid_option(_DRY_RUN_KINDS.get(verb, "DeleteOptions"), "dryRun", "FieldValueNotSupported", message)
+            raise invalid_option(_OPTIONS.get(verb, "DeleteOptions"), "dryRun", "FieldValueNotSupported", message)
     return bool(values)
 
 
-FIELD_VALIDATIONS = ("", "Strict", "Warn", "Ignore")
+FIELD_VALIDATIONS = ("Strict", "Warn", "Ignore")
 
 
 def to_request(
@@ -304,9 +304,13 @@ def to_request(
         dry_run = is_dry_run(verb, in_body) or dry_run
         if verb == "deletecollection":
             labels, fields = parameters.text("labelSelector"), parameters.text("fieldSelector")
-    validation = parameters.text("fieldValidation")
-    if validation not in FIELD_VALIDATIONS:
-        raise BadRequest(f"query parameter fieldValidation={validation[:32]!r}: want Strict, Warn or Ignore")
+    validation = ""
+    if verb in _OPTIONS:
+        validation = parameters.text("fieldValidation") or "Warn"
+        if validation not in FIELD_VALIDATIONS:
+            supported = ", ".join(f'"{each}"' for each in sorted(FIELD_VALIDATIONS))
+            message = f'Unsupported value: "{validation[:80]}": supported values: {supported}'
+            raise invalid_option(_OPTIONS[verb], "fieldValidation", "FieldValueNotSupported", message)
     return route.request(
         verb,
         body=body,

@@ -18,7 +18,6 @@ from aiohttp import web
 
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import method_not_allowed
-from apiserver_fake.patch.apply import perform
 from apiserver_fake.rest import discovery, media_types, openapi, paths, pod_streams, reviews, tables, watch
 from apiserver_fake.rest.http import (
     JSON_HEADERS,
@@ -291,9 +290,7 @@ class RestHandler:
             if not parameters.text("fieldManager"):
                 message = "Required value: is required for apply patch"
                 raise paths.invalid_option("PatchOptions", "fieldManager", "FieldValueRequired", message)
-            return await perform(
-                api, call, self._catalogue, is_forced=parameters.flag("force"), wall_s=self._clock.wall()
-            )
+            call = msgspec.structs.replace(call, force=parameters.flag("force"))
         return await api.call(call)
 
     def _answer(self, response: Response, route: Route, form: Form, include: str) -> web.Response:

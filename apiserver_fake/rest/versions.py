@@ -33,6 +33,8 @@ class VersionedApi:
         request = msgspec.structs.replace(request, api_version=self._served.resource.api_version)
         if request.subresource not in _OWN_FORM:
             return await self._api.call(request)
+        if request.patch_type == "apply":
+            return await self._answer(await self._api.call(request))
         if request.verb == "patch":
             return await self._patch(request)
         if request.verb in ("create", "update"):

@@ -28,6 +28,12 @@ PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 _RANK = {"": 0, "Pending": 0, "Unknown": 0, "Running": 1, "Succeeded": 2, "Failed": 2}
 
 
+def _with_defaults(new: Document) -> Document:
+    spec = defaults.requests_from_limits(POD_SPEC.complete(new.get("spec") or {}))
+    spec.setdefault("enableServiceLinks", True)
+    return {**new, "spec": spec}
+
+
 def _prepare_create(new: Document, ctx: WriteContext) -> None:
     spec = POD_SPEC.complete(new.get("spec") or {})
     spec = defaults.requests_from_limits(spec)
@@ -229,5 +235,6 @@ STRATEGIES = {
         prepare_status=_prepare_status,
         validate_status=_validate_status,
         fields=Struct(Field("spec", struct=POD_SPEC), Field("status", struct=STATUS)),
+        with_defaults=_with_defaults,
     )
 }
