@@ -7,10 +7,10 @@ rules see the stored version alone (walls 2). A catalogue changes between commit
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from apiserver_fake.conversion.autoscaling import AUTOSCALERS_V1, from_stored, to_stored
+from apiserver_fake.conversion import autoscaling, events
 from apiserver_fake.errors import no_such_path
 from apiserver_fake.schema.schemas import ANYTHING, Shape, shape_of
 from apiserver_fake.strategy import Strategy, strategy_for
@@ -39,6 +39,8 @@ class ServedVersion:
     shape: Shape
     to_stored: Conversion | None = None
     from_stored: Conversion | None = None
+    field_labels: Mapping[str, str] = field(default_factory=dict)
+    """What field selectors of this version are called in the stored one, where they differ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,10 +126,23 @@ def _type_of(served: ServedVersion) -> tuple[str, str]:
     return served.resource.api_version, served.resource.kind
 
 
+_OTHER_VERSIONS: dict[str, tuple[Resource, Conversion, Conversion, Mapping[str, str]]] = {
+    "horizontalpodautoscalers.autoscaling": (
+        autoscaling.AUTOSCALERS_V1,
+        autoscaling.to_stored,
+        autoscaling.from_stored,
+        {},
+    ),
+    "events": (events.EVENTS_V1, events.to_stored, events.from_stored, events.FIELD_LABELS),
+}
+"""Built-in kinds of which clients know a second version: by wire name, with the conversions from it and to it."""
+
+
 def _built_in(resource: Resource) -> Kind:
     shape = shape_of(resource.api_version, resource.kind)
     versions = [ServedVersion(resource, resource.name, shape)]
-    if resource.name == AUTOSCALERS_V1.name:
-        older = shape_of(AUTOSCALERS_V1.api_version, resource.kind)
-        versions.append(ServedVersion(AUTOSCALERS_V1, resource.name, older, to_stored, from_stored))
+    if resource.name in _OTHER_VERSIONS:
+        other, to_stored, from_stored, labels = _OTHER_VERSIONS[resource.name]
+        shape_there = shape_of(other.api_version, other.kind)
+        versions.append(ServedVersion(other, resource.name, shape_there, to_stored, from_stored, labels))
     return Kind(resource=resource, strategy=strategy_for(resource.name), shape=shape, versions=tuple(versions))

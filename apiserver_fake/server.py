@@ -21,11 +21,11 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.event_log import MUTATING, EventLines
 from apiserver_fake.registry.event_expiry import EventExpiry
 from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
-from apiserver_fake.registry.read import ContinueTokens, NotYet
+from apiserver_fake.registry.read import ContinueTokens, NotYet, list_body
 from apiserver_fake.registry.registry import Registry, as_unbind
 from apiserver_fake.registry.write import Limits
 from apiserver_fake.storage.journal import Journal, Recovered
-from apiserver_fake.storage.records import Cause, Change, Selection, record_of
+from apiserver_fake.storage.records import Cause, Change, Record, Selection, record_of
 from apiserver_fake.storage.store import Gap, Store, restore
 from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
@@ -47,6 +47,8 @@ NODE_TOKENS, STATE_HASH = "nodetokens", "statehash"
 EVENTS = "events"
 PODS = "pods"
 EVENTS_SWEEP_S = 30.0
+DELETED_AT_ONCE = 100
+"""Objects of one collection whose deletions wait for the writer at the same time."""
 STALE_WRITES = ("StaleBinding", "Forbidden")
 """Why a node's status of a pod is refused: of an earlier binding, or of a pod that is another's."""
 SPAN_VERBS = {"binding": "Bind", "unbind": "Unbind", "eviction": "Evict"}
@@ -278,34 +280,25 @@ class ApiServer:
         return response
 
     async def _delete_collection(self, identity: Identity, request: Request, span: Span) -> Response:
-        """Delete what is selected now, each object by itself; the answer lists what was meant."""
+        """Delete what is selected now, each object by itself; the answer lists what was meant, as it was.
+
+        So many at once that other writers do not wait for the whole collection.
+        """
         registry, _ = self._parts()
         try:
             resource = self.catalogue.find(request.resource)
-            selection = registry.reads.selection(resource, request)
-            meant = self.store.select(resource.name, selection).records
-            waits: list[Awaitable[Response]] = []
-            for record in meant:
-                one = msgspec.structs.replace(
-                    request,
-                    verb="delete",
-                    name=record.name,
-                    namespace=record.namespace,
-                    uid=record.uid,
-                    label_selector="",
-                    field_selector="",
-                    request_id="",
-                    traceparent=span.traceparent,
-                )
-                begun = self.start(identity, one)
-                if isinstance(begun, Response):
-                    _check_deleted(begun)
-                else:
-                    waits.append(begun)
-            for wait in waits:
-                _check_deleted(await wait)
-            body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-            response = Response(code=200, rv=self.store.rv, body=msgspec.json.encode(body))
+            rv, meant = self.store.rv, self.store.select(resource.name, registry.reads.selection(resource, request))
+            for first in range(0, len(meant.records), DELETED_AT_ONCE):
+                waits: list[Awaitable[Response]] = []
+                for record in meant.records[first : first + DELETED_AT_ONCE]:
+                    begun = self.start(identity, _deletion_of(record, request, span.traceparent))
+                    if isinstance(begun, Response):
+                        _check_deleted(begun)
+                    else:
+                        waits.append(begun)
+                for wait in waits:
+                    _check_deleted(await wait)
+            response = Response(code=200, rv=self.store.rv, body=list_body(resource, meant, rv, ""))
         except ApiError as error:
             response = refusal(error)
         self._finish(identity, request, span, response)
@@ -417,6 +410,21 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
     counter("keplab_writer_failures_total", "Commits that failed.", lambda server: server.writer.failures),
     gauge("keplab_store_read_only", "Whether writes are refused.", lambda server: server.writer.is_read_only),
 )  # fmt: skip
+
+
+def _deletion_of(record: Record, collection: Request, traceparent: str) -> Request:
+    """Return the deletion of one object of a collection, of exactly that one."""
+    return msgspec.structs.replace(
+        collection,
+        verb="delete",
+        name=record.name,
+        namespace=record.namespace,
+        uid=record.uid,
+        label_selector="",
+        field_selector="",
+        request_id="",
+        traceparent=traceparent,
+    )
 
 
 class LocalApi:

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from apiserver_fake.decode import decode_object
-from apiserver_fake.errors import method_not_allowed, no_such_path
+from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path
 from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.fields import Form, Report, Struct
 from apiserver_fake.validation.formats import Cause, Causes, metadata, subdomain
@@ -117,11 +117,15 @@ class DeleteOptions:
         if not isinstance(conditions, dict):
             raise BadRequest(f"deleteOptions.preconditions: {conditions!r} is not an object")
         propagation = str(body.get("propagationPolicy") or "")
-        if not propagation and body.get("orphanDependents") is not None:
-            propagation = "Orphan" if body["orphanDependents"] else "Background"
         if propagation not in ("", "Background", "Foreground", "Orphan"):
-            text = f'deleteOptions.propagationPolicy: "{propagation}" is none of Background, Foreground, Orphan'
-            raise BadRequest(text)
+            known = '"Foreground", "Background", "Orphan", "nil"'
+            message = f'Unsupported value: "{propagation[:64]}": supported values: {known}'
+            raise invalid_option("DeleteOptions", "propagationPolicy", "FieldValueNotSupported", message)
+        if body.get("orphanDependents") is not None:
+            if propagation:
+                why = f'Invalid value: "{propagation}": orphanDependents and deletionPropagation cannot be both set'
+                raise invalid_option("DeleteOptions", "propagationPolicy", "FieldValueInvalid", why)
+            propagation = "Orphan" if body["orphanDependents"] else "Background"
         return cls(
             grace_period_s=None if grace is None else max(0, grace),
             propagation=propagation,

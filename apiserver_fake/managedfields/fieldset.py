@@ -3,7 +3,7 @@
 A set is a tree of steps: `f:NAME` is a member of an object, `k:{JSON}` an item of a keyed list, `v:JSON` an item of a
 set. A node that is empty, or that has `.`, is in the set itself. Trees are never changed, so they share what
 they have in common; the root stands for the whole object, which is in no set, so that an empty root is the empty set.
-Source: `sigs.k8s.io/structured-merge-diff/fieldpath`.
+Source: KEP-555; `kubernetes-sigs/structured-merge-diff`, `fieldpath`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

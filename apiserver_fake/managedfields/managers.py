@@ -2,7 +2,7 @@
 
 A manager is named by its own name, by how it writes (Update or Apply), by the subresource it writes through, and,
 where it updates, by the version in which it knows the object. Every rule works on values: entries in, entries
-out. Source: KEP-555, `k8s.io/apimachinery/pkg/util/managedfields`, `sigs.k8s.io/structured-merge-diff/merge`.
+out. Source: KEP-555; upstream `staging/src/k8s.io/apimachinery/pkg/util/managedfields`.
 """
 
 from __future__ import annotations
@@ -41,20 +41,14 @@ KUBECTL = "kubectl"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 LAST_APPLIED_BYTES_MAX = 256 * 1024
 
+_UNMANAGED_METADATA = (
+    "name namespace creationTimestamp selfLink uid clusterName generation managedFields resourceVersion"
+)
 UNMANAGED = {
     "f:apiVersion": LEAF,
     "f:kind": LEAF,
-    "f:metadata": {
-        SELF: LEAF,
-        **{
-            f"f:{name}": LEAF
-            for name in (
-                "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation",
-                "managedFields", "resourceVersion",
-            )
-        },
-    },
-}  # fmt: skip
+    "f:metadata": {SELF: LEAF, **{f"f:{name}": LEAF for name in _UNMANAGED_METADATA.split()}},
+}
 """What no manager has, because the server writes it or the path says it."""
 
 

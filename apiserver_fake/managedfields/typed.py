@@ -2,7 +2,7 @@
 
 Objects merge member by member and lists by their items' keys, except what the type has as atomic; a list of which
 nothing is known is atomic. A missing key of an item counts as its default (`protocol: TCP`).
-Source: `sigs.k8s.io/structured-merge-diff/typed`, KEP-555.
+Source: KEP-555; `kubernetes-sigs/structured-merge-diff`, `typed`.
 """
 
 from __future__ import annotations
@@ -346,7 +346,7 @@ def pruned(merged_now: Document, last: Fields, managed: Fields, shape: Shape) ->
     """Return the merged object without what the manager applied before and no manager has any more.
 
     `last`: what it applied before; `managed`: what all managers have now, this one's new configuration included.
-    Source: `merge.Updater.prune` with `addBackOwnedItems` and `addBackDanglingItems`.
+    Source: `kubernetes-sigs/structured-merge-diff`, `merge/update.go`.
     """
     if not last:
         return merged_now

@@ -111,7 +111,7 @@ class Registry:
                 return lambda staged: write.create(staged, body)
             case "update":
                 body = decode_object(request.body, f"a {resource.kind}", write.repeated)
-                return lambda staged: write.update(staged, lambda old: body, is_patch=False)
+                return lambda staged: write.replace(staged, body)
             case "patch" if request.patch_type == APPLY:
                 config = _configuration(request.body, write.repeated)
                 as_create = msgspec.structs.replace(request, verb="create")

@@ -157,7 +157,29 @@ def check_capacity(limits: Limits, staged: Staged, resource: Resource, namespace
             raise refused(resource.name, name, why, reason="QuotaExceeded")
 
 
-NAMESPACES, QUOTAS = "namespaces", "resourcequotas"
+NAMESPACES, QUOTAS, PODS = "namespaces", "resourcequotas", "pods"
+ANSWERED_WHOLE = frozenset(
+    (
+        PODS, QUOTAS, "services", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims", "podtemplates",
+        "storageclasses.storage.k8s.io", "csinodes.storage.k8s.io", "csidrivers.storage.k8s.io",
+        "volumeattachments.storage.k8s.io", "volumeattributesclasses.storage.k8s.io",
+        "deviceclasses.resource.k8s.io", "devicetaintrules.resource.k8s.io", "resourceclaims.resource.k8s.io",
+        "resourceclaimtemplates.resource.k8s.io", "resourceslices.resource.k8s.io",
+    )
+)  # fmt: skip
+"""Kinds of which a deletion answers the object and no Status, also when it is gone at once.
+
+Source: upstream `pkg/registry` (`ReturnDeletedObject`).
+"""
+RBAC = "rbac.authorization.k8s.io"
+CREATED_BY_UPDATE = frozenset(
+    f"leases.coordination.k8s.io endpoints events limitranges runtimeclasses.node.k8s.io services "
+    f"roles.{RBAC} rolebindings.{RBAC} clusterroles.{RBAC} clusterrolebindings.{RBAC}".split()
+)
+"""Kinds of which an update that names no version makes an object that is not there.
+
+Source: upstream `pkg/registry` (`AllowCreateOnUpdate`).
+"""
 VERSION_REQUIRED = frozenset(("pods", "nodes", "resourceclaims.resource.k8s.io", "leases.coordination.k8s.io"))
 """Kinds whose PUT must name a resourceVersion (S6)."""
 _DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
@@ -209,6 +231,8 @@ class Write:
         check_capacity(self.contexts.limits, staged, resource, namespace, name)
         if self._is_outside:
             ctx.warnings.extend(self._faults())
+        if str(meta.get("resourceVersion") or "0") != "0":
+            raise BadRequest("resourceVersion should not be set on objects to be created")
         for field in (*_DELETION, "resourceVersion", "selfLink", "generation"):
             meta.pop(field, None)
         sent = meta.pop("managedFields", None)
@@ -335,6 +359,21 @@ class Write:
             raise invalid(self.resource.kind, name, found)
 
     # -- update and patch
+
+    def replace(self, staged: Staged, body: Document) -> Response:
+        """Stage the object as `body` has it; a new one where the kind allows that. Raises: ApiError."""
+        request, resource = self.request, self.resource
+        named = request.resource_version or (body.get("metadata") or {}).get("resourceVersion")
+        if (
+            resource.name not in CREATED_BY_UPDATE
+            or named
+            or staged.get(resource.name, request.namespace, request.name)
+        ):
+            return self.update(staged, lambda old: body, is_patch=False)
+        create = msgspec.structs.replace(request, verb="create")
+        creation = Write(self.contexts, resource, self.identity, create, self.traceparent)
+        creation.repeated = self.repeated
+        return creation.create(staged, body)
 
     def update(self, staged: Staged, change: Callable[[Document], Document | Applied], *, is_patch: bool) -> Response:
         """Stage what `change` makes of the stored object and return it. Raises: ApiError."""
@@ -499,7 +538,7 @@ class Write:
         ctx = self.contexts.context(self.identity, request, staged)
         sub.check_first(old, body, ctx)
         if stored is None or old is None:
-            raise not_found(resource, request.name)
+            raise not_found(resource, request.name, subresource="scale" if sub.name == "scale" else "")
         managed: Managed | None = None
         if request.verb in ("update", "patch"):
             self._check_preconditions(stored, request.uid, request.resource_version)
@@ -516,7 +555,7 @@ class Write:
             if isinstance(meta, dict):
                 self._check_preconditions(stored, str(meta.get("uid") or ""), str(meta.get("resourceVersion") or ""))
                 self._check_name(meta.get("name", request.name))
-            if sub.name in ("status", "finalize", "resize", "ephemeralcontainers"):
+            if sub.name in ("status", "finalize", "resize", "ephemeralcontainers", "approval"):
                 body = self._typed_form(body, old)
             if self._is_outside:
                 ctx.warnings.extend(self._faults())
@@ -590,7 +629,13 @@ class Write:
         admit(self.identity, request, old, None, ctx)
         remains = self.strategy.before_delete(old, ctx, options)
         if remains is None:
-            _, rv = self._store(staged, stored, old, is_gone=True)
+            body, rv = self._store(staged, stored, old, is_gone=True)
+            if resource.name == PODS:
+                gone: Document = msgspec.json.decode(body)
+                marks = {"deletionTimestamp": format_time(ctx.wall_s), "deletionGracePeriodSeconds": 0}
+                body = msgspec.json.encode({**gone, "metadata": {**gone["metadata"], **marks}})
+            if resource.name in ANSWERED_WHOLE:
+                return self._answer(body, rv, ctx, 200)
             status = {
                 "kind": "Status",
                 "apiVersion": "v1",

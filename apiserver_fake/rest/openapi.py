@@ -143,7 +143,8 @@ def document(catalogue: Catalogue, group: str, version: str) -> Document:
     # The closure shares the loaded schemas; a root is copied before its kinds are written into it.
     components = {**_closure(roots), **invented}
     for r in served:
-        if (table := catalogue.kind(r.name).strategy.fields) is not None:
+        # A second version under another group has no table of its own.
+        if r.name in catalogue.resources and (table := catalogue.kind(r.name).strategy.fields) is not None:
             _constrain(components, component_of(r.api_version, r.kind), table, {})
     for name in roots:
         components[name] = {**components[name], "x-kubernetes-group-version-kind": kinds[name]}

@@ -5,6 +5,7 @@ A patch is one of the version its caller knows; so the object is read, converted
 version it was read at, and read again when another client wrote in between.
 """
 
+import re
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from apiserver_fake.catalogue import Conversion, ServedVersion
 from apiserver_fake.decode import decode, decode_object
 from apiserver_fake.patch.patch import apply_patch
+from services.api.errors import BadRequest
 from services.api.meta import Document
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 
@@ -30,7 +32,11 @@ class VersionedApi:
 
     async def call(self, request: Request) -> Response:
         """Answer one request in the caller's version."""
-        request = msgspec.structs.replace(request, api_version=self._served.resource.api_version)
+        request = msgspec.structs.replace(
+            request,
+            api_version=self._served.resource.api_version,
+            field_selector=self._stored_labels(request.field_selector),
+        )
         if request.subresource not in _OWN_FORM:
             return await self._api.call(request)
         if request.patch_type == "apply":
@@ -41,6 +47,20 @@ class VersionedApi:
             body = decode_object(request.body, f"a {self._served.resource.kind}")
             request = await self._with_body(request, body)
         return await self._answer(await self._api.call(request))
+
+    def _stored_labels(self, selector: str) -> str:
+        """Return a field selector with the labels of the stored version. Raises: BadRequest for a label that only
+        the stored version has."""
+        labels = self._served.field_labels
+        if not labels or not selector:
+            return selector
+        found = []
+        for term in selector.split(","):
+            label = re.split("!?=", term, maxsplit=1)[0]
+            if label in labels.values():
+                raise BadRequest(f"field label not supported: {label}")
+            found.append(labels.get(label, label) + term[len(label) :])
+        return ",".join(found)
 
     async def _with_body(self, request: Request, document: Document) -> Request:
         [stored] = await self._to_stored([document])
@@ -79,6 +99,7 @@ class VersionedApi:
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
         """Yield batches of events whose objects are in the caller's version."""
+        request = msgspec.structs.replace(request, field_selector=self._stored_labels(request.field_selector))
         async for batch in self._api.watch(request):
             yield [await self._event(event) for event in batch]
 

@@ -115,7 +115,7 @@ _BY_VALUE_IN = {
 def _present(kind: str, schema: dict[str, Any]) -> frozenset[str]:
     """Return the members of a type that are there in an empty object of it: structs, and lists that are required.
 
-    Source: upstream's types in `k8s.io/api`, of which OpenAPI says `default: {}` and `required`.
+    Source: upstream `staging/src/k8s.io/api`.
     """
     required, found = schema.get("required", ()), []
     for name, member in schema.get("properties", {}).items():

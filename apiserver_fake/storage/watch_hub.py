@@ -284,11 +284,8 @@ class Hub:
         match = request.resource_version_match
         start = parse_rv(request.resource_version)
         if request.send_initial_events:
-            if match != "NotOlderThan" or not request.allow_bookmarks:
-                raise BadRequest(
-                    "sendInitialEvents needs resourceVersionMatch=NotOlderThan and allowWatchBookmarks=true, "
-                    f"got {match!r} and {str(request.allow_bookmarks).lower()}"
-                )
+            if match != "NotOlderThan":
+                raise BadRequest(f"sendInitialEvents needs resourceVersionMatch=NotOlderThan, got {match!r}")
         elif match:
             raise BadRequest(f"resourceVersionMatch {match!r} is forbidden for watch unless sendInitialEvents is set")
         return start
@@ -309,7 +306,7 @@ class Hub:
             if start == 0 or request.send_initial_events:
                 found = self._store.select(resource.name, selection).records
                 events = [event_of(ADDED, record, "") for record in found]
-                if request.send_initial_events:
+                if request.send_initial_events and request.allow_bookmarks:
                     events.append(bookmark(resource, rv, initial_events_end=True))
                 watcher.start_rv = watcher.last_rv = rv
             else:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+from types import SimpleNamespace
 
 import aiohttp
 import msgspec
@@ -63,6 +64,7 @@ class AnApi:
 
 class AServer:
     is_ready = True
+    store = SimpleNamespace(rv=7)
     catalogue = Catalogue()
 
     def __init__(self, api):
