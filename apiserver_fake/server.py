@@ -7,7 +7,7 @@ watches. Here are also spans and counters; lines in the event log are `event_lin
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -16,21 +16,23 @@ import structlog
 
 from apiserver_fake.aggregated import served
 from apiserver_fake.authentication import Authenticator, TokenFile
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.customresources.controller import DefinitionController
 from apiserver_fake.event_log import MUTATING, EventLines
 from apiserver_fake.registry.event_expiry import EventExpiry
 from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
 from apiserver_fake.registry.read import ContinueTokens, NotYet, list_body
 from apiserver_fake.registry.registry import Registry, as_unbind
 from apiserver_fake.registry.write import Limits
-from apiserver_fake.storage.journal import Journal, Recovered
-from apiserver_fake.storage.records import Cause, Change, Record, Selection, record_of
+from apiserver_fake.storage.journal import Journal, Kept, Recovered
+from apiserver_fake.storage.records import DELETED, Cause, Change, Record, Selection, record_of, undefined_resource
 from apiserver_fake.storage.store import Gap, Store, restore
 from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
 from services.api.errors import ApiError, BadRequest, NotFound
 from services.api.identity import ADMIN, Identity
+from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.metrics.apis import COMPUTED
 from services.api.resources import hidden
 from services.api.seams import Seams, Span
@@ -59,11 +61,16 @@ _ASKED = attrgetter("verb", "resource", "namespace", "name", "subresource", "pat
 class ApiServer:
     """The running API server; until `run` has recovered the store, every call is refused with 503."""
 
-    def __init__(self, seams: Seams, journal: Journal, config: ApiServerConfig, tokens: TokenFile) -> None:
+    def __init__(
+        self, seams: Seams, journal: Journal, config: ApiServerConfig, tokens: TokenFile, definer: Definer
+    ) -> None:
+        """`definer`: reads the definitions of kinds that are stored."""
         self._seams, self._config, self._tokens = seams, config, tokens
         self._journal = journal
         self._clock = seams.clock
         self.catalogue = Catalogue(hidden=hidden(seams.switches))
+        self._defined = definer
+        self._definitions: dict[str, Kind] = {}
         # Sampled spans of the writes under way, by what their changes will be known as.
         self._writing: dict[str, Span] = {}
         self.store = Store(hashing=config.state_hash, window_s=config.window_s, window_changes=config.window_changes)
@@ -81,6 +88,9 @@ class ApiServer:
         )
         self.writer = Writer(self.store, journal, seams.clock, self._published)
         self._expiry = EventExpiry()
+        self._definition_controller = DefinitionController(self.store, lambda: self.api_for(ADMIN), seams.clock)
+        self._group: asyncio.TaskGroup | None = None
+        self._controlling: asyncio.Task[None] | None = None
         self._requests: dict[tuple[str, ...], float] = {}
         self._unbinds: dict[tuple[str, ...], float] = {}
         self._stale_statuses: dict[str, float] = {}
@@ -98,11 +108,14 @@ class ApiServer:
         try:
             self._recover(recovered)
             async with asyncio.TaskGroup() as group:
+                self._group = group
                 group.create_task(self.writer.run())
                 group.create_task(self.hub.run())
                 group.create_task(self._expire_events())
                 self.writer.is_open = True
                 await self._create_first_objects()
+                for record in self.store.select(DEFINITIONS, Selection()).records:
+                    self._control(record, is_gone=False)
                 self.is_ready = True
                 self._ready.set()
         finally:
@@ -122,11 +135,9 @@ class ApiServer:
             log.warning("store.is_volatile", durability="memory", resource_version=store.rv)
         try:
             if self._journal.is_durable:
-                base = [
-                    record_of(self.catalogue.find(name), msgspec.json.decode(body), rv, body, hashing=store.hashing)
-                    for name, rv, body in map(msgspec.structs.astuple, recovered.base)
-                ]
+                base = [self._record(kept) for kept in recovered.base]
                 restore(store, base, recovered.base_rv, recovered.entries, now_s, self.catalogue.resources)
+                self._redefine(record.name for record in store.select(DEFINITIONS, Selection()).records)
         except (Gap, NotFound, msgspec.MsgspecError) as error:
             raise StartError(f"the store is damaged: {error}", EXIT_CONFIG) from error
         for key, answer in answers_of(recovered.entries, now_s):
@@ -146,6 +157,45 @@ class ApiServer:
         self._authenticator = Authenticator(self._tokens.tokens, node_key)
         if self._lines is not None:
             self._lines.recovered(recovered)
+
+    def _record(self, kept: Kept) -> Record:
+        """Return the record of a stored object; its kind may be one that a definition defines, or defined once."""
+        document = msgspec.json.decode(kept.body)
+        resource = self.catalogue.resources.get(kept.resource) or undefined_resource(kept.resource, document)
+        if resource is None:
+            raise NotFound(f"an object is of kind {kept.resource}, which this server does not know")
+        return record_of(resource, document, kept.rv, kept.body, hashing=self.store.hashing)
+
+    # -- definitions
+
+    def _redefine(self, names: Iterable[str]) -> None:
+        """Serve what the stored definitions of these names define now."""
+        changed = False
+        for name in names:
+            record = self.store.get(DEFINITIONS, "", name)
+            kind = self._defined.kind_of(msgspec.json.decode(record.body)) if record is not None else None
+            if record is None:
+                self._defined.forget(name)
+            before = self._definitions.get(name)
+            if kind is before:
+                continue
+            changed = True
+            if kind is None:
+                del self._definitions[name]
+            else:
+                self._definitions[name] = kind
+                if kind.resource.selectable_fields or (before is not None and before.resource.selectable_fields):
+                    self.store.reindex(kind.resource)
+            if before is not None:
+                self.hub.end_kind(name)
+        if changed:
+            self.catalogue.define(self._definitions.values())
+
+    def _control(self, record: Record, *, is_gone: bool) -> None:
+        """Let the controller of definitions look at one; it runs from the first definition on."""
+        self._definition_controller.changed(record, is_gone=is_gone)
+        if self._controlling is None and self._group is not None:
+            self._controlling = self._group.create_task(self._definition_controller.run())
 
     async def _create_first_objects(self) -> None:
         for resource, document in FIRST_OBJECTS:
@@ -335,12 +385,17 @@ class ApiServer:
         if self._lines is not None:
             self._lines.commits(changes)
         now_s = self._clock.now()
+        redefined = [change for change in changes if change.record.resource == DEFINITIONS]
         for change in changes:
             if change.record.resource == EVENTS:
                 self._expiry.note(change, now_s)
             if self._writing and change.record.resource == PODS:
                 self._name_pod(change)
         self.hub.publish(changes)
+        if redefined:
+            self._redefine(dict.fromkeys(change.record.name for change in redefined))
+            for change in redefined:
+                self._control(change.record, is_gone=change.type == DELETED)
 
     def _name_pod(self, change: Change) -> None:
         """Write into the span of a sampled write which pod it changed, and the phase when that is new.

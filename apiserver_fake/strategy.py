@@ -24,6 +24,7 @@ import msgspec
 
 from apiserver_fake.decode import decode_object
 from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path
+from apiserver_fake.schema.schemas import Shape
 from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.fields import Form, Report, Struct
 from apiserver_fake.validation.formats import Cause, Causes, metadata, subdomain
@@ -37,6 +38,7 @@ from services.api.wire import Request
 
 Lookup = Callable[[str, str, str], Document | None]
 """`(resource, namespace, name)` to the newest document, staged writes included; read-only."""
+Reading = Callable[[Document], tuple[Document, list[str]]]
 Labels = Callable[[str, str, str], Mapping[str, str] | None]
 """`(resource, namespace, name)` to the newest labels; None when there is no such object."""
 
@@ -222,6 +224,17 @@ class Strategy:
     """The table of field rules that completes the served OpenAPI, if there is one."""
     with_defaults: Callable[[Document], Document] | None = None
     """What the kind's defaults make of a new document, before anything is admitted or allocated; None: `fields`."""
+    typed: Shape | None = None
+    """The type that what is sent must have before other rules see it; None: that of the kind."""
+    read: Reading | None = None
+    """What reading a document by the kind's own schema makes of it: a copy, and the paths of the fields that it
+    dropped; None: unknown fields are kept."""
+    read_stored: Reading | None = None
+    """The same for what is stored, which may be in another version or older than the schema."""
+    subresources: Mapping[str, Subresource] = field(default_factory=dict)
+    """Subresources of this kind alone, by name."""
+    needs_version: bool = False
+    """Whether a PUT must name the resourceVersion it replaces."""
 
     def defaulted(self, new: Document) -> Document:
         """Return a new document with the defaults of its type: what its creator counts as the manager of."""
@@ -306,9 +319,9 @@ def subresource(resource: str, name: str) -> Subresource | None:
     return table.get((resource, name)) or table.get(("*", name))
 
 
-def served_subresource(resource: Resource, request: Request) -> Subresource:
+def served_subresource(resource: Resource, strategy: Strategy, request: Request) -> Subresource:
     """Return the subresource that is asked for. Raises: NotFound, MethodNotAllowed."""
-    found = subresource(resource.name, request.subresource)
+    found = strategy.subresources.get(request.subresource) or subresource(resource.name, request.subresource)
     if found is None or request.subresource not in resource.subresources:
         raise no_such_path()
     if request.verb not in found.verbs:

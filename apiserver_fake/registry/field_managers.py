@@ -27,6 +27,7 @@ from apiserver_fake.managedfields.managers import (
 )
 from apiserver_fake.managedfields.typed import Comparison, compare
 from apiserver_fake.schema.schemas import Shape
+from services.api.errors import invalid
 from services.api.identity import CONTROLLER_PREFIX, NODE_PREFIX, SCHEDULER, Identity
 from services.api.meta import Document
 from services.api.times import format_time
@@ -157,8 +158,19 @@ class FieldManagers:
         kind = self._kind.resource.kind
         document = {"apiVersion": wanted, "kind": kind, **result.document}
         if wanted != stored:
+            document = self._checked(document, seen)
             document = {"apiVersion": stored, "kind": kind, **self._in(document, wanted, stored)}
         return result._replace(document=document)
+
+    def _checked(self, document: Document, live: Document | None) -> Document:
+        """Return the document as its version reads it. Raises: Invalid where the version's own rules refuse it."""
+        served = self._served(self._version)
+        if served is None or served.check is None:
+            return document
+        read, _, causes = served.check(document, live, self._request.subresource)
+        if causes:
+            raise invalid(self._kind.resource.kind, self._request.name, causes)
+        return read
 
 
 def _converted(document: Document, conversion: Conversion | None, have: str) -> Document:

@@ -101,7 +101,7 @@ class Reads:
         if not request.subresource:
             return Response(code=200, rv=record.rv, body=record.body)
         stored = msgspec.json.decode(record.body)
-        form = served_subresource(resource, request).read(stored)
+        form = served_subresource(resource, self._catalogue.kind(resource.name).strategy, request).read(stored)
         body = record.body if form is stored else msgspec.json.encode(form)
         return Response(code=200, rv=record.rv, body=body)
 
@@ -192,7 +192,5 @@ def list_body(resource: Resource, page: Page, rv: int, token: str) -> bytes:
         metadata["continue"] = token
         if page.remaining is not None:
             metadata["remainingItemCount"] = page.remaining
-    head = msgspec.json.encode(
-        {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
-    )
+    head = msgspec.json.encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata})
     return b"".join((head[:-1], b',"items":[', b",".join([record.body for record in page.records]), b"]}"))

@@ -128,7 +128,7 @@ class Registry:
 
     def _prepare_subresource(self, write: Write) -> Plan:
         request, resource = write.request, write.resource
-        found = served_subresource(resource, request)
+        found = served_subresource(resource, write.strategy, request)
         body: Any
         if request.patch_type == APPLY:
             body = _configuration(request.body, write.repeated)

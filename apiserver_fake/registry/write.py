@@ -309,13 +309,20 @@ class Write:
         return self.request.body.decode(errors="replace")
 
     def _typed(self, new: Document, old: Document | None) -> Document:
-        resource = self.resource
-        typed = conform(self._shape, resource.api_version, resource.kind, new, old, self._unknown)
+        resource, strategy = self.resource, self.strategy
+        typed = conform(strategy.typed or self._shape, resource.api_version, resource.kind, new, old, self._unknown)
         try:
             msgspec.convert(typed["metadata"], ObjectMeta)
         except msgspec.ValidationError as error:
             raise BadRequest(f"metadata cannot be read: {error}") from None
+        if strategy.read is not None:
+            typed, dropped = strategy.read(typed)
+            self._unknown += dropped
         return typed
+
+    def _old(self, stored: Record) -> Document:
+        old: Document = msgspec.json.decode(stored.body)
+        return old if self.strategy.read_stored is None else self.strategy.read_stored(old)[0]
 
     def _check_name(self, name: str) -> None:
         wanted = self.request.name
@@ -379,7 +386,7 @@ class Write:
         """Stage what `change` makes of the stored object and return it. Raises: ApiError."""
         request, resource = self.request, self.resource
         stored = self._stored(staged)
-        old: Document = msgspec.json.decode(stored.body)
+        old = self._old(stored)
         self._check_preconditions(stored, request.uid, request.resource_version)
         changed, managed = change(old), None
         if isinstance(changed, Applied):
@@ -484,7 +491,7 @@ class Write:
         version = str(meta.get("resourceVersion") or "")
         self._check_preconditions(stored, str(meta.get("uid") or ""), version)
         is_named = is_patch or version or self.request.resource_version
-        if not is_named and self.resource.name in VERSION_REQUIRED:
+        if not is_named and (self.strategy.needs_version or self.resource.name in VERSION_REQUIRED):
             text = "Invalid value: 0x0: must be specified for an update"
             self._refuse(stored.name, [Cause("metadata.resourceVersion", "FieldValueInvalid", text)])
         for field in _KEPT:
@@ -534,7 +541,7 @@ class Write:
         """Stage what the subresource makes of the object and return its answer. Raises: ApiError."""
         request, resource = self.request, self.resource
         stored = staged.get(resource.name, request.namespace, request.name)
-        old = document_of(stored)
+        old = None if stored is None else self._old(stored)
         ctx = self.contexts.context(self.identity, request, staged)
         sub.check_first(old, body, ctx)
         if stored is None or old is None:

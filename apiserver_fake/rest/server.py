@@ -279,6 +279,8 @@ class RestHandler:
         content_type = request.headers.get("Content-Type", "")
         if verb == "patch":
             patch_type = media_types.patch_type_of(content_type)
+            if patch_type == "strategic" and not route.served.has_strategic_merge:
+                raise media_types.unsupported([n for n, kind in media_types.PATCH_TYPES.items() if kind != "strategic"])
         if verb not in ("get", "list"):
             body = await read_body(request)
         if verb in ("create", "update", "delete", "deletecollection"):

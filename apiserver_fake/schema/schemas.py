@@ -85,6 +85,11 @@ def shape_of(api_version: str, kind: str) -> Shape:
     return _component(name) if name else ANYTHING
 
 
+def component_shape(name: str) -> Shape:
+    """Return the shape of a component, such as `io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta`."""
+    return _component(name)
+
+
 _COMPONENTS: dict[str, Shape] = {}
 
 
@@ -356,3 +361,11 @@ def strict_refusal(api_version: str, kind: str, faults: Sequence[str]) -> BadReq
 def unknown_fields(paths: Sequence[str]) -> list[str]:
     """Return what is said of fields that a kind does not have."""
     return [f'unknown field "{path}"' for path in paths]
+
+
+def report_fields(paths: Sequence[str], api_version: str, kind: str, mode: str) -> list[str]:
+    """Return the warnings about unknown fields as `fieldValidation` wants them. Raises: BadRequest for Strict."""
+    found = unknown_fields(paths) if mode in ("Warn", "Strict") else []
+    if found and mode == "Strict":
+        raise strict_refusal(api_version, kind, found)
+    return found

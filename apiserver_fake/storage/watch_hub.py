@@ -37,6 +37,7 @@ WATCHERS_MAX = 20_000
 WATCHERS_PER_NODE, WATCHERS_PER_IDENTITY = 16, 256
 
 TIMEOUT, SLOW, EXPIRED, SHUTDOWN, CLIENT_GONE = "Timeout", "SlowWatcher", "Expired", "Shutdown", "ClientGone"
+REDEFINED = "Redefined"
 
 Notify = Callable[["Watcher"], None]
 Taken = Callable[["Watcher", list[WatchEvent]], None]
@@ -412,6 +413,11 @@ class Hub:
             value = watcher.selection.exact(field)
             if value and not index.by_value.get((field, value), True):
                 del index.by_value[(field, value)]
+
+    def end_kind(self, resource: str) -> None:
+        """End all watches of a kind, whose clients resume: it is served in another way from now on."""
+        for watcher in [each for each in self._watchers.values() if each.resource.name == resource]:
+            self.end(watcher, REDEFINED)
 
     def shut_down(self) -> None:
         """End all watches."""

@@ -35,7 +35,7 @@ IP_TEXT = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 def has_node_ports(spec: Document) -> bool:
     """Whether each port of the service has a port on every node."""
     is_balanced = spec["type"] == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)
-    return spec["type"] == "NodePort" or is_balanced
+    return bool(spec["type"] == "NodePort" or is_balanced)
 
 
 def _is_external(spec: Document) -> bool:
@@ -191,7 +191,7 @@ def _free_address(others: list[Document]) -> str:
 def _free_port(used: set[tuple[int, str]], protocol: str, ctx: WriteContext) -> int:
     """Return a free port of the upper band, then of the lower one; 0 when all are taken."""
     upper, lower = NODE_PORTS[STATIC_PORTS:], NODE_PORTS[:STATIC_PORTS]
-    first = ctx.random.randrange(len(upper))
+    first = ctx.random.randrange(0, len(upper))
     return next((each for each in (*upper[first:], *upper[:first], *lower) if (each, protocol) not in used), 0)
 
 
