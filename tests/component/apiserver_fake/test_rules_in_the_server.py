@@ -265,3 +265,19 @@ def test_a_key_that_is_there_twice_has_its_last_value_and_strict_refuses_it():
             assert msgspec.json.decode(made.body)["data"] == {"a": "2"}
 
     simloop.run(scenario())
+
+
+def test_a_status_of_a_pod_may_bring_labels_and_annotations_but_no_owner() -> None:
+    async def scenario() -> None:
+        async with a_mesh() as call:
+            await call(ADMIN, "create", "pods", body=POD)
+            owner = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u"}
+            meta = {"labels": {"app": None, "a": "b"}, "annotations": {"n": "1"}, "ownerReferences": [owner]}
+            body = {"metadata": meta, "spec": {"hostname": "h"}, "status": {"message": "m"}}
+            seen = await call(ADMIN, "patch", "pods", "p", body, subresource="status", patch_type="merge")
+            assert (seen["metadata"]["labels"], seen["metadata"]["annotations"]) == ({"a": "b"}, {"n": "1"})
+            assert "ownerReferences" not in seen["metadata"]
+            assert "hostname" not in seen["spec"]
+            assert seen["status"]["message"] == "m"
+
+    simloop.run(scenario())
