@@ -21,6 +21,7 @@ from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, detai
 from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.managedfields.managers import Applied, Managed, encoded
 from apiserver_fake.patch.patch import apply_patch
+from apiserver_fake.registry import warnings
 from apiserver_fake.registry.field_managers import SCALE, FieldManagers
 from apiserver_fake.schema.schemas import conform, strict_refusal, unknown_fields
 from apiserver_fake.storage.records import Record, Selection, parse_rv
@@ -250,6 +251,8 @@ class Write:
         admit(self.identity, request, None, new, ctx)
         self._refuse(name, self.strategy.validate(None, new, ctx))
         self.strategy.check_bounds(None, new, ctx)
+        if self._is_outside:
+            ctx.warnings.extend(warnings.of(resource.name, None, new))
         charged = charges(resource, None, new, ctx)
         if managers:
             new["metadata"]["managedFields"] = managers
@@ -402,6 +405,8 @@ class Write:
         admit(self.identity, request, old, new, ctx)
         self._refuse(request.name, [*self._new_finalizers(old, new), *self.strategy.validate(old, new, ctx)])
         self.strategy.check_bounds(old, new, ctx)
+        if self._is_outside:
+            ctx.warnings.extend(warnings.of(resource.name, old, new))
         charged = charges(resource, old, new, ctx) if resource.name in CHARGED_ON_UPDATE else []
         if resource.has_spec and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1

@@ -185,3 +185,30 @@ def test_last_applied_can_be_viewed_set_and_edited(kubectl, namespace, write, se
     assert seen("cm", "cm1")["data"] == {"a": "1"}
     write(a_config_map(a="2"), "apply", "set-last-applied")
     assert 'a: "2"' in kubectl("apply", "view-last-applied", "cm/cm1", "-n", namespace)
+
+
+def test_warnings_about_a_pod_are_shown(kubectl, namespace, write):
+    container = {
+        "name": "c",
+        "image": "i",
+        "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}],
+        "resources": {"requests": {"memory": "100m"}},
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"nodeSelector": {"beta.kubernetes.io/os": "linux"}, "containers": [container]},
+    }
+
+    said = write(pod, "create")
+
+    assert (
+        'Warning: spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use "kubernetes.io/os" instead'
+        in said
+    )
+    assert 'spec.containers[0].env[1]: hides previous definition of "A", which may be dropped when using apply' in said
+    assert (
+        'spec.containers[0].resources.requests[memory]: fractional byte value "100m" is invalid, must be an integer'
+        in said
+    )
