@@ -13,3 +13,6 @@ class ControllersConfig(LeaderElectionConfig):
     controllers: tuple[str, ...] = setting(
         ("*",), "a controller to run; * is all, -NAME leaves one out; may be repeated"
     )
+    custom_resources: bool = setting(
+        False, "collect, count and delete objects of kinds that CustomResourceDefinitions define like any others"
+    )
