@@ -22,6 +22,7 @@ from apiserver_fake.customresources.causes import duplicate, invalid, too_many, 
 from apiserver_fake.customresources.formats import is_known
 from apiserver_fake.customresources.names import dns_label, dns_subdomain, one_of
 from apiserver_fake.customresources.structural import Structural
+from apiserver_fake.customresources.typed import check_types
 from apiserver_fake.validation.formats import IMMUTABLE, Cause, Causes, forbidden, required
 from services.api.cel import rules, urls
 from services.api.meta import Document
@@ -47,7 +48,11 @@ SELECTABLE_MAX: Final = 8
 
 
 def validate_definition(new: Document, old: Document | None = None) -> list[Cause]:
-    """Return what is wrong with a definition beyond the rules of metadata. `old`: what is stored, on an update."""
+    """Return what is wrong with a definition beyond the rules of metadata. `old`: what is stored, on an update.
+
+    Raises: BadRequest when what it has for a schema cannot be one.
+    """
+    check_types(new)
     spec = _internal(new.get("spec") or {})
     status = new.get("status") or {}
     causes = [*_object_name(new, spec), *_spec(spec, old)]

@@ -13,6 +13,7 @@ from apiserver_fake.customresources.definition import (
     validate_definition_status,
 )
 from apiserver_fake.customresources.structural import Structural
+from services.api.errors import BadRequest
 
 HERE = Path(__file__).parent / "definitions"
 WHERE = "spec.validation.openAPIV3Schema"
@@ -631,3 +632,25 @@ def test_an_unreadable_schema_is_said_once():
     assert [(cause.path, cause.message) for cause in causes] == [
         (WHERE, "Invalid value: \"\": OpenAPIV3Schema 'definitions' is not supported")
     ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "said_of"),
+    [
+        (
+            {"type": 1},
+            "number into Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.type of type string",
+        ),
+        (
+            of_field(type="array", items={"maxItems": "3"}),
+            "string into Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.properties.items.maxItems of type int64",
+        ),
+        (of_field(enum="a"), "str"),
+        ({"properties": {"a": []}}, "array into Go struct field"),
+        (of_field(additionalProperties=3), "number into Go struct field"),
+    ],
+)
+def test_what_is_no_schema_is_a_bad_request(schema, said_of):
+    with pytest.raises(BadRequest, match="cannot unmarshal") as refused:
+        validate_definition(definition(schema))
+    assert said_of in refused.value.message
