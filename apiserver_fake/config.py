@@ -20,6 +20,11 @@ class ApiServerConfig(CommonConfig):
     client_ca_file: str = setting(
         "", "authority whose certificates of clients are identities: CN the user, O the groups"
     )
+    kubelet_client_certificate: str = setting(
+        "", "certificate for calls of kubelets, which are then made over TLS; without one they are plain HTTP"
+    )
+    kubelet_client_key: str = setting("", "its key")
+    kubelet_certificate_authority: str = setting("", "authority that signed the certificates of kubelets")
     role: tuple[str, ...] = setting((), "YAML file with the role of one more controller; may be repeated")
     cluster_objects: bool = setting(
         False, "make what a cluster has: the Service kubernetes, a default storage class, flow schemas"

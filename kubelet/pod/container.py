@@ -294,6 +294,12 @@ class Container:
         self.is_ready = self.kind in (MAIN, SIDECAR) and self.is_started and is_ready
         self._set_due(now)
 
+    def process_ended(self, now: float, code: int) -> None:
+        """Its process has ended by itself: one that a client was attached to."""
+        if self.stop_at_s is None or now < self.stop_at_s:
+            self.stop_at_s, self.stop_code = now, code
+        self._set_due(now)
+
     def stop(self, now: float, kill_at_s: float, prestop_limit_s: float, stop_s: float) -> None:
         """Ask the process to end: preStop hook, SIGTERM, and SIGKILL at `kill_at_s`.
 

@@ -205,6 +205,14 @@ class Pod(PodContext):
                 status.refresh(self, now)
         return self.advance(now)
 
+    def process_ended(self, name: str, code: int, now: float) -> list[Effect]:
+        """The process of a container has ended by itself."""
+        self._catch_up(now)
+        for container in self.containers:
+            if container.name == name and container.is_running:
+                container.process_ended(now, code)
+        return self.advance(now)
+
     def allocate(self, pod: KubeletPod, now: float) -> list[Effect]:
         """The node has allocated to the pod the size that it asks for now: apply it (kep-1287 5)."""
         self._catch_up(now)

@@ -135,9 +135,13 @@ def spoken(pod: KubeletPod, name: str, started_s: float, age_s: float) -> Sequen
         (c for c in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers) if c.name == name), None
     )
     annotations = pod.metadata.annotations
-    if container is None or not container.command + container.args or container.stdin:
+    if container is None or f"{ANNOTATION}.{name}" in annotations:
         return None
-    if f"{ANNOTATION}.{name}" in annotations or (container in spec.containers and ANNOTATION in annotations):
+    if container in spec.containers and ANNOTATION in annotations:
+        return None
+    if container.stdin:
+        return ()  # a client that is attached sees what it writes
+    if not container.command + container.args:
         return None
     return _spoken(
         container.command + container.args, literal_environment(container), pod.metadata.name, started_s, age_s

@@ -174,8 +174,8 @@ class Resource:
     label to its value in the document (beyond metadata.name and metadata.namespace).
     `has_spec` says that `metadata.generation` counts changes of the spec. `gate` is the feature gate without which
     clients find no such kind; what is stored of it stays. `deprecated`: the warning that answers about it carry.
-    `singular`, `list_kind`: how one writes the kind in a command
-    (`pod`) and the kind of its lists (`PodList`). `verbs`: what discovery says can be done; () is all.
+    `singular`, `list_kind`: how one writes the kind in a command (`pod`) and the kind of its lists (`PodList`).
+    `verbs`: what discovery says can be done; () is all.
     """
 
     view: type[View] = AnyObject

@@ -17,3 +17,6 @@ class ControllersConfig(LeaderElectionConfig):
         "", "certificate of the authority that signs approved CertificateSigningRequests; empty: none are signed"
     )
     cluster_signing_key_file: str = setting("", "its key")
+    custom_resources: bool = setting(
+        False, "collect, count and delete objects of kinds that CustomResourceDefinitions define like any others"
+    )

@@ -75,4 +75,5 @@ def build(config: ControllersConfig, seams: Seams) -> Component:
         for each in chosen(config.controllers)
         if each.is_wanted(switches)
     ]
-    return Manager(controllers, seams, elector=config.elector(seams, LEASE))
+    elector = config.elector(seams, LEASE)
+    return Manager(controllers, seams, elector=elector, follows_definitions=config.custom_resources)

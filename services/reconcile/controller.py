@@ -8,6 +8,7 @@ import msgspec
 
 from services.api.identity import controller_identity
 from services.api.meta import Document, Key, View
+from services.api.resources import Kinds
 from services.api.switches import Switches
 from services.reconcile.actions import Action, Query, Result
 
@@ -49,7 +50,14 @@ class Lister(Protocol[V]):
 
 
 class Listers(Protocol):
-    """The caches of all kinds a controller declared."""
+    """The caches of all kinds a controller declared; `kinds`: those there are."""
+
+    @property
+    def kinds(self) -> Kinds: ...
+    @property
+    def are_complete(self) -> bool:
+        """Whether each cache has received its kind's state; one of a kind that was just defined may not have."""
+        ...
 
     def of(self, view: type[V]) -> Lister[V]: ...
     def any(self, resource: str) -> Lister[Any]:

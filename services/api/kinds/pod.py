@@ -528,7 +528,10 @@ RESOURCE = Resource(
     Pod,
     short_names=("po",),
     categories=("all",),
-    subresources=("status", "binding", "unbind", "eviction", "log", "resize", "ephemeralcontainers"),
+    subresources=(
+        *("status", "binding", "unbind", "eviction", "log", "resize", "ephemeralcontainers"),
+        *("attach", "exec", "portforward", "proxy"),
+    ),
     has_spec=True,
     columns=(
         NAME,

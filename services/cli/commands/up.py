@@ -177,6 +177,7 @@ def _attend(given: dict[str, Any]) -> int:
             "apiserver": ["--cluster-objects"],
             # The key of the mesh's authority lies beside the tokens; only this process is given it.
             "controllers": [
+                "--custom-resources",
                 *("--cluster-signing-cert-file", str(given["data"].absolute() / "credentials" / "ca.crt")),
                 *("--cluster-signing-key-file", str(given["data"].absolute() / "credentials" / "ca.key")),
             ],
