@@ -19,7 +19,6 @@ from aiohttp import web
 
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import invalid_option, method_not_allowed
-from apiserver_fake.patch.apply import perform
 from apiserver_fake.rest import (
     discovery,
     media_types,
@@ -314,9 +313,7 @@ class RestHandler:
             if not parameters.text("fieldManager"):
                 message = "Required value: is required for apply patch"
                 raise invalid_option("PatchOptions", "fieldManager", "FieldValueRequired", message)
-            return await perform(
-                api, call, self._catalogue, is_forced=parameters.flag("force"), wall_s=self._clock.wall()
-            )
+            call = msgspec.structs.replace(call, force=parameters.flag("force"))
         response = await api.call(call)
         if call.verb == "delete" and call.resource == "pods" and response.is_ok:
             return self._deleted_pod(response)
