@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from services.api import jsonpath
+from apiserver_fake.customresources import jsonpath
 from services.api.meta import AGE, NAME, Cell, Column, Document
 from services.api.times import duration, parse_time
 

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import msgspec
 
 from apiserver_fake.catalogue import Conversion, Kind, ServedVersion
+from apiserver_fake.customresources import jsonpath
 from apiserver_fake.customresources.columns import columns_of
 from apiserver_fake.customresources.rules import Rules, strategy_of
 from apiserver_fake.customresources.structural import Structural
-from services.api import jsonpath
 from services.api.errors import ApiError
 from services.api.kinds.customresourcedefinition import CustomResourceDefinition, defined_resource
 from services.api.meta import Document, Resource, find_condition

@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
+from apiserver_fake.customresources import jsonpath
 from apiserver_fake.customresources.scale import problems as scale_problems
 from apiserver_fake.customresources.structural import Structural
 from apiserver_fake.schema.schemas import Shape, component_shape
 from apiserver_fake.strategy import Strategy, Subresource, SubresourceResult, WriteContext
 from apiserver_fake.validation.formats import Cause, metadata, subdomain
-from services.api import jsonpath
 from services.api.errors import ApiError, BadRequest, MethodNotAllowed, invalid
 from services.api.meta import Document
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.api.jsonpath import JSONPathError, find, names
+from apiserver_fake.customresources.jsonpath import JSONPathError, find, names
 
 DOCUMENT = {
     "metadata": {"labels": {"app.kubernetes.io/name": "web"}},
