@@ -13,6 +13,10 @@ class ControllersConfig(LeaderElectionConfig):
     controllers: tuple[str, ...] = setting(
         ("*",), "a controller to run; * is all, -NAME leaves one out; may be repeated"
     )
+    cluster_signing_cert_file: str = setting(
+        "", "certificate of the authority that signs approved CertificateSigningRequests; empty: none are signed"
+    )
+    cluster_signing_key_file: str = setting("", "its key")
     custom_resources: bool = setting(
         False, "collect, count and delete objects of kinds that CustomResourceDefinitions define like any others"
     )
