@@ -139,7 +139,13 @@ def paths(fields: Fields, at: Path = ()) -> Iterator[Path]:
 
 def ordered(fields: Fields) -> Fields:
     """Return the set with its steps in the order in which upstream writes them."""
-    return {step: ordered(fields[step]) for step in sorted(fields, key=_rank)}
+    if not fields:
+        return fields
+    # As text, members of objects come in order, and before keys and values, which are compared as what they are.
+    steps = sorted(fields)
+    if steps[-1][0] in "kv" and len(steps) > 1:
+        steps.sort(key=_rank)
+    return {step: ordered(node) if (node := fields[step]) else LEAF for step in steps}
 
 
 def _rank(step: str) -> tuple[str, Any]:

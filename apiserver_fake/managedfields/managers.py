@@ -129,25 +129,35 @@ def _is_tree(fields: Any) -> bool:
     return True
 
 
-def encoded(managed: Managed) -> list[Document]:
-    """Return the managers as `managedFields` has them: applied ones first, then by time, name and version."""
+def encoded(managed: Managed, live: Any = None) -> list[Document]:
+    """Return the managers as `managedFields` has them: applied ones first, then by time, name and version.
+
+    `live`: the stored ones, of which those that did not change are taken as they are.
+    """
+    known = {id(each.get("fieldsV1")): each for each in live or ()}
 
     def place(item: tuple[Manager, Entry]) -> tuple[str, str, str, str, str]:
         manager, entry = item
         return manager.operation, entry.time, manager.name, entry.api_version, manager.subresource
 
-    return [
-        {
-            "manager": manager.name,
-            "operation": manager.operation,
-            "apiVersion": entry.api_version,
-            **({"time": entry.time} if entry.time else {}),
-            "fieldsType": "FieldsV1",
-            "fieldsV1": ordered(entry.fields),
-            **({"subresource": manager.subresource} if manager.subresource else {}),
-        }
-        for manager, entry in sorted(managed.items(), key=place)
-    ]
+    found = []
+    for manager, entry in sorted(managed.items(), key=place) if len(managed) > 1 else managed.items():
+        stored = known.get(id(entry.fields))
+        if stored is not None and stored.get("time", "") == entry.time:
+            found.append(stored)
+            continue
+        found.append(
+            {
+                "manager": manager.name,
+                "operation": manager.operation,
+                "apiVersion": entry.api_version,
+                **({"time": entry.time} if entry.time else {}),
+                "fieldsType": "FieldsV1",
+                "fieldsV1": ordered(entry.fields),
+                **({"subresource": manager.subresource} if manager.subresource else {}),
+            }
+        )
+    return found
 
 
 def of_request(live: Any, sent: Any, *, is_subresource: bool) -> Managed:
@@ -205,7 +215,8 @@ def _released(
         fields = entry.fields
         if manager != applying and not change.is_same:
             for taken in change:
-                fields = difference(fields, taken)
+                if taken and intersection(fields, taken):
+                    fields = difference(fields, taken)
         if fields:
             result[manager] = entry if fields is entry.fields else entry._replace(fields=fields)
     return result, change_in(api_version) or Comparison()

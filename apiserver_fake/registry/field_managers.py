@@ -130,7 +130,8 @@ class FieldManagers:
                 api_version=self._version,
                 ignored=self._ignored,
                 time=format_time(wall_s),
-            )
+            ),
+            old.get("metadata", {}).get("managedFields"),
         )
 
     def applied(self, live: Document | None, config: Document, wall_s: float) -> Applied:

@@ -599,7 +599,7 @@ class Write:
     ) -> None:
         """Give the new document, whose metadata is its own, its `managedFields`."""
         if managed is not None:
-            managers = encoded(managed)
+            managers = encoded(managed, old["metadata"].get("managedFields"))
         else:
             managers = self._managers.updated(sent, old, new, ctx.wall_s)
         if managers:
