@@ -16,9 +16,13 @@ import structlog
 
 from apiserver_fake.aggregated import served
 from apiserver_fake.authentication import Authenticator, TokenFile
+from apiserver_fake.authorization.access import Access, access_objects
+from apiserver_fake.authorization.authorizer import forbidden_action
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.event_log import MUTATING, EventLines
+from apiserver_fake.rbac.policy import Attributes, Decision, PolicyRule
+from apiserver_fake.rbac.stored import StoredPolicy
 from apiserver_fake.registry.event_expiry import EventExpiry
 from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
 from apiserver_fake.registry.read import ContinueTokens, NotYet
@@ -30,7 +34,8 @@ from apiserver_fake.storage.store import Gap, Store, restore
 from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
 from services.api.errors import ApiError, BadRequest, NotFound
-from services.api.identity import ADMIN, Identity
+from services.api.identity import ADMIN, MASTERS_GROUP, Identity
+from services.api.meta import Document
 from services.api.metrics.apis import COMPUTED
 from services.api.resources import hidden
 from services.api.seams import Seams, Span
@@ -57,8 +62,17 @@ _ASKED = attrgetter("verb", "resource", "namespace", "name", "subresource", "pat
 class ApiServer:
     """The running API server; until `run` has recovered the store, every call is refused with 503."""
 
-    def __init__(self, seams: Seams, journal: Journal, config: ApiServerConfig, tokens: TokenFile) -> None:
+    def __init__(
+        self,
+        seams: Seams,
+        journal: Journal,
+        config: ApiServerConfig,
+        tokens: TokenFile,
+        *,
+        access: Access | None = None,
+    ) -> None:
         self._seams, self._config, self._tokens = seams, config, tokens
+        self.access = access or Access()
         self._journal = journal
         self._clock = seams.clock
         self.catalogue = Catalogue(hidden=hidden(seams.switches))
@@ -77,6 +91,7 @@ class ApiServer:
             queue_events=config.watch_queue_events,
             queue_bytes=config.watch_queue_bytes,
         )
+        self._stored_policy = StoredPolicy(self.store) if self.access.is_rbac else None
         self.writer = Writer(self.store, journal, seams.clock, self._published)
         self._expiry = EventExpiry()
         self._requests: dict[tuple[str, ...], float] = {}
@@ -139,18 +154,25 @@ class ApiServer:
             switches=self._seams.switches,
             cursors=ContinueTokens(recovered.secret),
             limits=Limits(self._config.objects_max, self._config.objects_per_namespace_max),
+            stored_policy=self._stored_policy,
+            accounts=self.access.accounts,
         )
         node_key = bytes.fromhex(self._tokens.node_key) if self._tokens.node_key else b"node\0" + recovered.secret
-        self._authenticator = Authenticator(self._tokens.tokens, node_key)
+        self._authenticator = Authenticator(
+            self._tokens.tokens, node_key, self.access.accounts.tokens, self._document, self._clock.wall
+        )
         if self._lines is not None:
             self._lines.recovered(recovered)
 
     async def _create_first_objects(self) -> None:
+        api = self.api_for(ADMIN)
         for resource, document in FIRST_OBJECTS:
             name = document["metadata"]["name"]
             if self.store.get(resource, "", name) is None:
                 request = Request(verb="create", resource=resource, body=msgspec.json.encode(document))
-                (await self.api_for(ADMIN).call(request)).unwrap()
+                (await api.call(request)).unwrap()
+        for request in access_objects(self.access, self._document):
+            (await api.call(request)).unwrap()
 
     async def _expire_events(self) -> None:
         while True:
@@ -167,13 +189,38 @@ class ApiServer:
         """Return whose token this is; "" is anonymous. Raises: Unauthorized, Unavailable before recovery."""
         return self._parts()[1].identify(bearer)
 
+    def _document(self, resource: str, namespace: str, name: str) -> Document | None:
+        record = self.store.get(resource, namespace, name)
+        return None if record is None else msgspec.json.decode(record.body)
+
+    def review_token(self, bearer: str, audiences: Sequence[str]) -> tuple[Identity, tuple[str, ...]] | None:
+        """Return whose token it is and for which audiences it is good; None for one that is nobody's.
+
+        Raises: Rejected for a token of this server that is not good any more.
+        """
+        return self._parts()[1].review(bearer, audiences)
+
+    def rules_for(self, identity: Identity, namespace: str) -> tuple[list[PolicyRule], list[str]] | None:
+        """Return every rule that RBAC objects give an identity in a namespace; None where they are not asked."""
+        policy = self._parts()[0].policy_for(identity)
+        return None if policy is None else policy.rules_for(identity, namespace)
+
+    def authorize_action(self, identity: Identity, asked: Attributes) -> str:
+        """Return why what RBAC knows and the mesh does not is allowed: paths, impersonation. Raises: Forbidden."""
+        policy = self._parts()[0].policy_for(identity)
+        decision = policy.decide(identity, asked) if policy is not None else Decision(MASTERS_GROUP in identity.groups)
+        if not decision.allowed:
+            raise forbidden_action(identity, asked, decision.reason)
+        return decision.reason
+
     def api_for(self, identity: Identity) -> Api:
         """Return the server as that identity reaches it, in this process."""
         return LocalApi(self, identity)
 
-    def authorize(self, identity: Identity, request: Request) -> None:
-        """Refuse what the identity may not do, without doing it. Raises: Forbidden."""
-        self._parts()[0].authorize(identity, request)
+    def authorize(self, identity: Identity, request: Request) -> str:
+        """Refuse what the identity may not do, without doing it; the text is which binding allows it. Raises:
+        Forbidden."""
+        return self._parts()[0].authorize(identity, request)
 
     def _parts(self) -> tuple[Registry, Authenticator]:
         if self._registry is None or self._authenticator is None:
@@ -341,6 +388,8 @@ class ApiServer:
     def _published(self, changes: Sequence[Change]) -> None:
         if self._lines is not None:
             self._lines.commits(changes)
+        if self._stored_policy is not None:
+            self._stored_policy.note(changes)
         now_s = self._clock.now()
         for change in changes:
             if change.record.resource == EVENTS:

@@ -4,7 +4,10 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from apiserver_fake.accounts.jwt import SigningKey
+from apiserver_fake.accounts.tokens import ServiceAccounts, Tokens
 from apiserver_fake.authentication import TokenFile, read_tokens
+from apiserver_fake.authorization.access import Access
 from apiserver_fake.authorization.authorizer import add_roles
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.grpc.server import GrpcServer
@@ -105,7 +108,31 @@ def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
     except ValueError as error:
         raise StartError(f"--role {error}") from None
     tokens = read_tokens(Path(config.token_file)) if config.token_file else TokenFile()
-    return ApiServerComponent(config, seams, ApiServer(seams, _journal(config, seams), config, tokens))
+    server = ApiServer(seams, _journal(config, seams), config, tokens, access=_access(config))
+    return ApiServerComponent(config, seams, server)
+
+
+def _access(config: ApiServerConfig) -> Access:
+    """Return how clients are treated. Raises: StartError naming the flag and what is wrong with it."""
+    modes, plugins = ("mesh", "RBAC"), ("ServiceAccount",)
+    if config.authorization_mode not in modes:
+        text = f"--authorization-mode {config.authorization_mode!r} is none of {', '.join(modes)}"
+        raise StartError(text, EXIT_USAGE)
+    for plugin in config.enable_admission_plugins:
+        if plugin not in plugins:
+            text = f"--enable-admission-plugins {plugin!r} is none of {', '.join(plugins)}"
+            raise StartError(text, EXIT_USAGE)
+    tokens = None
+    if path := config.service_account_signing_key_file:
+        try:
+            tokens = Tokens(SigningKey(Path(path).read_bytes()), config.service_account_issuer)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise StartError(f"--service-account-signing-key-file {path}: {why}", EXIT_CONFIG) from None
+    is_rbac = config.authorization_mode == "RBAC"
+    authority = Path(config.client_ca_file).read_text() if is_rbac and config.client_ca_file else ""
+    accounts = ServiceAccounts(tokens, "ServiceAccount" in config.enable_admission_plugins)
+    return Access(is_rbac, accounts, authority)
 
 
 def _journal(config: ApiServerConfig, seams: Seams) -> Journal:

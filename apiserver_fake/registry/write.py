@@ -13,12 +13,14 @@ from typing import Any
 
 import msgspec
 
+from apiserver_fake.accounts.tokens import ServiceAccounts
 from apiserver_fake.admission.quota import CHARGED_ON_UPDATE, charges
 from apiserver_fake.authorization.authorizer import admit
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, details_of, not_found
 from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.patch.patch import apply_patch
+from apiserver_fake.rbac.policy import Policy
 from apiserver_fake.schema.schemas import check_fields, conform
 from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
@@ -42,9 +44,18 @@ class WriteContexts:
     """What all writes have around them; lives with the server."""
 
     def __init__(
-        self, catalogue: Catalogue, *, clock: Clock, random: Random, switches: Switches, limits: Limits
+        self,
+        catalogue: Catalogue,
+        *,
+        clock: Clock,
+        random: Random,
+        switches: Switches,
+        limits: Limits,
+        policy: Callable[[Identity], Policy | None] | None,
+        accounts: ServiceAccounts,
     ) -> None:
         self.catalogue = catalogue
+        self._policy, self._accounts = policy, accounts
         self._clock, self._random = clock, random
         self._switches, self._register = switches.of(ApiServerSwitches), switches
         self.limits = limits
@@ -80,6 +91,8 @@ class WriteContexts:
             memory=self._memory,
             labels=labels,
             strategy=self.catalogue.kind(request.resource).strategy,
+            policy=self._policy(identity) if self._policy is not None else None,
+            accounts=self._accounts,
         )
 
     def _decoded(self, record: Record) -> Document:

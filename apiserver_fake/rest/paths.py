@@ -49,6 +49,7 @@ SUBRESOURCES: dict[str, SubresourceForm] = {
     "eviction": SubresourceForm("Eviction", "policy", "v1", ("create",)),
     "finalize": SubresourceForm(verbs=("update",)),
     "log": SubresourceForm(verbs=("get",)),
+    "token": SubresourceForm("TokenRequest", "authentication.k8s.io", "v1", ("create",)),
     "scale": SubresourceForm("Scale", "autoscaling", "v1"),
     "unbind": SubresourceForm("PodUnbind", "", "v1", ("create",)),
 }

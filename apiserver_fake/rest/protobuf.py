@@ -35,12 +35,14 @@ def _messages() -> dict[str, Fields]:
 _PACKAGES = {
     "": "core",
     "apps": "apps",
+    "authentication.k8s.io": "authentication",
     "authorization.k8s.io": "authorization",
     "autoscaling": "autoscaling",
     "autoscaling/v2": "autoscalingv2",
     "batch": "batch",
     "coordination.k8s.io": "coordination",
     "policy": "policy",
+    "rbac.authorization.k8s.io": "rbac",
     "resource.k8s.io": "resource",
     "scheduling.k8s.io": "scheduling",
 }
@@ -124,6 +126,8 @@ def _value(of: str, raw: int | bytes, depth: int) -> Any:
             return format_micro_time(seconds + _number(parts.get(2)) / 1e9)
         case "duration":
             return f"{_number(_plain(_bytes(raw)).get(1)) / 1e9:g}s"
+        case "texts":
+            return [_bytes(each).decode("utf-8") for number, each in _wire(_bytes(raw)) if number == 1]
         case "json":
             inner = _bytes(_plain(_bytes(raw)).get(1))
             return msgspec.json.decode(inner) if inner else None

@@ -171,7 +171,8 @@ class Resource:
     `columns` make the table of `kubectl get`. `selectable_fields` maps a field selector's
     label to its value in the document (beyond metadata.name and metadata.namespace).
     `has_spec` says that `metadata.generation` counts changes of the spec. `gate` is the feature gate without which
-    clients find no such kind; what is stored of it stays.
+    clients find no such kind; what is stored of it stays. `is_of_clients`: nothing in the mesh is decided by such
+    objects; who reads all kinds alike reads them where a controller of this very kind runs.
     """
 
     view: type[View] = AnyObject
@@ -185,6 +186,7 @@ class Resource:
     subresources: tuple[str, ...] = ()
     has_spec: bool = False
     gate: str = ""
+    is_of_clients: bool = False
     columns: tuple[Column, ...] = ()
     selectable_fields: dict[str, Callable[[Document], str]] = field(default_factory=dict)
 

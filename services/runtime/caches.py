@@ -31,8 +31,8 @@ class Caches(Listers):
         self.by_resource: dict[str, Informer[Any]] = {i.resource: i for i in self._by_view.values()}
         self._any: _AnyLister | None = None
         if AnyObject in views:
-            for name in resources():
-                if name not in self.by_resource and name not in NOT_ANY:
+            for name, resource in resources().items():
+                if name not in self.by_resource and name not in NOT_ANY and not resource.is_of_clients:
                     self.by_resource[name] = informer_of(AnyObject, resource=name, keep_documents=False)
             self._any = _AnyLister([(resources()[name], informer) for name, informer in self.by_resource.items()])
         self.informers: list[Informer[Any]] = list(self.by_resource.values())

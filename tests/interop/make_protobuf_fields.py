@@ -23,6 +23,7 @@ PACKAGES = {
     "batch": "k8s.io/api/batch/v1",
     "authentication": "k8s.io/api/authentication/v1",
     "authorization": "k8s.io/api/authorization/v1",
+    "rbac": "k8s.io/api/rbac/v1",
     "resource": "k8s.io/api/resource/v1",
     "meta": "k8s.io/apimachinery/pkg/apis/meta/v1",
 }
@@ -34,14 +35,17 @@ ROOTS = [
     "policy.PodDisruptionBudget", "policy.Eviction", "scheduling.PriorityClass", "coordination.Lease", "autoscaling.Scale",
     "autoscaling.HorizontalPodAutoscaler",
     "autoscalingv2.HorizontalPodAutoscaler", "batch.CronJob", "batch.Job",
-    "authorization.SelfSubjectAccessReview", "authorization.SelfSubjectRulesReview", "meta.DeleteOptions",
+    "authentication.SelfSubjectReview", "authentication.TokenRequest", "authentication.TokenReview",
+    "authorization.LocalSubjectAccessReview", "authorization.SelfSubjectAccessReview",
+    "authorization.SelfSubjectRulesReview", "authorization.SubjectAccessReview", "meta.DeleteOptions",
+    "rbac.ClusterRole", "rbac.ClusterRoleBinding", "rbac.Role", "rbac.RoleBinding",
     "resource.ResourceClaim", "resource.ResourceClaimTemplate", "resource.DeviceClass", "resource.ResourceSlice",
 ]  # fmt: skip
 # Types with a JSON form of their own; the decoder knows them by name.
 SPECIAL = {
     "metav1.Time": "time", "Time": "time", "metav1.MicroTime": "microtime", "MicroTime": "microtime",
     "metav1.Duration": "duration", "resource.Quantity": "quantity", "intstr.IntOrString": "int-or-string",
-    "metav1.FieldsV1": "json", "FieldsV1": "json", "runtime.RawExtension": "json",
+    "ExtraValue": "texts", "metav1.FieldsV1": "json", "FieldsV1": "json", "runtime.RawExtension": "json",
 }  # fmt: skip
 ALIASES = {"metav1": "meta", "v1": "core", "corev1": "core", "apiv1": "core"}
 PRIMITIVE = {

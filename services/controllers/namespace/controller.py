@@ -12,7 +12,7 @@ from services.api.resources import resources
 from services.api.switches import Switches
 from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Batch, Delete, Patch, Query, Result, Update
-from services.reconcile.controller import Controller, Listers, Moment, Registration, refusal_message
+from services.reconcile.controller import Controller, Listers, Moment, Registration, is_read, refusal_message
 
 FINALIZER = "kubernetes"
 LOOK_AGAIN_MIN_S, LOOK_AGAIN_MAX_S = 0.2, 5.0
@@ -20,9 +20,9 @@ Content = dict[str, Sequence[AnyObject]]
 """Wire name to what is left of it, in the order of removal."""
 
 
-def _order() -> list[str]:
+def _order(listers: Listers) -> list[str]:
     """Return the namespaced kinds in the order of removal: pods, the rest by name, events last."""
-    names = [resource.name for resource in resources().values() if resource.namespaced]
+    names = [each.name for each in resources().values() if each.namespaced and is_read(listers, each)]
     return sorted(names, key=lambda name: (name != "pods", name == "events", name))
 
 
@@ -57,7 +57,7 @@ class Namespaces:
             return NOTHING
         if namespace.metadata.deletion_timestamp is None or FINALIZER not in namespace.spec.finalizers:
             return NOTHING
-        queries = [Query(AnyObject, Key(key.name, ""), resource) for resource in _order()]
+        queries = [Query(AnyObject, Key(key.name, ""), resource) for resource in _order(listers)]
         if any(query not in moment.listed for query in queries):
             return Result(refresh=tuple(queries))
         content: Content = {

@@ -8,6 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from apiserver_fake.authorization.access import Access
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rest.server import RestSettings, serve
 from apiserver_fake.storage.watch_hub import bookmark
@@ -64,6 +65,7 @@ class AnApi:
 class AServer:
     is_ready = True
     catalogue = Catalogue()
+    access = Access()
 
     def __init__(self, api):
         self.api, self.seen = api, []
@@ -78,6 +80,9 @@ class AServer:
         return ADMIN if bearer else ANONYMOUS
 
     def authorize(self, identity, request):
+        pass
+
+    def authorize_action(self, identity, asked):
         pass
 
 
