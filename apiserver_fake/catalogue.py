@@ -7,13 +7,14 @@ rules see the stored version alone (walls 2). A catalogue changes between commit
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, cast
 
-from apiserver_fake.conversion.autoscaling import AUTOSCALERS_V1, from_stored, to_stored
+from apiserver_fake.conversion import autoscaling, events
 from apiserver_fake.errors import no_such_path
 from apiserver_fake.schema.schemas import ANYTHING, Shape, shape_of
 from apiserver_fake.strategy import Strategy, strategy_for
+from apiserver_fake.validation.formats import Cause
 from services.api.meta import Document, Resource
 from services.api.metrics.apis import COMPUTED
 from services.api.resources import resources
@@ -23,6 +24,8 @@ T = TypeVar("T")
 
 Conversion = Callable[[list[Document]], Awaitable[list[Document]]]
 """Whole objects of one kind to the same objects in another version; what it is given stays as it is."""
+Check = Callable[[Document, Document | None, str], tuple[Document, list[str], list[Cause]]]
+"""`(new, old, subresource)` to the object as it is read, the paths of fields that this dropped, and what is wrong."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +34,9 @@ class ServedVersion:
 
     `resource` describes it: group, version, kind, columns; `stored` is the kind's wire name and `shape` the type of its
     objects in this version. Without conversions it is the version in which objects are stored, and their bytes are
-    served as they are.
+    served as they are. `check`: what is sent in this version as it is read, the fields that this dropped, and what is
+    wrong with it, for kinds whose versions have rules of their own. `schema`: its published schema, when no component
+    has it. `warning`: what every answer warns of. `has_strategic_merge`: whether strategic merge patches are accepted.
     """
 
     resource: Resource
@@ -39,6 +44,11 @@ class ServedVersion:
     shape: Shape
     to_stored: Conversion | None = None
     from_stored: Conversion | None = None
+    check: Check | None = None
+    schema: Callable[[], Document] | None = None
+    has_strategic_merge: bool = True
+    field_labels: Mapping[str, str] = field(default_factory=dict)
+    """What field selectors of this version are called in the stored one, where they differ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +59,18 @@ class Kind:
     strategy: Strategy
     shape: Shape
     versions: tuple[ServedVersion, ...]
+
+
+class Definer(Protocol):
+    """Reads definitions of kinds. A kind stays the same one as long as nothing changed that matters."""
+
+    def kind_of(self, definition: Document) -> Kind | None:
+        """Return the kind that a definition defines; None while it is not served."""
+        ...
+
+    def forget(self, name: str) -> None:
+        """Forget the definition of that name: it is gone."""
+        ...
 
 
 class Catalogue:
@@ -124,10 +146,23 @@ def _type_of(served: ServedVersion) -> tuple[str, str]:
     return served.resource.api_version, served.resource.kind
 
 
+_OTHER_VERSIONS: dict[str, tuple[Resource, Conversion, Conversion, Mapping[str, str]]] = {
+    "horizontalpodautoscalers.autoscaling": (
+        autoscaling.AUTOSCALERS_V1,
+        autoscaling.to_stored,
+        autoscaling.from_stored,
+        {},
+    ),
+    "events": (events.EVENTS_V1, events.to_stored, events.from_stored, events.FIELD_LABELS),
+}
+"""Built-in kinds of which clients know a second version: by wire name, with the conversions from it and to it."""
+
+
 def _built_in(resource: Resource) -> Kind:
     shape = shape_of(resource.api_version, resource.kind)
     versions = [ServedVersion(resource, resource.name, shape)]
-    if resource.name == AUTOSCALERS_V1.name:
-        older = shape_of(AUTOSCALERS_V1.api_version, resource.kind)
-        versions.append(ServedVersion(AUTOSCALERS_V1, resource.name, older, to_stored, from_stored))
+    if resource.name in _OTHER_VERSIONS:
+        other, to_stored, from_stored, labels = _OTHER_VERSIONS[resource.name]
+        shape_there = shape_of(other.api_version, other.kind)
+        versions.append(ServedVersion(other, resource.name, shape_there, to_stored, from_stored, field_labels=labels))
     return Kind(resource=resource, strategy=strategy_for(resource.name), shape=shape, versions=tuple(versions))

@@ -20,9 +20,13 @@ def method_not_allowed() -> MethodNotAllowed:
     return MethodNotAllowed("the server does not allow this method on the requested resource")
 
 
-def not_found(resource: Resource, name: str) -> NotFound:
-    """Return Kubernetes' 404 for an object."""
-    return NotFound(f'{resource.name} "{name}" not found', details=details_of(resource, name))
+def not_found(resource: Resource, name: str, *, subresource: str = "") -> NotFound:
+    """Return Kubernetes' 404 for an object; `subresource`: one that is named with it."""
+    details = details_of(resource, name)
+    if subresource:
+        details["kind"] += f"/{subresource}"
+    text = details["kind"] + (f".{resource.group}" if resource.group else "")
+    return NotFound(f'{text} "{name}" not found', details=details)
 
 
 def details_of(resource: Resource, name: str) -> dict[str, Any]:
@@ -67,3 +71,15 @@ def type_name(value: Any) -> str:
     """Return what JSON calls the value, with its article."""
     names = {type(None): "null", bool: "a boolean", dict: "an object", list: "a list", str: "a string"}
     return names.get(type(value), "a number")
+
+
+def invalid_option(kind: str, field: str, reason: str, message: str) -> Invalid:
+    """Return the refusal of a query that kind of options cannot have."""
+    return Invalid(
+        f'{kind}.meta.k8s.io "" is invalid: {field}: {message}',
+        details={
+            "group": "meta.k8s.io",
+            "kind": kind,
+            "causes": [{"reason": reason, "message": message, "field": field}],
+        },
+    )

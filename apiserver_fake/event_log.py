@@ -158,7 +158,9 @@ class EventLines:
                 "replayed": True,
                 **facts_of(entry.resource, entry.body, is_new=entry.type == ADDED),
             }
-            obj = (self._catalogue.find(entry.resource).kind, entry.namespace, entry.name, entry.uid)
+            known = self._catalogue.resources.get(entry.resource)
+            kind = known.kind if known is not None else str(msgspec.json.decode(entry.body).get("kind", ""))
+            obj = (kind, entry.namespace, entry.name, entry.uid)
             self._events.write("store.commit", obj=obj, rv=entry.rv, data=data)
 
     def request(self, identity: Identity, request: Request, span: Span) -> None:

@@ -7,34 +7,38 @@ watches. Here are also spans and counters; lines in the event log are `event_lin
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
 import msgspec
 import structlog
 
+from apiserver_fake.accounts.token_secrets import TokenSecrets
+from apiserver_fake.accounts.tokens import LEGACY_TYPE
 from apiserver_fake.aggregated import served
 from apiserver_fake.authentication import Authenticator, TokenFile
 from apiserver_fake.authorization.access import Access, access_objects
 from apiserver_fake.authorization.authorizer import forbidden_action
-from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.customresources.controller import DefinitionController
 from apiserver_fake.event_log import MUTATING, EventLines
 from apiserver_fake.rbac.policy import Attributes, Decision, PolicyRule
 from apiserver_fake.rbac.stored import StoredPolicy
 from apiserver_fake.registry.event_expiry import EventExpiry
 from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
-from apiserver_fake.registry.read import ContinueTokens, NotYet
+from apiserver_fake.registry.read import ContinueTokens, NotYet, list_body
 from apiserver_fake.registry.registry import Registry, as_unbind
 from apiserver_fake.registry.write import Limits
-from apiserver_fake.storage.journal import Journal, Recovered
-from apiserver_fake.storage.records import Cause, Change, Selection, record_of
+from apiserver_fake.storage.journal import Journal, Kept, Recovered
+from apiserver_fake.storage.records import DELETED, Cause, Change, Record, Selection, record_of, undefined_resource
 from apiserver_fake.storage.store import Gap, Store, restore
 from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
 from services.api.errors import ApiError, BadRequest, NotFound
 from services.api.identity import ADMIN, MASTERS_GROUP, Identity
+from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
 from services.api.metrics.apis import COMPUTED
 from services.api.resources import hidden
@@ -50,8 +54,11 @@ log = structlog.get_logger()
 DEADLINE_S, DEADLINE_MAX_S = 30.0, 60.0
 NODE_TOKENS, STATE_HASH = "nodetokens", "statehash"
 EVENTS = "events"
+SECRETS, ACCOUNTS = "secrets", "serviceaccounts"
 PODS = "pods"
 EVENTS_SWEEP_S = 30.0
+DELETED_AT_ONCE = 100
+"""Objects of one collection whose deletions wait for the writer at the same time."""
 STALE_WRITES = ("StaleBinding", "Forbidden")
 """Why a node's status of a pod is refused: of an earlier binding, or of a pod that is another's."""
 SPAN_VERBS = {"binding": "Bind", "unbind": "Unbind", "eviction": "Evict"}
@@ -68,14 +75,17 @@ class ApiServer:
         journal: Journal,
         config: ApiServerConfig,
         tokens: TokenFile,
-        *,
+        definer: Definer,
         access: Access | None = None,
     ) -> None:
+        """`definer`: reads the definitions of kinds that are stored. `access`: how clients are treated."""
         self._seams, self._config, self._tokens = seams, config, tokens
         self.access = access or Access()
         self._journal = journal
         self._clock = seams.clock
         self.catalogue = Catalogue(hidden=hidden(seams.switches))
+        self._defined = definer
+        self._definitions: dict[str, Kind] = {}
         # Sampled spans of the writes under way, by what their changes will be known as.
         self._writing: dict[str, Span] = {}
         self.store = Store(hashing=config.state_hash, window_s=config.window_s, window_changes=config.window_changes)
@@ -92,8 +102,17 @@ class ApiServer:
             queue_bytes=config.watch_queue_bytes,
         )
         self._stored_policy = StoredPolicy(self.store) if self.access.is_rbac else None
+        issuer, find = self.access.accounts.tokens, self._document
+        self._token_secrets = (
+            TokenSecrets(issuer, self.access.authority, find, self._token_secrets_in, lambda: self.api_for(ADMIN))
+            if issuer is not None
+            else None
+        )
         self.writer = Writer(self.store, journal, seams.clock, self._published)
         self._expiry = EventExpiry()
+        self._definition_controller = DefinitionController(self.store, lambda: self.api_for(ADMIN), seams.clock)
+        self._group: asyncio.TaskGroup | None = None
+        self._controlling: asyncio.Task[None] | None = None
         self._requests: dict[tuple[str, ...], float] = {}
         self._unbinds: dict[tuple[str, ...], float] = {}
         self._stale_statuses: dict[str, float] = {}
@@ -111,11 +130,16 @@ class ApiServer:
         try:
             self._recover(recovered)
             async with asyncio.TaskGroup() as group:
+                self._group = group
                 group.create_task(self.writer.run())
                 group.create_task(self.hub.run())
                 group.create_task(self._expire_events())
+                if self._token_secrets is not None:
+                    group.create_task(self._token_secrets.run())
                 self.writer.is_open = True
                 await self._create_first_objects()
+                for record in self.store.select(DEFINITIONS, Selection()).records:
+                    self._control(record, is_gone=False)
                 self.is_ready = True
                 self._ready.set()
         finally:
@@ -135,11 +159,9 @@ class ApiServer:
             log.warning("store.is_volatile", durability="memory", resource_version=store.rv)
         try:
             if self._journal.is_durable:
-                base = [
-                    record_of(self.catalogue.find(name), msgspec.json.decode(body), rv, body, hashing=store.hashing)
-                    for name, rv, body in map(msgspec.structs.astuple, recovered.base)
-                ]
+                base = [self._record(kept) for kept in recovered.base]
                 restore(store, base, recovered.base_rv, recovered.entries, now_s, self.catalogue.resources)
+                self._redefine(record.name for record in store.select(DEFINITIONS, Selection()).records)
         except (Gap, NotFound, msgspec.MsgspecError) as error:
             raise StartError(f"the store is damaged: {error}", EXIT_CONFIG) from error
         for key, answer in answers_of(recovered.entries, now_s):
@@ -163,6 +185,45 @@ class ApiServer:
         )
         if self._lines is not None:
             self._lines.recovered(recovered)
+
+    def _record(self, kept: Kept) -> Record:
+        """Return the record of a stored object; its kind may be one that a definition defines, or defined once."""
+        document = msgspec.json.decode(kept.body)
+        resource = self.catalogue.resources.get(kept.resource) or undefined_resource(kept.resource, document)
+        if resource is None:
+            raise NotFound(f"an object is of kind {kept.resource}, which this server does not know")
+        return record_of(resource, document, kept.rv, kept.body, hashing=self.store.hashing)
+
+    # -- definitions
+
+    def _redefine(self, names: Iterable[str]) -> None:
+        """Serve what the stored definitions of these names define now."""
+        changed = False
+        for name in names:
+            record = self.store.get(DEFINITIONS, "", name)
+            kind = self._defined.kind_of(msgspec.json.decode(record.body)) if record is not None else None
+            if record is None:
+                self._defined.forget(name)
+            before = self._definitions.get(name)
+            if kind is before:
+                continue
+            changed = True
+            if kind is None:
+                del self._definitions[name]
+            else:
+                self._definitions[name] = kind
+                if kind.resource.selectable_fields or (before is not None and before.resource.selectable_fields):
+                    self.store.reindex(kind.resource)
+            if before is not None:
+                self.hub.end_kind(name)
+        if changed:
+            self.catalogue.define(self._definitions.values())
+
+    def _control(self, record: Record, *, is_gone: bool) -> None:
+        """Let the controller of definitions look at one; it runs from the first definition on."""
+        self._definition_controller.changed(record, is_gone=is_gone)
+        if self._controlling is None and self._group is not None:
+            self._controlling = self._group.create_task(self._definition_controller.run())
 
     async def _create_first_objects(self) -> None:
         api = self.api_for(ADMIN)
@@ -325,34 +386,25 @@ class ApiServer:
         return response
 
     async def _delete_collection(self, identity: Identity, request: Request, span: Span) -> Response:
-        """Delete what is selected now, each object by itself; the answer lists what was meant."""
+        """Delete what is selected now, each object by itself; the answer lists what was meant, as it was.
+
+        So many at once that other writers do not wait for the whole collection.
+        """
         registry, _ = self._parts()
         try:
             resource = self.catalogue.find(request.resource)
-            selection = registry.reads.selection(resource, request)
-            meant = self.store.select(resource.name, selection).records
-            waits: list[Awaitable[Response]] = []
-            for record in meant:
-                one = msgspec.structs.replace(
-                    request,
-                    verb="delete",
-                    name=record.name,
-                    namespace=record.namespace,
-                    uid=record.uid,
-                    label_selector="",
-                    field_selector="",
-                    request_id="",
-                    traceparent=span.traceparent,
-                )
-                begun = self.start(identity, one)
-                if isinstance(begun, Response):
-                    _check_deleted(begun)
-                else:
-                    waits.append(begun)
-            for wait in waits:
-                _check_deleted(await wait)
-            body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-            response = Response(code=200, rv=self.store.rv, body=msgspec.json.encode(body))
+            rv, meant = self.store.rv, self.store.select(resource.name, registry.reads.selection(resource, request))
+            for first in range(0, len(meant.records), DELETED_AT_ONCE):
+                waits: list[Awaitable[Response]] = []
+                for record in meant.records[first : first + DELETED_AT_ONCE]:
+                    begun = self.start(identity, _deletion_of(record, request, span.traceparent))
+                    if isinstance(begun, Response):
+                        _check_deleted(begun)
+                    else:
+                        waits.append(begun)
+                for wait in waits:
+                    _check_deleted(await wait)
+            response = Response(code=200, rv=self.store.rv, body=list_body(resource, meant, rv, ""))
         except ApiError as error:
             response = refusal(error)
         self._finish(identity, request, span, response)
@@ -390,13 +442,33 @@ class ApiServer:
             self._lines.commits(changes)
         if self._stored_policy is not None:
             self._stored_policy.note(changes)
+        if self._token_secrets is not None:
+            self._note_accounts(self._token_secrets, changes)
         now_s = self._clock.now()
+        redefined = [change for change in changes if change.record.resource == DEFINITIONS]
         for change in changes:
             if change.record.resource == EVENTS:
                 self._expiry.note(change, now_s)
             if self._writing and change.record.resource == PODS:
                 self._name_pod(change)
         self.hub.publish(changes)
+        if redefined:
+            self._redefine(dict.fromkeys(change.record.name for change in redefined))
+            for change in redefined:
+                self._control(change.record, is_gone=change.type == DELETED)
+
+    def _note_accounts(self, secrets: TokenSecrets, changes: Sequence[Change]) -> None:
+        for change in changes:
+            record = change.record
+            if record.resource == SECRETS and record.fields.get("type") == LEGACY_TYPE and change.type != DELETED:
+                secrets.note_secret(record.namespace, record.name)
+            elif record.resource == ACCOUNTS and change.type != "MODIFIED":
+                secrets.note_account(record.namespace, record.name)
+
+    def _token_secrets_in(self, namespace: str) -> Iterator[Document]:
+        for record in self.store.select(SECRETS, Selection(namespace)).records:
+            if record.fields.get("type") == LEGACY_TYPE:
+                yield msgspec.json.decode(record.body)
 
     def _name_pod(self, change: Change) -> None:
         """Write into the span of a sampled write which pod it changed, and the phase when that is new.
@@ -466,6 +538,21 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
     counter("keplab_writer_failures_total", "Commits that failed.", lambda server: server.writer.failures),
     gauge("keplab_store_read_only", "Whether writes are refused.", lambda server: server.writer.is_read_only),
 )  # fmt: skip
+
+
+def _deletion_of(record: Record, collection: Request, traceparent: str) -> Request:
+    """Return the deletion of one object of a collection, of exactly that one."""
+    return msgspec.structs.replace(
+        collection,
+        verb="delete",
+        name=record.name,
+        namespace=record.namespace,
+        uid=record.uid,
+        label_selector="",
+        field_selector="",
+        request_id="",
+        traceparent=traceparent,
+    )
 
 
 class LocalApi:

@@ -24,8 +24,9 @@ import msgspec
 
 from apiserver_fake.accounts.tokens import NO_ACCOUNTS, ServiceAccounts
 from apiserver_fake.decode import decode_object
-from apiserver_fake.errors import method_not_allowed, no_such_path
+from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path
 from apiserver_fake.rbac.policy import Policy
+from apiserver_fake.schema.schemas import Shape
 from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.fields import Form, Report, Struct
 from apiserver_fake.validation.formats import Cause, Causes, metadata, subdomain
@@ -39,6 +40,7 @@ from services.api.wire import Request
 
 Lookup = Callable[[str, str, str], Document | None]
 """`(resource, namespace, name)` to the newest document, staged writes included; read-only."""
+Reading = Callable[[Document], tuple[Document, list[str]]]
 Labels = Callable[[str, str, str], Mapping[str, str] | None]
 """`(resource, namespace, name)` to the newest labels; None when there is no such object."""
 
@@ -122,11 +124,15 @@ class DeleteOptions:
         if not isinstance(conditions, dict):
             raise BadRequest(f"deleteOptions.preconditions: {conditions!r} is not an object")
         propagation = str(body.get("propagationPolicy") or "")
-        if not propagation and body.get("orphanDependents") is not None:
-            propagation = "Orphan" if body["orphanDependents"] else "Background"
         if propagation not in ("", "Background", "Foreground", "Orphan"):
-            text = f'deleteOptions.propagationPolicy: "{propagation}" is none of Background, Foreground, Orphan'
-            raise BadRequest(text)
+            known = '"Foreground", "Background", "Orphan", "nil"'
+            message = f'Unsupported value: "{propagation[:64]}": supported values: {known}'
+            raise invalid_option("DeleteOptions", "propagationPolicy", "FieldValueNotSupported", message)
+        if body.get("orphanDependents") is not None:
+            if propagation:
+                why = f'Invalid value: "{propagation}": orphanDependents and deletionPropagation cannot be both set'
+                raise invalid_option("DeleteOptions", "propagationPolicy", "FieldValueInvalid", why)
+            propagation = "Orphan" if body["orphanDependents"] else "Background"
         return cls(
             grace_period_s=None if grace is None else max(0, grace),
             propagation=propagation,
@@ -224,6 +230,17 @@ class Strategy:
     validate_status: Callable[[Document, Document, WriteContext], Causes] = lambda old, new, ctx: ()
     fields: Struct | None = None
     """The table of field rules that completes the served OpenAPI, if there is one."""
+    typed: Shape | None = None
+    """The type that what is sent must have before other rules see it; None: that of the kind."""
+    read: Reading | None = None
+    """What reading a document by the kind's own schema makes of it: a copy, and the paths of the fields that it
+    dropped; None: unknown fields are kept."""
+    read_stored: Reading | None = None
+    """The same for what is stored, which may be in another version or older than the schema."""
+    subresources: Mapping[str, Subresource] = field(default_factory=dict)
+    """Subresources of this kind alone, by name."""
+    needs_version: bool = False
+    """Whether a PUT must name the resourceVersion it replaces."""
 
 
 class SubresourceResult(msgspec.Struct, frozen=True):
@@ -302,9 +319,9 @@ def subresource(resource: str, name: str) -> Subresource | None:
     return table.get((resource, name)) or table.get(("*", name))
 
 
-def served_subresource(resource: Resource, request: Request) -> Subresource:
+def served_subresource(resource: Resource, strategy: Strategy, request: Request) -> Subresource:
     """Return the subresource that is asked for. Raises: NotFound, MethodNotAllowed."""
-    found = subresource(resource.name, request.subresource)
+    found = strategy.subresources.get(request.subresource) or subresource(resource.name, request.subresource)
     if found is None or request.subresource not in resource.subresources:
         raise no_such_path()
     if request.verb not in found.verbs:

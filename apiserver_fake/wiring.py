@@ -10,11 +10,14 @@ from apiserver_fake.authentication import TokenFile, read_tokens
 from apiserver_fake.authorization.access import Access
 from apiserver_fake.authorization.authorizer import add_roles
 from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.customresources.kinds import DefinedKinds, no_converter
+from apiserver_fake.customresources.webhooks import make_webhooks
 from apiserver_fake.grpc.server import GrpcServer
 from apiserver_fake.rest import server as rest_server
 from apiserver_fake.rest.server import RestSettings
 from apiserver_fake.rest.tls import ServingTls
 from apiserver_fake.server import ApiServer
+from apiserver_fake.service_addresses import address_of
 from apiserver_fake.storage.journal import DiskJournal, Journal, SqliteJournal
 from services.api.seams import Seams
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
@@ -108,7 +111,13 @@ def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
     except ValueError as error:
         raise StartError(f"--role {error}") from None
     tokens = read_tokens(Path(config.token_file)) if config.token_file else TokenFile()
-    server = ApiServer(seams, _journal(config, seams), config, tokens, access=_access(config))
+
+    def address(namespace: str, service: str, port: int) -> tuple[str, int]:
+        return address_of(server.store, namespace, service, port)
+
+    # In a simulation there is nothing to connect to.
+    make_converter = make_webhooks(address) if config.rest_port is not None else no_converter
+    server = ApiServer(seams, _journal(config, seams), config, tokens, DefinedKinds(make_converter), _access(config))
     return ApiServerComponent(config, seams, server)
 
 

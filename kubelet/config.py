@@ -45,6 +45,10 @@ class KubeletConfig(CommonConfig):
     device_sockets: bool = setting(False, "device plugins may register with the equal nodes")
     sockets_dir: str = setting("nodes", "directory of the nodes' sockets: plugins register at DIR/NODE/kubelet.sock")
     pod_events: Literal["all", "warnings"] = setting("all", "Events about pods and nodes: all, or only warnings")
+    node_events: Literal["conditions", "all"] = setting(
+        "conditions",
+        "Events about nodes: of conditions, or also of cordons and of limits, for which each node is watched",
+    )
 
     def node_definitions(self) -> tuple[NodeDefinition, ...]:
         """Return all nodes this process hosts. Raises: StartError naming the file and the node."""

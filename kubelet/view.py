@@ -112,8 +112,20 @@ class SecurityContext(View, frozen=True):
     app_armor_profile: AppArmorProfile | None = None
 
 
+class EnvVar(View, frozen=True):
+    """A variable; where its value is elsewhere, `value` is ""."""
+
+    name: str = ""
+    value: str = ""
+
+
 class KubeletContainer(Container, frozen=True):
     """A container and what only a node looks at."""
+
+    env: tuple[EnvVar, ...] = ()
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
 
     security_context: SecurityContext | None = None
 

@@ -47,6 +47,8 @@ def may_node(node: str, request: Request, lookup: Lookup, listing: Listing) -> b
         case "pods":
             return _may_node_pods(node, request, lookup)
         case "nodes":
+            if verb in ("list", "watch"):  # upstream's gate AuthorizeNodeWithSelectors
+                return sub == "" and request.field_selector == f"metadata.name={node}"
             return is_own if sub == "" else sub == "status" and verb != "create" and is_own
         case "leases.coordination.k8s.io":
             is_own = is_own or (verb == "delete" and name == node)

@@ -268,7 +268,7 @@ def _key_of(subject: Subject, namespace: str) -> tuple[str, str] | None:
     return None
 
 
-# -- escalation: nobody grants what they do not hold
+# -- escalation: a caller grants only what it holds
 
 
 def missing_rights(held: Iterable[PolicyRule], granted: Iterable[PolicyRule]) -> list[PolicyRule]:

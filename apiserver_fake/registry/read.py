@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from apiserver_fake.catalogue import Catalogue
-from apiserver_fake.errors import check_scope, not_found
+from apiserver_fake.errors import check_scope, invalid_option, not_found
 from apiserver_fake.storage.records import Page, Selection, parse_rv
 from apiserver_fake.storage.store import Store
 from apiserver_fake.strategy import served_subresource
-from services.api.errors import BadRequest, Expired
+from services.api.errors import BadRequest, Expired, Invalid
 from services.api.meta import Document, Key, Resource
 from services.api.seams import Clock
 from services.api.wire import Request, Response
@@ -95,11 +95,13 @@ class Reads:
         self._reach(parse_rv(request.resource_version))
         record = self._store.get(resource.name, request.namespace, request.name)
         if record is None:
-            raise not_found(resource, request.name)
+            # Upstream's scale of a StatefulSet passes its store's answer on, the others give their own.
+            names_scale = request.subresource == "scale" and resource.plural != "statefulsets"
+            raise not_found(resource, request.name, subresource="scale" if names_scale else "")
         if not request.subresource:
             return Response(code=200, rv=record.rv, body=record.body)
         stored = msgspec.json.decode(record.body)
-        form = served_subresource(resource, request).read(stored)
+        form = served_subresource(resource, self._catalogue.kind(resource.name).strategy, request).read(stored)
         body = record.body if form is stored else msgspec.json.encode(form)
         return Response(code=200, rv=record.rv, body=body)
 
@@ -141,11 +143,12 @@ class Reads:
     def _version_of(self, request: Request, limit: int) -> int:
         wanted, match = parse_rv(request.resource_version), request.resource_version_match
         if match not in ("", "Exact", "NotOlderThan"):
-            raise BadRequest(f'resourceVersionMatch: Unsupported value: "{match}": supported: Exact, NotOlderThan')
+            message = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""'
+            raise invalid_option("ListOptions", "resourceVersionMatch", "FieldValueNotSupported", message)
         if match and not request.resource_version:
-            raise BadRequest("resourceVersionMatch is forbidden unless resourceVersion is provided")
+            raise _forbidden_match("resourceVersionMatch is forbidden unless resourceVersion is provided")
         if match == "Exact" and wanted == 0:
-            raise BadRequest('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
+            raise _forbidden_match('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
         self._reach(wanted)
         is_exact = match == "Exact" or (not match and bool(limit) and wanted > 0)
         return wanted if is_exact else self._store.rv
@@ -168,6 +171,10 @@ class Reads:
         return error
 
 
+def _forbidden_match(why: str) -> Invalid:
+    return invalid_option("ListOptions", "resourceVersionMatch", "FieldValueForbidden", f"Forbidden: {why}")
+
+
 class ExpiredPage(Expired):
     """410 for a page, with a token for the rest of the list at the newest version."""
 
@@ -185,7 +192,5 @@ def list_body(resource: Resource, page: Page, rv: int, token: str) -> bytes:
         metadata["continue"] = token
         if page.remaining is not None:
             metadata["remainingItemCount"] = page.remaining
-    head = msgspec.json.encode(
-        {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
-    )
+    head = msgspec.json.encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata})
     return b"".join((head[:-1], b',"items":[', b",".join([record.body for record in page.records]), b"]}"))

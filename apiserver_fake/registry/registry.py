@@ -131,7 +131,7 @@ class Registry:
                 return lambda staged: write.create(staged, body)
             case "update":
                 body = decode_object(request.body, f"a {resource.kind}")
-                return lambda staged: write.update(staged, lambda old: body, is_patch=False)
+                return lambda staged: write.replace(staged, body)
             case "patch":
                 patch, shape = decode(request.body), self._catalogue.kind(resource.name).shape
                 return lambda staged: write.update(
@@ -144,7 +144,7 @@ class Registry:
 
     def _prepare_subresource(self, write: Write) -> Plan:
         request, resource = write.request, write.resource
-        found = served_subresource(resource, request)
+        found = served_subresource(resource, write.strategy, request)
         body: Any
         if request.verb == "patch":
             body = decode(request.body)

@@ -21,7 +21,7 @@ from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, detai
 from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.rbac.policy import Policy
-from apiserver_fake.schema.schemas import check_fields, conform
+from apiserver_fake.schema.schemas import check_fields, conform, report_fields
 from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
@@ -161,7 +161,29 @@ def check_capacity(limits: Limits, staged: Staged, resource: Resource, namespace
             raise refused(resource.name, name, why, reason="QuotaExceeded")
 
 
-NAMESPACES, QUOTAS = "namespaces", "resourcequotas"
+NAMESPACES, QUOTAS, PODS = "namespaces", "resourcequotas", "pods"
+ANSWERED_WHOLE = frozenset(
+    (
+        PODS, QUOTAS, "services", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims", "podtemplates",
+        "storageclasses.storage.k8s.io", "csinodes.storage.k8s.io", "csidrivers.storage.k8s.io",
+        "volumeattachments.storage.k8s.io", "volumeattributesclasses.storage.k8s.io",
+        "deviceclasses.resource.k8s.io", "devicetaintrules.resource.k8s.io", "resourceclaims.resource.k8s.io",
+        "resourceclaimtemplates.resource.k8s.io", "resourceslices.resource.k8s.io",
+    )
+)  # fmt: skip
+"""Kinds of which a deletion answers the object and no Status, also when it is gone at once.
+
+Source: upstream `pkg/registry` (`ReturnDeletedObject`).
+"""
+RBAC = "rbac.authorization.k8s.io"
+CREATED_BY_UPDATE = frozenset(
+    f"leases.coordination.k8s.io endpoints events limitranges runtimeclasses.node.k8s.io services "
+    f"roles.{RBAC} rolebindings.{RBAC} clusterroles.{RBAC} clusterrolebindings.{RBAC}".split()
+)
+"""Kinds of which an update that names no version makes an object that is not there.
+
+Source: upstream `pkg/registry` (`AllowCreateOnUpdate`).
+"""
 VERSION_REQUIRED = frozenset(("pods", "nodes", "resourceclaims.resource.k8s.io", "leases.coordination.k8s.io"))
 """Kinds whose PUT must name a resourceVersion (S6)."""
 _DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
@@ -179,6 +201,7 @@ class Write:
         self.request, self.traceparent = request, traceparent
         kind = contexts.catalogue.kind(resource.name)
         self.strategy, self._shape = kind.strategy, kind.shape
+        self._dropped: list[str] = []
 
     # -- create
 
@@ -204,6 +227,8 @@ class Write:
             raise AlreadyExists(f'{resource.name} "{name}" already exists', details=details_of(resource, name))
         check_capacity(self.contexts.limits, staged, resource, namespace, name)
         ctx.warnings.extend(self._check_fields(new))
+        if str(meta.get("resourceVersion") or "0") != "0":
+            raise BadRequest("resourceVersion should not be set on objects to be created")
         for field in (*_DELETION, "resourceVersion", "selfLink", "generation"):
             meta.pop(field, None)
         meta["uid"] = new_uid(ctx.random)
@@ -244,16 +269,24 @@ class Write:
 
     def _check_fields(self, new: Document, old: Document | None = None) -> list[str]:
         resource, mode = self.resource, self.request.field_validation
+        if self.strategy.read is not None:
+            return report_fields(self._dropped, resource.api_version, resource.kind, mode)
         return check_fields(self._shape, resource.api_version, resource.kind, new, mode, old)
 
     def _typed(self, new: Document, old: Document | None) -> Document:
-        resource = self.resource
-        typed = conform(self._shape, resource.api_version, resource.kind, new, old)
+        resource, strategy = self.resource, self.strategy
+        typed = conform(strategy.typed or self._shape, resource.api_version, resource.kind, new, old)
         try:
             msgspec.convert(typed["metadata"], ObjectMeta)
         except msgspec.ValidationError as error:
             raise BadRequest(f"metadata cannot be read: {error}") from None
+        if strategy.read is not None:
+            typed, self._dropped = strategy.read(typed)
         return typed
+
+    def _old(self, stored: Record) -> Document:
+        old: Document = msgspec.json.decode(stored.body)
+        return old if self.strategy.read_stored is None else self.strategy.read_stored(old)[0]
 
     def _check_name(self, name: str) -> None:
         wanted = self.request.name
@@ -298,11 +331,24 @@ class Write:
 
     # -- update and patch
 
+    def replace(self, staged: Staged, body: Document) -> Response:
+        """Stage the object as `body` has it; a new one where the kind allows that. Raises: ApiError."""
+        request, resource = self.request, self.resource
+        named = request.resource_version or (body.get("metadata") or {}).get("resourceVersion")
+        if (
+            resource.name not in CREATED_BY_UPDATE
+            or named
+            or staged.get(resource.name, request.namespace, request.name)
+        ):
+            return self.update(staged, lambda old: body, is_patch=False)
+        create = msgspec.structs.replace(request, verb="create")
+        return Write(self.contexts, resource, self.identity, create, self.traceparent).create(staged, body)
+
     def update(self, staged: Staged, change: Callable[[Document], Document], *, is_patch: bool) -> Response:
         """Stage what `change` makes of the stored object and return it. Raises: ApiError."""
         request, resource = self.request, self.resource
         stored = self._stored(staged)
-        old: Document = msgspec.json.decode(stored.body)
+        old = self._old(stored)
         self._check_preconditions(stored, request.uid, request.resource_version)
         changed = change(old)
         if changed is old:
@@ -350,7 +396,7 @@ class Write:
         version = str(meta.get("resourceVersion") or "")
         self._check_preconditions(stored, str(meta.get("uid") or ""), version)
         is_named = is_patch or version or self.request.resource_version
-        if not is_named and self.resource.name in VERSION_REQUIRED:
+        if not is_named and (self.strategy.needs_version or self.resource.name in VERSION_REQUIRED):
             text = "Invalid value: 0x0: must be specified for an update"
             self._refuse(stored.name, [Cause("metadata.resourceVersion", "FieldValueInvalid", text)])
         for field in _KEPT:
@@ -400,11 +446,11 @@ class Write:
         """Stage what the subresource makes of the object and return its answer. Raises: ApiError."""
         request, resource = self.request, self.resource
         stored = staged.get(resource.name, request.namespace, request.name)
-        old = document_of(stored)
+        old = None if stored is None else self._old(stored)
         ctx = self.contexts.context(self.identity, request, staged)
         sub.check_first(old, body, ctx)
         if stored is None or old is None:
-            raise not_found(resource, request.name)
+            raise not_found(resource, request.name, subresource="scale" if sub.name == "scale" else "")
         if request.verb in ("update", "patch"):
             self._check_preconditions(stored, request.uid, request.resource_version)
             if request.verb == "patch":
@@ -418,8 +464,10 @@ class Write:
             if isinstance(meta, dict):
                 self._check_preconditions(stored, str(meta.get("uid") or ""), str(meta.get("resourceVersion") or ""))
                 self._check_name(meta.get("name", request.name))
-            if sub.name in ("status", "finalize", "resize", "ephemeralcontainers"):
+            if sub.name in ("status", "finalize", "resize", "ephemeralcontainers", "approval"):
                 body = self._typed_form(body, old)
+                if self.strategy.read is not None:
+                    ctx.warnings.extend(self._check_fields(body, old))
         result = sub.apply(old, body, ctx)
         if result.document is not None and not sub.admits:
             admit(self.identity, request, old, result.document, ctx)
@@ -463,7 +511,13 @@ class Write:
         admit(self.identity, request, old, None, ctx)
         remains = self.strategy.before_delete(old, ctx, options)
         if remains is None:
-            _, rv = self._store(staged, stored, old, is_gone=True)
+            body, rv = self._store(staged, stored, old, is_gone=True)
+            if resource.name == PODS:
+                gone: Document = msgspec.json.decode(body)
+                marks = {"deletionTimestamp": format_time(ctx.wall_s), "deletionGracePeriodSeconds": 0}
+                body = msgspec.json.encode({**gone, "metadata": {**gone["metadata"], **marks}})
+            if resource.name in ANSWERED_WHOLE:
+                return self._answer(body, rv, ctx, 200)
             status = {
                 "kind": "Status",
                 "apiVersion": "v1",

@@ -7,6 +7,7 @@ catalogue stays as it is, and carries an ETag.
 
 import hashlib
 import platform
+import re
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -68,12 +69,20 @@ def _groups(catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
     def rank(group: str) -> tuple[int, str]:
         return (_GROUP_ORDER.index(group) if group in _GROUP_ORDER else len(_GROUP_ORDER), group)
 
-    def version_rank(name: str) -> tuple[bool, bool, int, str]:
-        # Stable versions first, then beta, then alpha; of stable ones the highest.
-        is_stable = name[1:].isdigit()
-        return ("alpha" in name, "beta" in name, -int(name[1:]) if is_stable else 0, name)
-
     return {group: tuple(sorted(found[group], key=version_rank)) for group in sorted(found, key=rank)}
+
+
+_VERSION = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
+
+
+def version_rank(name: str) -> tuple[int, int, int, str]:
+    """Return what sorts versions by preference: stable before beta before alpha, higher before lower, then all others
+    by name. Source: upstream `staging/src/k8s.io/apimachinery/pkg/version/helpers.go`."""
+    found = _VERSION.fullmatch(name)
+    if found is None:
+        return (3, 0, 0, name)
+    stage = (None, "beta", "alpha").index(found[2])
+    return (stage, -int(found[1]), -int(found[3] or 0), name)
 
 
 def is_served(catalogue: Catalogue, group: str, version_name: str) -> bool:
@@ -90,7 +99,7 @@ def _resources_of(catalogue: Catalogue, group: str, version_name: str) -> list[R
 def _verbs(r: Resource) -> list[str]:
     if r.name in COMPUTED:
         return list(served.verbs_of(r))
-    return ["create"] if r in CREATED_ONLY else list(VERBS)
+    return ["create"] if r in CREATED_ONLY else list(r.verbs or VERBS)
 
 
 def resource_list(catalogue: Catalogue, group: str, version_name: str) -> Document:

@@ -3,6 +3,7 @@
 import ipaddress
 import re
 from collections.abc import Iterable
+from uuid import uuid4
 
 import msgspec
 from aiohttp import web
@@ -12,6 +13,14 @@ from apiserver_fake.rest.media_types import BODY_MAX_BYTES
 from services.api.errors import ApiError, RequestEntityTooLarge, Unauthorized
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+_AUDIT_ID = re.compile(r"[!-~]{1,64}")
+
+
+def audit_id(asked: str) -> str:
+    """Return the id under which a request is audited: the caller's if it is a sound one, else a new one."""
+    return asked if _AUDIT_ID.fullmatch(asked) else str(uuid4())
 
 
 def bearer_of(authorization: str) -> str:
@@ -102,6 +111,19 @@ def cached_answer(
     if request.headers.get("If-None-Match", "") == found.etag:
         return web.Response(status=304, headers=headers)
     return web.Response(body=found.body, headers={**headers, "Content-Type": content_type})
+
+
+GZIP_MIN_BYTES = 128 << 10
+"""Smaller answers are not worth it.
+
+Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/writers.go`.
+"""
+
+
+def may_be_compressed(request: web.BaseRequest, size: int) -> bool:
+    """Whether an answer of that many bytes goes out compressed: to a read, and to a client that takes gzip."""
+    codings = (part.partition(";")[0].strip() for part in request.headers.get("Accept-Encoding", "").split(","))
+    return request.method == "GET" and size >= GZIP_MIN_BYTES and "gzip" in codings
 
 
 def page_not_found() -> web.Response:

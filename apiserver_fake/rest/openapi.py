@@ -28,9 +28,9 @@ _PARAMETERS: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def _closure(roots: list[str]) -> dict[str, Document]:
-    """Return the schemas reachable from these components, sorted by name."""
-    schemas, seen = components(), set(roots)
+def _closure(roots: list[str], invented: dict[str, Document]) -> dict[str, Document]:
+    """Return the schemas reachable from these components, sorted by name; `invented`: those that no table has."""
+    schemas, seen = {**components(), **invented}, set(roots)
     waiting: list[Any] = [schemas.get(name, {}) for name in roots]
     while waiting:
         item = waiting.pop()
@@ -45,7 +45,9 @@ def _closure(roots: list[str]) -> dict[str, Document]:
     return {name: schemas[name] for name in sorted(seen) if name in schemas}
 
 
-def _operation(action: str, r: Resource, component: str, kind: Document | None = None) -> Document:
+def _operation(
+    action: str, r: Resource, component: str, kind: Document | None = None, *, has_strategic_merge: bool = True
+) -> Document:
     parameters = [
         {"name": name, "in": "query", "description": text, "schema": {"type": form, "uniqueItems": True}}
         for name, form, text in _PARAMETERS
@@ -62,7 +64,7 @@ def _operation(action: str, r: Resource, component: str, kind: Document | None =
         operation["parameters"] = parameters
         types = list(content)
         if action == "patch":
-            types = sorted(PATCH_TYPES)
+            types = sorted(name for name, kind in PATCH_TYPES.items() if kind != "strategic" or has_strategic_merge)
         operation["requestBody"] = {"content": dict.fromkeys(types, content["application/json"])}
     return operation
 
@@ -96,8 +98,10 @@ def _constrain(components: dict[str, Document], name: str, table: Struct, seen: 
 def document(catalogue: Catalogue, group: str, version: str) -> Document:
     """Return the OpenAPI v3 document of one group version; paths and components are sorted."""
     root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    found = (each.resource for each in catalogue.served.get((group, version), {}).values())
-    served = [each for each in found if each.name not in COMPUTED]
+    found = catalogue.served.get((group, version), {}).values()
+    served = [each.resource for each in found if each.resource.name not in COMPUTED]
+    defined = {each.resource.kind: each for each in found if each.schema is not None}
+    merging = {each.resource.name: each.has_strategic_merge for each in found}
     paths: Document = {}
     roots: list[str] = []
     invented: dict[str, Document] = {}
@@ -105,6 +109,12 @@ def document(catalogue: Catalogue, group: str, version: str) -> Document:
 
     def component(kind_group: str, kind_version: str, kind: str) -> str:
         name = component_of(f"{kind_group}/{kind_version}" if kind_group else kind_version, kind)
+        if not name and (kind_group, kind_version) == (group, version) and kind in defined:
+            # Named as upstream names it: `com.example.stable.v1.CronTab`.
+            name = ".".join([*reversed(group.split(".")), version, kind])
+            schema = defined[kind].schema
+            assert schema is not None, "only kinds with a schema are in the table"
+            invented[name] = schema()
         if not name:
             name = f"io.keplab.{kind_group.partition('.')[0] or 'core'}.{kind_version}.{kind}"
             said = f"{kind}: every field is kept."
@@ -126,7 +136,7 @@ def document(catalogue: Catalogue, group: str, version: str) -> Document:
         paths[f"{base}/{{name}}"] = {
             "get": _operation("get", r, of),
             "put": _operation("put", r, of),
-            "patch": _operation("patch", r, of),
+            "patch": _operation("patch", r, of, has_strategic_merge=merging[r.name]),
             "delete": _operation("delete", r, of),
             "parameters": _path_parameters(r, named=True),
         }
@@ -141,9 +151,10 @@ def document(catalogue: Catalogue, group: str, version: str) -> Document:
             entry["parameters"] = _path_parameters(r, named=True)
             paths[f"{base}/{{name}}/{name}"] = entry
     # The closure shares the loaded schemas; a root is copied before its kinds are written into it.
-    components = {**_closure(roots), **invented}
+    components = {**_closure(roots, invented), **invented}
     for r in served:
-        if (table := catalogue.kind(r.name).strategy.fields) is not None:
+        # A second version under another group has no table of its own.
+        if r.name in catalogue.resources and (table := catalogue.kind(r.name).strategy.fields) is not None:
             _constrain(components, component_of(r.api_version, r.kind), table, {})
     for name in roots:
         components[name] = {**components[name], "x-kubernetes-group-version-kind": kinds[name]}

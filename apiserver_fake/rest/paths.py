@@ -14,8 +14,8 @@ from multidict import MultiMapping
 
 from apiserver_fake.catalogue import Catalogue, ServedVersion
 from apiserver_fake.decode import json_object
-from apiserver_fake.errors import method_not_allowed, no_such_path
-from services.api.errors import BadRequest, Invalid
+from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path
+from services.api.errors import BadRequest
 from services.api.meta import Document, Resource
 from services.api.metrics.apis import COMPUTED, CUSTOM, CUSTOM_METRICS, EXTERNAL, EXTERNAL_METRICS
 from services.api.wire import Request, WatchRequest
@@ -94,6 +94,22 @@ class Parameters:
         if not text.isascii() or not text.isdigit() or len(text) > 19 or int(text) > NUMBER_MAX:
             raise BadRequest(f"query parameter {name}={text[:32]!r}: want an integer from 0 to {NUMBER_MAX}")
         return int(text)
+
+    def version(self) -> str:
+        """Return `resourceVersion`; 0 says nothing beside a continue token."""
+        text = self.text("resourceVersion")
+        return "" if text == "0" and "continue" in self else text
+
+    def limit(self) -> int:
+        """Return how many items a page may have, 0 for all of them.
+
+        A negative limit is none; from the cache (`resourceVersion=0`) lists come whole. Source: upstream
+        `staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go`.
+        """
+        is_of_the_cache = self.text("resourceVersion") == "0" and "continue" not in self
+        if self.text("limit").startswith("-") or (is_of_the_cache and not self.text("resourceVersionMatch")):
+            return 0
+        return self.number("limit") or 0
 
 
 @dataclass(frozen=True)
@@ -207,27 +223,30 @@ def verb_of(method: str, route: Route) -> str:
 
 
 def is_watch(verb: str, route: Route, parameters: Parameters) -> bool:
-    """Whether this is a watch: by the query, or by the old path prefix."""
-    wanted = verb in ("list", "get") and not route.subresource and (route.is_watch or parameters.flag("watch"))
+    """Whether this is a watch: of a collection by the query, or by the old path prefix."""
+    asks = verb == "list" and parameters.flag("watch")
+    wanted = verb in ("list", "get") and not route.subresource and (route.is_watch or asks)
     if wanted and route.resource.name in COMPUTED:
         raise method_not_allowed()
     return wanted
 
 
-def watch_request(route: Route, parameters: Parameters) -> WatchRequest:
-    """Return the watch that is asked for. Raises: Invalid when initial events and version match do not agree (W12)."""
+def watch_request(route: Route, parameters: Parameters, newest: int) -> WatchRequest:
+    """Return the watch that is asked for; `newest` is the version that is visible now.
+
+    Raises: Invalid when initial events and version match do not agree (W12).
+    """
     send_initial = parameters.flag("sendInitialEvents")
     match = parameters.text("resourceVersionMatch")
     bookmarks = parameters.flag("allowWatchBookmarks")
-    field, message = "resourceVersionMatch", ""
+    version = parameters.text("resourceVersion")
+    message = ""
     if "sendInitialEvents" in parameters and match != "NotOlderThan":
         message = "resourceVersionMatch is required to be NotOlderThan for sendInitialEvents"
     elif match and "sendInitialEvents" not in parameters:
         message = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-    elif send_initial and not bookmarks:
-        field, message = "allowWatchBookmarks", "sendInitialEvents needs allowWatchBookmarks"
     if message:
-        raise invalid_option("ListOptions", field, "FieldValueForbidden", f"Forbidden: {message}")
+        raise invalid_option("ListOptions", "resourceVersionMatch", "FieldValueForbidden", f"Forbidden: {message}")
     selector = parameters.text("fieldSelector")
     if route.name:
         by_name = f"metadata.name={route.name}"
@@ -237,7 +256,8 @@ def watch_request(route: Route, parameters: Parameters) -> WatchRequest:
         namespace=route.namespace,
         label_selector=parameters.text("labelSelector"),
         field_selector=selector,
-        resource_version=parameters.text("resourceVersion"),
+        # Who wants no initial events and names no version begins now.
+        resource_version=version or ("" if send_initial or "sendInitialEvents" not in parameters else str(newest)),
         resource_version_match=match if send_initial else "",
         allow_bookmarks=bookmarks,
         send_initial_events=send_initial,
@@ -245,19 +265,7 @@ def watch_request(route: Route, parameters: Parameters) -> WatchRequest:
     )
 
 
-def invalid_option(kind: str, field: str, reason: str, message: str) -> Invalid:
-    """Return the refusal of a query that kind of options cannot have."""
-    return Invalid(
-        f'{kind}.meta.k8s.io "" is invalid: {field}: {message}',
-        details={
-            "group": "meta.k8s.io",
-            "kind": kind,
-            "causes": [{"reason": reason, "message": message, "field": field}],
-        },
-    )
-
-
-_DRY_RUN_KINDS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
+_OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 
 
 def is_dry_run(verb: str, values: Sequence[str]) -> bool:
@@ -265,7 +273,7 @@ def is_dry_run(verb: str, values: Sequence[str]) -> bool:
     for value in values:
         if value != "All":
             message = f'Unsupported value: "{value[:80]}": supported values: "All"'
-            raise invalid_option(_DRY_RUN_KINDS.get(verb, "DeleteOptions"), "dryRun", "FieldValueNotSupported", message)
+            raise invalid_option(_OPTIONS.get(verb, "DeleteOptions"), "dryRun", "FieldValueNotSupported", message)
     return bool(values)
 
 
@@ -292,9 +300,9 @@ def to_request(
             verb,
             label_selector=parameters.text("labelSelector") if is_selective else "",
             field_selector=parameters.text(fields) if is_selective else "",
-            resource_version=parameters.text("resourceVersion"),
+            resource_version=parameters.version(),
             resource_version_match=parameters.text("resourceVersionMatch"),
-            limit=(parameters.number("limit") or 0) if verb == "list" else 0,
+            limit=parameters.limit() if verb == "list" else 0,
             continue_token=parameters.text("continue") if verb == "list" else "",
             traceparent=traceparent,
         )
@@ -306,8 +314,14 @@ def to_request(
         if verb == "deletecollection":
             labels, fields = parameters.text("labelSelector"), parameters.text("fieldSelector")
     validation = parameters.text("fieldValidation")
+    options = _OPTIONS.get(verb, "DeleteOptions")
     if validation not in FIELD_VALIDATIONS:
-        raise BadRequest(f"query parameter fieldValidation={validation[:32]!r}: want Strict, Warn or Ignore")
+        known = ('"Ignore"', '"Strict"', '"Warn"')
+        message = f'Unsupported value: "{validation[:32]}": supported values: {", ".join(known)}'
+        raise invalid_option(options, "fieldValidation", "FieldValueNotSupported", message)
+    if verb == "patch" and patch_type != "apply" and "force" in parameters:
+        message = "Forbidden: may not be specified for non-apply patch"
+        raise invalid_option(options, "force", "FieldValueForbidden", message)
     return route.request(
         verb,
         body=body,

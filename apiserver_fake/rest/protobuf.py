@@ -40,11 +40,18 @@ _PACKAGES = {
     "autoscaling": "autoscaling",
     "autoscaling/v2": "autoscalingv2",
     "batch": "batch",
+    "certificates.k8s.io": "certificates",
     "coordination.k8s.io": "coordination",
+    "discovery.k8s.io": "discovery",
+    "events.k8s.io": "events",
+    "flowcontrol.apiserver.k8s.io": "flowcontrol",
+    "networking.k8s.io": "networking",
+    "node.k8s.io": "node",
     "policy": "policy",
     "rbac.authorization.k8s.io": "rbac",
     "resource.k8s.io": "resource",
     "scheduling.k8s.io": "scheduling",
+    "storage.k8s.io": "storage",
 }
 
 

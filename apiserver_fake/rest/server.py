@@ -18,18 +18,20 @@ from aiohttp import web
 
 from apiserver_fake.admission.service_account import is_without_default_account
 from apiserver_fake.decode import json_object
-from apiserver_fake.errors import method_not_allowed
+from apiserver_fake.errors import invalid_option, method_not_allowed
 from apiserver_fake.patch.apply import perform
 from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.rest import discovery, media_types, openapi, paths, pod_streams, reviews, tables, watch
 from apiserver_fake.rest.http import (
     JSON_HEADERS,
+    audit_id,
     bearer_of,
     cached_answer,
     host_name,
     is_allowed_host,
     is_traceparent,
     json_answer,
+    may_be_compressed,
     page_not_found,
     read_body,
     refusal_answer,
@@ -101,6 +103,12 @@ class RestHandler:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the answer; every refusal is a `Status`, and a bug is a 500 that is logged."""
         self.active[request.protocol] = None
+        answer = await self._handled(request)
+        if not answer.prepared:
+            answer.headers["Audit-Id"] = audit_id(request.headers.get("Audit-Id", ""))
+        return answer
+
+    async def _handled(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             self._check_web(request)
             return await self._dispatch(request, self._identity(request))
@@ -262,7 +270,7 @@ class RestHandler:
         include = tables.check_include(parameters.text("includeObject"))
         if paths.is_watch(verb, route, parameters):
             encoder = watch.EventEncoder(route, form, include, self._clock.wall)
-            batches = api.watch(paths.watch_request(route, parameters))
+            batches = api.watch(paths.watch_request(route, parameters, self._server.store.rv))
             return await watch.stream(request, batches, encoder, send_blocked_max_s=self._settings.send_blocked_max_s)
         span = self._span(request, route, verb)
         try:
@@ -278,7 +286,10 @@ class RestHandler:
             raise
         span.set(**{"http.response.status_code": response.code})
         span.end("" if response.code < 500 else str(response.code))
-        return self._answer(response, route, form, include)
+        answer = self._answer(response, route, form, include)
+        if isinstance(answer.body, bytes) and may_be_compressed(request, len(answer.body)):
+            answer.enable_compression(web.ContentCoding.gzip)
+        return answer
 
     def _span(self, request: web.BaseRequest, route: Route, verb: str) -> Span:
         parent = request.headers.get("traceparent", "")
@@ -298,6 +309,8 @@ class RestHandler:
         content_type = request.headers.get("Content-Type", "")
         if verb == "patch":
             patch_type = media_types.patch_type_of(content_type)
+            if patch_type == "strategic" and not route.served.has_strategic_merge:
+                raise media_types.unsupported([n for n, kind in media_types.PATCH_TYPES.items() if kind != "strategic"])
         if verb not in ("get", "list"):
             body = await read_body(request)
         if verb in ("create", "update", "delete", "deletecollection"):
@@ -319,7 +332,7 @@ class RestHandler:
         if patch_type == "apply":
             if not parameters.text("fieldManager"):
                 message = "Required value: is required for apply patch"
-                raise paths.invalid_option("PatchOptions", "fieldManager", "FieldValueRequired", message)
+                raise invalid_option("PatchOptions", "fieldManager", "FieldValueRequired", message)
             return await perform(
                 api, call, self._catalogue, is_forced=parameters.flag("force"), wall_s=self._clock.wall()
             )
@@ -348,7 +361,8 @@ class RestHandler:
             headers["Content-Type"] = form.content_type
             body = self._converted(msgspec.json.decode(body), route, form, include)
         answer = web.Response(body=body, status=response.code, headers=headers)
-        for text in response.warnings:
+        deprecated = (route.resource.deprecated,) if route.resource.deprecated else ()
+        for text in (*deprecated, *response.warnings):
             answer.headers.add("Warning", warning_header(text))
         return answer
 

@@ -33,7 +33,7 @@ def _definitions(columns: tuple[Column, ...]) -> list[Document]:
             "name": column.name,
             "type": column.type,
             "format": column.format,
-            "description": _DESCRIPTIONS.get(column.name, column.name),
+            "description": column.description or _DESCRIPTIONS.get(column.name, column.name),
             "priority": column.priority,
         }
         for column in columns
@@ -106,7 +106,7 @@ def table_of(
     resource: Resource, body: Document, now_wall_s: float, *, include: str = "Metadata", version: str = "v1"
 ) -> Document:
     """Return the Table of a decoded answer: a list, when it has `items` and a kind ending in List, or one object."""
-    if str(body.get("kind", "")).endswith("List") and "items" in body:
+    if body.get("kind", "") in (resource.list_kind, "List") and "items" in body:
         # Items of a list carry no kind of their own on the wire; rows that show the whole object need it.
         kind = {"kind": resource.kind, "apiVersion": resource.api_version}
         documents = [{**kind, **item} for item in body["items"] or ()]

@@ -2,16 +2,20 @@
 what goes out before it is sent.
 
 A patch is one of the version its caller knows; so the object is read, converted, patched and written back under the
-version it was read at, and read again when another client wrote in between.
+version it was read at, and read again when another client wrote in between. The same holds for an update when the
+version has rules of its own (`check`): what is new is judged by what was there.
 """
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
 from apiserver_fake.catalogue import Conversion, ServedVersion
 from apiserver_fake.decode import decode, decode_object
 from apiserver_fake.patch.patch import apply_patch
+from apiserver_fake.schema.schemas import report_fields
+from services.api.errors import BadRequest, invalid
 from services.api.meta import Document
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 
@@ -24,39 +28,89 @@ _OWN_FORM = ("", "status")
 class VersionedApi:
     """An `Api` for callers who know a kind in that version."""
 
-    def __init__(self, api: Api, served: ServedVersion, to_stored: Conversion, from_stored: Conversion) -> None:
+    def __init__(self, api: Api, served: ServedVersion, to_stored: Conversion | None, from_stored: Conversion) -> None:
+        """Without `to_stored` what is written is in the stored version already."""
         self._api, self._served = api, served
         self._to_stored, self._from_stored = to_stored, from_stored
 
     async def call(self, request: Request) -> Response:
         """Answer one request in the caller's version."""
-        request = msgspec.structs.replace(request, api_version=self._served.resource.api_version)
+        kind = self._served.resource.kind
+        request = msgspec.structs.replace(
+            request,
+            api_version=self._served.resource.api_version,
+            field_selector=self._stored_labels(request.field_selector),
+        )
         if request.subresource not in _OWN_FORM:
             return await self._api.call(request)
-        if request.verb == "patch":
-            return await self._patch(request)
-        if request.verb in ("create", "update"):
-            body = decode_object(request.body, f"a {self._served.resource.kind}")
-            request = await self._with_body(request, body)
+        if self._to_stored is not None:
+            if request.verb == "patch":
+                patch = decode(request.body)
+                return await self._rewrite(
+                    request, lambda old: apply_patch(old, patch, request.patch_type, self._served.shape, kind)
+                )
+            if request.verb == "update" and self._served.check is not None:
+                body = decode_object(request.body, f"a {kind}")
+                return await self._rewrite(request, lambda old: body)
+            if request.verb in ("create", "update"):
+                body = decode_object(request.body, f"a {kind}")
+                return await self._write(request, body, None)
         return await self._answer(await self._api.call(request))
 
-    async def _with_body(self, request: Request, document: Document) -> Request:
-        [stored] = await self._to_stored([document])
-        return msgspec.structs.replace(request, body=msgspec.json.encode(stored))
+    def _stored_labels(self, selector: str) -> str:
+        """Return a field selector with the labels of the stored version. Raises: BadRequest for a label that only
+        the stored version has."""
+        labels = self._served.field_labels
+        if not labels or not selector:
+            return selector
+        found = []
+        for term in selector.split(","):
+            label = re.split("!?=", term, maxsplit=1)[0]
+            if label in labels.values():
+                raise BadRequest(f"field label not supported: {label}")
+            found.append(labels.get(label, label) + term[len(label) :])
+        return ",".join(found)
 
-    async def _patch(self, request: Request) -> Response:
-        patch, response = decode(request.body), Response(code=409)
+    async def _write(self, request: Request, document: Document, old: Document | None) -> Response:
+        """Write a document of the caller's version. Raises: Invalid, BadRequest when that version refuses it."""
+        assert self._to_stored is not None, "only what is converted is written here"
+        warnings: list[str] = []
+        if self._served.check is not None:
+            document, warnings = self._checked(request, document, old)
+        [stored] = await self._to_stored([document])
+        written = await self._api.call(msgspec.structs.replace(request, body=msgspec.json.encode(stored)))
+        if warnings:
+            written = msgspec.structs.replace(written, warnings=(*warnings, *written.warnings))
+        return await self._answer(written)
+
+    def _checked(self, request: Request, document: Document, old: Document | None) -> tuple[Document, list[str]]:
+        assert self._served.check is not None, "only versions with rules of their own are checked"
+        resource = self._served.resource
+        kind, version = document.get("kind") or resource.kind, document.get("apiVersion") or resource.api_version
+        if (kind, version) != (resource.kind, resource.api_version):
+            text = f"{resource.name} take {resource.api_version} {resource.kind}, the body is {version} {kind}"
+            raise BadRequest(text)
+        document = {"apiVersion": version, "kind": kind, **document}
+        read, dropped, causes = self._served.check(document, old, request.subresource)
+        warnings = report_fields(dropped, version, kind, request.field_validation)
+        if causes:
+            name = request.name or str((document.get("metadata") or {}).get("name") or "")
+            raise invalid(kind, name, causes)
+        return read, warnings
+
+    async def _rewrite(self, request: Request, change: Callable[[Document], Document]) -> Response:
+        """Read the object, change it and write it back on the version that was read; again if another client did so."""
+        response = Response(code=409)
         asked = msgspec.structs.replace(request, verb="get", body=b"", patch_type="")
         for _ in range(TRIES_MAX):
             read = await self._answer(await self._api.call(asked))
             if not read.is_ok:
                 return read
             before: Document = msgspec.json.decode(read.body)
-            kind = self._served.resource.kind
-            after = apply_patch(before, patch, request.patch_type, self._served.shape, kind)
+            after = change(before)
             named = (after.get("metadata") or {}).get("resourceVersion") != before["metadata"]["resourceVersion"]
             write = msgspec.structs.replace(request, verb="update", patch_type="")
-            response = await self._answer(await self._api.call(await self._with_body(write, after)))
+            response = await self._write(write, after, before)
             if response.is_ok or named or request.resource_version or response.code != 409:
                 return response
         return response
@@ -67,9 +121,9 @@ class VersionedApi:
         document: Document = msgspec.json.decode(response.body)
         if document.get("kind") == "Status":
             return response
-        if "items" in document:
+        if "items" in document and document.get("kind") == self._served.resource.list_kind:
             resource = self._served.resource
-            head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version}
+            head = {"kind": resource.list_kind, "apiVersion": resource.api_version}
             document = {**document, **head, "items": await self._from_stored(document["items"])}
         else:
             [document] = await self._from_stored([document])
@@ -77,6 +131,7 @@ class VersionedApi:
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
         """Yield batches of events whose objects are in the caller's version."""
+        request = msgspec.structs.replace(request, field_selector=self._stored_labels(request.field_selector))
         async for batch in self._api.watch(request):
             yield [await self._event(event) for event in batch]
 
@@ -93,6 +148,6 @@ class VersionedApi:
 
 def versioned(api: Api, served: ServedVersion) -> Api:
     """Return the API as a caller of that version sees it."""
-    if served.to_stored is None or served.from_stored is None:
+    if served.from_stored is None:
         return api
     return VersionedApi(api, served, served.to_stored, served.from_stored)

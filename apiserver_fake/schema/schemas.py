@@ -78,6 +78,11 @@ def shape_of(api_version: str, kind: str) -> Shape:
     return _component(name) if name else ANYTHING
 
 
+def component_shape(name: str) -> Shape:
+    """Return the shape of a component, such as `io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta`."""
+    return _component(name)
+
+
 _COMPONENTS: dict[str, Shape] = {}
 
 
@@ -325,10 +330,20 @@ def check_fields(
     """
     if mode in ("", "Ignore"):
         return []
-    if mode not in ("Warn", "Strict"):
-        raise BadRequest(f'fieldValidation: Unsupported value: "{mode}": supported values: "Ignore", "Strict", "Warn"')
     paths: list[str] = []
     _collect(shape, document, old, "", paths)
+    return report_fields(paths, api_version, kind, mode)
+
+
+def report_fields(paths: list[str], api_version: str, kind: str, mode: str) -> list[str]:
+    """Return the warnings about unknown fields as `fieldValidation` wants them.
+
+    Raises: BadRequest with upstream's text for Strict and for a mode that does not exist.
+    """
+    if mode in ("", "Ignore"):
+        return []
+    if mode not in ("Warn", "Strict"):
+        raise BadRequest(f'fieldValidation: Unsupported value: "{mode}": supported values: "Ignore", "Strict", "Warn"')
     found = [f'unknown field "{path}"' for path in paths]
     if found and mode == "Strict":
         version = api_version.rpartition("/")[2]

@@ -89,12 +89,6 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 def record_of(resource: Resource, document: Document, rv: int, body: bytes, *, hashing: bool = False) -> Record:
     """Return the record of a document that was encoded to `body`. Values of a wrong shape count as absent."""
     meta: dict[str, Any] = document["metadata"]
-    fields: dict[str, str] = {}
-    for label, value_of in resource.selectable_fields.items():
-        try:
-            fields[label] = str(value_of(document) or "")
-        except (AttributeError, TypeError, KeyError):
-            fields[label] = ""
     namespace, name = meta.get("namespace", ""), meta["name"]
     return Record(
         resource=resource.name,
@@ -104,11 +98,33 @@ def record_of(resource: Resource, document: Document, rv: int, body: bytes, *, h
         rv=rv,
         body=body,
         labels=meta.get("labels") or {},
-        fields=fields,
+        fields=fields_of(resource, document),
         owners=tuple(str(owner.get("uid", "")) for owner in meta.get("ownerReferences") or ()),
         is_deleting=bool(meta.get("deletionTimestamp")),
         digest=digest(resource.kind, namespace, name, document) if hashing else 0,
     )
+
+
+def fields_of(resource: Resource, document: Document) -> dict[str, str]:
+    """Return the values of a kind's selectable fields; one of a wrong shape is ""."""
+    fields: dict[str, str] = {}
+    for label, value_of in resource.selectable_fields.items():
+        try:
+            fields[label] = str(value_of(document) or "")
+        except (AttributeError, TypeError, KeyError):
+            fields[label] = ""
+    return fields
+
+
+def undefined_resource(name: str, document: Document) -> Resource | None:
+    """Return the kind of a stored object whose wire name no kind has: one that was defined, and may be again. None when
+    the object cannot be of that kind: custom kinds have a group, and a dot in it."""
+    plural, _, group = name.partition(".")
+    stored_group, _, version = str(document.get("apiVersion") or "").rpartition("/")
+    kind = str(document.get("kind") or "")
+    if "." not in group or stored_group != group or not kind:
+        return None
+    return Resource(group=group, version=version, kind=kind, plural=plural)
 
 
 def digest(kind: str, namespace: str, name: str, document: Document) -> int:

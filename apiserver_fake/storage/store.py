@@ -25,7 +25,9 @@ from apiserver_fake.storage.records import (
     Page,
     Record,
     Selection,
+    fields_of,
     record_of,
+    undefined_resource,
 )
 from services.api.errors import Expired, RequestEntityTooLarge
 from services.api.meta import Document, Key, Resource
@@ -215,6 +217,28 @@ class Store:
             record for resource in sorted(self._tables) for record in self.select(resource, Selection(), at=rv).records
         ]
 
+    def reindex(self, resource: Resource) -> None:
+        """Read the selectable fields of a kind's objects and changes again: the kind has others now."""
+        table = self._tables.get(resource.name)
+        if table is None:
+            return
+
+        def again(record: Record | None) -> Record | None:
+            if record is None:
+                return None
+            fields = fields_of(resource, msgspec.json.decode(record.body))
+            return record if fields == record.fields else msgspec.structs.replace(record, fields=fields)
+
+        for key, record in table.objects.items():
+            found = again(record)
+            assert found is not None, "an object has a record"
+            table.objects[key] = found
+        for place in range(table.head, len(table.changes)):
+            change = table.changes[place]
+            table.changes[place] = msgspec.structs.replace(
+                change, record=again(change.record) or change.record, previous=again(change.previous)
+            )
+
     def stage(self) -> Staged:
         """Return an empty batch on top of the visible state. Only one may be published on each state."""
         return Staged(self)
@@ -299,7 +323,8 @@ def restore(
     for entry in entries:
         if entry.rv != store.rv + 1:
             raise Gap(f"change {entry.rv} follows {store.rv}")
-        resource = resources.get(entry.resource)
+        document = msgspec.json.decode(entry.body)
+        resource = resources.get(entry.resource) or undefined_resource(entry.resource, document)
         if resource is None:
             raise Gap(f"change {entry.rv} is of kind {entry.resource}, which this server does not know")
         previous = store.get(entry.resource, entry.namespace, entry.name)
@@ -308,7 +333,7 @@ def restore(
                 f"change {entry.rv} follows version {entry.previous_rv} of {entry.resource} "
                 f"{entry.namespace}/{entry.name}, but version {previous.rv if previous else 0} is there"
             )
-        record = record_of(resource, msgspec.json.decode(entry.body), entry.rv, entry.body, hashing=store.hashing)
+        record = record_of(resource, document, entry.rv, entry.body, hashing=store.hashing)
         store.publish((Change(entry.rv, entry.type, record, previous, entry.group_end, entry.traceparent),), now_s)
 
 

@@ -37,6 +37,7 @@ WATCHERS_MAX = 20_000
 WATCHERS_PER_NODE, WATCHERS_PER_IDENTITY = 16, 256
 
 TIMEOUT, SLOW, EXPIRED, SHUTDOWN, CLIENT_GONE = "Timeout", "SlowWatcher", "Expired", "Shutdown", "ClientGone"
+REDEFINED = "Redefined"
 
 Notify = Callable[["Watcher"], None]
 Taken = Callable[["Watcher", list[WatchEvent]], None]
@@ -284,11 +285,8 @@ class Hub:
         match = request.resource_version_match
         start = parse_rv(request.resource_version)
         if request.send_initial_events:
-            if match != "NotOlderThan" or not request.allow_bookmarks:
-                raise BadRequest(
-                    "sendInitialEvents needs resourceVersionMatch=NotOlderThan and allowWatchBookmarks=true, "
-                    f"got {match!r} and {str(request.allow_bookmarks).lower()}"
-                )
+            if match != "NotOlderThan":
+                raise BadRequest(f"sendInitialEvents needs resourceVersionMatch=NotOlderThan, got {match!r}")
         elif match:
             raise BadRequest(f"resourceVersionMatch {match!r} is forbidden for watch unless sendInitialEvents is set")
         return start
@@ -309,7 +307,7 @@ class Hub:
             if start == 0 or request.send_initial_events:
                 found = self._store.select(resource.name, selection).records
                 events = [event_of(ADDED, record, "") for record in found]
-                if request.send_initial_events:
+                if request.send_initial_events and request.allow_bookmarks:
                     events.append(bookmark(resource, rv, initial_events_end=True))
                 watcher.start_rv = watcher.last_rv = rv
             else:
@@ -415,6 +413,11 @@ class Hub:
             value = watcher.selection.exact(field)
             if value and not index.by_value.get((field, value), True):
                 del index.by_value[(field, value)]
+
+    def end_kind(self, resource: str) -> None:
+        """End all watches of a kind, whose clients resume: it is served in another way from now on."""
+        for watcher in [each for each in self._watchers.values() if each.resource.name == resource]:
+            self.end(watcher, REDEFINED)
 
     def shut_down(self) -> None:
         """End all watches."""

@@ -171,8 +171,10 @@ def quantity(path: str, resource: str, text: str) -> list[Cause]:
     return []
 
 
-def metadata(document: Document, name_rule: Any = subdomain) -> Causes:
-    """Check what all objects have: name, labels, annotations, finalizers, owners (V4, V7). `name_rule`: the kind's."""
+def metadata(document: Document, name_rule: Any = subdomain, *, is_custom: bool = False) -> Causes:
+    """Check what all objects have: name, labels, annotations, finalizers, owners (V4, V7). `name_rule`: the kind's.
+    `is_custom`: of a defined kind, whose finalizers may be of any name.
+    """
     meta = document["metadata"]
     if name := meta.get("name"):
         yield from name_rule("metadata.name", name)
@@ -192,7 +194,9 @@ def metadata(document: Document, name_rule: Any = subdomain) -> Causes:
     yield from too_many("metadata.finalizers", len(finalizers), FINALIZERS_MAX)
     for finalizer in finalizers[:FINALIZERS_MAX]:
         yield from qualified_name("metadata.finalizers", finalizer)
-        if not qualified_name("", finalizer) and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+        if is_custom or qualified_name("", finalizer) or "/" in finalizer:
+            continue
+        if finalizer not in _STANDARD_FINALIZERS:
             yield invalid(
                 "metadata.finalizers", finalizer, "name is neither a standard finalizer name nor is it fully qualified"
             )

@@ -53,6 +53,7 @@ from kubelet.node.status import annotation_change, node_document
 from kubelet.pod.context import NodeRuntime
 from kubelet.pod.logs import Run, run_of
 from kubelet.pod.status import waiting_reason
+from kubelet.runtime.behavior import spoken
 from kubelet.runtime.boots import Boot, boot_id_of
 from kubelet.runtime.images import NodeImages
 from kubelet.runtime.pleg import Pleg
@@ -139,6 +140,8 @@ class Agent(NodeShell):
             self.topology.tick(now)
         if self.drivers is not None:
             self.spawn(self._follow_drivers(self.drivers))
+        if self.host.config.node_events == "all":
+            self.spawn(self._follow_node())
         self.drain()
         assert self.api is not None
         pods = Informer(
@@ -158,6 +161,26 @@ class Agent(NodeShell):
         pods.on_progress(self._pods_progressed)
         self.pods = pods
         await pods.run()
+
+    async def _follow_node(self) -> None:
+        """Report what the kubelet enforces, and from then on when the Node is cordoned.
+
+        Source: upstream `pkg/kubelet/cm/node_container_manager_linux.go` (`enforceNodeAllocatableCgroups`).
+        """
+        self.report.news.append(("NodeAllocatableEnforced", "Updated Node Allocatable limit across pods"))
+        assert self.api is not None
+        nodes = Informer(
+            self.api,
+            Node,
+            clock=self.host.clock,
+            random=self.host.random,
+            keep_documents=False,
+            field_selector=f"metadata.name={self.name}",
+            resource="nodes",
+            events=self.host.seams.events,
+        )
+        nodes.on_change(self._node_changed)
+        await nodes.run()
 
     async def _follow_drivers(self, drivers: DriverSockets) -> None:
         """Let drivers register, once what they published before is withdrawn: none of them is known yet."""
@@ -293,12 +316,20 @@ class Agent(NodeShell):
                 await asyncio.sleep(REGISTER_RETRY_MAX_S)
         self.drain()
 
-    def take_node(self, node: Node) -> None:
-        """Take the Node as the API server has it."""
+    def _record_news(self) -> None:
         news, self.report.news = self.report.news, []
         if self.host.config.pod_events != "warnings" and self.writes_status:
             for reason, message in news:
                 self.record(reason, message, "Normal")
+
+    def _node_changed(self, change: Change[Node]) -> None:
+        if change.new is not None:
+            self.report.cordoned(change.new.spec.unschedulable)
+            self._record_news()
+
+    def take_node(self, node: Node) -> None:
+        """Take the Node as the API server has it."""
+        self._record_news()
         self.kubelet.admission.node = _facts(node)
         self.kubelet.node_seen(node, self.now())
         if self.kubelet.volumes is not None:
@@ -502,7 +533,8 @@ class Agent(NodeShell):
         if found is None:
             return f'container "{container}" in pod "{name}" is not available'
         reason = waiting_reason(pod, found)
-        return run_of(name, found, reason, self.now(), self.host.times.offset_s, previous=previous)
+        speaks = partial(spoken, pod.pod, container)
+        return run_of(name, found, reason, self.now(), self.host.times.offset_s, previous=previous, speaks=speaks)
 
 
 def _facts(node: Node) -> NodeFacts:

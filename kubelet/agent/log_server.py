@@ -38,12 +38,13 @@ class ContainerLogs:
 
     async def _follow(self, params: dict[str, str], asked: Asked, run: Run) -> AsyncIterator[bytes]:
         """Give what a run has written, then what it writes, until it ends; an empty piece when there is nothing new."""
-        restart, seen, left = run.restart, run.lines[-1].place, asked.limit_bytes
+        restart, seen, left = run.restart, -1, asked.limit_bytes
         piece = asked.cut(run.lines)
         while left is None or left > 0:
             if left is not None:
                 left -= len(piece)
             yield piece
+            seen = run.lines[-1].place if run.lines else seen
             if run.is_over:
                 return
             await asyncio.sleep(FOLLOW_S)
@@ -54,4 +55,3 @@ class ContainerLogs:
                 return
             run = now
             piece = asked._replace(tail=None, limit_bytes=left).cut([line for line in run.lines if line.place > seen])
-            seen = run.lines[-1].place

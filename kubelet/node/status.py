@@ -98,6 +98,7 @@ class NodeReport:
         self.pressures: tuple[str, ...] = ()
         self.news: list[tuple[str, str]] = [("Starting", "Starting kubelet.")]
         """Reasons and messages of Events that are still to be recorded of the node."""
+        self._is_cordoned = False
         self.reasons: tuple[str, ...] = ()
         """Why the node is not Ready; none: it is."""
         present = NodeImages(definition.present_images())
@@ -112,7 +113,7 @@ class NodeReport:
         held = self._since.get(kind)
         if held is None or held[0] != status:
             held = self._since[kind] = (status, now)
-            self.news.append((event, f"Node {self._definition.name} status is now: {event}"))
+            self._turned(event)
         return {
             "type": kind,
             "status": status,
@@ -125,6 +126,18 @@ class NodeReport:
     def seen(self, kind: str, status: str, since: str) -> None:
         """Take over what the API shows of a condition, so that an equal one keeps its transition time."""
         self._since[kind] = (status, since)
+
+    def cordoned(self, is_cordoned: bool) -> None:
+        """Take over whether the Node is unschedulable; a kubelet that starts takes it to be schedulable, as upstream's.
+
+        Source: upstream `pkg/kubelet/kubelet_node_status.go` (`recordNodeSchedulableEvent`).
+        """
+        if is_cordoned != self._is_cordoned:
+            self._is_cordoned = is_cordoned
+            self._turned("NodeNotSchedulable" if is_cordoned else "NodeSchedulable")
+
+    def _turned(self, event: str) -> None:
+        self.news.append((event, f"Node {self._definition.name} status is now: {event}"))
 
     def status(self, wall_s: float) -> Document:
         """Return the whole status; `lastHeartbeatTime` is now."""

@@ -1,16 +1,17 @@
 """What `kubectl logs` reads: the lines of one run of a container, and which of them were asked for.
 
-A container here writes nothing itself, so its log is its life: a start line, a line every ten seconds, the exit.
-Lines are made when a client asks; a node keeps none.
+A container whose command is made of known programs writes what these write. Any other writes nothing itself, so its log
+is its life: a start line, a line every ten seconds, the exit. Lines are made when a client asks; a node keeps none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from kubelet.pod.container import Container
 from kubelet.pod.states import ContainerState
+from kubelet.runtime.commands import Written
 from services.api.times import format_micro_time, parse_time
 
 HEARTBEAT_LINE_S = 10.0
@@ -75,8 +76,23 @@ class Run(NamedTuple):
     is_over: bool
 
 
+Speaks = Callable[[float, float], Sequence[Written] | None]
+"""What a container's command writes, by the wall seconds of its start and how long it runs; None: it is not known."""
+
+
+def silent(_: float, __: float) -> None:
+    """Speak for a container whose command is not known."""
+
+
 def run_of(
-    pod: str, container: Container, reason: str, now: float, wall_offset_s: float, *, previous: bool
+    pod: str,
+    container: Container,
+    reason: str,
+    now: float,
+    wall_offset_s: float,
+    *,
+    previous: bool,
+    speaks: Speaks = silent,
 ) -> Run | str:
     """Return the run that can be read, or why there is none in a kubelet's words.
 
@@ -91,17 +107,22 @@ def run_of(
             return f'previous terminated container "{name}" in pod "{pod}" not found'
         restart = container.restarts if between_runs else container.restarts - 1
         times = parse_time(last.started_at), parse_time(last.finished_at)
-        return Run(restart, _lines(name, restart, *times, last.exit_code), is_over=True)
+        return Run(restart, _lines(name, speaks, restart, *times, last.exit_code), is_over=True)
     if container.is_running:
         times = container.started_s + wall_offset_s, now + wall_offset_s
-        return Run(container.restarts, _lines(name, container.restarts, *times, None), is_over=False)
+        return Run(container.restarts, _lines(name, speaks, container.restarts, *times, None), is_over=False)
     if container.ended is None:
         return f'container "{name}" in pod "{pod}" is waiting to start: {_WAITS_FOR.get(reason, reason)}'
     times = container.started_s + wall_offset_s, container.finished_s + wall_offset_s
-    return Run(container.restarts, _lines(name, container.restarts, *times, container.exit_code), is_over=True)
+    return Run(container.restarts, _lines(name, speaks, container.restarts, *times, container.exit_code), is_over=True)
 
 
-def _lines(name: str, restart: int, started_s: float, until_s: float, exit_code: int | None) -> list[LogLine]:
+def _lines(
+    name: str, speaks: Speaks, restart: int, started_s: float, until_s: float, exit_code: int | None
+) -> list[LogLine]:
+    written = speaks(started_s, until_s - started_s)
+    if written is not None:
+        return _written(started_s, written, is_over=exit_code is not None)
     lines = [LogLine(started_s, 0, f"container {name} started, restart {restart}")]
     beats = int((until_s - started_s) / HEARTBEAT_LINE_S)
     for beat in range(max(1, beats - HEARTBEAT_LINES_MAX + 1), beats + 1):
@@ -109,4 +130,20 @@ def _lines(name: str, restart: int, started_s: float, until_s: float, exit_code:
         lines.append(LogLine(started_s + after_s, beat, f"still running after {after_s:g} s"))
     if exit_code is not None:
         lines.append(LogLine(until_s, beats + 1, f"exit {exit_code}"))
+    return lines
+
+
+def _written(started_s: float, written: Sequence[Written], *, is_over: bool) -> list[LogLine]:
+    """Return the lines of what was written, each dated by the write that ended it; at the end also what no line end
+    follows."""
+    lines: list[LogLine] = []
+    rests: dict[int, bytes] = {}
+    for each in written:
+        *whole, rest = (rests.get(each.stream, b"") + each.data).split(b"\n")
+        rests[each.stream] = rest
+        for text in whole:
+            lines.append(LogLine(started_s + each.after_s, len(lines), text.decode("utf-8", "replace")))
+    last_s = started_s + (written[-1].after_s if written else 0.0)
+    for rest in filter(None, rests.values() if is_over else ()):
+        lines.append(LogLine(last_s, len(lines), rest.decode("utf-8", "replace")))
     return lines

@@ -1,16 +1,18 @@
 """What a container does: what its annotation says in the words of `script`, else its command; and its hooks. Pure.
 
-Without annotation, `sleep N`, `true`, `false` and `exit N` in command and args are understood, in hooks too.
+Without annotation a command whose programs are in the table of `commands` takes its time and ends as it would; in hooks
+too. One that reads a terminal waits until a client is attached.
 """
 
 import math
-import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
 
-from kubelet.runtime.script import DONE, FOREVER, Hook, Script, ScriptError, duration_s, is_duration, parse_script
-from kubelet.view import KubeletContainer, LifecycleHandler
+from kubelet.runtime import commands
+from kubelet.runtime.script import DONE, FOREVER, Hook, Script, ScriptError, parse_script
+from kubelet.view import KubeletContainer, KubeletPod, LifecycleHandler
 from services.api.kinds.pod import Pod
 
 ANNOTATION = "keplab.dev/run"
@@ -64,31 +66,46 @@ def _script_of(pod: Pod, container: KubeletContainer, is_init: bool, is_ephemera
         except ScriptError:
             return default
     words = container.command + container.args
-    return _of_command(words, default) if words else default
+    if not words or container.stdin:
+        return default
+    return _of_command(words, default, literal_environment(container))
+
+
+def spoken(pod: KubeletPod, name: str, started_s: float, age_s: float) -> Sequence[commands.Written] | None:
+    """Return what the command of a container writes in its first `age_s` seconds; None where the annotation says what
+    the container does, or where the command is not known. `started_s`: wall seconds."""
+    spec = pod.spec
+    container = next(
+        (c for c in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers) if c.name == name), None
+    )
+    annotations = pod.metadata.annotations
+    if container is None or not container.command + container.args or container.stdin:
+        return None
+    if f"{ANNOTATION}.{name}" in annotations or (container in spec.containers and ANNOTATION in annotations):
+        return None
+    return _spoken(
+        container.command + container.args, literal_environment(container), pod.metadata.name, started_s, age_s
+    )
+
+
+@lru_cache(maxsize=64)
+def _spoken(
+    words: tuple[str, ...], environment: tuple[tuple[str, str], ...], hostname: str, started_s: float, age_s: float
+) -> Sequence[commands.Written] | None:
+    outcome = commands.run(words, dict(environment), wall_s=started_s, hostname=hostname, until_s=age_s)
+    return None if outcome.unknown else outcome.written
+
+
+def literal_environment(container: KubeletContainer) -> tuple[tuple[str, str], ...]:
+    """Return the variables whose values the spec itself says, and what every container has."""
+    found = {"PATH": commands.PATH, "HOME": "/root"}
+    return tuple({**found, **{each.name: each.value for each in container.env}}.items())
 
 
 @lru_cache(maxsize=1024)
-def _of_command(words: tuple[str, ...], default: Script) -> Script:
-    """Return what a few well known commands do; anything else does what `default` says."""
-    if len(words) >= 3 and words[0].rpartition("/")[2] in ("sh", "bash", "ash") and words[1] == "-c":
-        line = " ".join(words[2:])
-    else:
-        line = " ".join(words)
-    total, code, seen = 0.0, 0, False
-    for part in re.split(r"\s*(?:;|&&)\s*", line.strip()):
-        match part.split():
-            case ["sleep", "infinity" | "inf"]:
-                return FOREVER
-            case [("sleep" | "/bin/sleep"), length] if is_duration(length):
-                total, seen = total + duration_s(length), True
-            case ["exit", text] if text.isdigit():
-                return Script(exit_after_s=total, exit_code=int(text) & 255)
-            case ["true"]:
-                seen = True
-            case ["false"]:
-                code, seen = 1, True
-            case ["echo", *_]:
-                pass
-            case _:
-                return default
-    return Script(exit_after_s=total, exit_code=code) if seen else default
+def _of_command(words: tuple[str, ...], default: Script, environment: tuple[tuple[str, str], ...] = ()) -> Script:
+    """Return what a command does as far as its programs are in the table; one with others does what `default` says."""
+    outcome = commands.run(words, dict(environment) or None)
+    if outcome.unknown:
+        return default
+    return FOREVER if outcome.exit_code is None else Script(exit_after_s=outcome.seconds, exit_code=outcome.exit_code)

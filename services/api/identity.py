@@ -27,7 +27,7 @@ class Identity:
     """An authenticated caller. `system:anonymous` may call health and version only.
 
     `on_node`: the node that the token of a service account is bound to (KEP-4193), "" for none. `uid` and `extra`
-    (sorted by key): what else authentication established. `is_asked_about`: nobody calls as this; a review asks what
+    (sorted by key): what else authentication established. `is_asked_about`: no call is made as this; a review asks what
     such a client might do.
     """
 

@@ -147,6 +147,7 @@ class Column:
 
     `source`: where the value stands (`status.phase`), or a function that computes the cell. `show` formats a value that
     is there, `default` stands for one that is absent or "". `is_age`: a timestamp is shown as how long ago that was.
+    `description`: what the column says, for those whose name does not say it.
     """
 
     name: str
@@ -157,6 +158,7 @@ class Column:
     default: Any = ""
     show: Callable[[Any], Any] | None = None
     is_age: bool = False
+    description: str = ""
 
 
 NAME = Column("Name", "metadata.name", format="name")
@@ -173,6 +175,9 @@ class Resource:
     `has_spec` says that `metadata.generation` counts changes of the spec. `gate` is the feature gate without which
     clients find no such kind; what is stored of it stays. `is_of_clients`: nothing in the mesh is decided by such
     objects; who reads all kinds alike reads them where a controller of this very kind runs.
+    `deprecated`: the warning that answers about it carry.
+    `singular`, `list_kind`: how one writes the kind in a command
+    (`pod`) and the kind of its lists (`PodList`). `verbs`: what discovery says can be done; () is all.
     """
 
     view: type[View] = AnyObject
@@ -187,17 +192,18 @@ class Resource:
     has_spec: bool = False
     gate: str = ""
     is_of_clients: bool = False
+    deprecated: str = ""
     columns: tuple[Column, ...] = ()
     selectable_fields: dict[str, Callable[[Document], str]] = field(default_factory=dict)
+    singular: str = ""
+    list_kind: str = ""
+    verbs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", self.kind or self.view.__name__)
+        object.__setattr__(self, "singular", self.singular or self.kind.lower())
         object.__setattr__(self, "plural", self.plural or f"{self.singular}s")
-
-    @property
-    def singular(self) -> str:
-        """The kind as one writes it in a command: `pod`."""
-        return self.kind.lower()
+        object.__setattr__(self, "list_kind", self.list_kind or f"{self.kind}List")
 
     @property
     def name(self) -> str:

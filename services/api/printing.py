@@ -65,7 +65,8 @@ def ready_of(document: Document, now_wall_s: float) -> str:
     return f"{document.get('status', {}).get('readyReplicas', 0)}/{document.get('spec', {}).get('replicas', 1)}"
 
 
-def _selector(selector: Document) -> str:
+def selector_text(selector: Document) -> str:
+    """Return a LabelSelector document as apimachinery's `FormatLabelSelector` does; `<none>` for an empty one."""
     parts = [f"{k}={v}" for k, v in sorted(selector.get("matchLabels", {}).items())]
     for term in selector.get("matchExpressions", ()):
         op, values = term.get("operator", ""), ",".join(term.get("values", ()))
@@ -81,7 +82,7 @@ def pod_template_columns(at: str) -> tuple[Column, ...]:
     return (
         Column("Containers", containers, priority=1, show=lambda d: ",".join(each.get("name", "") for each in d)),
         Column("Images", containers, priority=1, show=lambda d: ",".join(each.get("image", "") for each in d)),
-        Column("Selector", f"{at}.selector", priority=1, default=NONE, show=_selector),
+        Column("Selector", f"{at}.selector", priority=1, default=NONE, show=selector_text),
     )
 
 

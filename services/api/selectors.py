@@ -12,7 +12,7 @@ VALUE_LENGTH_MAX = 1024
 
 @dataclass(frozen=True)
 class Term:
-    """`key op values`; op is in, notin, exists or missing."""
+    """`key op values`; op is in, notin, exists, missing, gt or lt."""
 
     key: str
     op: str
@@ -27,7 +27,16 @@ class Term:
                 return self.key not in labels or labels[self.key] not in self.values
             case "exists":
                 return self.key in labels
+            case "gt" | "lt":
+                return self.key in labels and _is_beyond(labels[self.key], self.op, self.values[0])
         return self.key not in labels
+
+
+def _is_beyond(value: str, op: str, bound: str) -> bool:
+    try:
+        return int(value) > int(bound) if op == "gt" else int(value) < int(bound)
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,7 @@ EVERYTHING = Selector()
 
 
 _SIGNS = (("!=", "notin"), ("==", "in"), ("=", "in"))
+_ORDERS = ((">", "gt"), ("<", "lt"))
 
 
 def _split_top(text: str) -> list[str]:
@@ -88,17 +98,28 @@ def _label_term(part: str, whole: str) -> Term:
         if sign in part:
             key, _, value = part.partition(sign)
             return Term(_label_key(key, whole), op, (value.strip(),))
+    for sign, op in _ORDERS:
+        if sign in part:
+            key, _, value = (each.strip() for each in part.partition(sign))
+            if not value.removeprefix("-").isdecimal() or len(value) > 19:
+                raise BadRequest(
+                    f"unable to parse requirement: values[0][{key}]: Invalid value: {value[:80]!r}: "
+                    "for 'Gt', 'Lt' operators, the value must be an integer"
+                )
+            return Term(_label_key(key, whole), op, (value,))
     words = part.split(None, 1)
     if len(words) == 2:
         op_word = words[1].split("(")[0].strip()
         if op_word in ("in", "notin"):
             return Term(_label_key(words[0], whole), op_word, _values(words[1][len(op_word) :], whole))
-        raise BadRequest(f"unable to parse requirement: found {op_word!r}, expected: in, notin, =, ==, != in {whole!r}")
+        raise BadRequest(
+            f"unable to parse requirement: found {op_word!r}, expected: in, notin, =, ==, !=, gt, lt in {whole!r}"
+        )
     return Term(_label_key(part, whole), "exists")
 
 
 def parse_label_selector(text: str) -> Selector:
-    """Parse `a=b,c!=d,e in (f,g),!h,i`.
+    """Parse `a=b,c!=d,e in (f,g),!h,i,j>1`.
 
     Raises: BadRequest naming the selector when it is malformed or beyond 64 terms.
     """

@@ -30,6 +30,11 @@ def format_micro_time(wall_s: float) -> str:
     return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def format_as(wall_s: float, form: str) -> str:
+    """Return a moment in UTC as `strftime` writes it."""
+    return datetime.fromtimestamp(wall_s, UTC).strftime(form)
+
+
 def parse_time(text: str) -> float:
     """Return seconds since the epoch.
 

@@ -1,19 +1,20 @@
 """The DRA drivers of a mesh that runs: what each kubelet knows of them, whether they answer, and what they publish."""
 
 import asyncio
+import base64
+import ssl
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import yaml
 
 from kubelet.dra import wire
 from kubelet.dra.calls import REGISTRY
-from services.api.identity import ADMIN
 from services.api.local_rpc import RpcError, call_once, is_unserved
 from services.runtime.components import component_of
-from services.runtime.credentials import Credentials, token_of
 from services.runtime.mesh_directory import SOCKETS_FOLDER
 from services.runtime.unix_sockets import UnixSockets
 
@@ -32,7 +33,7 @@ def registered_drivers(data: Path, state: Mapping[str, Any]) -> list[dict[str, A
     found = list(_known(state))
     sockets = [each["socket"] for each in found if Path(each["socket"]).is_socket()]
     states = asyncio.run(_states(sockets))
-    published = _published(data, str(state["rest_url"])) if found else {}
+    published = _published(Path(state["kubeconfig"])) if found else {}
     for each in found:
         each["socket_state"] = states.get(each["socket"], NO_SOCKET)
         slices = None if published is None else published.get((each["node"], each["driver"]), [])
@@ -51,11 +52,12 @@ def _known(state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield from answer or []
 
 
-def _get(url: str, token: str = "") -> Any:
-    """Return the JSON there; None when there is no answer."""
+def _get(url: str, token: str = "", trust: ssl.SSLContext | None = None) -> Any:
+    """Return the JSON there; None when there is no answer. `trust`: whose certificates are believed over https."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(url, headers=headers)
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_S) as reply:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=trust) as reply:
             return msgspec.json.decode(reply.read())
     except (OSError, msgspec.DecodeError):
         return None
@@ -74,13 +76,17 @@ async def _state(path: str) -> str:
     return ANSWERS
 
 
-def _published(data: Path, rest_url: str) -> dict[tuple[str, str], list[dict[str, Any]]] | None:
+def _published(kubeconfig: Path) -> dict[tuple[str, str], list[dict[str, Any]]] | None:
     """Return the specs of all slices by node and driver; None when the API server does not answer."""
     try:
-        token = token_of(Credentials(data / "credentials", ""), ADMIN.user)
-    except (KeyError, OSError):
+        config = yaml.safe_load(kubeconfig.read_bytes())
+        cluster, token = config["clusters"][0]["cluster"], config["users"][0]["user"]["token"]
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        trust = ssl.create_default_context(cadata=authority)
+    except (OSError, LookupError, TypeError, ValueError, yaml.YAMLError):
         return None
-    answer = _get(f"{rest_url}/apis/resource.k8s.io/v1/resourceslices", token)
+    rest_url = cluster["server"]
+    answer = _get(f"{rest_url}/apis/resource.k8s.io/v1/resourceslices", token, trust)
     if answer is None:
         return None
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}

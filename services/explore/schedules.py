@@ -11,7 +11,7 @@ Source: guarantees 12.2; kep-5836 13, the race for the freed capacity.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, zip_longest
+from itertools import chain, groupby, islice, zip_longest
 
 import msgspec
 
@@ -42,24 +42,28 @@ Schedule = tuple[Hold, ...]
 
 @dataclass(frozen=True)
 class Moment:
-    """Around what to look: when (virtual seconds), about which objects (`default/p`), how far to each side."""
+    """Around what to look: when (virtual seconds), about which objects (`default/p`), how far to each side.
+
+    `component`: whose moment it is, "" where that is not known.
+    """
 
     at_s: float
     objects: frozenset[str]
     reach_s: float
+    component: str = ""
 
 
 def holdable(deliveries: Sequence[Delivery], moment: Moment) -> list[Delivery]:
     """Return the messages around the moment that may be held, the most telling first. First those about the moment's
-    own objects, last the mesh's pulse; among equals those nearest in time."""
+    own objects, of its own component before others', last the mesh's pulse; among equals those nearest in time."""
     near = [d for d in deliveries if d.component != RUNNER and d.about and abs(d.due_s - moment.at_s) <= moment.reach_s]
     return sorted(near, key=lambda d: (_rank(d, moment), abs(d.due_s - moment.at_s), d.names))
 
 
 def _rank(delivery: Delivery, moment: Moment) -> int:
     if is_about(delivery, moment.objects):
-        return 0
-    return 2 if all(path.startswith(RESTLESS) for path in delivery.about) else 1
+        return 0 if delivery.component == moment.component else 1
+    return 3 if all(path.startswith(RESTLESS) for path in delivery.about) else 2
 
 
 def _hold(delivery: Delivery, held_s: float) -> Schedule:
@@ -111,13 +115,14 @@ class Plan:
         """Yield each message held until a later one about something related has passed it, the nearest first."""
 
         def related(delivery: Delivery, other: Delivery) -> bool:
-            return _rank(other, self._moment) == 0 or not set(other.about).isdisjoint(delivery.about)
+            return is_about(other, self._moment.objects) or not set(other.about).isdisjoint(delivery.about)
 
-        lists = [(d, [other for other in self._later(d) if related(d, other)]) for d in self.candidates]
-        for place in range(max((len(others) for _, others in lists), default=0)):
-            for delivery, others in lists:
-                if place < len(others):
-                    yield _after(delivery, others[place])
+        for _, alike in groupby(self.candidates, lambda delivery: _rank(delivery, self._moment)):
+            lists = [(d, [other for other in self._later(d) if related(d, other)]) for d in alike]
+            for place in range(max((len(others) for _, others in lists), default=0)):
+                for delivery, others in lists:
+                    if place < len(others):
+                        yield _after(delivery, others[place])
 
     def delays(self) -> Iterator[Schedule]:
         """Yield each message held for each time of the ladder that is not beyond the moment's reach."""

@@ -116,7 +116,7 @@ def _trials(report: Report, undisturbed: Sequence[Recording]) -> list[Trial]:
             at_s = line.mono_ns / 1e9
             objects = frozenset([pathname(line.obj)] if line.obj else []) | frozenset([line.node] if line.node else [])
             chance = random.Random(f"explore/{run.trial.seed}/{number}")
-            plan = Plan(run.deliveries, Moment(at_s, objects, task.reach_s), chance, task.depth)
+            plan = Plan(run.deliveries, Moment(at_s, objects, task.reach_s, line.comp), chance, task.depth)
             plans.append((run.trial.seed, plan))
             report.moments.append((run.trial.seed, at_s))
             report.candidates += len(plan.candidates)

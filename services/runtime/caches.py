@@ -6,6 +6,7 @@ from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
+from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import AnyObject, Document, Key, Resource, View
 from services.api.resources import resources
 from services.api.seams import Seams
@@ -15,8 +16,9 @@ from services.reconcile.controller import Change, Lister, Listers
 
 V = TypeVar("V", bound=View)
 
-NOT_ANY = ("events", "secrets")
-"""Not read as `AnyObject`: events are many, own nothing and nothing owns them; no controller may read secrets."""
+NOT_ANY = ("events", "secrets", DEFINITIONS)
+"""Not read as `AnyObject`: events are many, own nothing and nothing owns them; no controller may read secrets;
+definitions are read only where custom kinds are followed."""
 
 
 class Caches(Listers):

@@ -181,7 +181,7 @@ def put_client_kubeconfigs(directory: Path, rest_url: str, signer: certificates.
     """Write the kubeconfigs of Kubernetes' own components below that directory, by their names. Raises: OSError."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name in UPSTREAM_CLIENTS:
-        write_atomically(directory / name, client_kubeconfig(rest_url, signer, f"system:{name}"), mode=0o600)
+        write_atomically(directory / name, client_kubeconfig(rest_url, signer, f"system:{name}"), mode=0o400)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

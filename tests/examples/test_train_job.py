@@ -162,7 +162,8 @@ def test_kep_5194_15_without_the_right_to_write_claims_the_claim_stays_and_an_ev
     consumers, (blocked,) = play(example, act)
 
     assert consumers == ["train"]
-    assert blocked.startswith("claim default/train cannot be released: Forbidden")
+    assert blocked.startswith("claim default/train cannot be released: ")
+    assert 'is forbidden: User "system:serviceaccount:default:train-job" cannot patch' in blocked
 
 
 def test_kep_5194_15_an_out_of_tree_owner_waits_for_pods_that_are_listed_beside_it(example, permit):

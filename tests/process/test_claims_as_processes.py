@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from services.scenarios.run import load_scenario, run_as_processes
+from services.scenarios.script.scenario import parse_scenario
+from services.scenarios.script.verbs import VERBS
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 
@@ -24,6 +26,45 @@ def test_a_scenario_of_the_claim_controller_comes_true_as_processes(name, tmp_pa
     wrong = [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed]
     assert [*wrong, *(f"{v.invariant}: {v.objects} {v.detail}" for v in result.violations)] == []
     assert result.error == ""
+
+
+ROUND = """
+scale deployment/web replicas=0
+wait 0.4s
+scale deployment/web replicas=4
+expect within 40s count pods == 4
+expect within 20s count pods phase=Running == 4
+expect within 10s each resourceclaims name=net status.reservedFor[0].name == web
+expect each resourceclaims name=net status.allocation.reservedForAnyPod == true
+wait 1.5s
+expect each resourceclaims name=net status.reservedFor[0].name == web
+"""
+ROUNDS = 5
+
+
+def test_kep_5194_06_scaled_to_zero_and_back_again_and_again_no_pod_runs_without_devices(tmp_path):
+    """In one mesh, with what the claim controller sends and gets half a second late."""
+    lines = []
+    began = (FOLDER / "kep-5194" / "scale-race.txt").read_text().partition("scale deployment/web replicas=0")[0]
+    path = FOLDER / "kep-5194" / "own.txt"
+    scenario = parse_scenario(began + ROUND * ROUNDS, str(path), frozenset(VERBS))
+
+    result = run_as_processes(scenario, seed=1, engine="memory", data_dir=tmp_path / "mesh", on_line=lines.append)
+
+    assert [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed] == []
+    assert [f"{v.invariant}: {v.objects} {v.detail}" for v in result.violations] == []
+    writers = ("system:controller:deployment", "system:serviceaccount:kube-system:resource-claim-controller")
+    refused = [
+        line for line in lines
+        if line.ev == "api.response" and line.data["code"] == 409 and line.identity in writers
+        and line.data["path"].startswith("resourceclaims")
+    ]  # fmt: skip
+    assert len(refused) <= ROUNDS
+    freed = [
+        line for line in lines
+        if line.ev == "store.commit" and line.obj["kind"] == "ResourceClaim" and line.identity == writers[0]
+    ]  # fmt: skip
+    assert len(freed) >= 1, "the Deployment's controller gave the claim back at least once"
 
 
 def test_kep_5194_02_of_300_pods_on_one_claim_256_run_and_each_of_the_others_is_refused_at_least_three_times(tmp_path):

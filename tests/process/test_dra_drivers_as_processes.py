@@ -126,6 +126,55 @@ def test_dra_core_09_and_10_drivers_as_processes_publish_what_their_files_say(tm
     assert events.count("driver.unprepare") == 4
 
 
+AWAY = """
+set kubelet.dra_wipe_delay_s=8
+nodes n1 cpu=8 drivers=gpu.example.com:1
+nodes n2 cpu=8 drivers=nic.example.com:1
+limit 120s
+apply gpus.yaml
+apply nics.yaml
+wait 1s
+pod a claim-templates=gpu grace=1
+pod b claim-templates=nic grace=1
+expect within 20s count pods phase=Running == 2
+dra-driver n1 gpu.example.com crash down=4s
+dra-driver n2 nic.example.com crash down=16s
+expect for 5s count resourceslices == 2
+expect within 8s count resourceslices == 1
+expect each resourceslices spec.driver == gpu.example.com
+pod c claim-templates=nic grace=1
+expect within 4s each pods name=c status.conditions[PodScheduled].message ~ "cannot allocate all claims"
+expect count pods phase=Running == 2
+expect within 20s count resourceslices == 2
+expect each pods phase=Running status.containerStatuses[0].restartCount == 0
+delete pod/b
+expect within 20s each pods name=c phase == Running
+expect each pods name=a status.containerStatuses[0].restartCount == 0
+"""
+
+
+def test_dra_core_19_slices_outlive_a_short_absence_of_their_driver_and_go_when_a_long_one_has_lasted_the_delay(
+    tmp_path,
+):
+    """Half a minute, as Kubernetes has it, is 8 s here: a driver away for half as long, and one for twice as long."""
+    lines = []
+    scenario = parse_scenario(AWAY, str(FOLDER.parent / "claims" / "own.txt"), frozenset(VERBS))
+
+    result = run_as_processes(scenario, engine="memory", data_dir=tmp_path / "mesh", on_line=lines.append)
+
+    assert [f"{j.text} ({j.seen})" for j in result.expectations if not j.passed] == []
+    assert [f"{v.invariant} at {v.at}: {v.objects} {v.detail}" for v in result.violations] == []
+    away = "dra-driver/n2/nic.example.com"
+    (killed_ns,) = (line.mono_ns for line in lines if line.ev == "fault.inject" and line.data["target"] == away)
+    (gone_ns,) = (
+        line.mono_ns
+        for line in lines
+        if line.ev == "store.commit" and line.obj["kind"] == "ResourceSlice" and line.data["type"] == "DELETED"
+    )
+    assert 6.0 <= (gone_ns - killed_ns) / 1e9 <= 10.0
+    assert len([line for line in lines if line.ev == "kubelet.start"]) == 3
+
+
 TAKEN_FROM_A_POD_THAT_RUNS = """
 nodes n1 cpu=8 drivers=gpu.example.com:1
 limit 60s

@@ -1,7 +1,9 @@
 """The train job of `examples/train-job` as a process beside the mesh, with its own role and token (kep-5194 6, 15.15)."""
 
+import base64
 import json
 import os
+import ssl
 import subprocess
 import sys
 import time
@@ -41,6 +43,8 @@ class Mesh:
         assert began.returncode == 0, began.stderr
         self.status = json.loads(began.stdout)
         self.config = yaml.safe_load(Path(self.status["kubeconfig"]).read_text())
+        trusted = base64.b64decode(self.config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
+        self.context = ssl.create_default_context(cadata=trusted)
 
     def ask(self, path, body=None):
         token = self.config["users"][0]["user"]["token"]
@@ -49,7 +53,7 @@ class Mesh:
             data=json.dumps(body).encode() if body else None,
             headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=10, context=self.context) as answer:
             return json.load(answer)
 
     def start_owner(self):
@@ -119,7 +123,8 @@ def test_kep_5194_15_an_out_of_tree_owner_without_status_permission_is_refused_a
 
     blocked = wait_for(lambda: mesh.messages("ClaimReleaseBlocked"), "the event")
 
-    assert blocked[0].startswith("claim default/train cannot be released: Forbidden")
+    assert blocked[0].startswith("claim default/train cannot be released: ")
+    assert 'is forbidden: User "system:serviceaccount:default:train-job" cannot patch' in blocked[0]
     assert mesh.phases() == ["Succeeded"] * 2
     assert [each["name"] for each in mesh.claim_status()["reservedFor"]] == ["train"]
     assert "allocation" in mesh.claim_status()

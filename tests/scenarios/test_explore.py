@@ -30,7 +30,7 @@ pod p cpu=1
 wait 5s
 """
 BUDGET = 40
-ENOUGH = 160
+ENOUGH = 80
 """Runs until the planted race is found: every component that watches pods adds deliveries to try."""
 
 

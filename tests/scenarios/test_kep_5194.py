@@ -80,6 +80,12 @@ def test_kep_5194_01_the_scheduler_writes_a_shared_claim_twice_whatever_the_numb
     by_scheduler = [c for c in scenario.of("ResourceClaim", "fabric") if c.identity == "system:kube-scheduler"]
     assert len(by_scheduler) == 2  # finalizer, allocation with the reference
     assert len(by_scheduler[-1].data["consumers"]) == 1
+    # Nor does it ask for a write that changes nothing, which no commit would show.
+    answers = [
+        line for line in scenario.lines if line.ev == "api.response" and line.identity == "system:kube-scheduler"
+    ]
+    codes = [line.data["code"] for line in answers if line.data["path"].startswith("resourceclaims")]
+    assert codes == [200, 200]
 
 
 def test_kep_5194_03_a_job_that_has_ended_releases_and_then_the_claim_controller_deallocates():
@@ -134,6 +140,30 @@ def test_kep_5194_05_a_deployment_that_keeps_its_claim_at_zero_replicas_has_the_
     assert kept.claim[-1] == ("system:kube-scheduler", 1, True)
 
 
+KEPT = """
+expect for 60s each resourceclaims name=net status.reservedFor[0].name == web
+expect each resourceclaims name=net status.allocation.devices.results[0].device == switch-0
+expect count events reason=ClaimReleased == 0
+scale deployment/web replicas=4
+expect within 20s count pods phase=Running == 4
+"""
+
+
+def test_kep_5194_05_a_claim_that_is_kept_for_a_minute_is_written_no_more_when_the_pods_come_back():
+    text = (
+        (FOLDER / "scaled-to-zero.txt")
+        .read_text()
+        .partition('expect within 5s each resourceclaims name=net status.reservedFor[0].name == ""')[0]
+    )
+    scenario = played(f"{text}{KEPT}", **{"release.on_scale_to_zero": False})
+
+    gone_s = max(scenario.at_s(c) for c in scenario.of("Pod", "web-") if c.data["type"] == "DELETED")
+    assert [c for c in scenario.of("ResourceClaim", "net") if scenario.at_s(c) > gone_s] == []
+    assert (
+        len([line for line in scenario.lines if line.ev == "kubelet.start" and scenario.at_s(line) > gone_s + 60]) == 4
+    )
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_kep_5194_06_of_the_clear_and_the_next_reservation_one_loses_and_no_pod_runs_without_devices(seed):
     scenario = came_true("scale-race", seed)
@@ -164,8 +194,15 @@ def test_kep_5194_07_who_releases_the_claim_of_a_deployment_that_is_deleted(dele
     assert asked_s <= scenario.at_s(gone)
 
 
-def test_kep_5194_08_pod_entries_go_first_then_the_workloads_then_the_allocation():
-    scenario = came_true("mixed")
+@pytest.mark.parametrize("slow", ["", "link claim-controller slow=1s\n"])
+def test_kep_5194_08_pod_entries_go_first_then_the_workloads_then_the_allocation(slow):
+    """Also where the claim controller is slower than the Deployment's, which then has to wait for it."""
+    text = (
+        (FOLDER / "mixed.txt")
+        .read_text()
+        .replace("scale deployment/web replicas=0\n", f"{slow}scale deployment/web replicas=0\n")
+    )
+    scenario = played(text.replace("within 5s", "within 15s"))
 
     by_scheduler = [(count, granted) for writer, count, granted in scenario.claim if writer == "system:kube-scheduler"]
     assert by_scheduler == [(0, False), (1, True), (2, True), (3, True)]  # the sixth pod, gate on again, wrote nothing
@@ -229,6 +266,39 @@ def test_kep_5194_14_a_fence_leaves_the_moment_between_itself_and_the_bind(fence
     assert bool(broken) == is_lost
 
 
+REPLACED = """
+set reserved_for.mode=kep5194 owner_deletion=rc_fallback rc.owner_check_interval=10
+limit 120s
+nodes n1..n2 cpu=8 drivers=net.example.com:0
+apply interconnect.yaml
+job train completions=1 cpu=1 run="on SIGTERM exit 0 after 4s" grace=30 claims=net
+remember old job/train metadata.uid
+as admin create resourceclaims {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "net"}, "spec": {"reservedFor": {"apiGroup": "batch", "resource": "jobs", "name": "train", "uid": "$old"}, "devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "interconnect"}}]}}} -> 201
+expect within 10s count pods phase=Running == 1
+delete job/train
+gone job/train
+job train completions=1 cpu=1 claims=other
+remember new job/train metadata.uid
+expect each resourceclaims name=net status.reservedFor[0].uid == $old
+expect within 25s each resourceclaims name=net status.reservedFor[0].name == ""
+expect within 5s each resourceclaims name=net status.allocation == ""
+as admin create resourceclaims {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "other"}, "spec": {"reservedFor": {"apiGroup": "batch", "resource": "jobs", "name": "train", "uid": "$new"}, "devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "interconnect"}}]}}} -> 201
+expect within 10s each resourceclaims name=other status.reservedFor[0].uid == $new
+expect within 10s each jobs name=train status.active == 1
+expect for 25s each resourceclaims name=other status.reservedFor[0].uid == $new
+"""
+
+
+def test_kep_5194_16_a_job_of_the_same_name_is_there_before_the_first_ones_pod_is_gone_and_has_a_claim_of_its_own():
+    scenario = played(REPLACED)
+
+    assert [writer for writer, count, _ in scenario.claim if count == 0][-2:] == [CLAIMS, CLAIMS]
+    assert (
+        scenario.of("ResourceClaim", "other")[-1].data["consumers"]
+        != scenario.of("ResourceClaim", "net")[2].data["consumers"]
+    )
+
+
 def test_kep_5194_16_the_reference_of_a_job_that_was_replaced_is_the_claim_controllers_to_remove():
     scenario = came_true("owner-recreated")
 
@@ -261,6 +331,12 @@ def test_kep_5194_17_an_owner_without_the_right_to_bind_claims_is_refused_and_sa
     )
 
     assert DEPLOYMENTS not in [writer for writer, _, _ in scenario.claim]
+
+
+def test_kep_5194_17_with_the_gate_off_the_right_to_the_status_is_enough(without_binding):
+    scenario = came_true("scaled-to-zero", DRAResourceClaimGranularStatusAuthorization=False)
+
+    assert DEPLOYMENTS in [writer for writer, _, _ in scenario.claim]
 
 
 def test_kep_5194_19_an_entry_for_each_pod_costs_watchers_a_hundred_times_as_much():
@@ -321,6 +397,21 @@ def test_kep_5194_11_a_kubelet_that_asks_at_its_restart_ends_the_containers_of_r
         "expect each pods status.containerStatuses[0].restartCount == 1\n",
         **{"kubelet.recheck_on_restart": "always"},
     )
+
+
+def test_kep_5194_12_each_of_the_fifty_pods_shows_why_it_is_deleted():
+    text = (
+        (FOLDER / "tainted.txt")
+        .read_text()
+        .replace("claims=fabric grace=1", 'claims=fabric grace=30 run="on SIGTERM exit 0 after 5s"')
+    )
+    why = "status.conditions[DisruptionTarget].reason=DeletionByDeviceTaintManager"
+    came = text.replace(
+        "apply tainted.yaml\n",
+        f"apply tainted.yaml\nexpect within 4s count pods name=p* {why} == 50\nexpect count pods name=waits* {why} == 0\n",
+    )
+
+    played(came)
 
 
 def test_controllers_20_a_pod_of_another_owner_keeps_the_claim_and_the_deployment():
@@ -406,6 +497,19 @@ def test_kep_5194_10_a_downgrade_is_safe_only_with_each_of_its_steps(step, unmet
     without = Observed(parsed("\n".join(line for line in lines if not line.startswith(step))), 1, {})
 
     assert unmet in without.unmet[0]
+
+
+@pytest.mark.parametrize(("seconds", "orphans"), [(110, 0), (130, 1)])
+def test_kep_5194_07_a_claim_that_leaks_is_counted_as_orphaned_after_two_minutes(seconds, orphans):
+    text = (FOLDER / "background-delete.txt").read_text().partition("expect within 5s each deployments")[0]
+    counted = {}
+
+    def count(mesh):
+        counted.update(mesh.instance("claim-controller").metrics())
+
+    played(f"{text}wait 1s\ndelete deployment/web\nwait {seconds}s\n", afterwards=count, owner_deletion="leak")
+
+    assert counted["claim_orphaned"] == orphans
 
 
 def test_kep_5194_08_the_scenarios_that_flip_a_gate_have_one_digest_a_seed():

@@ -1,9 +1,8 @@
-"""Small kinds of the core group: ConfigMaps and Secrets, Events, Namespaces, Nodes, Services, service accounts.
+"""Small kinds of the core group: ConfigMaps and Secrets, Events, Namespaces, Nodes, service accounts.
 
 Data has keys that can be file names, and never changes once declared immutable; a Secret's `stringData` is folded into
 its `data`. An Event is about an object of its own namespace. A Namespace is held by `spec.finalizers` until its content
-is gone (controllers 11). A Node may bring a first status. A Service gets an address from a range that nothing routes,
-so that clients see what they expect.
+is gone (controllers 11). A Node may bring a first status.
 """
 
 import base64
@@ -11,6 +10,7 @@ import binascii
 import re
 from collections.abc import Mapping
 
+from apiserver_fake.accounts.tokens import ACCOUNT_NAME, LEGACY_TYPE
 from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.strategy import DeleteOptions, Rules, WriteContext, declared, keep_all_but_status, keep_status
 from apiserver_fake.validation.fields import Field, Report, Struct, not_repeated, quantities, unique
@@ -21,9 +21,7 @@ from apiserver_fake.validation.formats import (
     forbidden,
     invalid,
     label,
-    label_1035,
     label_value,
-    labels,
     plain_text,
     qualified_name,
     required,
@@ -87,6 +85,12 @@ def _fold(new: Document) -> None:
 def _keep_type(old: Document, new: Document, ctx: WriteContext) -> None:
     if not new.get("type"):
         new["type"] = old.get("type") or "Opaque"
+
+
+def _names_account(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
+    """Yield that a token's secret does not say whose it is."""
+    if new.get("type") == LEGACY_TYPE and not (new["metadata"].get("annotations") or {}).get(ACCOUNT_NAME):
+        yield required(f"metadata.annotations[{ACCOUNT_NAME}]")
 
 
 SECRET_FIELDS = Struct(
@@ -193,73 +197,9 @@ def _update_node(old: Document, new: Document, ctx: WriteContext) -> None:
         _drop_unknown_policy(new, ctx)
 
 
-TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-
-
-def _complete(spec: Document) -> None:
-    if spec["type"] != "ExternalName":
-        spec.setdefault("internalTrafficPolicy", "Cluster")
-        spec.setdefault("ipFamilies", ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
-
-
-def _some_port(spec: Document, at: str, report: Report) -> Causes:
-    ports = spec.get("ports") or []
-    if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
-        yield required(f"{at}ports")
-    if len(ports) > 1:
-        yield from [required(f"{at}ports[{index}].name") for index, port in enumerate(ports) if not port.get("name")]
-
-
-PORT = Struct(
-    Field("protocol", default="TCP"),
-    Field("targetPort", default=lambda port: port.get("port")),
-    Field("port", missing=0, minimum=1, maximum=65535),
-    unique("name", is_empty_a_key=False),
-)
-SERVICE_SPEC = Struct(
-    Field("type", default="ClusterIP", enum=TYPES),
-    Field("sessionAffinity", default="None"),
-    _some_port,
-    Field("ports", items=PORT),
-    Field("selector", form=labels),
-    completion=_complete,
-)
-
-
-def _give_address(new: Document, ctx: WriteContext) -> None:
-    spec = new["spec"]
-    if spec["type"] != "ExternalName":
-        spec["clusterIP"] = spec.get("clusterIP") or _free_address(ctx)
-        spec["clusterIPs"] = [spec["clusterIP"]]
-    new["status"] = {"loadBalancer": {}}
-
-
-def _free_address(ctx: WriteContext) -> str:
-    used = {(each.get("spec") or {}).get("clusterIP") for each in ctx.list("services", "")}
-    # 10.96.0.1 is the API server's own; 65,000 services are more than the server's limit allows a kind.
-    addresses = (f"10.96.{number >> 8}.{number & 255}" for number in range(10, 65_000))
-    return next((each for each in addresses if each not in used), "None")
-
-
-def _keep_address(old: Document, new: Document, ctx: WriteContext) -> None:
-    spec, before = new["spec"], old.get("spec") or {}
-    if spec is before or spec["type"] == "ExternalName":
-        return
-    for name in ("clusterIP", "clusterIPs"):
-        if not spec.get(name) and name in before:
-            spec[name] = before[name]
-
-
-def _same_address(old: Document, new: Document, ctx: WriteContext) -> Causes:
-    before, after = (each.get("spec", {}).get("clusterIP") for each in (old, new))
-    if before and before != after and new["spec"]["type"] != "ExternalName":
-        yield invalid("spec.clusterIPs[0]", after, "may not change once set")
-
-
 STRATEGIES = {
     "configmaps": declared(CONFIGMAP_FIELDS, update_rules=frozen("data", "binaryData")),
-    "secrets": declared(SECRET_FIELDS, before_update=_keep_type, update_rules=frozen("data")),
+    "secrets": declared(SECRET_FIELDS, before_update=_keep_type, rules=_names_account, update_rules=frozen("data")),
     "events": declared(EVENT_FIELDS),
     "namespaces": declared(
         Struct(),
@@ -271,13 +211,5 @@ STRATEGIES = {
         prepare_status=_prepare_status,
     ),
     "nodes": declared(NODE_FIELDS, on_create=_drop_unknown_policy, on_update=_update_node, status=STATUS),
-    "services": declared(
-        Struct(Field("spec", default={}, struct=SERVICE_SPEC)),
-        name=label_1035,
-        has_status=True,
-        on_create=_give_address,
-        on_update=_keep_address,
-        update_rules=_same_address,
-    ),
     "serviceaccounts": declared(Struct()),
 }

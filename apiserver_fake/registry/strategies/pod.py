@@ -8,6 +8,7 @@ import contextlib
 
 from apiserver_fake.admission import limit_ranger
 from apiserver_fake.admission.priority import set_priority
+from apiserver_fake.admission.runtime_class import set_runtime_class
 from apiserver_fake.admission.service_account import with_account
 from apiserver_fake.strategy import DeleteOptions, Strategy, WriteContext, delete_now_or_mark, keep_all_but_status
 from apiserver_fake.validation.fields import Field, Report, Struct
@@ -46,6 +47,7 @@ def _prepare_create(new: Document, ctx: WriteContext) -> None:
     if not ctx.switches.container_restart_rules:
         spec = without_own_policies(spec)
     set_priority(new, spec, ctx, "pods", "pod spec")
+    set_runtime_class(new, spec, ctx)
     new["spec"] = spec
     status: Document = {"phase": "Pending"}
     with contextlib.suppress(ValueError):  # a malformed quantity: `validate` names the field

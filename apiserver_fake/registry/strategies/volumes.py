@@ -23,6 +23,7 @@ from apiserver_fake.validation.formats import (
     required,
     subdomain,
     too_long,
+    too_many,
     unsupported,
 )
 from apiserver_fake.validation.pod.placement import NODE_TERM
@@ -317,6 +318,25 @@ def _not_attached(new: Document, ctx: WriteContext) -> None:
     new["status"] = {"attached": False}
 
 
+PARAMETERS_MAX, PARAMETERS_MAX_BYTES = 512, 256 * 1024
+
+
+def _few_parameters(values: Document, path: str, report: Report) -> Causes:
+    if len(values) > PARAMETERS_MAX:
+        yield from too_many(path, len(values), PARAMETERS_MAX)
+    if "" in values:
+        yield invalid(path, "", "field can not be empty.")
+    if sum(len(name) + len(text) for name, text in values.items()) > PARAMETERS_MAX_BYTES:
+        yield too_long(path, PARAMETERS_MAX_BYTES)
+
+
+ATTRIBUTES_CLASS_FIELDS = Struct(
+    Field("driverName", missing="", form=subdomain, is_immutable=True, required=True),
+    Field("parameters", required="must contain at least one key/value pair", missing={}, rule=_few_parameters),
+    Field("parameters", is_immutable="updates to parameters are forbidden."),
+)
+
+
 STRATEGIES = {
     "persistentvolumes": declared(
         Struct(Field("spec", default={}, struct=VOLUME_SPEC)),
@@ -334,6 +354,7 @@ STRATEGIES = {
         check_bounds=check_claim,
     ),
     STORAGE_CLASSES: declared(CLASS_FIELDS),
+    "volumeattributesclasses.storage.k8s.io": declared(ATTRIBUTES_CLASS_FIELDS),
     "csidrivers.storage.k8s.io": declared(Struct(Field("spec", default={}, struct=CSI_DRIVER_SPEC))),
     "csinodes.storage.k8s.io": declared(CSI_NODE_FIELDS, update_rules=_keep_what_was_said),
     "csistoragecapacities.storage.k8s.io": declared(CAPACITY_FIELDS),

@@ -10,7 +10,10 @@ from services.api.selectors import selector_text
 
 def _read(stored: Document) -> Document:
     meta, spec, status = stored["metadata"], stored.get("spec") or {}, stored.get("status") or {}
-    selector = msgspec.convert(spec.get("selector") or {}, LabelSelector)
+    given = spec.get("selector") or {}
+    # A ReplicationController's selector is a map of labels.
+    is_plain = stored.get("kind") == "ReplicationController"
+    selector = LabelSelector(match_labels=given) if is_plain else msgspec.convert(given, LabelSelector)
     names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {
         "kind": "Scale",
@@ -37,5 +40,5 @@ def _write(stored: Document, body: Document, ctx: WriteContext) -> SubresourceRe
 
 SUBRESOURCES = tuple(
     Subresource(resource, "scale", ("get", "update", "patch"), _write, _read)
-    for resource in ("deployments.apps", "replicasets.apps", "statefulsets.apps")
+    for resource in ("deployments.apps", "replicasets.apps", "statefulsets.apps", "replicationcontrollers")
 )

@@ -128,6 +128,7 @@ _POD_MAKERS = {
     "deployment": "ReplicaSet",
     "daemonset": "DaemonSet",
     "statefulset": "StatefulSet",
+    "replicationcontroller": "ReplicationController",
 }
 """Who makes the pods of a workload, as refusals name it."""
 
@@ -149,7 +150,9 @@ def _selector(kind: str) -> Check:
     return check
 
 
-def _always_restarts(kind: str) -> Check:
+def always_restarts(kind: str) -> Check:
+    """Return the rule for templates of pods that never end by themselves."""
+
     def check(template: Document, at: str, report: Report) -> Causes:
         pod = template.get("spec") or {}
         if pod.get("restartPolicy", "Always") != "Always":
@@ -174,7 +177,7 @@ def workload_fields(
 ) -> tuple[Field | Check, ...]:
     """Return what workloads' specs begin with: selector, template, counts. `is_whole`: the template is a whole pod."""
     template = Struct(
-        TEMPLATE_METADATA, Field("spec", default={}, struct=POD_SPEC, is_checked=is_whole), _always_restarts(kind)
+        TEMPLATE_METADATA, Field("spec", default={}, struct=POD_SPEC, is_checked=is_whole), always_restarts(kind)
     )
     return (
         _selector(kind),

@@ -38,15 +38,37 @@ def _port(port: Document) -> str:
     return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
 
 
+def _external(document: Document, now_s: float) -> str:
+    """Return the addresses from outside, as upstream's `getServiceExternalIP`."""
+    spec, kind = document.get("spec", {}), document.get("spec", {}).get("type", "ClusterIP")
+    own = list(spec.get("externalIPs") or ())
+    if kind == "ExternalName":
+        return str(spec.get("externalName", ""))
+    if kind != "LoadBalancer":
+        return joined(own)
+    points = (document.get("status", {}).get("loadBalancer") or {}).get("ingress") or ()
+    given = dict.fromkeys(each.get("ip") or each.get("hostname") or "" for each in points)
+    return ",".join([*given, *own]) or "<pending>"
+
+
 _COLUMNS = (
     NAME,
     Column("Type", "spec.type", default="ClusterIP"),
     Column("Cluster-IP", "spec.clusterIP", default=NONE),
-    Column("External-IP", "spec.externalIPs", default=NONE, show=joined),
+    Column("External-IP", _external),
     Column("Port(s)", "spec.ports", default=NONE, show=lambda ports: joined([*map(_port, ports)])),
     AGE,
     Column("Selector", "spec.selector", priority=1, default=NONE, show=labels_text),
 )
 RESOURCE = Resource(
-    Service, short_names=("svc",), categories=("all",), subresources=("status",), has_spec=True, columns=_COLUMNS
+    Service,
+    short_names=("svc",),
+    categories=("all",),
+    subresources=("status",),
+    has_spec=True,
+    columns=_COLUMNS,
+    selectable_fields={
+        "spec.clusterIP": lambda d: d.get("spec", {}).get("clusterIP", ""),
+        "spec.type": lambda d: d.get("spec", {}).get("type", ""),
+    },
 )

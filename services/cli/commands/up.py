@@ -179,6 +179,8 @@ def _attend(given: dict[str, Any]) -> int:
                 *(text for path in given["stages"] for text in ("--stages", str(path.absolute()))),
                 *(["--static-pods", str(given["static_pods"].absolute())] if given["static_pods"] else []),
                 *(["--device-sockets"] if given["device_sockets"] else []),
+                "--node-events",
+                "all",
             ]
         },
         schedulers=schedulers,

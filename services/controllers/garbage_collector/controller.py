@@ -122,7 +122,12 @@ class GarbageCollector:
         owners = _Owners()
         for reference in metadata.owner_references:
             kind = resource_of_kind(reference.api_version, reference.kind)
-            if kind is None or not _is_read(kind, listers) or (kind.namespaced and not metadata.namespace):
+            if (
+                kind is None
+                or kind.name in UNREAD
+                or (kind.namespaced and not metadata.namespace)
+                or (kind.is_of_clients and not is_read(listers, kind))
+            ):
                 # A kind we do not serve or may not read, or an owner that cannot exist: never a reason to delete.
                 owners.by_state[State.SOLID].append(reference)
                 continue
@@ -194,10 +199,6 @@ def _dependents(uid: str, listers: Listers) -> Iterable[tuple[str, ObjectMeta]]:
         yield _resource_name(view), view.metadata
 
 
-def _is_read(kind: Resource, listers: Listers) -> bool:
-    return kind.name not in UNREAD and is_read(listers, kind)
-
-
 def _dependent_keys(uid: str, listers: Listers) -> list[Key]:
     return [kind_key(name, *metadata.key) for name, metadata in _dependents(uid, listers)]
 
@@ -206,7 +207,7 @@ def _waiting_owner_keys(metadata: ObjectMeta, listers: Listers) -> list[Key]:
     found: list[Key] = []
     for reference in metadata.owner_references:
         kind = resource_of_kind(reference.api_version, reference.kind)
-        if kind is None or not _is_read(kind, listers):
+        if kind is None or kind.name in UNREAD or (kind.is_of_clients and not is_read(listers, kind)):
             continue
         key = Key(metadata.namespace if kind.namespaced else "", reference.name)
         owner = listers.any(kind.name).get(key)

@@ -58,11 +58,12 @@ from services.telemetry.metrics import Counts, Histogram, Metrics, counter, hist
 RESOURCE = "horizontalpodautoscalers.autoscaling"
 SYNC_S = 15.0
 """How often each autoscaler is looked at (upstream's flag)."""
-TARGETS: dict[tuple[str, str], tuple[str, type[View]]] = {
-    ("apps", "Deployment"): ("deployments.apps", Deployment),
-    ("apps", "ReplicaSet"): ("replicasets.apps", ReplicaSet),
-    ("apps", "StatefulSet"): ("statefulsets.apps", StatefulSet),
+TARGETS: dict[tuple[str, str], tuple[str, type[View], str]] = {
+    ("apps", "Deployment"): ("deployments.apps", Deployment, "deployments/scale.apps"),
+    ("apps", "ReplicaSet"): ("replicasets.apps", ReplicaSet, "replicasets/scale.apps"),
+    ("apps", "StatefulSet"): ("statefulsets.apps", StatefulSet, "statefulsets.apps"),
 }
+"""By group and kind: the resource, its view, and what a server says is missing when its scale is read."""
 Target = Deployment | ReplicaSet | StatefulSet
 RECONCILIATIONS = "horizontal_pod_autoscaler_controller_reconciliations_total"
 ABLE, ACTIVE, LIMITED = "AbleToScale", "ScalingActive", "ScalingLimited"
@@ -309,19 +310,19 @@ def _target(scaler: HorizontalPodAutoscaler, moment: Moment) -> Target | Query |
     known = TARGETS.get((group, wanted.kind))
     if known is None:
         return f'no matches for kind "{wanted.kind}" in group "{group}"'
-    resource, view = known
+    _, view, missing = known
     query = Query(view, Key(scaler.metadata.namespace, wanted.name))
     if query not in moment.live:
         return query
     found = moment.live[query]
     if found is None:
-        return f'{resource} "{wanted.name}" not found'
+        return f'{missing} "{wanted.name}" not found'
     assert isinstance(found, Deployment | ReplicaSet | StatefulSet)
     return found
 
 
 def _rescale(scaler: HorizontalPodAutoscaler, target: Target, replicas: int) -> Patch:
-    resource, _ = TARGETS["apps", scaler.spec.scale_target_ref.kind]
+    resource, _, _ = TARGETS["apps", scaler.spec.scale_target_ref.kind]
     return writes.patch(resource, target, {"spec": {"replicas": replicas}}, "scale", on_version=True)
 
 

@@ -1,4 +1,4 @@
-"""Give every namespace its service account `default`, again when somebody deletes it.
+"""Give every namespace its service account `default`, again when it is deleted.
 
 Source: upstream `pkg/controller/serviceaccount/serviceaccounts_controller.go`.
 """

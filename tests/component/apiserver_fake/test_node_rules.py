@@ -83,6 +83,8 @@ ROWS: dict[str, list[Row]] = {
         ("patch", NODES, "n2", {"spec": {"unschedulable": True}}, {"patch_type": "merge"}),
         ("patch", NODES, "n2", {"status": {"capacity": {"cpu": "1"}}}, {"patch_type": "merge", "subresource": "status"}),
         ("deletecollection", NODES, "", None, {}),
+        ("list", NODES, "", None, {"field_selector": "metadata.name=n2"}),
+        ("list", NODES, "", None, {"field_selector": "metadata.name!=n2"}),
     ],
     "X-NR2": [
         *own(meta(ownerReferences=[A_MAP])), *own(meta(finalizers=["example.com/keep"])),
@@ -246,7 +248,7 @@ def test_guarantees_as_33_what_is_tried_by_watching_is_refused_alike():
     async def scenario() -> None:
         async with a_server() as (server, _):
             for resource, selector in (
-                (PODS, ""), (PODS, "spec.nodeName=n2"), (NODES, ""), (SLICES, ""), (LEASES, ""), (CLAIMS, ""),
+                (PODS, ""), (PODS, "spec.nodeName=n2"), (NODES, ""), (NODES, "metadata.name=n2"), (SLICES, ""), (LEASES, ""), (CLAIMS, ""),
                 ("secrets", ""), ("secrets", "metadata.name=unused"), ("configmaps", "metadata.name=absent"),
             ):  # fmt: skip
                 namespace = "" if resource in CLUSTER_WIDE else "default"
@@ -264,7 +266,8 @@ def test_guarantees_as_33_what_is_its_own_a_node_may_do():
     async def scenario() -> None:
         async with a_server() as (_, call):
             good = [
-                ("get", NODES, "n1", None, {}), ("get", PODS, "mine", None, {}), ("get", "secrets", "used", None, {}),
+                ("get", NODES, "n1", None, {}), ("list", NODES, "", None, {"field_selector": "metadata.name=n1"}),
+                ("get", PODS, "mine", None, {}), ("get", "secrets", "used", None, {}),
                 ("list", PODS, "", None, {"field_selector": "spec.nodeName=n1"}),
                 ("create", PODS, "", mirror(), {}), ("delete", PODS, "m", {"gracePeriodSeconds": 0}, {}),
                 ("create", LEASES, "", meta(name="n1"), {"namespace": "kube-node-lease"}),

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+from types import SimpleNamespace
 
 import aiohttp
 import msgspec
@@ -64,6 +65,7 @@ class AnApi:
 
 class AServer:
     is_ready = True
+    store = SimpleNamespace(rv=7)
     catalogue = Catalogue()
     access = Access()
 

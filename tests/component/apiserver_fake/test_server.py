@@ -394,6 +394,27 @@ def test_deleting_a_collection_deletes_what_is_selected():
     simloop.run(scenario())
 
 
+@pytest.mark.parametrize(("resource", "verb", "kind"), [
+    ("deployments.apps", "get", "deployments/scale"), ("deployments.apps", "patch", "deployments/scale"),
+    ("replicasets.apps", "get", "replicasets/scale"), ("replicasets.apps", "patch", "replicasets/scale"),
+    ("statefulsets.apps", "get", "statefulsets"), ("statefulsets.apps", "patch", "statefulsets/scale"),
+])  # fmt: skip
+def test_the_scale_of_a_workload_that_is_not_there_is_missed_by_the_name_that_upstream_gives_it(resource, verb, kind):
+    """Upstream's ScaleREST; the one of StatefulSets passes its store's answer to a read on."""
+
+    async def scenario():
+        async with Machine().server() as server:
+            asked = Request(verb=verb, resource=resource, subresource="scale", namespace="default", name="x")
+            if verb == "patch":
+                asked = msgspec.structs.replace(asked, patch_type="merge", body=b'{"spec": {"replicas": 2}}')
+            answer = await server.api_for(ADMIN).call(asked)
+            said = msgspec.json.decode(answer.body)
+            assert (answer.code, said["message"]) == (404, f'{kind}.apps "x" not found')
+            assert said["details"] == {"name": "x", "group": "apps", "kind": kind}
+
+    simloop.run(scenario())
+
+
 def test_anonymous_callers_may_do_nothing_and_hosts_get_tokens_of_their_nodes():
     async def scenario():
         async with Machine().server() as server:

@@ -163,6 +163,28 @@ def test_a_pod_whose_driver_is_away_hangs_in_termination_until_it_is_back(simula
     assert simulate(scenario, nodes=[{**NODE, "drivers": f"{DRIVER}:2:dead=5-40"}]) is not None
 
 
+def test_dra_core_10_a_new_claim_of_the_name_waits_until_the_old_one_is_unprepared(simulate):
+    """The pod is deleted by force and the claim made anew, while the driver takes 20 s to release the old one."""
+
+    async def scenario(world):
+        await pod_with_claim(world)
+        await world.until_pod("p", is_running)
+        await world.delete("p", 0)
+        await world.admin.delete(CLAIMS, Key("default", "c"))
+        await pod_with_claim(world, "q")
+        await asyncio.sleep(10)
+        events = (await world.admin.list("events", namespace="default"))[0]
+        refused = [e["message"] for e in events if e["reason"] == "FailedPrepareDynamicResources"]
+        await world.until_pod("q", is_running, 50)
+        return refused, order(world, "driver.prepare", "driver.unprepare")
+
+    refused, calls = simulate(scenario, nodes=[{**NODE, "drivers": f"{DRIVER}:2:unprepare=20"}])
+
+    assert "old ResourceClaim with same name c and different UID " in refused[0]
+    assert refused[0].endswith(" still exists (previous pod force-deleted?!)")
+    assert calls == ["driver.prepare", "driver.unprepare", "driver.prepare"]
+
+
 def test_a_slow_driver_is_waited_for_45_seconds(simulate):
     async def scenario(world):
         await pod_with_claim(world)

@@ -65,3 +65,20 @@ def test_the_kubelet_refuses_in_its_own_words(simulate):
         (404, 'pod "q" does not exist\n'),
         (400, "tailLines='x': want a number\n"),
     ]
+
+
+def test_the_output_of_a_known_command_is_its_log(simulate):
+    command = ["sh", "-c", "sleep 5; echo to $WHOM; echo bad >&2; sleep 3; printf end; exit 4"]
+    env = [{"name": "WHOM", "value": "all"}]
+    container = {"name": "main", "image": "busybox", "command": command, "env": env}
+
+    async def scenario(w):
+        await w.create("p", spec={"containers": [container], "restartPolicy": "Never"})
+        await w.until_pod("p", lambda p: p["status"]["phase"] == "Running")
+        began = w.clock.now()
+        at = await followed(w, "p", {"follow": "true"})
+        pod = await w.until_pod("p", lambda p: p["status"]["phase"] == "Failed")
+        ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]
+        return {line: round(moment - began) for line, moment in at.items()}, ended
+
+    assert simulate(scenario) == ({"to all": 5, "bad": 5, "end": 8}, 4)

@@ -22,7 +22,7 @@ CEILINGS = {
     "apiserver_fake": 1771,
     "kubelet": 996,
     "scheduler": 645,
-    "services/controllers": 890,
+    "services/controllers": 800,
     "services/client": 790,
     "services/reconcile": 206,
     "services/telemetry": 240,

@@ -4,6 +4,7 @@ import pytest
 
 from claim_controller.resourceclaim.controller import CONTROLLER
 from services.api.kinds.pod import Pod
+from services.api.kinds.resourceclaim import FINALIZER
 from services.api.meta import AnyObject, Key, ObjectMeta
 from services.reconcile.actions import Patch, Query, RecordEvent
 from tests.unit.claim_controller.conftest import a_claim, a_pod
@@ -158,6 +159,19 @@ def test_kep_5194_3_a_list_that_its_owner_emptied_frees_the_devices_by_the_switc
     result = world.sync("claim", "c")
 
     assert written(result) == ({"reservedFor": None, "allocation": None, "devices": None} if is_freed else None)
+
+
+@pytest.mark.parametrize(("deleted", "left"), [({}, None), ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, [])])
+def test_kep_5194_14_a_finalizer_without_an_allocation_goes_with_the_claim_alone(world_of, deleted, left):
+    """The API server was away between the scheduler's two writes, or this controller between its own two."""
+    world = world_of(CONTROLLER)
+    world.put(a_claim(allocated=False, finalizers=[FINALIZER], **deleted))
+
+    result = world.sync("claim", "c")
+
+    assert [action.patch["metadata"]["finalizers"] or [] for action in result.actions] == (
+        [] if left is None else [left]
+    )
 
 
 def test_a_pod_that_was_seen_to_be_deleted_needs_no_live_read(world_of):

@@ -85,7 +85,7 @@ def names(document):
 def test_s22_server_owned_fields_of_a_create_are_the_servers():
     world = World()
     claimed = {
-        "uid": "mine", "resourceVersion": "7", "creationTimestamp": "1990-01-01T00:00:00Z", "generation": 9,
+        "uid": "mine", "creationTimestamp": "1990-01-01T00:00:00Z", "generation": 9,
         "deletionTimestamp": "2030-01-01T00:00:00Z", "deletionGracePeriodSeconds": 1,
     }  # fmt: skip
 
@@ -381,17 +381,51 @@ def test_as_12_table_2_1_lists(query, rv, found):
 
 
 @pytest.mark.parametrize(
-    "query",
-    [
-        {"resource_version": "0", "resource_version_match": "Exact"},
-        {"resource_version_match": "Exact"},
-        {"resource_version": "4", "resource_version_match": "Sometimes"},
-        *({"resource_version": text} for text in ("-1", "01", "x", "1.0", "１", str(1 << 63), str(1 << 64))),
-    ],
+    "query", [*({"resource_version": text} for text in ("-1", "01", "x", "1.0", "１", str(1 << 63), str(1 << 64)))]
 )
 def test_as_12_malformed_version_parameters_are_bad_requests(query):
     with pytest.raises(BadRequest):
         a_history().list(**query)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ({"resource_version": "0", "resource_version_match": "Exact"},
+         'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'),
+        ({"resource_version_match": "Exact"},
+         "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"),
+        ({"resource_version": "4", "resource_version_match": "Sometimes"},
+         'Unsupported value: "Sometimes": supported values: "Exact", "NotOlderThan", ""'),
+    ],
+)  # fmt: skip
+def test_as_12_a_match_that_cannot_be_is_invalid(query, message):
+    with pytest.raises(Invalid) as refused:
+        a_history().list(**query)
+
+    assert refused.value.message == f'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: {message}'
+
+
+def test_an_update_of_a_lease_that_is_not_there_makes_it_and_of_a_config_map_does_not():
+    world = World()
+
+    made = world.respond(
+        "update", "leases.coordination.k8s.io", "l", body={"metadata": {"name": "l"}, "spec": {"holderIdentity": "a"}}
+    )
+
+    assert made.code == 201
+    assert world.store.get("leases.coordination.k8s.io", "default", "l").rv == made.rv
+    with pytest.raises(NotFound):
+        world.write("update", name="c", body=a_configmap("c"))
+    with pytest.raises(NotFound):  # a version that was read is of an object that was there
+        world.write(
+            "update", "leases.coordination.k8s.io", "m", body={"metadata": {"name": "m", "resourceVersion": "3"}}
+        )
+
+
+def test_what_is_created_names_no_version():
+    with pytest.raises(BadRequest, match="resourceVersion should not be set on objects to be created"):
+        World().write("create", body=a_configmap(resourceVersion="7"))
 
 
 def test_as_12_versions_outside_the_window_are_too_old_or_not_yet():

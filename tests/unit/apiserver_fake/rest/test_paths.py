@@ -81,7 +81,7 @@ def test_the_old_watch_prefix_of_one_object_watches_that_name():
     found = route("/api/v1/watch/namespaces/a/pods/p")
 
     assert is_watch("get", found, parameters())
-    assert watch_request(found, parameters()).field_selector == "metadata.name=p"
+    assert watch_request(found, parameters(), 7).field_selector == "metadata.name=p"
 
 
 def test_unknown_parameters_are_ignored_even_when_repeated():
@@ -105,11 +105,59 @@ def test_guarantees_w12_initial_events_need_match_and_bookmarks():
     pods = route("/api/v1/pods")
     for given in (
         parameters(("sendInitialEvents", "true"), ("allowWatchBookmarks", "true")),
-        parameters(("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")),
         parameters(("resourceVersionMatch", "NotOlderThan")),
     ):
         with pytest.raises(Invalid):
-            watch_request(pods, given)
+            watch_request(pods, given, 7)
+
+
+@pytest.mark.parametrize(
+    ("query", "version"),
+    [
+        ({"sendInitialEvents": "false", "resourceVersionMatch": "NotOlderThan"}, "7"),
+        ({"sendInitialEvents": "false", "resourceVersionMatch": "NotOlderThan", "resourceVersion": "3"}, "3"),
+        ({"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_watch_without_initial_events_begins_now(query, version):
+    assert watch_request(route("/api/v1/pods"), parameters(*query.items()), 7).resource_version == version
+
+
+@pytest.mark.parametrize(
+    ("query", "limit"),
+    [
+        ({"limit": "2"}, 2),
+        ({"limit": "-1"}, 0),
+        ({"limit": "2", "resourceVersion": "0"}, 0),
+        ({"limit": "2", "resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"}, 2),
+        ({"limit": "2", "resourceVersion": "5"}, 2),
+        ({"limit": "2", "resourceVersion": "0", "continue": "x"}, 2),
+    ],
+)
+def test_a_list_from_the_cache_has_no_pages(query, limit):
+    assert to_request("list", route("/api/v1/pods"), parameters(*query.items())).limit == limit
+
+
+def test_a_get_of_one_object_that_asks_for_a_watch_is_a_get():
+    assert not is_watch("get", route("/api/v1/namespaces/n/pods/p"), parameters(("watch", "1")))
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (
+            {"fieldValidation": "Maybe"},
+            'fieldValidation: Unsupported value: "Maybe": supported values: "Ignore", "Strict", "Warn"',
+        ),
+        ({"force": "true"}, "force: Forbidden: may not be specified for non-apply patch"),
+    ],
+)
+def test_options_that_a_patch_cannot_have_are_invalid(query, message):
+    with pytest.raises(Invalid) as refused:
+        to_request("patch", route("/api/v1/namespaces/n/pods/p"), parameters(*query.items()), patch_type="merge")
+
+    assert refused.value.message == f'PatchOptions.meta.k8s.io "" is invalid: {message}'
 
 
 def test_a_streaming_watch_is_passed_on_whole():
@@ -122,6 +170,7 @@ def test_a_streaming_watch_is_passed_on_whole():
             ("timeoutSeconds", "99999"),
             ("fieldSelector", "spec.nodeName=n"),
         ),
+        7,
     )
 
     assert (asked.send_initial_events, asked.allow_bookmarks, asked.timeout_s) == (True, True, 1800.0)

@@ -270,7 +270,6 @@ def test_w12_a_streaming_start_marks_the_end_of_the_state_exactly_once():
     [
         {"send_initial_events": True},
         {"send_initial_events": True, "resource_version_match": "Exact"},
-        {"send_initial_events": True, "resource_version_match": "NotOlderThan", "allow_bookmarks": False},
         {"resource_version": "1", "resource_version_match": "NotOlderThan"},
         {"resource_version": "x"},
         {"resource_version": "01"},

@@ -10,7 +10,7 @@ from services.api.meta import Key
 from services.api.metrics.apis import PodMetrics
 from services.api.printing import cells
 from services.api.resources import resources
-from services.controllers.horizontal_pod_autoscaler.controller import CONTROLLER
+from services.controllers.horizontal_pod_autoscaler.controller import CONTROLLER, TARGETS
 from services.controllers.horizontal_pod_autoscaler.limits import History, Moved, _down_limit, _up_limit
 from services.controllers.horizontal_pod_autoscaler.metrics import MetricsError, Sample
 from services.controllers.horizontal_pod_autoscaler.replicas import (
@@ -68,8 +68,8 @@ class Turn:
     """What one reconcile came to, some time after the autoscaler was seen first; `answers`: by wire name, the values of
     custom and external metrics, or the text of a refusal."""
 
-    def __init__(self, world, target, name="web", after_s=15.0, pods=(), answers=None):
-        live = {Query(Deployment, Key("default", "web")): target}
+    def __init__(self, world, target, name="web", after_s=15.0, pods=(), answers=None, view=Deployment):
+        live = {Query(view, Key("default", "web")): target}
         world.reconcile(name, live=live)
         result = world.reconcile(name, live=live, after_s=after_s)
         listed, refused, self.asked = {}, {}, result.refresh
@@ -216,13 +216,17 @@ def test_a_container_without_a_request_is_named(turn, a_web):
     assert "missing request for cpu in container c of Pod a" in found.conditions["ScalingActive"][2]
 
 
-def test_a_target_that_is_not_there_is_reported(turn, world_of):
+@pytest.mark.parametrize(("kind", "missing"), [
+    ("Deployment", "deployments/scale.apps"), ("ReplicaSet", "replicasets/scale.apps"), ("StatefulSet", "statefulsets.apps"),
+])  # fmt: skip
+def test_a_target_that_is_not_there_is_reported(turn, world_of, kind, missing):
+    """As a server answers to a read of the scale, which is StatefulSets' own answer for those."""
     world = world_of(CONTROLLER)
-    world.put(a_scaler())
-    found = Turn(world, None)
+    world.put(a_scaler(kind=kind))
+    found = Turn(world, None, view=TARGETS["apps", kind][1])
     odd = turn(scaler=a_scaler(kind="Gadget"))
 
-    text = 'deployments.apps "web" not found'
+    text = f'{missing} "web" not found'
     assert found.events == [f"Warning FailedGetScale: {text}"]
     assert found.conditions["AbleToScale"] == (
         "False", "FailedGetScale", f"the HPA controller was unable to get the target's current scale: {text}"

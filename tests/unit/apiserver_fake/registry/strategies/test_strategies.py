@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver_fake.strategy import DeleteOptions, strategy_for
-from services.api.errors import ApiError, BadRequest
+from services.api.errors import ApiError, BadRequest, Invalid
 from services.api.identity import ADMIN, SCHEDULER, Identity, controller_identity, node_identity
 from services.api.wire import Request
 
@@ -368,7 +368,27 @@ def test_s19_a_second_delete_with_the_same_grace_does_not_move_the_deletion_time
     assert again is ending
 
 
-@pytest.mark.parametrize("body", [{"gracePeriodSeconds": "5"}, {"propagationPolicy": "Sideways"}, {"preconditions": 5}])
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            {"propagationPolicy": "Sideways"},
+            'propagationPolicy: Unsupported value: "Sideways": supported values: "Foreground", "Background", "Orphan", "nil"',
+        ),
+        (
+            {"propagationPolicy": "Orphan", "orphanDependents": True},
+            'propagationPolicy: Invalid value: "Orphan": orphanDependents and deletionPropagation cannot be both set',
+        ),
+    ],
+)
+def test_delete_options_that_cannot_be_are_invalid(body, message):
+    with pytest.raises(Invalid) as refused:
+        DeleteOptions.from_document(body)
+
+    assert refused.value.message == f'DeleteOptions.meta.k8s.io "" is invalid: {message}'
+
+
+@pytest.mark.parametrize("body", [{"gracePeriodSeconds": "5"}, {"preconditions": 5}])
 def test_malformed_delete_options_are_400(body):
     with pytest.raises(BadRequest):
         DeleteOptions.from_document(body)

@@ -1,0 +1,1 @@
+"""Custom resources: what a CustomResourceDefinition may say, and what its schemas say of objects. Pure."""

@@ -1,0 +1,103 @@
+"""CustomResourceDefinitions: names that are left out, stored versions, and a deletion that begins with the objects.
+
+Source: upstream `staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition` and
+`staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/defaults.go`.
+"""
+
+from typing import Any
+
+from apiserver_fake.customresources.conditions import FINALIZER, Condition, with_conditions
+from apiserver_fake.customresources.interim import validate_definition
+from apiserver_fake.strategy import DeleteOptions, Strategy, WriteContext, delete_now_or_mark, keep_status
+from apiserver_fake.validation.formats import Cause, metadata, subdomain
+from services.api.kinds.customresourcedefinition import DEFINITIONS
+from services.api.meta import Document
+from services.api.times import format_time
+
+HTTPS_PORT = 443
+
+
+def _object(value: Any) -> Document:
+    return value if isinstance(value, dict) else {}
+
+
+def _complete(new: Document) -> None:
+    """Set the defaults of the spec, replacing what may be shared."""
+    spec = new["spec"] = {**_object(new.get("spec"))}
+    names = spec["names"] = {**_object(spec.get("names"))}
+    if kind := names.get("kind"):
+        names.setdefault("singular", str(kind).lower())
+        names.setdefault("listKind", f"{kind}List")
+    conversion = spec["conversion"] = {**_object(spec.get("conversion"))}
+    conversion.setdefault("strategy", "None")
+    config = _object(_object(conversion.get("webhook")).get("clientConfig"))
+    if isinstance(config.get("service"), dict) and "port" not in config["service"]:
+        service = {**config["service"], "port": HTTPS_PORT}
+        conversion["webhook"] = {**conversion["webhook"], "clientConfig": {**config, "service": service}}
+
+
+def _note_stored_version(new: Document) -> None:
+    """Note the version in which objects are stored among those in which they may be stored (storedVersions)."""
+    status = {**_object(new.get("status"))}
+    stored = [each["name"] for each in new["spec"].get("versions") or () if each.get("storage") and each.get("name")]
+    known = list(status.get("storedVersions") or ())
+    new["status"] = {**status, "storedVersions": known + [each for each in stored[:1] if each not in known]}
+
+
+def _prepare_create(new: Document, ctx: WriteContext) -> None:
+    _complete(new)
+    new["status"] = {"acceptedNames": {"kind": "", "plural": ""}}
+    _note_stored_version(new)
+
+
+def _prepare_update(old: Document, new: Document, ctx: WriteContext) -> None:
+    keep_status(old, new, ctx)
+    _complete(new)
+    _note_stored_version(new)
+
+
+def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
+    """Keep the spec. Metadata is written with the status, which is how the finalizer goes with the last condition."""
+    kept = {name: value for name, value in old.items() if name not in ("status", "metadata")}
+    status, meta = new.get("status", old.get("status")), {**old["metadata"], **new.get("metadata", {})}
+    for name in ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        meta.pop(name, None)
+        if name in old["metadata"]:
+            meta[name] = old["metadata"][name]
+    new.clear()
+    new.update({**kept, "metadata": meta, "status": status})
+
+
+def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+    return [*metadata(new, subdomain), *validate_definition(new, old)]
+
+
+def _validate_status(old: Document, new: Document, ctx: WriteContext) -> list[Cause]:
+    return validate_definition(new, old)
+
+
+def _before_delete(old: Document, ctx: WriteContext, options: DeleteOptions) -> Document | None:
+    """Mark it and let its objects go first; a second deletion changes nothing as long as the finalizer is there."""
+    meta = old["metadata"]
+    if meta.get("deletionTimestamp"):
+        return delete_now_or_mark(old, ctx, options)
+    finalizers = list(meta.get("finalizers") or ())
+    if FINALIZER not in finalizers:
+        finalizers.append(FINALIZER)
+    marked = {**old, "metadata": {**meta, "deletionTimestamp": format_time(ctx.wall_s), "finalizers": finalizers}}
+    text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+    pending = Condition("Terminating", "True", "InstanceDeletionPending", text)
+    return with_conditions(marked, (pending,), ctx.wall_s)
+
+
+STRATEGIES = {
+    DEFINITIONS: Strategy(
+        prepare_create=_prepare_create,
+        prepare_update=_prepare_update,
+        validate=_validate,
+        before_delete=_before_delete,
+        prepare_status=_prepare_status,
+        validate_status=_validate_status,
+        needs_version=True,
+    )
+}

@@ -1,0 +1,13 @@
+"""RuntimeClasses (node.k8s.io/v1, KEP-585). The texts are upstream's (`pkg/apis/node/validation`)."""
+
+from apiserver_fake.strategy import declared
+from apiserver_fake.validation.fields import Field, Struct, quantities
+from apiserver_fake.validation.formats import label, labels
+from apiserver_fake.validation.pod.placement import TOLERATION
+
+FIELDS = Struct(
+    Field("handler", missing="", form=label, is_immutable=True),
+    Field("overhead", struct=Struct(Field("podFixed", rule=quantities))),
+    Field("scheduling", struct=Struct(Field("nodeSelector", form=labels), Field("tolerations", items=TOLERATION))),
+)
+STRATEGIES = {"runtimeclasses.node.k8s.io": declared(FIELDS)}

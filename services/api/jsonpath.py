@@ -1,0 +1,173 @@
+r"""JSONPath as Kubernetes writes it, for printer columns, selectable fields and scale paths of custom resources.
+
+`.spec.replicas`, `['a.b']`, `.a\.b`, `[0]`, `[-1]`, `[1:3]`, `[*]`, `.*`, `..name`, `[0,2]` and
+`[?(@.type=="Ready")]` with ==, !=, <, <=, >, >=. Source: upstream
+`staging/src/k8s.io/client-go/util/jsonpath`.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+Step = Callable[[Any], Iterable[Any]]
+
+_TOKENS = re.compile(
+    r"""
+    \.\.(?P<deep>(?:\\.|[^.\[\\])+)
+  | \.\*(?P<star>)
+  | \.(?P<name>(?:\\.|[^.\[\\*])(?:\\.|[^.\[\\])*)
+  | \[(?P<inside>(?:'[^']*'|"[^"]*"|[^\]'"])*)\]
+    """,
+    re.VERBOSE,
+)
+_SLICE = re.compile(r"(-?\d*):(-?\d*)(?::(\d+))?")
+_FILTER = re.compile(
+    r"""\?\(\s*@(?P<path>(?:'[^']*'|"[^"]*"|[^=!<>'"])*?)\s*(?:(?P<op>==|!=|<=|>=|<|>)\s*(?P<value>.+?))?\s*\)"""
+)
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class JSONPathError(ValueError):
+    """A path that cannot be read."""
+
+
+@lru_cache(maxsize=1024)
+def compiled(path: str) -> tuple[Step, ...]:
+    """Return the steps of a path such as `.spec.replicas`. Raises: JSONPathError."""
+    text = path.strip()
+    if text.startswith("{") and text.endswith("}"):
+        text = text[1:-1].strip()
+    text = text.removeprefix("$")
+    if text in ("", "."):
+        return ()
+    steps: list[Step] = []
+    at = 0
+    while at < len(text):
+        found = _TOKENS.match(text, at)
+        if found is None:
+            raise JSONPathError(f"unrecognized character in JSONPath {path!r} at {at}: {text[at:][:20]!r}")
+        at = found.end()
+        if found["deep"] is not None:
+            steps.append(_deep(_plain(found["deep"])))
+        elif found["star"] is not None:
+            steps.append(_children)
+        elif found["name"] is not None:
+            steps.append(_member(_plain(found["name"])))
+        else:
+            steps.append(_bracket(found["inside"].strip(), path))
+    return tuple(steps)
+
+
+def find(path: str, document: Any) -> list[Any]:
+    """Return what the path leads to, in document order; [] where nothing is. Raises: JSONPathError."""
+    found: list[Any] = [document]
+    for step in compiled(path):
+        found = [value for each in found for value in step(each)]
+    return found
+
+
+def names(path: str) -> tuple[str, ...]:
+    """Return the members that a path without brackets names: `.spec.replicas` to `("spec", "replicas")`."""
+    return tuple(_plain(name) for name in re.findall(r"(?:\\.|[^.\\])+", path.strip()))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\\(.)", r"\1", name)
+
+
+def _member(name: str) -> Step:
+    def step(value: Any) -> Iterator[Any]:
+        if isinstance(value, dict) and name in value:
+            yield value[name]
+
+    return step
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _deep(name: str) -> Step:
+    def step(value: Any) -> Iterator[Any]:
+        if isinstance(value, dict) and name in value:
+            yield value[name]
+        for child in _children(value):
+            yield from step(child)
+
+    return step
+
+
+def _bracket(inside: str, path: str) -> Step:
+    if inside == "*":
+        return _children
+    if inside.startswith("?"):
+        return _filter(inside, path)
+    parts = _parts(inside)
+    steps = [_one(part.strip(), path) for part in parts]
+    return lambda value: [found for step in steps for found in step(value)]
+
+
+def _parts(inside: str) -> list[str]:
+    return re.findall(r"(?:'[^']*'|\"[^\"]*\"|[^,'\"])+", inside) or [""]
+
+
+def _one(part: str, path: str) -> Step:
+    if len(part) > 1 and part[0] == part[-1] and part[0] in "'\"":
+        return _member(part[1:-1])
+    if re.fullmatch(r"-?\d+", part):
+        at = int(part)
+        return lambda value: value[at : at + 1 or None] if isinstance(value, list) else ()
+    if found := _SLICE.fullmatch(part):
+        first, last, step = (int(each) if each else None for each in found.groups())
+        return lambda value: value[first:last:step] if isinstance(value, list) else ()
+    raise JSONPathError(f"invalid array index {part!r} in JSONPath {path!r}")
+
+
+def _filter(inside: str, path: str) -> Step:
+    found = _FILTER.fullmatch(inside)
+    if found is None:
+        raise JSONPathError(f"unrecognized filter {inside!r} in JSONPath {path!r}")
+    left = found["path"].strip() or "."
+    compiled(left)
+    if found["op"] is None:
+        return lambda value: [each for each in _children(value) if find(left, each)]
+    compare, right = _OPERATORS[found["op"]], _literal(found["value"].strip(), path)
+
+    def step(value: Any) -> Iterator[Any]:
+        for each in _children(value):
+            for one in find(left, each)[:1]:
+                if _holds(compare, one, right):
+                    yield each
+
+    return step
+
+
+def _literal(text: str, path: str) -> Any:
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return float(text) if re.search(r"[.eE]", text) else int(text)
+    except ValueError:
+        raise JSONPathError(f"unrecognized value {text!r} in JSONPath {path!r}") from None
+
+
+def _holds(compare: Callable[[Any, Any], bool], one: Any, other: Any) -> bool:
+    if isinstance(one, bool) is not isinstance(other, bool):
+        return False
+    try:
+        return compare(one, other)
+    except TypeError:
+        return False

@@ -1,0 +1,84 @@
+"""CustomResourceDefinition (apiextensions.k8s.io/v1): a kind that an object defines while the server runs."""
+
+from services.api.meta import Condition, ObjectView, Resource, View, condition_status
+
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+
+
+class CustomResourceDefinitionNames(View, frozen=True):
+    """What the kind is called in addresses, in documents and in commands."""
+
+    plural: str = ""
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    kind: str = ""
+    list_kind: str = ""
+    categories: tuple[str, ...] = ()
+
+
+class CustomResourceDefinitionVersion(View, frozen=True):
+    """One version of the kind; objects are stored in the one with `storage`."""
+
+    name: str = ""
+    served: bool = False
+    storage: bool = False
+
+
+class CustomResourceDefinitionSpec(View, frozen=True):
+    """`scope`: Namespaced or Cluster."""
+
+    group: str = ""
+    names: CustomResourceDefinitionNames = CustomResourceDefinitionNames()
+    scope: str = ""
+    versions: tuple[CustomResourceDefinitionVersion, ...] = ()
+
+
+class CustomResourceDefinitionStatus(View, frozen=True):
+    """`acceptedNames`: those under which it is served; `storedVersions`: those in which objects may be stored."""
+
+    conditions: tuple[Condition, ...] = ()
+    accepted_names: CustomResourceDefinitionNames = CustomResourceDefinitionNames()
+    stored_versions: tuple[str, ...] = ()
+
+
+class CustomResourceDefinition(ObjectView, frozen=True):
+    """A definition as components see it."""
+
+    spec: CustomResourceDefinitionSpec = CustomResourceDefinitionSpec()
+    status: CustomResourceDefinitionStatus = CustomResourceDefinitionStatus()
+
+    @property
+    def is_established(self) -> bool:
+        """Whether the kind is served."""
+        return condition_status(self.status.conditions, "Established") == "True"
+
+
+RESOURCE = Resource(
+    CustomResourceDefinition,
+    group="apiextensions.k8s.io",
+    namespaced=False,
+    short_names=("crd", "crds"),
+    categories=("api-extensions",),
+    subresources=("status",),
+    has_spec=True,
+)
+
+
+def defined_resource(definition: CustomResourceDefinition) -> Resource | None:
+    """Return the kind that a definition defines, as clients that treat all kinds alike see it; None while it is not
+    served. The version is the one in which its objects are stored."""
+    stored = next((version.name for version in definition.spec.versions if version.storage), "")
+    names = definition.status.accepted_names
+    if not definition.is_established or not stored or not names.kind:
+        return None
+    return Resource(
+        group=definition.spec.group,
+        version=stored,
+        kind=names.kind,
+        plural=names.plural,
+        singular=names.singular,
+        list_kind=names.list_kind,
+        namespaced=definition.spec.scope == "Namespaced",
+        short_names=names.short_names,
+        categories=names.categories,
+    )

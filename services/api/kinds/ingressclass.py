@@ -1,0 +1,38 @@
+"""IngressClass: which controller implements the Ingresses that name it (networking.k8s.io/v1)."""
+
+from services.api.meta import AGE, NAME, NONE, Column, Document, ObjectView, Resource, View
+
+DEFAULT_CLASS = "ingressclass.kubernetes.io/is-default-class"
+"""The annotation that makes a class the one of Ingresses that name none."""
+
+
+class IngressClassSpec(View, frozen=True):
+    """`controller`: a name with a domain in front."""
+
+    controller: str = ""
+
+
+class IngressClass(ObjectView, frozen=True):
+    """An IngressClass as components see it."""
+
+    spec: IngressClassSpec = IngressClassSpec()
+
+
+def _parameters(reference: Document) -> str:
+    group = f".{reference['apiGroup']}" if reference.get("apiGroup") else ""
+    return f"{reference.get('kind', '')}{group}/{reference.get('name', '')}"
+
+
+RESOURCE = Resource(
+    IngressClass,
+    "networking.k8s.io",
+    plural="ingressclasses",
+    namespaced=False,
+    has_spec=True,
+    columns=(
+        NAME,
+        Column("Controller", "spec.controller"),
+        Column("Parameters", "spec.parameters", default=NONE, show=_parameters),
+        AGE,
+    ),
+)

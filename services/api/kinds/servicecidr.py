@@ -1,0 +1,33 @@
+"""ServiceCIDR: a range from which Services get their addresses (networking.k8s.io/v1, KEP-1880)."""
+
+from services.api.meta import AGE, NAME, Column, Condition, ObjectView, Resource, View
+from services.api.printing import joined
+
+
+class ServiceCIDRSpec(View, frozen=True):
+    """At most one range a family."""
+
+    cidrs: tuple[str, ...] = ()
+
+
+class ServiceCIDRStatus(View, frozen=True):
+    """Whether addresses are allocated from it."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class ServiceCIDR(ObjectView, frozen=True):
+    """A ServiceCIDR as components see it."""
+
+    spec: ServiceCIDRSpec = ServiceCIDRSpec()
+    status: ServiceCIDRStatus = ServiceCIDRStatus()
+
+
+RESOURCE = Resource(
+    ServiceCIDR,
+    "networking.k8s.io",
+    namespaced=False,
+    subresources=("status",),
+    has_spec=True,
+    columns=(NAME, Column("CIDRs", "spec.cidrs", show=joined), AGE),
+)
