@@ -36,7 +36,7 @@ class ServedVersion:
     objects in this version. Without conversions it is the version in which objects are stored, and their bytes are
     served as they are. `check`: what is sent in this version as it is read, the fields that this dropped, and what is
     wrong with it, for kinds whose versions have rules of their own. `schema`: its published schema, when no component
-    has it. `warning`: what every answer warns of. `has_strategic_merge`: whether strategic merge patches are accepted.
+    has it. `has_strategic_merge`: whether strategic merge patches are accepted.
     """
 
     resource: Resource

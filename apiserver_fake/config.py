@@ -29,7 +29,15 @@ class ApiServerConfig(CommonConfig):
     )
     service_account_issuer: str = setting(DEFAULT_ISSUER, "who tokens of service accounts say they are from")
     service_account_signing_key_file: str = setting("", "private key that signs them, RSA or EC P-256; empty: none are")
+    kubelet_client_certificate: str = setting(
+        "", "certificate for calls of kubelets, which are then made over TLS; without one they are plain HTTP"
+    )
+    kubelet_client_key: str = setting("", "its key")
+    kubelet_certificate_authority: str = setting("", "authority that signed the certificates of kubelets")
     role: tuple[str, ...] = setting((), "YAML file with the role of one more controller; may be repeated")
+    cluster_objects: bool = setting(
+        False, "make what a cluster has: the Service kubernetes, a default storage class, flow schemas"
+    )
     state_hash: bool = setting(False, "keep a hash over the whole state and log it with every commit")
     log_watch_events: bool = setting(False, "write a line for every event sent to every watcher; costly")
     window_s: float = setting(300.0, "seconds for which changes are kept for watches to resume")

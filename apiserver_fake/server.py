@@ -7,7 +7,8 @@ watches. Here are also spans and counters; lines in the event log are `event_lin
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Final
 
@@ -16,6 +17,7 @@ import structlog
 
 from apiserver_fake.accounts.token_secrets import TokenSecrets
 from apiserver_fake.accounts.tokens import LEGACY_TYPE
+from apiserver_fake.admission.attributes import EXEMPT, VALIDATING_POLICIES, Admission, Pending, Session
 from apiserver_fake.aggregated import served
 from apiserver_fake.authentication import Authenticator, TokenFile
 from apiserver_fake.authorization.access import Access, access_objects
@@ -76,9 +78,11 @@ class ApiServer:
         config: ApiServerConfig,
         tokens: TokenFile,
         definer: Definer,
+        admission: Callable[[Store, Catalogue], Admission],
         access: Access | None = None,
     ) -> None:
-        """`definer`: reads the definitions of kinds that are stored. `access`: how clients are treated."""
+        """`definer`: reads the definitions of kinds that are stored. `admission`: makes webhooks and policies work.
+        `access`: how clients are treated."""
         self._seams, self._config, self._tokens = seams, config, tokens
         self.access = access or Access()
         self._journal = journal
@@ -119,6 +123,8 @@ class ApiServer:
         self._ready = asyncio.Event()
         self._registry: Registry | None = None
         self._authenticator: Authenticator | None = None
+        self._admission = admission(self.store, self.catalogue)
+        self._admitted: dict[asyncio.Task[Response], None] = {}
         self.is_ready = False
 
     # -- life
@@ -145,6 +151,9 @@ class ApiServer:
         finally:
             self.is_ready = self.writer.is_open = False
             self.hub.shut_down()
+            for task in self._admitted:
+                task.cancel()
+            await self._admission.close()
             await self._journal.close()
 
     async def wait_until_ready(self) -> None:
@@ -178,6 +187,7 @@ class ApiServer:
             limits=Limits(self._config.objects_max, self._config.objects_per_namespace_max),
             stored_policy=self._stored_policy,
             accounts=self.access.accounts,
+            admission=self._admission,
         )
         node_key = bytes.fromhex(self._tokens.node_key) if self._tokens.node_key else b"node\0" + recovered.secret
         self._authenticator = Authenticator(
@@ -335,24 +345,60 @@ class ApiServer:
         registry.authorize(identity, request)
         if request.verb == "deletecollection":
             return self._delete_collection(identity, request, span)
-        # The span's traceparent, not the caller's: who reads the change is caused by this call.
-        plan = registry.prepare(identity, request, span.traceparent)
         if span.trace_id:
             self._writing[span.traceparent] = span
         wait_s = min(request.deadline_s, DEADLINE_MAX_S) if request.deadline_s > 0 else DEADLINE_S
-        return self.writer.submit(
-            Operation(
-                plan=plan,
-                done=asyncio.get_running_loop().create_future(),
-                deadline_s=self._clock.now() + wait_s,
-                on_response=lambda response: self._finish(identity, request, span, response),
-                identity=identity.user,
-                request_id=request.request_id,
-                fingerprint=fingerprint,
-                size=len(request.body),
-                cause=Cause(identity.user, request.verb, request.subresource, request.request_id, request.lease_epoch),
-            )
+        session = Session(self._clock.wall()) if registry.is_guarded and registry.may_call(request) else None
+        operation = Operation(
+            # The span's traceparent, not the caller's: who reads the change is caused by this call.
+            plan=registry.prepare(identity, request, span.traceparent, session),
+            done=asyncio.get_running_loop().create_future(),
+            deadline_s=self._clock.now() + wait_s,
+            on_response=lambda response: self._finish(identity, request, span, response),
+            identity=identity.user,
+            request_id=request.request_id,
+            fingerprint=fingerprint,
+            size=len(request.body),
+            cause=Cause(identity.user, request.verb, request.subresource, request.request_id, request.lease_epoch),
         )
+        if session is None:
+            return self.writer.submit(operation)
+        task = asyncio.create_task(self._admit(operation, session, identity, request, span))
+        self._admitted[task] = None
+        task.add_done_callback(lambda done: self._admitted.pop(done, None))
+        return task
+
+    async def _admit(
+        self, operation: Operation, session: Session, identity: Identity, request: Request, span: Span
+    ) -> Response:
+        """Commit a write after webhooks were asked about it, again whenever what they saw is not what is committed."""
+        response: Response | None = None
+        while response is None:
+            session.is_rehearsing, session.pending = True, None
+            try:
+                operation.plan(self.store.stage())
+            except Pending as pending:
+                try:
+                    session.learn(pending, await self._admission.answer(pending, operation.deadline_s))
+                except ApiError as error:
+                    response = refusal(error)
+                except Exception as error:  # a bug must answer this caller and leave the others alone
+                    log.error("admission.call_failed", resource=request.resource, exc_info=error)
+                    response = refusal(ApiError(f"internal error: {type(error).__name__}: {error}"))
+                continue
+            except Exception:  # the commit will refuse it for the same reason, or find that it is gone
+                log.debug("admission.rehearsal_failed", resource=request.resource)
+            session.is_rehearsing, session.pending = False, None
+            done = asyncio.get_running_loop().create_future()
+            attempt = replace(operation, done=done, on_response=None)
+            try:
+                answered = await asyncio.shield(self.writer.submit(attempt))
+            except ApiError as error:
+                answered = refusal(error)
+            # Another writer came in between: what the webhooks said was not about this object.
+            response = answered if session.pending is None else None
+        self._finish(identity, request, span, response)
+        return response
 
     def _read(self, identity: Identity, request: Request) -> Response:
         registry, _ = self._parts()
@@ -444,13 +490,19 @@ class ApiServer:
             self._stored_policy.note(changes)
         if self._token_secrets is not None:
             self._note_accounts(self._token_secrets, changes)
-        now_s = self._clock.now()
+        now_s, is_configured = self._clock.now(), False
         redefined = [change for change in changes if change.record.resource == DEFINITIONS]
         for change in changes:
             if change.record.resource == EVENTS:
                 self._expiry.note(change, now_s)
+            is_configured = is_configured or change.record.resource in EXEMPT
             if self._writing and change.record.resource == PODS:
                 self._name_pod(change)
+        if is_configured and self._registry is not None:
+            self._registry.refresh_admission()
+            for change in changes:
+                if change.record.resource == VALIDATING_POLICIES and change.type != DELETED:
+                    self._check_types(change.record)
         self.hub.publish(changes)
         if redefined:
             self._redefine(dict.fromkeys(change.record.name for change in redefined))
@@ -469,6 +521,27 @@ class ApiServer:
         for record in self.store.select(SECRETS, Selection(namespace)).records:
             if record.fields.get("type") == LEGACY_TYPE:
                 yield msgspec.json.decode(record.body)
+
+    def _check_types(self, record: Record) -> None:
+        """Write what type checking finds into a policy's status, unless it is there for this generation."""
+        policy = msgspec.json.decode(record.body)
+        status = policy.get("status") or {}
+        if status.get("observedGeneration") == policy["metadata"].get("generation"):
+            return
+        status = self._admission.status_of(policy)
+        body = msgspec.json.encode([{"op": "add", "path": "/status", "value": status}])
+        request = Request(
+            verb="patch",
+            resource=VALIDATING_POLICIES,
+            name=record.name,
+            subresource="status",
+            patch_type="json",
+            resource_version=str(record.rv),
+            body=body,
+        )
+        task = asyncio.create_task(self.api_for(ADMIN).call(request))
+        self._admitted[task] = None
+        task.add_done_callback(lambda done: self._admitted.pop(done, None))
 
     def _name_pod(self, change: Change) -> None:
         """Write into the span of a sampled write which pod it changed, and the phase when that is new.

@@ -72,6 +72,11 @@ class ServerMemory:
     buckets: dict[str, TokenBucket] = field(default_factory=dict)
     renewed_s: dict[str, float] = field(default_factory=dict)
 
+    def copy(self) -> ServerMemory:
+        """Return a copy for a write that is only tried."""
+        buckets = {name: replace(each) for name, each in self.buckets.items()}
+        return ServerMemory(buckets, dict(self.renewed_s))
+
     def bucket(self, name: str, burst: float, now_s: float) -> TokenBucket:
         """Return the bucket of that name; a new one is full."""
         return self.buckets.setdefault(name, TokenBucket(burst, now_s))

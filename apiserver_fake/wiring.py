@@ -1,24 +1,33 @@
 """The wiring of the component: configuration and seams in, a running API server out."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from apiserver_fake.accounts.jwt import SigningKey
 from apiserver_fake.accounts.tokens import ServiceAccounts, Tokens
+from apiserver_fake.admission.dynamic import DynamicAdmission
+from apiserver_fake.admission.webhook_calls import HttpsPost, Post, WebhookCalls, unreachable
 from apiserver_fake.authentication import TokenFile, read_tokens
 from apiserver_fake.authorization.access import Access
 from apiserver_fake.authorization.authorizer import add_roles
+from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.kinds import DefinedKinds, no_converter
 from apiserver_fake.customresources.webhooks import make_webhooks
 from apiserver_fake.grpc.server import GrpcServer
+from apiserver_fake.registry.cluster_objects import client_authority, ensure, own_service, standing_objects
+from apiserver_fake.registry.write import new_uid
 from apiserver_fake.rest import server as rest_server
 from apiserver_fake.rest.server import RestSettings
+from apiserver_fake.rest.streaming import kubelet_tls
 from apiserver_fake.rest.tls import ServingTls
 from apiserver_fake.server import ApiServer
 from apiserver_fake.service_addresses import address_of
 from apiserver_fake.storage.journal import DiskJournal, Journal, SqliteJournal
+from apiserver_fake.storage.store import Store
+from services.api.identity import ADMIN
 from services.api.seams import Seams
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.runtime.roles import read_role
@@ -65,12 +74,29 @@ class ApiServerComponent:
                     tracer=self._seams.tracer,
                     settings=RestSettings(config.rest_allowed_hosts),
                     tls=tls_of(config),
+                    kubelet_tls=kubelet_tls(
+                        config.kubelet_client_certificate,
+                        config.kubelet_client_key,
+                        config.kubelet_certificate_authority,
+                    ),
                 )
                 servers.push_async_callback(rest.aclose)
+                if config.cluster_objects:
+                    await self._make_cluster_objects(self.rest_port)
             except OSError as error:
                 why = error.strerror or str(error)
                 text = f"cannot listen on {config.rest_host}:{config.rest_port}: {why}"
                 raise StartError(text, EXIT_CONFIG) from None
+
+    async def _make_cluster_objects(self, port: int) -> None:
+        api, config, wall_s = self.server.api_for(ADMIN), self._config, self._seams.clock.wall()
+        for document in standing_objects():
+            await ensure(api, document, wall_s)
+        host = "127.0.0.1" if config.rest_host in ("localhost", "0.0.0.0", "::", "") else config.rest_host
+        for document in own_service(host, port):
+            await ensure(api, document, wall_s, is_current=True)
+        if config.client_ca_file:
+            await ensure(api, client_authority(_text_of(config.client_ca_file)), wall_s, is_current=True)
 
     @property
     def is_ready(self) -> bool:
@@ -85,6 +111,10 @@ class ApiServerComponent:
         """Return the ports of the open servers."""
         found = {"grpc": self.grpc_port, "rest": self.rest_port}
         return {name: port for name, port in found.items() if port is not None}
+
+
+def _text_of(path: str) -> str:
+    return Path(path).read_text()
 
 
 def tls_of(config: ApiServerConfig) -> ServingTls | None:
@@ -117,8 +147,32 @@ def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
 
     # In a simulation there is nothing to connect to.
     make_converter = make_webhooks(address) if config.rest_port is not None else no_converter
-    server = ApiServer(seams, _journal(config, seams), config, tokens, DefinedKinds(make_converter), _access(config))
+    server = ApiServer(
+        seams,
+        _journal(config, seams),
+        config,
+        tokens,
+        DefinedKinds(make_converter),
+        _admission(config, seams),
+        _access(config),
+    )
     return ApiServerComponent(config, seams, server)
+
+
+def _admission(config: ApiServerConfig, seams: Seams) -> Callable[[Store, Catalogue], DynamicAdmission]:
+    """Return what makes the admission that objects configure."""
+
+    def made(store: Store, catalogue: Catalogue) -> DynamicAdmission:
+        post: Post = HttpsPost(store) if _has_servers(config) else unreachable
+        calls = WebhookCalls(post, seams.clock.now, lambda: new_uid(seams.random))
+        return DynamicAdmission(store, catalogue, calls)
+
+    return made
+
+
+def _has_servers(config: ApiServerConfig) -> bool:
+    """Whether clients reach it over a network; without servers the component runs in a simulation."""
+    return config.grpc_port is not None or config.rest_port is not None
 
 
 def _access(config: ApiServerConfig) -> Access:
@@ -151,7 +205,5 @@ def _journal(config: ApiServerConfig, seams: Seams) -> Journal:
                 raise StartError("engine sqlite needs --data-dir", EXIT_USAGE)
             return SqliteJournal(Path(config.data_dir))
         case "memory":
-            # Without servers the component runs in a simulation, whose disks can lose power.
-            has_servers = config.grpc_port is not None or config.rest_port is not None
-            return Journal() if has_servers else DiskJournal(seams.disk)
+            return Journal() if _has_servers(config) else DiskJournal(seams.disk)  # whose disks can lose power
     raise StartError(f"engine {config.engine!r} is none of memory, sqlite", EXIT_USAGE)

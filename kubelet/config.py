@@ -26,8 +26,11 @@ class KubeletConfig(CommonConfig):
     zones: int = setting(0, "spread these nodes over so many zones; 0: no zone labels")
     nodes_file: str = setting("", "JSON list of node definitions, in addition")
     definitions: tuple[NodeDefinition, ...] = setting((), "a node definition as JSON, in addition; may be repeated")
-    address: str = setting("127.0.0.1", "address the nodes advertise for logs")
-    port: int = setting(0, "port the nodes advertise for logs; 0: health_port")
+    address: str = setting("127.0.0.1", "address the nodes advertise for logs and streams")
+    port: int = setting(0, "port the nodes advertise for logs and streams; 0: health_port, which serves logs alone")
+    tls_cert_file: str = setting("", "certificate of the endpoint at `port`, for the API server alone; empty: none")
+    tls_private_key_file: str = setting("", "its key")
+    client_ca_file: str = setting("", "authority that signed the certificate of the API server")
     latency: tuple[str, ...] = setting(
         (), "STAGE=DISTRIBUTION, for example sandbox=lognormal:0.3,0.5 or all=constant:0; may be repeated"
     )
@@ -37,6 +40,11 @@ class KubeletConfig(CommonConfig):
     status_qps: float = setting(50.0, "pod status writes a second and node, after a burst of twice as many; 0: any")
     crashloop_initial_s: float = setting(0.0, "first back-off of a container, seconds; 0: Kubernetes' own")
     crashloop_max_s: float = setting(0.0, "longest back-off of a container, seconds; 0: Kubernetes' own")
+    completion_s: float = setting(
+        0.0,
+        "after how long a container ends whose command is not known, if its pod does not restart always, seconds; "
+        "0: it runs on",
+    )
     stages: tuple[str, ...] = setting((), "file of KWOK Stages that move pods and nodes; may be repeated")
     stages_seed: int = setting(0, "seed of what stages leave to chance; equal names then have equal luck")
     static_pods: str = setting(

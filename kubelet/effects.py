@@ -34,12 +34,13 @@ class Log(Effect, frozen=True):
 
 
 class RecordEvent(Effect, frozen=True):
-    """Record an Event about a pod."""
+    """Record an Event about a pod, or about the part of it that `field_path` names."""
 
     pod: KubeletPod
     reason: str
     message: str
     type: str
+    field_path: str = ""
 
 
 class SetTimer(Effect, frozen=True):

@@ -1,5 +1,6 @@
 """The picture of a kubelet host: nodes, one timer heap, one journal, and what the process shows."""
 
+import ssl
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -8,6 +9,7 @@ import msgspec
 from kubelet.agent.agent import Agent
 from kubelet.agent.host import Host
 from kubelet.agent.log_server import ContainerLogs
+from kubelet.agent.streams import Streams
 from kubelet.config import KubeletConfig
 from kubelet.deviceplugin.plugins import pod_resources
 from kubelet.dra.manager import dynamic_resources
@@ -18,8 +20,8 @@ from kubelet.pod.logs import Run
 from kubelet.view import KubeletPod
 from services.api.meta import Document, Key
 from services.api.seams import Seams
-from services.runtime.config import EXIT_USAGE, StartError
-from services.runtime.health import HttpRequest, HttpResponse
+from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
+from services.runtime.health import HealthServer, HttpRequest, HttpResponse
 
 
 class KubeletProcess:
@@ -34,8 +36,30 @@ class KubeletProcess:
         return cast("list[Agent]", self.host.agents)
 
     async def run(self) -> None:
-        """Host the nodes until cancelled."""
-        await self.host.run()
+        """Host the nodes, and serve the API server if there is a certificate for that, until cancelled.
+
+        Raises: StartError.
+        """
+        if not self.host.config.tls_cert_file:
+            await self.host.run()
+            return
+        streams = Streams(lambda: self.agents)
+        endpoint = HealthServer(
+            is_ready=lambda: self.is_ready,
+            metrics=self.metrics,
+            configuration=dict,
+            routes=self.http_routes(),
+            upgrades=streams.upgrades(),
+            may_call=is_api_server,
+        )
+        config = self.host.config
+        tls = endpoint_tls(config)
+        await endpoint.start(config.health_host, config.port, tls)
+        try:
+            await self.host.run()
+        finally:
+            streams.stop()
+            await endpoint.stop()
 
     @property
     def is_ready(self) -> bool:
@@ -113,6 +137,36 @@ def _devices_of(agent: Agent) -> Iterator[tuple[KubeletPod, tuple[Share, ...], d
     for key, entry in agent.kubelet.ledger.entries.items():
         claims = machines[key].claims if key in machines else ()
         yield entry.pod, entry.allocation.devices, dynamic_resources(entry.pod, claims)
+
+
+API_SERVER = "kube-apiserver-kubelet-client"
+"""Whom the API server's certificate names when it calls a kubelet."""
+
+
+def is_api_server(peer: dict[str, Any] | None) -> bool:
+    """Whether a client's certificate, which the authority signed, is the API server's."""
+    named = [pair for part in (peer or {}).get("subject", ()) for pair in part]
+    return ("commonName", API_SERVER) in named
+
+
+def endpoint_tls(config: KubeletConfig) -> ssl.SSLContext:
+    """Return what the endpoint serves with. Raises: StartError naming what is missing or cannot be read."""
+    needed = {
+        "--tls-private-key-file": config.tls_private_key_file,
+        "--client-ca-file": config.client_ca_file,
+        "--port": config.port or "",
+    }
+    if missing := [flag for flag, value in needed.items() if not value]:
+        raise StartError(f"--tls-cert-file without {' and '.join(missing)}", EXIT_USAGE)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(config.tls_cert_file, config.tls_private_key_file)
+        context.load_verify_locations(config.client_ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise StartError(f"TLS of the kubelet's endpoint, {config.tls_cert_file}: {error}", EXIT_CONFIG) from None
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context
 
 
 def build(config: KubeletConfig, seams: Seams) -> KubeletProcess:

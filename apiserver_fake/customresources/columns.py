@@ -11,8 +11,7 @@ import msgspec
 
 from services.api import jsonpath
 from services.api.meta import AGE, NAME, Cell, Column, Document
-from services.api.printing import duration
-from services.api.times import parse_time
+from services.api.times import duration, parse_time
 
 
 def columns_of(definitions: Iterable[Document]) -> tuple[Column, ...]:

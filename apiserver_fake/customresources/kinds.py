@@ -16,7 +16,7 @@ import msgspec
 
 from apiserver_fake.catalogue import Conversion, Kind, ServedVersion
 from apiserver_fake.customresources.columns import columns_of
-from apiserver_fake.customresources.rules import Rules, ScalePaths, strategy_of
+from apiserver_fake.customresources.rules import Rules, strategy_of
 from apiserver_fake.customresources.structural import Structural
 from services.api import jsonpath
 from services.api.errors import ApiError
@@ -97,7 +97,7 @@ class DefinedKinds:
     def _fresh(self, key: tuple[Any, ...], document: Document, stored: Resource) -> _Read:
         spec = document["spec"]
         structurals: dict[str, Structural] = {}
-        scales: dict[str, ScalePaths] = {}
+        scales: dict[str, Document] = {}
         has_status = False
         for version in spec["versions"]:
             schema = (version.get("schema") or {}).get("openAPIV3Schema") or _EVERYTHING
@@ -108,13 +108,13 @@ class DefinedKinds:
             subresources = version.get("subresources") or {}
             has_status = has_status or "status" in subresources
             if scale := subresources.get("scale"):
-                scales[api_version] = ScalePaths.of(scale)
+                scales[api_version] = scale
         conversion = spec.get("conversion") or {}
         converter = self._make_converter(document) if conversion.get("strategy") == "Webhook" else None
         rules = Rules(
             stored=stored.api_version,
             structurals=structurals,
-            scale=scales.get(stored.api_version) or next(iter(scales.values()), None),
+            scales=scales,
             has_status=has_status,
             is_renamed=converter is None,
         )
@@ -145,7 +145,7 @@ def _kind(
             columns=columns_of(version.get("additionalPrinterColumns") or ()),
             selectable_fields=selectable,
             verbs=verbs,
-            deprecated=_warning(version, f"{stored.group}/{version['name']} {stored.kind}"),
+            deprecated=_warning(version, stored),
         )
         structural = rules.structurals[resource.api_version]
         is_stored = resource.api_version == stored.api_version
@@ -186,11 +186,11 @@ def _to(rules: Rules, converter: Converter | None, api_version: str) -> Conversi
     return convert
 
 
-def _warning(version: Document, kind: str) -> str:
+def _warning(version: Document, stored: Resource) -> str:
     if not version.get("deprecated"):
         return ""
     said = version.get("deprecationWarning")
-    return str(said) if said else f"{kind} is deprecated"
+    return str(said) if said else f"{stored.group}/{version['name']} {stored.kind} is deprecated"
 
 
 def _label(field: Document) -> str:

@@ -5,39 +5,60 @@ Source: kubernetes/kubernetes staging/src/k8s.io/apiextensions-apiserver/pkg/api
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from apiserver_fake.customresources.causes import as_json, duplicate, invalid
 from apiserver_fake.validation.formats import Cause, Causes
 
 
-def causes(schema: Mapping[str, Any], value: Any, path: str) -> list[Cause]:
-    """Return which items of lists in a value are there twice."""
-    return list(_causes(schema, value, path))
+@dataclass(frozen=True)
+class Lists:
+    """A part of a schema in which there are sets or lists with keys. `kind`: set, map, or "" where it is neither."""
 
+    kind: str
+    keys: Sequence[str]
+    items: Lists | None
+    named: Mapping[str, Lists]
+    others: Lists | None
 
-def _causes(schema: Mapping[str, Any], value: Any, path: str) -> Causes:
-    if isinstance(value, list):
-        match schema.get("x-kubernetes-list-type"):
-            case "set":
+    @staticmethod
+    def of(schema: Any) -> Lists | None:
+        """Return the part; None: there are no such lists in it."""
+        if not isinstance(schema, Mapping):
+            return None
+        kind = schema.get("x-kubernetes-list-type")
+        named = {name: Lists.of(each) for name, each in (schema.get("properties") or {}).items()}
+        found = Lists(
+            kind if kind in ("set", "map") else "",
+            schema.get("x-kubernetes-list-map-keys") or (),
+            Lists.of(schema.get("items")),
+            {name: each for name, each in named.items() if each is not None},
+            Lists.of(schema.get("additionalProperties")),
+        )
+        return found if found.kind or found.items or found.named or found.others else None
+
+    def causes(self, value: Any) -> list[Cause]:
+        """Return which items of lists in an object are there twice."""
+        return list(self._causes(value, ""))
+
+    def _causes(self, value: Any, path: str) -> Causes:
+        if isinstance(value, list):
+            if self.kind == "set":
                 yield from (duplicate(f"{path}[{place}]", value[place]) for place in _repeated(value))
-            case "map":
-                yield from _keyed(schema, value, path)
-        items = schema.get("items")
-        if isinstance(items, Mapping):
-            for place, each in enumerate(value):
-                if isinstance(each, dict | list):
-                    yield from _causes(items, each, f"{path}[{place}]")
-    elif isinstance(value, dict):
-        named, others = schema.get("properties") or {}, schema.get("additionalProperties")
-        for name, each in value.items():
-            if not isinstance(each, dict | list):
-                continue
-            if isinstance(others, Mapping):
-                yield from _causes(others, each, f"{path}[{name}]")
-            if name in named:
-                yield from _causes(named[name], each, f"{path}.{name}" if path else name)
+            elif self.kind == "map":
+                yield from _keyed(self.keys, value, path)
+            if self.items is not None:
+                for place, each in enumerate(value):
+                    yield from self.items._causes(each, f"{path}[{place}]")
+        elif isinstance(value, dict):
+            if self.others is not None:
+                for name, each in value.items():
+                    yield from self.others._causes(each, f"{path}[{name}]")
+            for name, inner in self.named.items():
+                if name in value:
+                    yield from inner._causes(value[name], f"{path}.{name}" if path else name)
 
 
 def _repeated(values: list[Any]) -> Iterator[int]:
@@ -50,12 +71,11 @@ def _repeated(values: list[Any]) -> Iterator[int]:
             yield place
 
 
-def _keyed(schema: Mapping[str, Any], value: list[Any], path: str) -> Causes:
+def _keyed(names: Sequence[str], value: list[Any], path: str) -> Causes:
     for place, each in enumerate(value):
         if each is not None and not isinstance(each, dict):
             yield invalid(f"{path}[{place}]", each, "must be an object for an array of list-type map")
             return
-    names = schema.get("x-kubernetes-list-map-keys") or ()
     keys = [{name: each[name] for name in names if name in each} if each else {} for each in value]
     for place in _repeated(keys):
         yield duplicate(f"{path}[{place}]", keys[place])

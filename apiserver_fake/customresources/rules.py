@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import msgspec
 
+from apiserver_fake.customresources.scale import problems as scale_problems
 from apiserver_fake.customresources.structural import Structural
 from apiserver_fake.schema.schemas import Shape, component_shape
 from apiserver_fake.strategy import Strategy, Subresource, SubresourceResult, WriteContext
@@ -48,14 +49,20 @@ class ScalePaths:
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """What a definition says of its objects. `structurals` by apiVersion; `is_renamed`: versions differ by name alone,
-    so that an object stored in another version is one of the version `stored` under another name."""
+    """What a definition says of its objects. `structurals` and `scales` by apiVersion; `is_renamed`: versions differ by
+    name alone, so that an object stored in another version is one of the version `stored` under another name."""
 
     stored: str
     structurals: Mapping[str, Structural]
-    scale: ScalePaths | None
+    scales: Mapping[str, Document]
     has_status: bool
     is_renamed: bool
+
+    @cached_property
+    def scale(self) -> ScalePaths | None:
+        """Where stored objects have what the scale subresource reads and writes; None without that subresource."""
+        found = self.scales.get(self.stored) or next(iter(self.scales.values()), None)
+        return None if found is None else ScalePaths.of(found)
 
     @property
     def subresources(self) -> dict[str, Subresource]:
@@ -111,20 +118,9 @@ class Rules:
         self, new: Document, old: Document | None, found: Iterable[Cause] = (), *, is_status: bool = False
     ) -> list[Cause]:
         """Return what is wrong with the object by the schema of its version; `found`: what is known to be wrong."""
-        found = [*found, *self._scale_causes(new)]
+        scale = self.scales.get(str(new.get("apiVersion")))
+        found = [*found, *(scale_problems(scale, new, is_status=is_status) if scale is not None else ())]
         return [*found, *self.structural_of(new).validate(new, old, found=found, is_status=is_status)]
-
-    def _scale_causes(self, new: Document) -> list[Cause]:
-        if self.scale is None:
-            return []
-        found = _value_at(new, self.scale.desired)
-        if isinstance(found, int) and not isinstance(found, bool) and not 0 <= found < 1 << 31:
-            path = ".".join(self.scale.desired)
-            text = f"Invalid value: {found}: should be a non-negative integer"
-            if found > 0:
-                text = f"Invalid value: {found}: should be less than or equal to {(1 << 31) - 1}"
-            return [Cause(path, "FieldValueInvalid", text)]
-        return []
 
     def _read_scale(self, stored: Document) -> Document:
         assert self.scale is not None, "only kinds with a scale have one"

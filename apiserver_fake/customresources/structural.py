@@ -18,8 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
-from apiserver_fake.customresources import embedded, lists, published, structurality
+from apiserver_fake.customresources import embedded, published, structurality
 from apiserver_fake.customresources.causes import NO_PATH, invalid
+from apiserver_fake.customresources.lists import Lists
 from apiserver_fake.customresources.values import Pair, Values
 from apiserver_fake.schema.schemas import ANYTHING, Shape
 from apiserver_fake.validation.formats import Cause
@@ -224,8 +225,8 @@ class Structural:
         causes = self._value_causes(new, old, is_status=is_status)
         if not is_status:
             causes += self._resource_causes(new, "", is_top=True)
-        if self._has_lists and (old is None or not any(lists.causes(self.schema, old, ""))):
-            causes += lists.causes(self.schema, new, "")
+        if self._lists is not None and (twice := self._lists.causes(new)):
+            causes += twice if old is None or not self._lists.causes(old) else []
         if self.rules is None:
             return causes
         if any(cause.reason in _BLOCKING for cause in (*found, *causes)):
@@ -259,10 +260,8 @@ class Structural:
         return any(each is not None and (each.is_resource or each._has_resources) for each in inside)
 
     @cached_property
-    def _has_lists(self) -> bool:
-        return any(
-            each.get("x-kubernetes-list-type") in ("set", "map") for each in structurality.everywhere(self.schema)
-        )
+    def _lists(self) -> Lists | None:
+        return Lists.of(self.schema)
 
     def resource_causes(self, value: Any, path: str) -> list[Cause]:
         """Return what is wrong with apiVersion, kind and metadata of a resource and of those within it."""

@@ -188,7 +188,10 @@ def _nested(schema: Schema, path: str, *, is_any: bool = False) -> Causes:
 
 
 def _completeness(rule: Schema, schema: Any, schema_path: str, rule_path: str) -> Causes:
-    """Yield what an alternative names that the schema itself does not have."""
+    """Yield what an alternative names that the schema itself does not have.
+
+    Upstream looks for that at the root alone; alternatives of a field may name fields that nothing else describes.
+    """
     for name in ("allOf", "anyOf", "oneOf"):
         for place, each in enumerate(rule.get(name) or ()):
             yield from _complete(each, schema, schema_path, f"{rule_path}.{name}[{place}]")

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from apiserver_fake.customresources.causes import (
@@ -37,6 +38,8 @@ from services.api.cel.values import EvaluationError
 Schema = Mapping[str, Any]
 Accepts = Callable[[Any], bool]
 _TYPES: Final = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+_SHORT: Final = 128
+"""Texts of up to so many characters are not matched against a pattern anew each time."""
 _NO_FORMAT: Final = {"integer": "int64", "number": "float64"}
 """What upstream calls the format of a value that came from JSON."""
 
@@ -195,7 +198,8 @@ def _texts(schema: Schema) -> Iterator[Accepts]:
         except EvaluationError:
             yield _nothing
         else:
-            yield lambda value: search(value) is not None
+            seen = lru_cache(maxsize=256)(lambda value: search(value) is not None)
+            yield lambda value: seen(value) if len(value) <= _SHORT else search(value) is not None
     check = format_of(_format(schema)) if _format(schema) else None
     if check is not None:
         yield check

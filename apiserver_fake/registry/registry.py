@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from apiserver_fake.accounts.tokens import NO_ACCOUNTS, ServiceAccounts
+from apiserver_fake.admission.attributes import Admission, Session
 from apiserver_fake.authorization.authorizer import authorize
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.decode import decode, decode_object
@@ -56,6 +57,7 @@ class Registry:
         limits: Limits,
         stored_policy: StoredPolicy | None = None,
         accounts: ServiceAccounts = NO_ACCOUNTS,
+        admission: Admission | None = None,
     ) -> None:
         """`stored_policy` None: RBAC objects are stored and let nobody do anything."""
         self._store, self._catalogue = store, catalogue
@@ -69,6 +71,10 @@ class Registry:
             policy=self.policy_for if stored_policy is not None else None,
             accounts=accounts,
         )
+        self._admission = admission
+        self.is_guarded = False
+        """Whether any webhook or policy is configured."""
+        self.refresh_admission()
         self.reads = Reads(store, catalogue, clock=clock, cursors=cursors)
 
     def policy_for(self, identity: Identity) -> Policy | None:
@@ -114,15 +120,33 @@ class Registry:
         metadata = {"name": name, "namespace": namespace, "labels": record.labels}
         return {"metadata": metadata, "spec": {"nodeName": record.fields.get("spec.nodeName", "")}}
 
-    def prepare(self, identity: Identity, request: Request, traceparent: str) -> Plan:
-        """Return the write as it will run inside the commit, fenced when its writer leads (C11). Raises: ApiError."""
-        plan = self._plan(identity, request, traceparent)
+    def refresh_admission(self) -> None:
+        """Read what webhook configurations and admission policies are stored now."""
+        admission = self._admission
+        if admission is None:
+            return
+        admission.refresh()
+        self.is_guarded = admission.is_active
+        self._surroundings.admission = admission if admission.is_active else None
+
+    def may_call(self, request: Request) -> bool:
+        """Whether a webhook is configured for that write, so that it has to be asked before the commit."""
+        resource = self._catalogue.find(request.resource)
+        concern = self._surroundings.concern(resource, request)
+        return concern is not None and concern.calls
+
+    def prepare(self, identity: Identity, request: Request, traceparent: str, session: Session | None = None) -> Plan:
+        """Return the write as it will run inside the commit, fenced when its writer leads (C11).
+
+        `session`: what webhooks have said of it; without one none is asked. Raises: ApiError.
+        """
+        plan = self._plan(identity, request, traceparent, session)
         return fenced(plan, request.lease_epoch) if request.lease_epoch else plan
 
-    def _plan(self, identity: Identity, request: Request, traceparent: str) -> Plan:
+    def _plan(self, identity: Identity, request: Request, traceparent: str, session: Session | None) -> Plan:
         resource = self._catalogue.find(request.resource)
         check_scope(resource, request)
-        write = Write(self._surroundings, resource, identity, request, traceparent)
+        write = Write(self._surroundings, resource, identity, request, traceparent, session)
         if request.subresource:
             return self._prepare_subresource(write)
         match request.verb:

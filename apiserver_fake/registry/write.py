@@ -14,8 +14,22 @@ from typing import Any
 import msgspec
 
 from apiserver_fake.accounts.tokens import ServiceAccounts
+from apiserver_fake.admission.attributes import (
+    CREATE,
+    DELETE,
+    SUBRESOURCE_KINDS,
+    UPDATE,
+    Admission,
+    Admitting,
+    Attributes,
+    Concern,
+    Labels,
+    Session,
+    Surroundings,
+)
 from apiserver_fake.admission.quota import CHARGED_ON_UPDATE, charges
-from apiserver_fake.authorization.authorizer import admit
+from apiserver_fake.authorization.authorizer import admit, authorize
+from apiserver_fake.authorization.questions import asker
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, details_of, not_found
 from apiserver_fake.errors import forbidden as refused
@@ -27,7 +41,7 @@ from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
 from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.formats import Cause, Causes, forbidden, required
-from services.api.errors import AlreadyExists, BadRequest, Forbidden, NotFound, invalid
+from services.api.errors import AlreadyExists, ApiError, BadRequest, Forbidden, NotFound, invalid
 from services.api.identity import Identity
 from services.api.meta import Document, Key, ObjectMeta, Resource
 from services.api.seams import Clock, Random
@@ -61,8 +75,26 @@ class WriteContexts:
         self.limits = limits
         self._memory = ServerMemory()
         self._documents: dict[tuple[str, Key], tuple[Record, Document]] = {}
+        self.admission: Admission | None = None
+        """What webhooks and policies are configured; None while there are none."""
 
-    def context(self, identity: Identity, request: Request, staged: Staged) -> WriteContext:
+    def requested(self, resource: Resource, request: Request) -> Resource:
+        """Return the kind in the version in which the caller knows it."""
+        if not request.api_version or request.api_version == resource.api_version:
+            return resource
+        versions = self.catalogue.kind(resource.name).versions
+        return next((e.resource for e in versions if e.resource.api_version == request.api_version), resource)
+
+    def concern(self, resource: Resource, request: Request) -> Concern | None:
+        """Return what webhooks and policies are configured for a write, None for nothing."""
+        if self.admission is None:
+            return None
+        operation = _OPERATIONS[request.verb]
+        return self.admission.concerning(operation, resource, self.requested(resource, request), request.subresource)
+
+    def context(
+        self, identity: Identity, request: Request, staged: Staged, session: Session | None = None
+    ) -> WriteContext:
         """Return what rules may look at during one write."""
 
         def lookup(resource: str, namespace: str, name: str) -> Document | None:
@@ -81,14 +113,14 @@ class WriteContexts:
         return WriteContext(
             identity=identity,
             now_s=self._clock.now(),
-            wall_s=self._clock.wall(),
+            wall_s=self._clock.wall() if session is None else session.wall_s,
             switches=self._switches,
             register=self._register,
             random=self._random,
             request=request,
             lookup=lookup,
             list=documents,
-            memory=self._memory,
+            memory=self._memory if session is None or not session.is_rehearsing else self._memory.copy(),
             labels=labels,
             strategy=self.catalogue.kind(request.resource).strategy,
             policy=self._policy(identity) if self._policy is not None else None,
@@ -103,6 +135,9 @@ class WriteContexts:
                 self._documents.clear()
             known = self._documents[record.resource, record.key] = (record, msgspec.json.decode(record.body))
         return known[1]
+
+
+_OPERATIONS = {"create": CREATE, "update": UPDATE, "patch": UPDATE, "delete": DELETE}
 
 
 def document_of(record: Record | None) -> Document | None:
@@ -189,16 +224,24 @@ VERSION_REQUIRED = frozenset(("pods", "nodes", "resourceclaims.resource.k8s.io",
 _DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _KEPT = ("uid", "resourceVersion", "creationTimestamp", *_DELETION, "generation", "generateName", "selfLink")
 """Metadata that an update does not change."""
+_GIVEN = ("uid", "creationTimestamp", "generation")
+"""Metadata that a new object is given after admission changed it."""
 
 
 class Write:
     """One write being evaluated inside the commit."""
 
     def __init__(
-        self, contexts: WriteContexts, resource: Resource, identity: Identity, request: Request, traceparent: str
+        self,
+        contexts: WriteContexts,
+        resource: Resource,
+        identity: Identity,
+        request: Request,
+        traceparent: str,
+        session: Session | None = None,
     ) -> None:
         self.contexts, self.resource, self.identity = contexts, resource, identity
-        self.request, self.traceparent = request, traceparent
+        self.request, self.traceparent, self._session = request, traceparent, session
         kind = contexts.catalogue.kind(resource.name)
         self.strategy, self._shape = kind.strategy, kind.shape
         self._dropped: list[str] = []
@@ -208,7 +251,7 @@ class Write:
     def create(self, staged: Staged, body: Document) -> Response:
         """Stage a new object and return it. Raises: ApiError."""
         request, resource = self.request, self.resource
-        ctx = self.contexts.context(self.identity, request, staged)
+        ctx = self.contexts.context(self.identity, request, staged, self._session)
         new = self._own(body)
         meta = new["metadata"]
         self._place(meta)
@@ -219,7 +262,7 @@ class Write:
         if resource.namespaced:
             self._check_namespace(staged, namespace, name)
         if not name and meta.get("generateName"):
-            name = choose_name(ctx.random, staged, resource, namespace, meta["generateName"])
+            name = self._generated_name(ctx, staged, namespace, meta["generateName"])
             meta["name"] = name
         if not name:
             self._refuse(name, [required("metadata.name", "name or generateName is required")])
@@ -231,14 +274,20 @@ class Write:
             raise BadRequest("resourceVersion should not be set on objects to be created")
         for field in (*_DELETION, "resourceVersion", "selfLink", "generation"):
             meta.pop(field, None)
-        meta["uid"] = new_uid(ctx.random)
+        session = self._session
+        meta["uid"] = new_uid(ctx.random) if session is None or not session.uid else session.uid
         meta["creationTimestamp"] = format_time(ctx.wall_s)
         if resource.has_spec:
             meta["generation"] = 1
         self.strategy.prepare_create(new, ctx)
         admit(self.identity, request, None, new, ctx)
+        admitting = None if self.contexts.admission is None else self._admitting(ctx)
+        if admitting is not None:
+            new = self._mutated_creation(admitting, new, ctx, is_generated=not (body.get("metadata") or {}).get("name"))
         self._refuse(name, self.strategy.validate(None, new, ctx))
         self.strategy.check_bounds(None, new, ctx)
+        if admitting is not None:
+            self._examine(admitting, self._attributes(new, None, name), ctx)
         charged = charges(resource, None, new, ctx)
         if request.dry_run:
             return self._answer(msgspec.json.encode(new), staged.rv, ctx, 201)
@@ -329,6 +378,128 @@ class Write:
         if found := [*causes]:
             raise invalid(self.resource.kind, name, found)
 
+    def _generated_name(self, ctx: WriteContext, staged: Staged, namespace: str, prefix: str) -> str:
+        """Return a free name for a new object, the one it had at the first attempt if that is still free."""
+        session = self._session
+        known = session.name if session is not None else ""
+        if known and staged.get(self.resource.name, namespace, known) is None:
+            return known
+        name = choose_name(ctx.random, staged, self.resource, namespace, prefix)
+        if session is not None:
+            session.name = name
+        return name
+
+    # -- what is configured besides the kind's own rules
+
+    def _admitting(self, ctx: WriteContext) -> Admitting | None:
+        """Return what webhooks and policies do to this write, None when none is about it."""
+        concern = self.contexts.concern(self.resource, self.request)
+        if concern is None:
+            return None
+        ask = asker(self.identity, lambda who, request: authorize(who, request, ctx.lookup, ctx.list, ctx.policy))
+        return concern.admitting(Surroundings(ctx.lookup, ctx.list, Labels(ctx.labels), ask), self._session)
+
+    def _attributes(self, document: Document | None, old: Document | None, name: str) -> Attributes:
+        request, resource = self.request, self.resource
+        operation = _OPERATIONS[request.verb]
+        # A namespace is in itself, once it is there.
+        own = request.name if resource.name == NAMESPACES and operation != CREATE else ""
+        return Attributes(
+            operation=operation,
+            resource=resource,
+            requested=self.contexts.requested(resource, request),
+            subresource=request.subresource,
+            namespace=request.namespace or own,
+            name=name,
+            object=document,
+            old=old,
+            identity=self.identity,
+            request=request,
+        )
+
+    def _mutated_creation(
+        self, admitting: Admitting, new: Document, ctx: WriteContext, *, is_generated: bool
+    ) -> Document:
+        """Return a new object as policies and webhooks change it; what the server gives it they do not see."""
+        given = {name: new["metadata"][name] for name in _GIVEN if name in new["metadata"]}
+        name = new["metadata"]["name"]
+        if self._session is not None:
+            self._session.uid = given["uid"]
+        if is_generated:
+            given["name"] = name
+
+        def shown(document: Document) -> Document:
+            return {**document, "metadata": {n: v for n, v in document["metadata"].items() if n not in given}}
+
+        def completed(document: Document) -> Document:
+            found = self._own({**document, "metadata": {**(document.get("metadata") or {}), **given}})
+            self._place(found["metadata"])
+            self._check_name_is(found, name)
+            self.strategy.prepare_create(found, ctx)
+            return found
+
+        found = self._attributes(shown(new), None, "" if is_generated else name)
+        changed = self._mutate(admitting, found, ctx, lambda document: shown(completed(document)))
+        return new if changed is None or changed == found.object else completed(changed)
+
+    def _check_name_is(self, document: Document, name: str) -> None:
+        if (said := document["metadata"].get("name")) != name:
+            raise BadRequest(f"admission may not change the name of the object from {name} to {said}")
+
+    def _mutated_update(
+        self, admitting: Admitting, new: Document, old: Document, stored: Record, ctx: WriteContext
+    ) -> Document:
+        def completed(document: Document) -> Document:
+            found = self._inherit(document, old, stored, is_patch=True)
+            self.strategy.prepare_update(old, found, ctx)
+            return found
+
+        found = self._attributes(new, old, self.request.name)
+        changed = self._mutate(admitting, found, ctx, completed)
+        return new if changed is None or changed == new else completed(changed)
+
+    def _mutated_form(
+        self, admitting: Admitting, sub: Subresource, body: Document, old: Document, ctx: WriteContext
+    ) -> Document:
+        """Return what is written to a subresource as policies and webhooks change it.
+
+        What is created there (a binding, an eviction) is examined at once: the object it leads to is another.
+        """
+        request = self.request
+        is_creation = request.verb == "create"
+        is_form = not is_creation and sub.name in ("status", "finalize", "resize", "ephemeralcontainers")
+        if is_creation and (kind := SUBRESOURCE_KINDS.get(sub.name)) is not None:
+            meta = {"name": request.name, "namespace": request.namespace, **(body.get("metadata") or {})}
+            body = {**body, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
+        before = None if is_creation else sub.read(old)
+
+        def completed(document: Document) -> Document:
+            return self._typed_form(document, old) if is_form else document
+
+        changed = self._mutate(admitting, self._attributes(body, before, request.name), ctx, completed)
+        body = body if changed is None else changed
+        if is_creation:
+            self._examine(admitting, self._attributes(body, None, request.name), ctx)
+        return body
+
+    def _mutate(
+        self, admitting: Admitting, found: Attributes, ctx: WriteContext, complete: Callable[[Document], Document]
+    ) -> Document | None:
+        try:
+            return admitting.mutate(found, complete)
+        except ApiError as error:
+            error.warnings = (*ctx.warnings, *admitting.warnings, *error.warnings)
+            raise
+
+    def _examine(self, admitting: Admitting, found: Attributes, ctx: WriteContext) -> None:
+        """Return when nothing refuses the write; what was warned of goes to its caller. Raises: ApiError."""
+        try:
+            admitting.examine(found)
+        except ApiError as error:
+            error.warnings = (*ctx.warnings, *admitting.warnings, *error.warnings)
+            raise
+        ctx.warnings.extend(admitting.warnings)
+
     # -- update and patch
 
     def replace(self, staged: Staged, body: Document) -> Response:
@@ -342,7 +513,8 @@ class Write:
         ):
             return self.update(staged, lambda old: body, is_patch=False)
         create = msgspec.structs.replace(request, verb="create")
-        return Write(self.contexts, resource, self.identity, create, self.traceparent).create(staged, body)
+        write = Write(self.contexts, resource, self.identity, create, self.traceparent, self._session)
+        return write.create(staged, body)
 
     def update(self, staged: Staged, change: Callable[[Document], Document], *, is_patch: bool) -> Response:
         """Stage what `change` makes of the stored object and return it. Raises: ApiError."""
@@ -351,15 +523,20 @@ class Write:
         old = self._old(stored)
         self._check_preconditions(stored, request.uid, request.resource_version)
         changed = change(old)
-        if changed is old:
+        if changed is old and self.contexts.admission is None:
             return Response(code=200, rv=stored.rv, body=stored.body)
         new = self._inherit(changed, old, stored, is_patch=is_patch)
-        ctx = self.contexts.context(self.identity, request, staged)
+        ctx = self.contexts.context(self.identity, request, staged, self._session)
         ctx.warnings.extend(self._check_fields(new, old))
         self.strategy.prepare_update(old, new, ctx)
         admit(self.identity, request, old, new, ctx)
+        admitting = None if self.contexts.admission is None else self._admitting(ctx)
+        if admitting is not None:
+            new = self._mutated_update(admitting, new, old, stored, ctx)
         self._refuse(request.name, [*self._new_finalizers(old, new), *self.strategy.validate(old, new, ctx)])
         self.strategy.check_bounds(old, new, ctx)
+        if admitting is not None:
+            self._examine(admitting, self._attributes(new, old, request.name), ctx)
         charged = charges(resource, old, new, ctx) if resource.name in CHARGED_ON_UPDATE else []
         if resource.has_spec and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
@@ -447,7 +624,7 @@ class Write:
         request, resource = self.request, self.resource
         stored = staged.get(resource.name, request.namespace, request.name)
         old = None if stored is None else self._old(stored)
-        ctx = self.contexts.context(self.identity, request, staged)
+        ctx = self.contexts.context(self.identity, request, staged, self._session)
         sub.check_first(old, body, ctx)
         if stored is None or old is None:
             raise not_found(resource, request.name, subresource="scale" if sub.name == "scale" else "")
@@ -468,9 +645,15 @@ class Write:
                 body = self._typed_form(body, old)
                 if self.strategy.read is not None:
                     ctx.warnings.extend(self._check_fields(body, old))
+        admitting = None if self.contexts.admission is None else self._admitting(ctx)
+        if admitting is not None:
+            body = self._mutated_form(admitting, sub, body, old, ctx)
         result = sub.apply(old, body, ctx)
         if result.document is not None and not sub.admits:
             admit(self.identity, request, old, result.document, ctx)
+        if admitting is not None and request.verb != "create":
+            form = body if result.document is None else sub.read(result.document)
+            self._examine(admitting, self._attributes(form, sub.read(old), request.name), ctx)
         remains, is_gone = result.document, False
         charged = charges(resource, old, remains, ctx) if sub.is_charged and remains is not None else []
         if result.delete is not None:
@@ -507,15 +690,15 @@ class Write:
         stored = self._stored(staged)
         self._check_preconditions(stored, options.uid, options.resource_version)
         old: Document = msgspec.json.decode(stored.body)
-        ctx = self.contexts.context(self.identity, request, staged)
+        ctx = self.contexts.context(self.identity, request, staged, self._session)
         admit(self.identity, request, old, None, ctx)
+        if self.contexts.admission is not None and (admitting := self._admitting(ctx)) is not None:
+            found = self._attributes(None, old, stored.name)
+            admitting.mutate(found, lambda document: document)
+            self._examine(admitting, found, ctx)
         remains = self.strategy.before_delete(old, ctx, options)
         if remains is None:
             body, rv = self._store(staged, stored, old, is_gone=True)
-            if resource.name == PODS:
-                gone: Document = msgspec.json.decode(body)
-                marks = {"deletionTimestamp": format_time(ctx.wall_s), "deletionGracePeriodSeconds": 0}
-                body = msgspec.json.encode({**gone, "metadata": {**gone["metadata"], **marks}})
             if resource.name in ANSWERED_WHOLE:
                 return self._answer(body, rv, ctx, 200)
             status = {

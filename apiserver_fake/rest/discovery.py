@@ -114,7 +114,7 @@ def resource_list(catalogue: Catalogue, group: str, version_name: str) -> Docume
             entry["categories"] = list(r.categories)
         entries.append(entry)
         for name in sorted(r.subresources):
-            form = subresource_form(name)
+            form = subresource_form(name, r.kind)
             sub: Document = {"name": f"{r.plural}/{name}", "singularName": "", "namespaced": r.namespaced}
             if form.kind and (form.group, form.version) != (group, version_name):
                 sub |= {"group": form.group, "version": form.version}
@@ -147,7 +147,7 @@ def _aggregated_resource(r: Resource) -> Document:
         entry["categories"] = list(r.categories)
     subresources: list[Document] = []
     for name in sorted(r.subresources):
-        form = subresource_form(name)
+        form = subresource_form(name, r.kind)
         same = not form.kind or (form.group, form.version) == (r.group, r.version)
         response = kind_of("" if same else form.group, "" if same else form.version, form.kind or r.kind)
         subresources.append({"subresource": name, "responseKind": response, "verbs": list(form.verbs)})

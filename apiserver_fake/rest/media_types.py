@@ -11,7 +11,8 @@ import msgspec
 import yaml
 
 from apiserver_fake.rest import protobuf
-from services.api.errors import ApiError, BadRequest, RequestEntityTooLarge, UnsupportedMediaType
+from apiserver_fake.rest.protobuf import NotAcceptable
+from services.api.errors import BadRequest, RequestEntityTooLarge, UnsupportedMediaType
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -28,10 +29,6 @@ PATCH_TYPES = {
     "application/strategic-merge-patch+json": "strategic",
     "application/apply-patch+yaml": "apply",
 }
-
-
-class NotAcceptable(ApiError, code=406):
-    """406: none of the forms the client accepts can be made."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +65,12 @@ _VERSIONS = {
 def negotiate(accept: str, conversions: tuple[str, ...] = ()) -> Form:
     """Return the first acceptable form; `conversions` are the ones this answer can be made into.
 
-    Protobuf is passed over: every client that asks for it also accepts JSON. Raises: NotAcceptable.
+    Protobuf is made for those who take nothing else: nearly every client that asks for it also accepts JSON, which is
+    stored and costs nothing. Raises: NotAcceptable.
     """
     if not accept.strip():
         return PLAIN
+    takes_protobuf = False
     for clause in accept.split(","):
         media_type, *raw = [part.strip() for part in clause.split(";")]
         options = dict(part.partition("=")[::2] for part in raw)
@@ -82,6 +81,7 @@ def negotiate(accept: str, conversions: tuple[str, ...] = ()) -> Form:
         elif media_type in (YAML, "text/yaml", "application/x-yaml"):
             media_type = YAML
         else:
+            takes_protobuf = takes_protobuf or (media_type == PROTOBUF and "as" not in options)
             continue
         wanted = options.get("as", "")
         if not wanted:
@@ -89,8 +89,11 @@ def negotiate(accept: str, conversions: tuple[str, ...] = ()) -> Form:
         convert = _CONVERSIONS.get((options.get("g", ""), wanted), "")
         if convert in conversions and options.get("v") in _VERSIONS[convert]:
             return Form(media_type, convert, options["v"])
+    if takes_protobuf:
+        return Form(PROTOBUF)
     raise NotAcceptable(
-        f"only the following media types are accepted: {JSON}, {YAML}", details={"causes": [{"message": accept[:200]}]}
+        f"only the following media types are accepted: {JSON}, {YAML}, {PROTOBUF}",
+        details={"causes": [{"message": accept[:200]}]},
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rest import discovery
 from apiserver_fake.rest.media_types import PATCH_TYPES
-from apiserver_fake.rest.paths import subresource_form
+from apiserver_fake.rest.paths import CONNECTED, subresource_form
 from apiserver_fake.schema.schemas import component_of, components
 from apiserver_fake.validation.fields import Struct, constraints
 from services.api.meta import Document, Resource
@@ -140,7 +140,7 @@ def document(catalogue: Catalogue, group: str, version: str) -> Document:
             "delete": _operation("delete", r, of),
             "parameters": _path_parameters(r, named=True),
         }
-        for name in sorted(r.subresources):
+        for name in sorted(set(r.subresources) - set(CONNECTED)):
             form = subresource_form(name)
             own = (form.group, form.version, form.kind) if form.kind else (r.group, r.version, r.kind)
             of_sub = component(*own)

@@ -5,7 +5,7 @@ This is the path grammar of the Kubernetes API: core and named groups, namespace
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -45,19 +45,28 @@ class SubresourceForm:
 
 
 SUBRESOURCES: dict[str, SubresourceForm] = {
+    "attach": SubresourceForm("PodAttachOptions", "", "v1", ("create", "get")),
     "binding": SubresourceForm("Binding", "", "v1", ("create",)),
     "eviction": SubresourceForm("Eviction", "policy", "v1", ("create",)),
+    "exec": SubresourceForm("PodExecOptions", "", "v1", ("create", "get")),
     "finalize": SubresourceForm(verbs=("update",)),
     "log": SubresourceForm(verbs=("get",)),
+    "portforward": SubresourceForm("PodPortForwardOptions", "", "v1", ("create", "get")),
+    "proxy": SubresourceForm("ProxyOptions", "", "v1", ("create", "delete", "get", "patch", "update")),
     "token": SubresourceForm("TokenRequest", "authentication.k8s.io", "v1", ("create",)),
     "scale": SubresourceForm("Scale", "autoscaling", "v1"),
     "unbind": SubresourceForm("PodUnbind", "", "v1", ("create",)),
 }
 
 
-def subresource_form(name: str) -> SubresourceForm:
-    """Return how that subresource appears; one without an entry is read and written like the object."""
-    return SUBRESOURCES.get(name) or SubresourceForm()
+CONNECTED = ("attach", "exec", "portforward", "proxy")
+"""Subresources that are no objects: a connection to a container, or an answer of one."""
+
+
+def subresource_form(name: str, kind: str = "") -> SubresourceForm:
+    """Return how that subresource of a kind appears; one without an entry is read and written like the object."""
+    form = SUBRESOURCES.get(name) or SubresourceForm()
+    return replace(form, kind=f"{kind}{form.kind}") if name == "proxy" else form
 
 
 class Parameters:

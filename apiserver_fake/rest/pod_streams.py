@@ -1,13 +1,11 @@
-"""`pods/log`, which is served, and `pods/exec`, `pods/attach` and `pods/portforward`, which cannot be.
+"""`pods/log`: a container's output, fetched from its kubelet.
 
 The API server fetches a container's output from the kubelet that runs the pod. The kubelet's address is what its Node
 says: the InternalIP among `status.addresses` and `status.daemonEndpoints.kubeletEndpoint.Port`. The pod is read as the
 caller, so a client that may not see a pod cannot read its log; the node is read as the server itself.
-
-Containers here are emulated: no process is there to run a command in, to attach to, or to listen on a port. The answer
-says so, after what a real cluster would look at first: the pod, its node, its containers.
 """
 
+import ssl
 from typing import Any
 from urllib.parse import quote
 
@@ -56,7 +54,7 @@ def kubelet_address(node: Document) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def log_url(pod: Document, node: Document, container: str, parameters: Parameters) -> str:
+def log_url(pod: Document, node: Document, container: str, parameters: Parameters, scheme: str = "http") -> str:
     """Return the kubelet's URL with the options it was asked for. Raises: BadRequest for a malformed option."""
     options = [f"{flag}=true" for flag in _FLAGS if parameters.flag(flag)]
     options += [f"{name}={value}" for name in _NUMBERS if (value := parameters.number(name)) is not None]
@@ -65,10 +63,11 @@ def log_url(pod: Document, node: Document, container: str, parameters: Parameter
     meta = pod["metadata"]
     path = "/".join(quote(part, safe="") for part in (meta["namespace"], meta["name"], container))
     query = f"?{'&'.join(options)}" if options else ""
-    return f"http://{kubelet_address(node)}/containerLogs/{path}{query}"
+    return f"{scheme}://{kubelet_address(node)}/containerLogs/{path}{query}"
 
 
-async def _document(api: Api, resource: str, name: str, namespace: str = "") -> Document:
+async def document_of(api: Api, resource: str, name: str, namespace: str = "") -> Document:
+    """Return an object. Raises: ApiError."""
     response = await api.call(Request(verb="get", resource=resource, namespace=namespace, name=name))
     decoded: Any = msgspec.json.decode(response.unwrap().body)
     return dict(decoded)
@@ -81,26 +80,27 @@ async def stream(
     caller: Api,
     itself: Api,
     session: aiohttp.ClientSession,
+    tls: ssl.SSLContext | None = None,
 ) -> web.StreamResponse:
     """Send the log as the kubelet gives it, until it ends or the client leaves.
 
     Raises: ApiError of the pod's read; BadRequest; NotFound or Unavailable when the node or its kubelet is gone.
     """
-    pod = await _document(caller, "pods", route.name, route.namespace)
+    pod = await document_of(caller, "pods", route.name, route.namespace)
     container = container_of(pod, parameters.text("container"))
     node_name = str((pod.get("spec") or {}).get("nodeName") or "")
     if not node_name:
         raise BadRequest(f"pod {route.name} does not have a host assigned")
     try:
-        node = await _document(itself, "nodes", node_name)
+        node = await document_of(itself, "nodes", node_name)
     except NotFound:
         raise NotFound(
             f'pod "{route.name}" is bound to node "{node_name}", which does not exist: its log is gone with it',
             details={"name": node_name, "kind": "nodes"},
         ) from None
-    url = log_url(pod, node, container, parameters)
+    url = log_url(pod, node, container, parameters, "http" if tls is None else "https")
     try:
-        return await _forward(request, url, session, forever=parameters.flag("follow"))
+        return await _forward(request, url, session, tls, forever=parameters.flag("follow"))
     except (aiohttp.ClientConnectionError, TimeoutError) as error:
         raise Unavailable(
             f'the kubelet of node "{node_name}" at {kubelet_address(node)} does not answer: {type(error).__name__}'
@@ -108,10 +108,10 @@ async def stream(
 
 
 async def _forward(
-    request: web.BaseRequest, url: str, session: aiohttp.ClientSession, *, forever: bool
+    request: web.BaseRequest, url: str, session: aiohttp.ClientSession, tls: ssl.SSLContext | None, *, forever: bool
 ) -> web.StreamResponse:
     timeout = aiohttp.ClientTimeout(total=None if forever else 60.0, connect=CONNECT_TIMEOUT_S)
-    async with session.get(url, timeout=timeout, allow_redirects=False) as answer:
+    async with session.get(url, ssl=tls or True, timeout=timeout, allow_redirects=False) as answer:
         if answer.status >= 400:
             text = (await answer.content.read(4096)).decode("utf-8", "replace").strip()
             reason = {400: "BadRequest", 404: "NotFound"}.get(answer.status, "ServiceUnavailable")
@@ -133,33 +133,3 @@ async def _forward(
             return response
         await response.write_eof()
         return response
-
-
-STREAMS = ("attach", "exec", "portforward")
-
-
-def asked(group: str, version: str, rest: list[str]) -> tuple[str, str, str]:
-    """Return namespace, pod and stream of the path segments after the group version; all "" for any other path."""
-    match group, version, rest:
-        case "", "v1", ["namespaces", str(namespace), "pods", str(name), str(stream)] if stream in STREAMS:
-            return namespace, name, stream
-    return "", "", ""
-
-
-def refusal(pod: Document, stream: str, parameters: Parameters) -> ApiError:
-    """Return the answer to a client that asks for this stream of this pod."""
-    name = pod["metadata"].get("name", "")
-    if not (pod.get("spec") or {}).get("nodeName"):
-        return BadRequest(f"pod {name} does not have a host assigned")
-    reason = "containers are emulated here, what one does is described by the annotation keplab.dev/run"
-    match stream:
-        case "portforward":
-            text = f"pod {name} listens on no port: {reason}"
-        case _:
-            try:
-                container = container_of(pod, parameters.text("container"))
-            except BadRequest as error:
-                return error
-            what = "no command can be run" if stream == "exec" else "there is no process to attach to"
-            text = f"{what} in container {container} of pod {name}: {reason}"
-    return ApiError(text, reason="NotImplemented", code=501)

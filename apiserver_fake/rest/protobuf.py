@@ -1,8 +1,10 @@
-"""Kubernetes' protobuf bodies, which kubectl sends for its imperative `create` commands, turned into JSON objects.
+"""Kubernetes' protobuf bodies, which kubectl sends for its imperative `create` commands, turned into JSON objects, and
+objects turned into such bodies for clients that take nothing else.
 
 The field numbers come from one data file, `protobuf_fields.json`: for each message, by field number, the JSON
-name, the type and how it appears (`list`, `map`, `inline`, `keep` for a field whose zero is a value). Only
-reading is served: every client that asks for protobuf also takes JSON. Source: kubectl-requests 6.
+name, the type and how it appears (`list`, `map`, `inline`, `keep` for a field whose zero is a value). Answers are
+JSON wherever a client takes that too. Source: kubectl-requests 6; upstream
+`staging/src/k8s.io/apimachinery/pkg/runtime/serializer/protobuf/protobuf.go`.
 """
 
 import base64
@@ -14,13 +16,19 @@ from typing import Any
 
 import msgspec
 
-from services.api.errors import BadRequest, UnsupportedMediaType
+from services.api.cel.times import duration
+from services.api.errors import ApiError, BadRequest, UnsupportedMediaType
 from services.api.meta import Document
-from services.api.times import format_micro_time, format_time
+from services.api.times import format_micro_time, format_time, parse_time
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\x00"
 DEPTH_MAX = 64
+
+
+class NotAcceptable(ApiError, code=406):
+    """406: none of the forms the client accepts can be made."""
+
 
 Fields = dict[int, list[str]]
 """Field number to `[JSON name, type]` or `[JSON name, type, how]`."""
@@ -35,6 +43,7 @@ def _messages() -> dict[str, Fields]:
 _PACKAGES = {
     "": "core",
     "apps": "apps",
+    "admissionregistration.k8s.io": "admissionregistration",
     "authentication.k8s.io": "authentication",
     "authorization.k8s.io": "authorization",
     "autoscaling": "autoscaling",
@@ -181,9 +190,7 @@ def decode(body: bytes) -> Document:
         api_version = _bytes(types.get(1)).decode("utf-8")
         kind = _bytes(types.get(2)).decode("utf-8")
         raw = _bytes(envelope.get(2))
-        group, _, _ = api_version.rpartition("/")
-        package = _PACKAGES.get(api_version) or (_PACKAGES.get(group) if api_version.endswith("v1") else None)
-        name = "meta.DeleteOptions" if kind == "DeleteOptions" else f"{package}.{kind}"
+        name = _name_of(api_version, kind)
         if name not in _messages():
             raise UnsupportedMediaType(
                 f"{api_version} {kind} is not read as protobuf here - accepted media types include: "
@@ -192,3 +199,105 @@ def decode(body: bytes) -> Document:
         return {"apiVersion": api_version, "kind": kind, **_message(name, raw, 0)}
     except (ValueError, IndexError, OSError, OverflowError, RecursionError, struct.error, msgspec.DecodeError) as error:
         raise BadRequest(f"the body is not a protobuf message of its kind: {error}") from error
+
+
+def _name_of(api_version: str, kind: str) -> str:
+    if kind in ("DeleteOptions", "Status"):
+        return f"meta.{kind}"
+    group, _, _ = api_version.rpartition("/")
+    package = _PACKAGES.get(api_version) or (_PACKAGES.get(group) if api_version.endswith("v1") else None)
+    return f"{package}.{kind}"
+
+
+def _tagged(number: int, payload: bytes) -> bytes:
+    return _as_varint(number << 3 | 2) + _as_varint(len(payload)) + payload
+
+
+def _numbered(number: int, value: int) -> bytes:
+    return _as_varint(number << 3) + _as_varint(value & 0xFFFFFFFFFFFFFFFF)
+
+
+def _as_varint(value: int) -> bytes:
+    found = bytearray()
+    while value >= 0x80:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def _field(number: int, of: str, value: Any) -> bytes:
+    """Return one value under its number."""
+    match of:
+        case "string":
+            return _tagged(number, value.encode())
+        case "int" | "bool":
+            return _numbered(number, int(value))
+        case "bytes":
+            return _tagged(number, base64.b64decode(value))
+        case "double":
+            return _as_varint(number << 3 | 1) + struct.pack("<d", value)
+        case "quantity":
+            return _tagged(number, _tagged(1, str(value).encode()))
+        case "int-or-string" if isinstance(value, int):
+            return _tagged(number, _numbered(1, 0) + _numbered(2, value))
+        case "int-or-string":
+            return _tagged(number, _numbered(1, 1) + _tagged(3, value.encode()))
+        case "time" | "microtime":
+            seconds, rest = divmod(round(parse_time(value) * 1_000_000), 1_000_000)
+            return _tagged(number, _numbered(1, seconds) + _numbered(2, rest * 1000))
+        case "duration":
+            return _tagged(number, _numbered(1, duration(value).nanos))
+        case "json":
+            return _tagged(number, _tagged(1, msgspec.json.encode(value)))
+        case _:
+            return _tagged(number, _encoded(of, value))
+
+
+def _encoded(name: str, document: Document) -> bytes:
+    parts: list[bytes] = []
+    for number, field in sorted(_messages()[name].items()):
+        json_name, of, how = field[0], field[1], field[2] if len(field) > 2 else ""
+        if how == "inline":
+            parts.append(_field(number, of, document))
+            continue
+        value = document.get(json_name)
+        if value is None:
+            continue
+        if how == "map":
+            parts += [_tagged(number, _tagged(1, key.encode()) + _field(2, of, each)) for key, each in value.items()]
+        elif how == "list":
+            parts += [_field(number, of, each) for each in value]
+        else:
+            parts.append(_field(number, of, value))
+    return b"".join(parts)
+
+
+def encode(document: Document) -> bytes:
+    """Return an object, a list of objects or a Status in its envelope. Raises: NotAcceptable for a kind without a
+    message here."""
+    api_version, kind = str(document.get("apiVersion", "")), str(document.get("kind", ""))
+    if "items" in document and kind.endswith("List"):
+        item = _checked_name(api_version, kind.removesuffix("List"))
+        items = [_tagged(2, _encoded(item, each)) for each in document["items"]]
+        raw = b"".join([_tagged(1, _encoded("meta.ListMeta", document.get("metadata") or {})), *items])
+    else:
+        raw = _encoded(_checked_name(api_version, kind), document)
+    types = _tagged(1, api_version.encode()) + _tagged(2, kind.encode())
+    return b"".join((MAGIC, _tagged(1, types), _tagged(2, raw)))
+
+
+def _checked_name(api_version: str, kind: str) -> str:
+    name = _name_of(api_version, kind)
+    if name not in _messages():
+        raise NotAcceptable(
+            f"{api_version} {kind} is not written as protobuf here - accepted media types include: "
+            "application/json, application/yaml"
+        )
+    return name
+
+
+def frame(event_type: str, document: Document) -> bytes:
+    """Return one event of a watch: its length in four bytes, then the event, the object in its envelope within."""
+    event = _tagged(1, event_type.encode()) + _tagged(2, _tagged(1, encode(document)))
+    return len(event).to_bytes(4, "big") + event

@@ -6,6 +6,7 @@ without touching the store. This file is the shell; what it decides with is in t
 """
 
 import asyncio
+import ssl
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,18 @@ from apiserver_fake.decode import json_object
 from apiserver_fake.errors import invalid_option, method_not_allowed
 from apiserver_fake.patch.apply import perform
 from apiserver_fake.rbac.policy import Attributes
-from apiserver_fake.rest import discovery, media_types, openapi, paths, pod_streams, reviews, tables, watch
+from apiserver_fake.rest import (
+    discovery,
+    media_types,
+    openapi,
+    paths,
+    pod_streams,
+    protobuf,
+    reviews,
+    streaming,
+    tables,
+    watch,
+)
 from apiserver_fake.rest.http import (
     JSON_HEADERS,
     audit_id,
@@ -40,6 +52,7 @@ from apiserver_fake.rest.http import (
 from apiserver_fake.rest.impersonation import impersonated
 from apiserver_fake.rest.media_types import PLAIN, Form
 from apiserver_fake.rest.paths import Parameters, Route
+from apiserver_fake.rest.streaming import Kubelets
 from apiserver_fake.rest.tls import ServingTls, identity_of_peer
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
@@ -47,6 +60,7 @@ from services.api.errors import ApiError, BadRequest, Forbidden, Timeout, Unknow
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity, external
 from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
+from services.api.times import format_time
 from services.api.wire import Api, Request, Response
 from services.telemetry.metrics import render
 
@@ -84,18 +98,11 @@ class RestHandler:
     """Handles every request of one listener."""
 
     def __init__(
-        self,
-        server: ApiServer,
-        *,
-        clock: Clock,
-        tracer: Tracer,
-        session: aiohttp.ClientSession,
-        settings: RestSettings,
-        host: str,
+        self, server: ApiServer, *, clock: Clock, tracer: Tracer, kubelets: Kubelets, settings: RestSettings, host: str
     ) -> None:
         self._server, self._clock, self._tracer = server, clock, tracer
         self._catalogue = server.catalogue
-        self._session, self._settings = session, settings
+        self._kubelets, self._settings = kubelets, settings
         self.active: dict[object, None] = {}
         """The connections that have sent a request; `_SilenceSweep` forgets those that are gone."""
         self._allowed_hosts = frozenset((*LOOPBACK_NAMES, host.lower(), *(h.lower() for h in settings.allowed_hosts)))
@@ -256,16 +263,19 @@ class RestHandler:
             return await self._bind(request, identity, rest[1])
         parameters = Parameters(request.rel_url.query)
         api = self._server.api_for(identity)
-        namespace, name, streamed = pod_streams.asked(group, version, rest)
-        if streamed:
-            found = await api.call(Request(verb="get", resource="pods", namespace=namespace, name=name))
-            raise pod_streams.refusal(msgspec.json.decode(found.unwrap().body), streamed, parameters)
+        resource, namespace, name, connected = streaming.asked(group, version, rest)
+        if connected:
+            self._server.authorize(identity, streaming.right(request, resource, namespace, name, connected))
+            itself = self._server.api_for(ADMIN)
+            return await streaming.serve(request, resource, namespace, name, connected, itself, self._kubelets)
         route = paths.parse(self._catalogue, group, version, rest)
         verb = paths.verb_of(request.method, route)
         api = versioned(api, route.served)
         if verb == "get" and route.subresource == "log":
             itself = self._server.api_for(ADMIN)
-            return await pod_streams.stream(request, route, parameters, api, itself, self._session)
+            return await pod_streams.stream(
+                request, route, parameters, api, itself, self._kubelets.session, self._kubelets.tls
+            )
         form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
         include = tables.check_include(parameters.text("includeObject"))
         if paths.is_watch(verb, route, parameters):
@@ -339,6 +349,8 @@ class RestHandler:
         response = await api.call(call)
         if response.code == 403 and verb == "create" and self._server.access.accounts.is_admitting:
             response = await self._again_with_account(api, call, response)
+        if call.verb == "delete" and call.resource == "pods" and response.is_ok:
+            return self._deleted_pod(response)
         return response
 
     async def _again_with_account(self, api: Api, call: Request, response: Response) -> Response:
@@ -350,6 +362,15 @@ class RestHandler:
             await asyncio.sleep(ACCOUNT_WAIT_S)
             response = await api.call(call)
         return response
+
+    def _deleted_pod(self, response: Response) -> Response:
+        """Return the answer with the marks of a deletion at once, which a pod that is gone was not stored with."""
+        pod = msgspec.json.decode(response.body)
+        if "deletionTimestamp" in pod["metadata"]:
+            return response
+        marks = {"deletionTimestamp": format_time(self._clock.wall()), "deletionGracePeriodSeconds": 0}
+        body = msgspec.json.encode({**pod, "metadata": {**pod["metadata"], **marks}})
+        return msgspec.structs.replace(response, body=body)
 
     def _answer(self, response: Response, route: Route, form: Form, include: str) -> web.Response:
         headers = dict(JSON_HEADERS)
@@ -376,6 +397,8 @@ class RestHandler:
                 document = tables.partial_metadata_list(document, form.version)
             else:
                 document = tables.partial_metadata(document, form.version)
+        if form.media_type == media_types.PROTOBUF:
+            return protobuf.encode(document)
         if form.media_type == media_types.YAML:
             return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
         return msgspec.json.encode(document)
@@ -454,10 +477,11 @@ async def serve(
     tracer: Tracer,
     settings: RestSettings | None = None,
     tls: ServingTls | None = None,
+    kubelet_tls: ssl.SSLContext | None = None,
 ) -> tuple[AsyncExitStack, int]:
     """Listen on `host:port` (0: any free one) and return what ends it and everything it started, and the port.
 
-    With `tls` it speaks HTTPS, else plain HTTP.
+    With `tls` it speaks HTTPS, else plain HTTP. `kubelet_tls`: what calls of kubelets are made with.
 
     Ending stops accepting, gives running requests a moment, and closes connections.
 
@@ -466,7 +490,9 @@ async def serve(
     chosen = settings or RestSettings()
     running = AsyncExitStack()
     session = await running.enter_async_context(aiohttp.ClientSession(auto_decompress=True))
-    handler = RestHandler(server, clock=clock, tracer=tracer, session=session, settings=chosen, host=host)
+    handler = RestHandler(
+        server, clock=clock, tracer=tracer, kubelets=Kubelets(session, kubelet_tls), settings=chosen, host=host
+    )
     listener = web.Server(
         handler.handle,
         handler_cancellation=True,

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 from aiohttp import web
 
-from apiserver_fake.rest import tables
-from apiserver_fake.rest.media_types import Form
+from apiserver_fake.rest import protobuf, tables
+from apiserver_fake.rest.media_types import PROTOBUF, Form
 from apiserver_fake.rest.paths import Route
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Document
@@ -33,9 +33,16 @@ class EventEncoder:
         self._route, self._form, self._include, self._wall = route, form, include, wall
         self._has_sent_columns = False
 
+    @property
+    def content_type(self) -> str:
+        """The type of the stream."""
+        return f"{PROTOBUF};stream=watch" if self._form.media_type == PROTOBUF else "application/json"
+
     def encode(self, event: WatchEvent) -> bytes:
         """Return the event's line."""
         body = event.body
+        if self._form.media_type == PROTOBUF:
+            return protobuf.frame(event.type, msgspec.json.decode(body))
         if event.type != "ERROR" and self._form.convert:
             body = msgspec.json.encode(self._converted(msgspec.json.decode(body)))
         return line(event.type, body)
@@ -64,7 +71,7 @@ async def stream(
     send_blocked_max_s: float,
 ) -> web.StreamResponse:
     """Send the watch until it ends, the client leaves, or a send blocks too long. Raises: ApiError if it is refused."""
-    response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
+    response = web.StreamResponse(headers={"Content-Type": encoder.content_type, "Cache-Control": "no-cache, private"})
     response.enable_chunked_encoding()
     first: asyncio.Future[list[WatchEvent]] = asyncio.ensure_future(anext(batches))
     try:
@@ -82,7 +89,7 @@ async def stream(
         except StopAsyncIteration:
             await response.write_eof()
         except ApiError as error:
-            await response.write(line("ERROR", msgspec.json.encode(error.status())))
+            await response.write(encoder.encode(WatchEvent(type="ERROR", body=msgspec.json.encode(error.status()))))
             await response.write_eof()
         except (TimeoutError, UnknownOutcome, ConnectionError):
             # Too slow, or the end is not a clean one: the client must see a broken stream and resume (W14, C3).

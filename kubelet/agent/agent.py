@@ -52,6 +52,7 @@ from kubelet.node.health import parse_node_faults
 from kubelet.node.status import annotation_change, node_document
 from kubelet.pod.context import NodeRuntime
 from kubelet.pod.logs import Run, run_of
+from kubelet.pod.pod import Pod
 from kubelet.pod.status import waiting_reason
 from kubelet.runtime.behavior import spoken
 from kubelet.runtime.boots import Boot, boot_id_of
@@ -518,8 +519,15 @@ class Agent(NodeShell):
             reason=event.reason,
             message=event.message,
             type=event.type,
+            field_path=event.field_path,
             traceparent=self.traces.traceparent(worker_key(event.pod)),
         )
+
+    def process_ended(self, pod: Pod, container: str, code: int) -> None:
+        """The process that clients were attached to has ended, and with it its container."""
+        now = self.now()
+        self.kubelet.table.perform(pod, pod.process_ended(container, code, now), now)
+        self.drain()
 
     # --- logs ---
 

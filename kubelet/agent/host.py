@@ -76,7 +76,7 @@ class Host:
             is_reduced=self.switches.has_reduced_decay,
             node_max_s=node_max_s,
         )
-        return Policy(initial_s, max_s, self._start_fence)
+        return Policy(initial_s, max_s, self._start_fence, self.config.completion_s)
 
     async def run(self) -> None:
         """Host the nodes until cancelled."""

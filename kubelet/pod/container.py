@@ -17,6 +17,7 @@ from kubelet.runtime.script import CONTAINER_STAGES, Script, StartFaults
 from kubelet.view import RestartRule
 
 INIT, SIDECAR, MAIN, EPHEMERAL = "init", "sidecar", "main", "ephemeral"
+_FIELDS = {INIT: "initContainers", SIDECAR: "initContainers", MAIN: "containers", EPHEMERAL: "ephemeralContainers"}
 SIGKILL_EXIT = 137
 PRESTOP_OVERRUN_S = 2.0
 _C = ContainerState
@@ -215,6 +216,11 @@ class Container:
         """Whether it was ever started."""
         return self.state in _HAVE_RUN or self.restarts > 0 or self.ended is not None
 
+    @property
+    def field_path(self) -> str:
+        """Where it stands in its pod, as Events name it: `spec.containers{app}` (upstream `fieldPath`)."""
+        return f"spec.{_FIELDS[self.kind]}{{{self.name}}}"
+
     def policy(self, pod_policy: str) -> str:
         """Return its restart policy: its own, else its pod's (KEP-5307)."""
         return "Always" if self.kind == SIDECAR else self.own_policy or pod_policy
@@ -286,6 +292,12 @@ class Container:
         said = None if self.probes is None else self.probes.is_ready
         is_ready = self.script.is_ready(now - self.started_s) if said is None else said
         self.is_ready = self.kind in (MAIN, SIDECAR) and self.is_started and is_ready
+        self._set_due(now)
+
+    def process_ended(self, now: float, code: int) -> None:
+        """Its process has ended by itself: one that a client was attached to."""
+        if self.stop_at_s is None or now < self.stop_at_s:
+            self.stop_at_s, self.stop_code = now, code
         self._set_due(now)
 
     def stop(self, now: float, kill_at_s: float, prestop_limit_s: float, stop_s: float) -> None:

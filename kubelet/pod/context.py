@@ -54,6 +54,8 @@ class Policy(msgspec.Struct, frozen=True):
     crashloop_max_s: float = CRASHLOOP_S[1]
     start_fence: bool = False
     """Whether containers wait until a status with `startTime` is acknowledged."""
+    completion_s: float = 0.0
+    """After how long a container ends whose command is not known, in a pod that is to end; 0: it runs on."""
 
 
 @dataclass(slots=True)
@@ -145,9 +147,10 @@ class PodContext:
             raise IllegalTransition(f"pod {self.pod.metadata.key}: {self.state.name} -> {state.name}")
         self.state = state
 
-    def event(self, reason: str, message: str, event_type: str = "Normal") -> None:
-        """Record an Event about the pod."""
-        self.effects.append(RecordEvent(self.pod, reason, message, event_type))
+    def event(self, reason: str, message: str, event_type: str = "Normal", of: Container | None = None) -> None:
+        """Record an Event about the pod, or about that container of it."""
+        field_path = of.field_path if of is not None else ""
+        self.effects.append(RecordEvent(self.pod, reason, message, event_type, field_path))
 
     def reach(self, stage: str) -> None:
         """A stage of the start is over, for the trace."""

@@ -19,22 +19,26 @@ def step(pod: PodContext, container: Container, t: float) -> bool:
     image, script, pull = container.image, container.script, _pull_of(pod, container)
     policy = _spec_of(pod, container).image_pull_policy if pull is not None else ""
     if pull is None or pull.is_done or (policy != "Always" and image in pod.node.images.present):
-        pod.event("Pulled", f'Container image "{image}" already present on machine and can be accessed by the pod')
+        pod.event(
+            "Pulled",
+            f'Container image "{image}" already present on machine and can be accessed by the pod',
+            of=container,
+        )
         _found(pod, container, t)
         return False
     if policy == "Never":
         text = f'Container image "{image}" is not present with pull policy of Never'
-        pod.event("ErrImageNeverPull", text, "Warning")
+        pod.event("ErrImageNeverPull", text, "Warning", of=container)
         _failed(pod, container, t, "ErrImageNeverPull", text)
         return True
     if container.state == ContainerState.PULLING:
         return _pulled(pod, container, pull, t)
     if container.state == ContainerState.STUCK and t < pull.failed_s + pull.backoff_s:
         text = f'Back-off pulling image "{image}"'
-        pod.event("BackOff", text)
+        pod.event("BackOff", text, of=container)
         _failed(pod, container, t, "ImagePullBackOff", f"{text}: ErrImagePull: {_error(image)}")
         return True
-    pod.event("Pulling", f'Pulling image "{image}"')
+    pod.event("Pulling", f'Pulling image "{image}"', of=container)
     if pull.first_s is None:
         pull.first_s = t
     takes_s = script.pull_s if script.must_pull else pod.node.images.takes_s(image)
@@ -59,14 +63,14 @@ def _pulled(pod: PodContext, container: Container, pull: Pull, t: float) -> bool
     if t - pull.first_s < script.pull_fails_s:
         pull.failed_s = t
         pull.backoff_s = min(pull.backoff_s * 2 or PULL_BACKOFF_S, PULL_BACKOFF_MAX_S)
-        pod.event("Failed", f'Failed to pull image "{image}": {_error(image)}', "Warning")
+        pod.event("Failed", f'Failed to pull image "{image}": {_error(image)}', "Warning", of=container)
         _failed(pod, container, t, "ErrImagePull", _error(image))
         return True
     pull.is_done, pull.done_s = True, t
     pod.node.images.add(image, pull.took_s, t)
     times = f"in {pull.took_s:.6g}s ({pull.waited_s:.6g}s including waiting)"
     size = pod.node.images.present[image]
-    pod.event("Pulled", f'Successfully pulled image "{image}" {times}. Image size: {size} bytes.')
+    pod.event("Pulled", f'Successfully pulled image "{image}" {times}. Image size: {size} bytes.', of=container)
     _found(pod, container, t)
     return False
 
@@ -95,12 +99,12 @@ def devices_prepared(pod: PodContext, container: Container, problem: str, now: f
     if not problem:
         container.become(ContainerState.CREATE, now + pod.draw("create", container))
         return
-    pod.event("Failed", f"Error: {problem}", "Warning")
+    pod.event("Failed", f"Error: {problem}", "Warning", of=container)
     container.wait_for_sync(now + SYNC_S, "CreateContainerConfigError", problem)
 
 
 def _failed(pod: PodContext, container: Container, t: float, reason: str, message: str) -> None:
-    pod.event("Failed", f"Error: {reason}", "Warning")
+    pod.event("Failed", f"Error: {reason}", "Warning", of=container)
     container.wait_for_sync(t + SYNC_S, reason, message)
 
 

@@ -45,7 +45,7 @@ def step_hooks(pod: PodContext, container: Container, t: float) -> bool:
     if container.hook_at_s is not None and container.hook_at_s <= t + EARLY_S:
         container.hook_at_s = None
         if container.stop_at_s is not None:
-            pod.event("FailedPreStopHook", "PreStopHook failed", "Warning")
+            pod.event("FailedPreStopHook", "PreStopHook failed", "Warning", of=container)
             return False
         return _end_hook(pod, container, t)
     if container.seen_s is not None and container.seen_s <= t + EARLY_S:
@@ -61,8 +61,8 @@ def _end_hook(pod: PodContext, container: Container, t: float) -> bool:
     if not hook.fails and not is_cut:
         _notice(pod, container, t)
         return True
-    pod.event("FailedPostStartHook", "PostStartHook failed", "Warning")
-    pod.event("Killing", "FailedPostStartHook")
+    pod.event("FailedPostStartHook", "PostStartHook failed", "Warning", of=container)
+    pod.event("Killing", "FailedPostStartHook", of=container)
     container.hook_error = hook.failure(container.name, pod.pod)
     pod.stop_container(container, t, float(pod.pod.spec.termination_grace_period_seconds))
     return False
@@ -83,14 +83,14 @@ def step_probes(pod: PodContext, container: Container, t: float) -> bool:
     for seen in container.probes.step(t, pod.pod_ip):
         has_started = has_started or seen.has_started
         if seen.failure:
-            pod.event("Unhealthy", seen.failure, "Warning")
+            pod.event("Unhealthy", seen.failure, "Warning", of=container)
         if seen.warning:
-            pod.event("ProbeWarning", seen.warning, "Warning")
+            pod.event("ProbeWarning", seen.warning, "Warning", of=container)
         if seen.kills and container.stop_at_s is None:
             container.unhealthy = seen.probe
             comes_back = container.policy(pod.pod.spec.restart_policy) != "Never"
             will = ", will be restarted" if comes_back else ""
-            pod.event("Killing", f"Container {container.name} failed {seen.probe} probe{will}")
+            pod.event("Killing", f"Container {container.name} failed {seen.probe} probe{will}", of=container)
             own = container.probes.grace_s(seen.probe)
             grace_s = pod.pod.spec.termination_grace_period_seconds if own is None else own
             pod.stop_container(container, t, float(grace_s))

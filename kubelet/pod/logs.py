@@ -20,16 +20,21 @@ _WAITS_FOR = {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "tryi
 
 
 class LogLine(NamedTuple):
-    """`at_s`: wall seconds; `place` grows within a run, and is the same whenever the line is made."""
+    """`at_s`: wall seconds; `place` grows within a run, and is the same whenever the line is made.
+
+    `is_output`: what a program wrote, and not the container's life, whose lines say when.
+    """
 
     at_s: float
     place: int
     text: str
+    is_output: bool = False
 
     def encode(self, *, is_stamped: bool) -> bytes:
         """Return the line as it is sent; `is_stamped`: `kubectl logs --timestamps`, stamped once more."""
         at = format_micro_time(self.at_s)
-        return f"{f'{at} ' if is_stamped else ''}{at} {self.text}\n".encode()
+        stamps = f"{at} " * (is_stamped + (not self.is_output))
+        return f"{stamps}{self.text}\n".encode()
 
 
 class Asked(NamedTuple):
@@ -142,8 +147,8 @@ def _written(started_s: float, written: Sequence[Written], *, is_over: bool) -> 
         *whole, rest = (rests.get(each.stream, b"") + each.data).split(b"\n")
         rests[each.stream] = rest
         for text in whole:
-            lines.append(LogLine(started_s + each.after_s, len(lines), text.decode("utf-8", "replace")))
+            lines.append(LogLine(started_s + each.after_s, len(lines), text.decode("utf-8", "replace"), is_output=True))
     last_s = started_s + (written[-1].after_s if written else 0.0)
     for rest in filter(None, rests.values() if is_over else ()):
-        lines.append(LogLine(last_s, len(lines), rest.decode("utf-8", "replace")))
+        lines.append(LogLine(last_s, len(lines), rest.decode("utf-8", "replace"), is_output=True))
     return lines

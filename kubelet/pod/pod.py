@@ -71,7 +71,14 @@ class Pod(PodContext):
         status.refresh(self, now)
 
     def _add(self, spec: KubeletContainer, kind: str) -> None:
-        script = script_of(self.pod, spec, is_init=kind in (INIT, SIDECAR), is_ephemeral=kind == EPHEMERAL)
+        completion_s = self.node.policy.completion_s
+        script = script_of(
+            self.pod,
+            spec,
+            is_init=kind in (INIT, SIDECAR),
+            is_ephemeral=kind == EPHEMERAL,
+            completion_s=completion_s if kind == MAIN else 0.0,
+        )
         probes, policy, rules = probes_of(spec, script), spec.restart_policy, spec.restart_policy_rules
         self.containers.append(Container(spec.name, kind, spec.image, script, probes, policy, rules, self.node.pleg))
 
@@ -196,6 +203,14 @@ class Pod(PodContext):
             images.devices_prepared(self, container, problem, now)
             if problem:
                 status.refresh(self, now)
+        return self.advance(now)
+
+    def process_ended(self, name: str, code: int, now: float) -> list[Effect]:
+        """The process of a container has ended by itself."""
+        self._catch_up(now)
+        for container in self.containers:
+            if container.name == name and container.is_running:
+                container.process_ended(now, code)
         return self.advance(now)
 
     def allocate(self, pod: KubeletPod, now: float) -> list[Effect]:
@@ -456,7 +471,7 @@ class Pod(PodContext):
 
     def _created(self, container: Container, t: float) -> None:
         """The runtime has it; it starts once the record says so durably (N2)."""
-        self.event("Created", f"Created container: {container.name}")
+        self.event("Created", "Container created", of=container)
         container.created(t)
         self.resize.container_created(container)
         self.save()
@@ -468,7 +483,7 @@ class Pod(PodContext):
             self.effects.append(PodStarted(container.name))
         container.run(container.started_s)
         lifecycle.measure(self, container, container.started_s)
-        self.event("Started", f"Started container {container.name}")
+        self.event("Started", "Container started", of=container)
         self.reach(f"create {container.name}")
         if self.termination is None:
             lifecycle.begin(self, container, now)
@@ -577,7 +592,7 @@ class Pod(PodContext):
                 if container.kind == SIDECAR:
                     # What the main containers left of the grace period; never nothing.
                     self.termination.kill_at_s = max(self.termination.kill_at_s, t + REMOVED_GRACE_S)
-                self.event("Killing", f"Stopping container {container.name}")
+                self.event("Killing", f"Stopping container {container.name}", of=container)
                 self._stop(container, t)
 
     def _stopped(self, t: float) -> None:

@@ -122,7 +122,7 @@ class Resize:
         for container in restarting:
             if container.name not in self.restarting:
                 self.restarting[container.name] = None
-                context.event("Killing", f"Container {container.name} resize requires restart")
+                context.event("Killing", f"Container {container.name} resize requires restart", of=container)
                 context.stop_container(container, now, float(pod.spec.termination_grace_period_seconds))
         self._next_call(now)
 

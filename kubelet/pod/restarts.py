@@ -51,7 +51,7 @@ def back_off(pod: PodContext, container: Container, ended_s: float, t: float) ->
     container.become(ContainerState.BACKOFF, until_s)
     _show_crash_loop(pod, container)
     text = f"Back-off restarting failed container {container.name} in pod {_full_name(pod)}"
-    pod.event("BackOff", text, "Warning")
+    pod.event("BackOff", text, "Warning", of=container)
     if container.hook_error:
         container.backoff_until_s, container.due_s = container.due_s, min(until_s, t + SYNC_S)
         _show_hook_error(container)

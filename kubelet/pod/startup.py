@@ -114,9 +114,9 @@ class Faults:
             if self.fails_until(stage, t, container.faults or NO_FAULTS) is None:
                 continue
             if stage == START:
-                self._pod.event("Created", f"Created container: {container.name}")
+                self._pod.event("Created", "Container created", of=container)
             text = _ERRORS[stage].format(container.name)
-            self._pod.event("Failed", f"Error: {text}", "Warning")
+            self._pod.event("Failed", f"Error: {text}", "Warning", of=container)
             container.wait_for_sync(self.retry_at_s(t), reason, text)
             self.count("RunContainerError", text, t)
             return True

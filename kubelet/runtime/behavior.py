@@ -18,9 +18,53 @@ from services.api.kinds.pod import Pod
 ANNOTATION = "keplab.dev/run"
 
 
-def script_of(pod: Pod, container: KubeletContainer, *, is_init: bool, is_ephemeral: bool = False) -> Script:
-    """Return what this container does; its hooks do what the spec says of them where no clause says otherwise."""
+SERVERS = frozenset(
+    (
+        "caddy",
+        "cassandra",
+        "consul",
+        "elasticsearch",
+        "etcd",
+        "grafana",
+        "haproxy",
+        "httpd",
+        "influxdb",
+        "jenkins",
+        "kafka",
+        "mariadb",
+        "memcached",
+        "minio",
+        "mongo",
+        "mysql",
+        "nats",
+        "nginx",
+        "pause",
+        "postgres",
+        "prometheus",
+        "rabbitmq",
+        "redis",
+        "registry",
+        "tomcat",
+        "traefik",
+        "vault",
+        "wordpress",
+        "zookeeper",
+    )
+)
+"""Images that run until they are stopped, whatever their pod's restart policy."""
+
+
+def script_of(
+    pod: Pod, container: KubeletContainer, *, is_init: bool, is_ephemeral: bool = False, completion_s: float = 0.0
+) -> Script:
+    """Return what this container does; its hooks do what the spec says of them where no clause says otherwise.
+
+    `completion_s`: in a pod that does not restart always, a container of which nothing is known ends with 0 after so
+    many seconds, unless its image is a server's (a Job is made to end); 0: it runs on.
+    """
     script = _script_of(pod, container, is_init, is_ephemeral)
+    if completion_s and _completes(pod, container, script):
+        script = Script(exit_after_s=completion_s, exit_code=0)
     hooks = container.lifecycle
     if hooks is None:
         return script
@@ -33,6 +77,18 @@ def script_of(pod: Pod, container: KubeletContainer, *, is_init: bool, is_epheme
             hook = msgspec.structs.replace(hook, takes_s=clause.takes_s, fails=clause.fails)
         script = msgspec.structs.replace(script, poststart=hook)
     return script
+
+
+def _completes(pod: Pod, container: KubeletContainer, script: Script) -> bool:
+    """Whether nothing is known of a container but that its pod is to end."""
+    annotations = pod.metadata.annotations
+    is_said = ANNOTATION in annotations or f"{ANNOTATION}.{container.name}" in annotations
+    if script is not FOREVER or is_said or container.stdin or pod.spec.restart_policy == "Always":
+        return False
+    words = container.command + container.args
+    if words and not commands.run(words, dict(literal_environment(container))).unknown:
+        return False  # it is known, and goes on
+    return container.image.rpartition("/")[2].partition("@")[0].partition(":")[0] not in SERVERS
 
 
 def _hook_of(handler: LifecycleHandler) -> Hook:
@@ -79,9 +135,13 @@ def spoken(pod: KubeletPod, name: str, started_s: float, age_s: float) -> Sequen
         (c for c in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers) if c.name == name), None
     )
     annotations = pod.metadata.annotations
-    if container is None or not container.command + container.args or container.stdin:
+    if container is None or f"{ANNOTATION}.{name}" in annotations:
         return None
-    if f"{ANNOTATION}.{name}" in annotations or (container in spec.containers and ANNOTATION in annotations):
+    if container in spec.containers and ANNOTATION in annotations:
+        return None
+    if container.stdin:
+        return ()  # a client that is attached sees what it writes
+    if not container.command + container.args:
         return None
     return _spoken(
         container.command + container.args, literal_environment(container), pod.metadata.name, started_s, age_s

@@ -23,6 +23,8 @@ class ApiError(Exception):
 
     reason = "InternalError"
     code = 500
+    warnings: tuple[str, ...] = ()
+    """What admission warned of before it refused; sent beside the refusal."""
 
     def __init_subclass__(cls, code: int = 0, reason: str = "") -> None:
         if code:

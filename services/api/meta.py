@@ -174,10 +174,10 @@ class Resource:
     label to its value in the document (beyond metadata.name and metadata.namespace).
     `has_spec` says that `metadata.generation` counts changes of the spec. `gate` is the feature gate without which
     clients find no such kind; what is stored of it stays. `is_of_clients`: nothing in the mesh is decided by such
-    objects; who reads all kinds alike reads them where a controller of this very kind runs.
-    `deprecated`: the warning that answers about it carry.
-    `singular`, `list_kind`: how one writes the kind in a command
-    (`pod`) and the kind of its lists (`PodList`). `verbs`: what discovery says can be done; () is all.
+    objects; who reads all kinds alike reads them where a controller of this very kind runs. `deprecated`: the warning
+    that answers about it carry.
+    `singular`, `list_kind`: how one writes the kind in a command (`pod`) and the kind of its lists (`PodList`).
+    `verbs`: what discovery says can be done; () is all.
     """
 
     view: type[View] = AnyObject

@@ -4,14 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from services.api.meta import NONE, Column, Document
-from services.api.times import parse_time
-
-_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
-_PRECISIONS = (
-    (120, "s", ""), (600, "m", "s"), (3 * 3600, "m", ""), (8 * 3600, "h", "m"), (48 * 3600, "h", ""),
-    (8 * 86400, "d", "h"), (730 * 86400, "d", ""), (8 * 365 * 86400, "y", "d"),
-)  # fmt: skip
-"""Up to how many seconds an age is printed in which unit, and in which smaller one besides."""
+from services.api.times import duration, parse_time
 
 
 def cells(columns: Sequence[Column], document: Document, now_wall_s: float) -> list[Any]:
@@ -30,17 +23,6 @@ def _cell(column: Column, document: Document, now_wall_s: float) -> Any:
     if column.is_age:
         return duration(now_wall_s - parse_time(value))
     return value if column.show is None else column.show(value)
-
-
-def duration(seconds: float) -> str:
-    """Return a human duration as apimachinery's `HumanDuration` does: `45s`, `5m3s`, `3h12m`, `5d`."""
-    if seconds <= -1:
-        return "<invalid>" if seconds <= -2 else "0s"
-    s = int(seconds)
-    unit, smaller = next((units for limit, *units in _PRECISIONS if s < limit), ("y", ""))
-    whole, rest = divmod(s, _UNITS_S[unit])
-    rest = rest // _UNITS_S[smaller] if smaller else 0
-    return f"{whole}{unit}{rest}{smaller}" if rest else f"{whole}{unit}"
 
 
 def labels_text(labels: dict[str, str]) -> str:

@@ -46,6 +46,42 @@ def resource_of_kind(api_version: str, kind: str) -> Resource | None:
     return _by_kind().get((api_version, kind))
 
 
+class Kinds:
+    """The kinds that one client knows: those that are built in, and those that definitions define while it runs.
+
+    `are_followed`: whether the client follows definitions at all.
+    """
+
+    def __init__(self, *, are_followed: bool = False) -> None:
+        self.are_followed = are_followed
+        self._defined: dict[str, Resource] = {}
+
+    def define(self, resource: Resource) -> None:
+        """Know this kind from now on, in place of one with its name."""
+        self._defined[resource.name] = resource
+
+    def forget(self, name: str) -> None:
+        """Know the defined kind of that wire name no more."""
+        self._defined.pop(name, None)
+
+    def get(self, name: str) -> Resource | None:
+        """Return the kind of that wire name, or None."""
+        return resources().get(name) or self._defined.get(name)
+
+    def of_kind(self, api_version: str, kind: str) -> Resource | None:
+        """Return the kind of that apiVersion and kind, or None; a defined one in whichever of its versions."""
+        built_in = resource_of_kind(api_version, kind)
+        if built_in is not None or not self._defined:
+            return built_in
+        group = api_version.rpartition("/")[0]
+        return next((each for each in self._defined.values() if (each.group, each.kind) == (group, kind)), None)
+
+    @property
+    def all(self) -> list[Resource]:
+        """Every kind, by wire name."""
+        return sorted((*resources().values(), *self._defined.values()), key=lambda each: each.name)
+
+
 def resource_of_view(view: type[View]) -> Resource:
     """Return the resource whose typed view this is.
 

@@ -173,3 +173,22 @@ def seconds_of(stamp: str | None) -> float:
         return parse_time(stamp)
     except ValueError:
         return 0.0
+
+
+_AGE_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
+_AGE_PRECISIONS = (
+    (120, "s", ""), (600, "m", "s"), (3 * 3600, "m", ""), (8 * 3600, "h", "m"), (48 * 3600, "h", ""),
+    (8 * 86400, "d", "h"), (730 * 86400, "d", ""), (8 * 365 * 86400, "y", "d"),
+)  # fmt: skip
+"""Up to how many seconds an age is printed in which unit, and in which smaller one besides."""
+
+
+def duration(seconds: float) -> str:
+    """Return a human duration as apimachinery's `HumanDuration` does: `45s`, `5m3s`, `3h12m`, `5d`."""
+    if seconds <= -1:
+        return "<invalid>" if seconds <= -2 else "0s"
+    s = int(seconds)
+    unit, smaller = next((units for limit, *units in _AGE_PRECISIONS if s < limit), ("y", ""))
+    whole, rest = divmod(s, _AGE_UNITS_S[unit])
+    rest = rest // _AGE_UNITS_S[smaller] if smaller else 0
+    return f"{whole}{unit}{rest}{smaller}" if rest else f"{whole}{unit}"

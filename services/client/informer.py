@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from services.api.errors import ApiError, Expired, UnknownOutcome, from_status
-from services.api.meta import Document, Key, View
+from services.api.meta import Document, Key, Resource, View
 from services.api.resources import resource_of_view, resources
 from services.api.seams import Clock, EventLog, Random
 from services.api.selectors import EVERYTHING, Selector, parse_field_selector, parse_label_selector
@@ -225,18 +225,21 @@ class Informer(Generic[V]):
         clock: Clock,
         random: Random,
         keep_documents: bool = True,
-        resource: str = "",
+        resource: str | Resource = "",
         events: EventLog | None = None,
         spread_s: float = 0.0,
         **part: Unpack[Part],
     ) -> None:
         """Know nothing yet; `run` begins.
 
-        `resource`: wire name, for a view that does not say its kind (`AnyObject`). `events`: where
+        `resource`: the kind or its wire name, for a view that does not say its kind (`AnyObject`). `events`: where
         `cache.sync`, `watch.open` and `watch.close` are written.
         `spread_s`: after a failure wait up to this much longer, as many like us fail at once.
         """
-        found = resources()[resource] if resource else resource_of_view(view)
+        if isinstance(resource, Resource):
+            found = resource
+        else:
+            found = resources()[resource] if resource else resource_of_view(view)
         self.resource = found.name
         self._part = _EVERYTHING | part
         self.lister: Store[V] = Store(

@@ -91,7 +91,7 @@ class Correlator:
             group = _Group(now)
             _remember(self._groups, similar, group)
         group.messages[action.message], group.last_s = None, now
-        identity: Hashable = (*similar, action.message)
+        identity: Hashable = (*similar, action.field_path, action.message)
         message = action.message
         if len(group.messages) >= SIMILAR_MAX:
             identity, message = similar, COMBINED + action.message
@@ -141,10 +141,11 @@ class Recorder:
         action: str = "",
         related: Related | None = None,
         reporter: str = "",
+        field_path: str = "",
         traceparent: str = "",
     ) -> None:
         """Record one event; returns at once. `reporter`: who says it, if not this component."""
-        event = RecordEvent(kind, api_version, key, uid, reason, message, type, action, related, reporter)
+        event = RecordEvent(kind, api_version, key, uid, reason, message, type, action, related, reporter, field_path)
         self.record(event, traceparent)
 
     def record(self, action: RecordEvent, traceparent: str = "") -> None:
@@ -220,7 +221,7 @@ class Recorder:
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": key.name, "namespace": key.namespace},
-            "involvedObject": _reference(action),
+            "involvedObject": _reference(action) | ({"fieldPath": action.field_path} if action.field_path else {}),
             **({"action": action.action} if action.action else {}),
             **({"related": _reference(action.related)} if action.related is not None else {}),
             "reason": action.reason,

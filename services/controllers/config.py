@@ -14,3 +14,6 @@ class ControllersConfig(LeaderElectionConfig):
         ("*",),
         "a controller to run; * is all but those that only clients from outside need, -NAME leaves one out; repeatable",
     )
+    custom_resources: bool = setting(
+        False, "collect, count and delete objects of kinds that CustomResourceDefinitions define like any others"
+    )

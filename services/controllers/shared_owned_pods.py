@@ -6,6 +6,7 @@ Source: controllers 1.2 and 1.4; upstream `addPod`, `updatePod` and `deletePod` 
 from services.api.kinds.daemonset import DaemonSet
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
+from services.api.kinds.replicationcontroller import ReplicationController
 from services.api.meta import Key
 from services.controllers.shared_ownership import Orphans, Workload, adopters, owner_key
 from services.reconcile.actions import Action, Batch, Create, Delete, RecordEvent, event
@@ -38,7 +39,7 @@ class OwnedPods:
     `expectations` of the owners' keys are lowered by what is seen, and by calls that failed.
     """
 
-    def __init__(self, view: type[ReplicaSet] | type[DaemonSet]) -> None:
+    def __init__(self, view: type[ReplicaSet] | type[DaemonSet] | type[ReplicationController]) -> None:
         """`view`: the kind that owns the pods."""
         self.expectations = Expectations()
         self.orphans = Orphans()
@@ -85,7 +86,9 @@ class OwnedPods:
         if is_refusal(reason):
             self._refusals.setdefault(key, refusal)
 
-    def take_news(self, owner: ReplicaSet | DaemonSet) -> tuple[list[RecordEvent], Refusal | None]:
+    def take_news(
+        self, owner: ReplicaSet | DaemonSet | ReplicationController
+    ) -> tuple[list[RecordEvent], Refusal | None]:
         """Return the Events of pods that were asked for and have been seen since the last call, and the refusal."""
         key = owner.metadata.key
         events = [event(owner, "SuccessfulCreate", f"Created pod: {name}") for name in self._created.pop(key, ())]

@@ -13,6 +13,7 @@ from services.api.kinds.deployment import Deployment
 from services.api.kinds.job import Job
 from services.api.kinds.pod import Pod
 from services.api.kinds.replicaset import ReplicaSet
+from services.api.kinds.replicationcontroller import ReplicationController
 from services.api.kinds.statefulset import StatefulSet
 from services.api.meta import Document, Key, ObjectMeta, OwnerReference, View
 from services.api.resources import resource_of_view
@@ -23,7 +24,7 @@ from services.reconcile.controller import Change, Lister, Listers
 from services.reconcile.writes import controller_reference
 
 V = TypeVar("V", ControllerRevision, Pod, ReplicaSet)
-Workload = ReplicaSet | Deployment | Job | DaemonSet | StatefulSet
+Workload = ReplicaSet | Deployment | Job | DaemonSet | StatefulSet | ReplicationController
 
 
 @dataclass(frozen=True)

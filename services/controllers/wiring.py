@@ -45,8 +45,14 @@ def chosen(names: tuple[str, ...]) -> list[Registration]:
     ]
 
 
+def without_rest() -> tuple[str, ...]:
+    """Return what chooses the controllers of a mesh without REST, as the flag has it."""
+    return ("*", *(f"-{name}" for name, each in registered().items() if each.is_for_rest))
+
+
 def build(config: ControllersConfig, seams: Seams) -> Component:
     """Return the component that runs the chosen controllers over shared informers."""
     switches = seams.switches
     controllers = [each.build(switches) for each in chosen(config.controllers) if each.is_wanted(switches)]
-    return Manager(controllers, seams, elector=config.elector(seams, LEASE))
+    elector = config.elector(seams, LEASE)
+    return Manager(controllers, seams, elector=elector, follows_definitions=config.custom_resources)

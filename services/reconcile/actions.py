@@ -73,7 +73,7 @@ class RecordEvent(msgspec.Struct, frozen=True):
     """Record an Event about an object. `type`: Normal or Warning. Aggregated by the recorder.
 
     `action`: what was done; `related`: for or with which other object; `reporter`: who says it, if not the
-    component that the recorder is for.
+    component that the recorder is for; `field_path`: which part of the object is meant.
     """
 
     kind: str
@@ -86,6 +86,7 @@ class RecordEvent(msgspec.Struct, frozen=True):
     action: str = ""
     related: Related | None = None
     reporter: str = ""
+    field_path: str = ""
 
 
 Action = Create | Patch | Update | Delete | RecordEvent

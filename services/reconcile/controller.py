@@ -8,6 +8,7 @@ import msgspec
 
 from services.api.identity import controller_identity
 from services.api.meta import Document, Key, Resource, View
+from services.api.resources import Kinds
 from services.api.switches import Switches
 from services.reconcile.actions import Action, Query, Result
 
@@ -49,7 +50,14 @@ class Lister(Protocol[V]):
 
 
 class Listers(Protocol):
-    """The caches of all kinds a controller declared."""
+    """The caches of all kinds a controller declared; `kinds`: those there are."""
+
+    @property
+    def kinds(self) -> Kinds: ...
+    @property
+    def are_complete(self) -> bool:
+        """Whether each cache has received its kind's state; one of a kind that was just defined may not have."""
+        ...
 
     def of(self, view: type[V]) -> Lister[V]: ...
     def any(self, resource: str) -> Lister[Any]:
@@ -144,9 +152,10 @@ class Registration:
     """What a folder of `services/controllers` offers as `CONTROLLER`; its rights lie beside, in `role.yaml`.
 
     `build`: returns the controller with an empty memory. `start_order`: among the others, ties by name; a run with
-    one seed repeats only with one order. `is_wanted`: whether it runs with these switches. `by_default`: whether `*`
-    means it, too; a controller that only clients from outside need runs where it is named, as upstream's that are
-    disabled by default.
+    one seed repeats only with one order. `is_wanted`: whether it runs with these switches. `is_for_rest`: whether
+    only clients of REST need what it does; a mesh without REST goes without it, and without its watches.
+    `by_default`: whether `*` means it, too; a controller that only clients from outside need runs where it is named, as
+    upstream's that are disabled by default.
     """
 
     name: str
@@ -154,3 +163,4 @@ class Registration:
     start_order: int = 100
     is_wanted: Callable[[Switches], bool] = lambda _: True
     by_default: bool = True
+    is_for_rest: bool = False

@@ -1,14 +1,15 @@
 """The caches that all controllers of a process share: one informer a kind, and all kinds read as one."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
-from services.api.kinds.customresourcedefinition import DEFINITIONS
+from services.api.kinds.customresourcedefinition import DEFINITIONS, CustomResourceDefinition, defined_resource
 from services.api.meta import AnyObject, Document, Key, Resource, View
-from services.api.resources import resources
+from services.api.resources import Kinds, resources
 from services.api.seams import Seams
 from services.client.informer import Informer
 from services.client.store import meta_of
@@ -24,20 +25,93 @@ definitions are read only where custom kinds are followed."""
 class Caches(Listers):
     """One informer a kind, shared by all controllers. `AnyObject` reads all kinds as one."""
 
-    def __init__(self, seams: Seams, views: list[type[View]]) -> None:
+    def __init__(self, seams: Seams, views: list[type[View]], *, follows_definitions: bool = False) -> None:
+        """`follows_definitions`: whether `AnyObject` means the kinds that definitions define, too."""
         api, clock, random, events = seams.transport.api(), seams.clock, seams.random, seams.events
-        informer_of = partial(Informer, api, clock=clock, random=random, events=events)
+        self._informer_of = partial(Informer, api, clock=clock, random=random, events=events)
         self._by_view: dict[type[View], Informer[Any]] = {
-            view: informer_of(view) for view in views if view is not AnyObject
+            view: self._informer_of(view) for view in views if view is not AnyObject
         }
         self.by_resource: dict[str, Informer[Any]] = {i.resource: i for i in self._by_view.values()}
         self._any: _AnyLister | None = None
+        self._kinds = Kinds(are_followed=follows_definitions and AnyObject in views)
+        self._any_handlers: list[Callable[[Change[Any]], None]] = []
+        self._progress: list[Callable[[], None]] = []
+        self._run: Callable[[Informer[Any]], asyncio.Task[None]] | None = None
+        self._running: dict[str, asyncio.Task[None]] = {}
         if AnyObject in views:
             for name, resource in resources().items():
                 if name not in self.by_resource and name not in NOT_ANY and not resource.is_of_clients:
-                    self.by_resource[name] = informer_of(AnyObject, resource=name, keep_documents=False)
+                    self.by_resource[name] = self._informer_of(AnyObject, resource=name, keep_documents=False)
+            if self._kinds.are_followed:
+                followed = self._informer_of(CustomResourceDefinition, keep_documents=False)
+                self.by_resource[DEFINITIONS] = followed
+                followed.on_change(self._on_definition)
             self._any = _AnyLister([(resources()[name], informer) for name, informer in self.by_resource.items()])
-        self.informers: list[Informer[Any]] = list(self.by_resource.values())
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds there are."""
+        return self._kinds
+
+    @property
+    def informers(self) -> list[Informer[Any]]:
+        """Every informer, those of defined kinds last."""
+        return list(self.by_resource.values())
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether each informer has taken its kind's state."""
+        return all(informer.has_synced for informer in self.by_resource.values())
+
+    def start(self, run: Callable[[Informer[Any]], asyncio.Task[None]]) -> None:
+        """Run every informer there is, and later those of kinds as they are defined."""
+        self._run = run
+        for name, informer in self.by_resource.items():
+            self._running[name] = run(informer)
+
+    def _on_definition(self, change: Change[CustomResourceDefinition]) -> None:
+        """Follow a kind from when it is served to when it is not."""
+        name = change.object.metadata.name
+        resource = defined_resource(change.new) if change.new is not None else None
+        if name in resources():
+            return
+        known = self._kinds.get(name)
+        if resource is not None:
+            self._kinds.define(resource)
+        if resource is not None and known is None:
+            self._follow(resource)
+        elif resource is None and known is not None:
+            self._unfollow(name)
+
+    def _follow(self, resource: Resource) -> None:
+        assert self._any is not None, "definitions are followed for AnyObject alone"
+        informer = self._informer_of(AnyObject, resource=resource, keep_documents=False)
+        self.by_resource[resource.name] = informer
+        self._any.sources.append((resource, informer))
+        for handler in self._any_handlers:
+            informer.on_change(_as_any_change(resource, handler))
+        for callback in self._progress:
+            informer.on_progress(callback)
+        if self._run is not None:
+            self._running[resource.name] = self._run(informer)
+
+    def _unfollow(self, name: str) -> None:
+        """Let what is left of the kind count as deleted, and follow it no more."""
+        assert self._any is not None, "definitions are followed for AnyObject alone"
+        informer = self.by_resource[name]
+        if (task := self._running.pop(name, None)) is not None:
+            task.cancel()
+        informer.replaced([], informer.last_rv)
+        del self.by_resource[name]
+        self._any.sources[:] = [(each, found) for each, found in self._any.sources if found is not informer]
+        self._kinds.forget(name)
+
+    def on_progress(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after each batch that any informer has taken."""
+        self._progress.append(callback)
+        for informer in self.by_resource.values():
+            informer.on_progress(callback)
 
     def of(self, view: type[V]) -> Lister[V]:
         """Return the cache of a declared kind. Raises: KeyError for one that was not declared."""
@@ -55,6 +129,7 @@ class Caches(Listers):
             self._by_view[view].on_change(handler)
             return
         assert self._any is not None
+        self._any_handlers.append(handler)
         for resource, informer in self._any.sources:
             informer.on_change(_as_any_change(resource, handler))
 

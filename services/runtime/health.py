@@ -8,12 +8,13 @@ import asyncio
 import inspect
 import os
 import re
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import msgspec
 
@@ -25,18 +26,24 @@ REQUEST_MAX_S = 10.0
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """What a route sees: `params` are the `{name}` parts of its path, `query` the decoded query."""
+    """What a route sees: `params` are the `{name}` parts of its path, `query` the decoded query, of a name that comes
+    several times the last; `words`: every pair. A header that comes several times is one with commas."""
 
     path: str
     params: dict[str, str] = field(default_factory=dict)
     query: dict[str, str] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
+    words: tuple[tuple[str, str], ...] = ()
 
 
 HttpResponse = tuple[int, str, bytes | AsyncIterator[bytes]]
 """Status, content type, body; a body in pieces is sent as they come, and ends when the client has gone."""
 
 Handler = Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
+Takeover = Callable[[HttpRequest, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""Speaks on a connection that is to be upgraded, from the answer's head on."""
+MayCall = Callable[[dict[str, Any] | None], bool]
+"""Whether a client with that certificate, as `ssl` describes it, may ask at all."""
 
 
 class HealthServer:
@@ -49,6 +56,8 @@ class HealthServer:
         metrics: Callable[[], Mapping[str, float]],
         configuration: Callable[[], Mapping[str, Any]],
         routes: Sequence[tuple[str, Handler]] = (),
+        upgrades: Sequence[tuple[str, Takeover]] = (),
+        may_call: MayCall | None = None,
     ) -> None:
         self._is_ready, self._metrics, self._configuration = is_ready, metrics, configuration
         own: list[tuple[str, Handler]] = [
@@ -58,16 +67,15 @@ class HealthServer:
             ("/metrics", lambda _: (200, "text/plain; version=0.0.4", render(self._metrics()))),
             ("/configz", lambda _: (200, "application/json", msgspec.json.encode(self._configuration(), enc_hook=str))),
         ]
-        self._routes = [
-            (re.compile("^" + re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path)) + "/?$"), handler)
-            for path, handler in (*own, *routes)
-        ]
+        self._routes = [(_pattern(path), handler) for path, handler in (*own, *routes)]
+        self._upgrades = [(_pattern(path), handler) for path, handler in upgrades]
+        self._may_call = may_call
         self._server: asyncio.Server | None = None
         self.port = 0
 
-    async def start(self, host: str, port: int) -> None:
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         """Listen. Raises: OSError when the port is taken."""
-        self._server = await asyncio.start_server(self._serve, host, port, limit=HEAD_BYTES_MAX)
+        self._server = await asyncio.start_server(self._serve, host, port, limit=HEAD_BYTES_MAX, ssl=tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -82,7 +90,13 @@ class HealthServer:
         try:
             async with asyncio.timeout(REQUEST_MAX_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-                method, status, kind, body = await self._answer(head)
+                taken = self._taken_over(head, writer)
+            if taken is not None:
+                request, takeover = taken
+                await takeover(request, reader, writer)
+                return
+            async with asyncio.timeout(REQUEST_MAX_S):
+                method, status, kind, body = await self._answer(head, writer)
                 length = f"Content-Length: {len(body)}\r\n" if isinstance(body, bytes) else ""
                 writer.write(
                     f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: {kind}\r\n"
@@ -98,26 +112,63 @@ class HealthServer:
         finally:
             writer.close()
 
-    async def _answer(self, head: bytes) -> tuple[str, int, str, bytes | AsyncIterator[bytes]]:
-        try:
-            line, *rest = head.decode("latin-1").split("\r\n")
-            method, target, _ = line.split(" ", 2)
-            parts = urlsplit(target)
-        except ValueError:
+    def _is_allowed(self, writer: asyncio.StreamWriter) -> bool:
+        return self._may_call is None or self._may_call(writer.get_extra_info("peercert"))
+
+    def _taken_over(self, head: bytes, writer: asyncio.StreamWriter) -> tuple[HttpRequest, Takeover] | None:
+        """Return what speaks on this connection from now on, if the request is to upgrade it and may."""
+        parsed = _parsed(head)
+        if parsed is None or "upgrade" not in parsed[2] or not self._is_allowed(writer):
+            return None
+        for pattern, takeover in self._upgrades:
+            if (match := pattern.match(parsed[1].path)) is not None:
+                return _request(match, parsed[1], parsed[2]), takeover
+        return None
+
+    async def _answer(
+        self, head: bytes, writer: asyncio.StreamWriter
+    ) -> tuple[str, int, str, bytes | AsyncIterator[bytes]]:
+        parsed = _parsed(head)
+        if parsed is None:
             return "GET", 400, "text/plain", b"that is no HTTP request\n"
+        method, parts, headers = parsed
+        if not self._is_allowed(writer):
+            return method, 401, "text/plain", b"Unauthorized\n"
         if method not in ("GET", "HEAD"):
             return method, 405, "text/plain", b"GET or HEAD only\n"
-        headers = {k.strip().lower(): v.strip() for k, _, v in (h.partition(":") for h in rest if h)}
         for pattern, handler in self._routes:
             match = pattern.match(parts.path)
             if match is None:
                 continue
-            params = {name: unquote(value) for name, value in match.groupdict().items()}
-            request = HttpRequest(parts.path, params, dict(parse_qsl(parts.query, keep_blank_values=True)), headers)
-            answer = handler(request)
+            answer = handler(_request(match, parts, headers))
             status, kind, body = await answer if inspect.isawaitable(answer) else answer
             return method, status, kind, body
         return method, 404, "text/plain", b"no such path; try /healthz /readyz /metrics /configz\n"
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    return re.compile("^" + re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path)) + "/?$")
+
+
+def _parsed(head: bytes) -> tuple[str, SplitResult, dict[str, str]] | None:
+    """Return method, address and headers of a request; None for what is none."""
+    try:
+        line, *rest = head.decode("latin-1").split("\r\n")
+        method, target, _ = line.split(" ", 2)
+        parts = urlsplit(target)
+    except ValueError:
+        return None
+    headers: dict[str, str] = {}
+    for name, _, value in (each.partition(":") for each in rest if each):
+        key = name.strip().lower()
+        headers[key] = f"{headers[key]}, {value.strip()}" if key in headers else value.strip()
+    return method, parts, headers
+
+
+def _request(match: re.Match[str], parts: SplitResult, headers: dict[str, str]) -> HttpRequest:
+    params = {name: unquote(value) for name, value in match.groupdict().items()}
+    words = tuple(parse_qsl(parts.query, keep_blank_values=True))
+    return HttpRequest(parts.path, params, dict(words), headers, words)
 
 
 async def _send_pieces(

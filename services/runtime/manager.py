@@ -163,8 +163,7 @@ class ControllerLoop:
                 self._caches.on_change(view, self._on_owned(owner))
         for watch in controller.watches:
             self._caches.on_change(watch.view, self._on_watched(watch))
-        for informer in self._caches.informers:
-            informer.on_progress(self._on_progress)
+        self._caches.on_progress(self._on_progress)
 
     def _on_owned(self, owner: Resource) -> Callable[[Change[Any]], None]:
         group = owner.api_version.rpartition("/")[0]
@@ -449,12 +448,19 @@ class Manager:
     Raises: KeyError when the transport has no credential of a controller's identity.
     """
 
-    def __init__(self, controllers: Sequence[Controller], seams: Seams, *, elector: Elector | None = None) -> None:
+    def __init__(
+        self,
+        controllers: Sequence[Controller],
+        seams: Seams,
+        *,
+        elector: Elector | None = None,
+        follows_definitions: bool = False,
+    ) -> None:
         views: dict[type[View], None] = {}
         for each in controllers:
             declared = (each.reconciles, *each.owns, *(watch.view for watch in each.watches), *each.reads)
             views |= dict.fromkeys(view for view in declared if view is not None)
-        self._caches = Caches(seams, list(views))
+        self._caches = Caches(seams, list(views), follows_definitions=follows_definitions)
         self._loops = [ControllerLoop(controller, seams, self._caches) for controller in controllers]
         self._elector = elector
 
@@ -466,8 +472,7 @@ class Manager:
     async def run(self) -> None:
         """Work until cancelled. Raises: LeadershipLost when the lease is lost."""
         async with asyncio.TaskGroup() as group:
-            for informer in self._caches.informers:
-                group.create_task(informer.run())
+            self._caches.start(lambda informer: group.create_task(informer.run()))
             for informer in self._caches.informers:
                 await informer.wait_until_synced()
             if self._elector is not None:

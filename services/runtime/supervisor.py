@@ -263,6 +263,8 @@ class Supervisor:
         self._credentials = credentials.make(place, hosts=hosts, random=seeded_random(None), others=others)
         self._authority = certificates.authority(place)
         self._serving = self._authority.server("apiserver")
+        self._kubelet_serving = self._authority.server("kubelet")
+        self._kubelet_client = self._authority.client("apiserver-kubelet-client", "kube-apiserver-kubelet-client")
         for user in users:
             process = user.removeprefix(SERVICE_ACCOUNT_PREFIX).replace(":", "_")
             self._token_files[user] = str(credentials.put(self._credentials, process, user))
@@ -284,6 +286,9 @@ class Supervisor:
             "--tls-private-key-file", str(self._serving.key),
             "--client-ca-file", str(self.authority),
             *self._client_arguments(),
+            "--kubelet-client-certificate", str(self._kubelet_client.certificate),
+            "--kubelet-client-key", str(self._kubelet_client.key),
+            "--kubelet-certificate-authority", str(self.authority),
             *(text for path in self._options.roles for text in ("--role", str(path.absolute()))),
         ]  # fmt: skip
 
@@ -319,7 +324,9 @@ class Supervisor:
                 host,
                 [
                     *arguments, "--token-file", self._token_file(f"kubelet/{host}"), "--data-dir", str(data / host),
-                    "--health-port", str(_free_port()), "--sockets-dir", str(self.sockets_dir),
+                    "--health-port", "0", "--sockets-dir", str(self.sockets_dir),
+                    "--port", str(_free_port()), "--tls-cert-file", str(self._kubelet_serving.certificate),
+                    "--tls-private-key-file", str(self._kubelet_serving.key), "--client-ca-file", str(self.authority),
                 ],
             )
             for host, arguments in found

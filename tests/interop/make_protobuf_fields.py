@@ -32,6 +32,7 @@ PACKAGES = {
     "authorization": "k8s.io/api/authorization/v1",
     "rbac": "k8s.io/api/rbac/v1",
     "resource": "k8s.io/api/resource/v1",
+    "admissionregistration": "k8s.io/api/admissionregistration/v1",
     "meta": "k8s.io/apimachinery/pkg/apis/meta/v1",
 }
 ROOTS = [
@@ -53,6 +54,12 @@ ROOTS = [
     "networking.ServiceCIDR", "node.RuntimeClass",
     "storage.CSIDriver", "storage.CSINode", "storage.CSIStorageCapacity", "storage.StorageClass",
     "storage.VolumeAttachment", "storage.VolumeAttributesClass",
+    "rbac.Role", "rbac.RoleBinding", "rbac.ClusterRole", "rbac.ClusterRoleBinding",
+    "admissionregistration.MutatingWebhookConfiguration", "admissionregistration.ValidatingWebhookConfiguration",
+    "admissionregistration.ValidatingAdmissionPolicy", "admissionregistration.ValidatingAdmissionPolicyBinding",
+    "authentication.TokenRequest", "authentication.TokenReview", "authentication.SelfSubjectReview",
+    "authorization.SubjectAccessReview", "authorization.LocalSubjectAccessReview",
+    "meta.Status", "meta.ListMeta",
     "resource.ResourceClaim", "resource.ResourceClaimTemplate", "resource.DeviceClass", "resource.ResourceSlice",
 ]  # fmt: skip
 # Types with a JSON form of their own; the decoder knows them by name.

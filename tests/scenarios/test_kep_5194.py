@@ -399,6 +399,34 @@ def test_kep_5194_11_a_kubelet_that_asks_at_its_restart_ends_the_containers_of_r
     )
 
 
+GAP = """
+scale deployment/web replicas=0
+wait 0.2s
+link controllers cut=both
+wait 20s
+pod bare cpu=1 restart=Never run="exit 0 after 80s" claims=net
+expect within 10s each pods name=bare phase == Running
+wait 15s
+expect each resourceclaims name=net status.reservedFor[0].name == web
+link controllers
+expect within 30s count pods name=web-* == 0
+expect within 40s count events reason=ClaimReleaseBlocked == 1
+expect each pods name=bare phase == Running
+expect each resourceclaims name=net status.reservedFor[0].name == web
+expect within 60s each pods name=bare phase == Succeeded
+expect within 10s each resourceclaims name=net status.allocation == ""
+expect within 5s count events reason=ClaimReleased == 1
+"""
+
+
+def test_kep_5194_14_an_owner_whose_watches_had_a_gap_of_half_a_minute_releases_once_and_from_no_pod_that_runs():
+    text = (FOLDER / "scaled-to-zero.txt").read_text().partition("scale deployment/web replicas=0")[0]
+    scenario = played(f"{text.replace('limit 120s', 'limit 300s')}{GAP}")
+
+    (released_s,) = (scenario.at_s(c) for c in scenario.of("ResourceClaim", "net") if c.identity == DEPLOYMENTS)
+    assert released_s > max(scenario.at_s(c) for c in scenario.of("Pod", "bare") if c.data["phase"] == "Succeeded")
+
+
 def test_kep_5194_12_each_of_the_fifty_pods_shows_why_it_is_deleted():
     text = (
         (FOLDER / "tainted.txt")

@@ -7,7 +7,11 @@ Source: upstream `staging/src/k8s.io/apiextensions-apiserver/pkg/registry/custom
 from typing import Any
 
 from apiserver_fake.customresources.conditions import FINALIZER, Condition, with_conditions
-from apiserver_fake.customresources.interim import validate_definition
+from apiserver_fake.customresources.definition import (
+    definition_warnings,
+    validate_definition,
+    validate_definition_status,
+)
 from apiserver_fake.strategy import DeleteOptions, Strategy, WriteContext, delete_now_or_mark, keep_status
 from apiserver_fake.validation.formats import Cause, metadata, subdomain
 from services.api.kinds.customresourcedefinition import DEFINITIONS
@@ -69,11 +73,12 @@ def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
 
 
 def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
+    ctx.warnings.extend(definition_warnings(new, old))
     return [*metadata(new, subdomain), *validate_definition(new, old)]
 
 
 def _validate_status(old: Document, new: Document, ctx: WriteContext) -> list[Cause]:
-    return validate_definition(new, old)
+    return validate_definition_status(new)
 
 
 def _before_delete(old: Document, ctx: WriteContext, options: DeleteOptions) -> Document | None:

@@ -17,6 +17,8 @@ def _address(value: str, path: str, report: Report) -> Causes:
     except ValueError:
         yield invalid(path, value, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
         return
+    if report.scope:
+        return
     if found.is_unspecified:
         yield invalid(path, value, f"may not be unspecified ({found})")
     if found.is_loopback:
@@ -38,6 +40,17 @@ def _named(subset: Document, at: str, report: Report) -> Causes:
         yield from [required(f"{at}ports[{index}].name") for index, port in enumerate(ports) if not port.get("name")]
 
 
+def is_own(document: Document) -> bool:
+    """Whether these are the API server's own endpoints: it may listen on this machine alone."""
+    meta = document["metadata"]
+    return bool(meta.get("namespace") == "default" and meta.get("name") == "kubernetes")
+
+
+def _whose(document: Document, at: str, report: Report) -> Causes:
+    report.scope = is_own(document)
+    return ()
+
+
 ADDRESS = Struct(
     Field("ip", missing="", rule=_address), Field("hostname", form=label), Field("nodeName", form=subdomain)
 )
@@ -54,4 +67,4 @@ SUBSET = Struct(
     _named,
     Field("ports", items=PORT),
 )
-STRATEGIES = {"endpoints": declared(Struct(Field("subsets", items=SUBSET)))}
+STRATEGIES = {"endpoints": declared(Struct(_whose, Field("subsets", items=SUBSET)))}

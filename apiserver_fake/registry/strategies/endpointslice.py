@@ -5,6 +5,7 @@ The texts are upstream's (`pkg/apis/discovery/validation`).
 
 from ipaddress import IPv4Address, IPv6Address
 
+from apiserver_fake.registry.strategies.endpoints import is_own
 from apiserver_fake.strategy import WriteContext, declared
 from apiserver_fake.validation.fields import Field, Report, Struct, not_repeated, unique
 from apiserver_fake.validation.formats import Causes, invalid, label, label_value, required, subdomain
@@ -15,14 +16,14 @@ FAMILIES: dict[str, type[IPv4Address] | type[IPv6Address]] = {"IPv4": IPv4Addres
 
 
 def _family(document: Document, at: str, report: Report) -> Causes:
-    report.scope = document.get("addressType")
+    report.scope = document.get("addressType") if not is_own(document) else None
     return ()
 
 
 def _address(address: str, path: str, report: Report) -> Causes:
     yield from not_repeated(address, path, report)
     family = FAMILIES.get(report.scope)
-    if family is None:
+    if family is None:  # a domain name, or where the API server itself listens
         yield from subdomain(path, address)
         return
     try:

@@ -47,7 +47,8 @@ def _prepare_create(new: Document, ctx: WriteContext) -> None:
     if not ctx.switches.container_restart_rules:
         spec = without_own_policies(spec)
     set_priority(new, spec, ctx, "pods", "pod spec")
-    set_runtime_class(new, spec, ctx)
+    if "runtimeClassName" in spec or "overhead" in spec:
+        set_runtime_class(new, spec, ctx)
     new["spec"] = spec
     status: Document = {"phase": "Pending"}
     with contextlib.suppress(ValueError):  # a malformed quantity: `validate` names the field

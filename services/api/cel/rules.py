@@ -204,7 +204,7 @@ def _check(
     `often`: how often the place can be in an object; None: as often as it fits. `uncorrelated`: the list or map
     whose items have no old value.
     """
-    malformed = total.malformed
+    before = total.malformed
     found: list[Cause] = []
     for inner, inner_node, inner_declared, name, fraction in _inner(holder, node, declared):
         below = uncorrelated
@@ -216,10 +216,10 @@ def _check(
         found += _check(each, node, declared, f"{path}.allOf[{place}]", often, uncorrelated, total)
     yield from found
     texts = holder.get(RULES) or ()
-    wrong = [cause for place, text in enumerate(texts) for cause in _malformed(text, f"{path}.{RULES}[{place}]", node)]
+    wrong = [cause for place, text in enumerate(texts) for cause in malformed(text, f"{path}.{RULES}[{place}]", node)]
     yield from wrong
     total.malformed += len(wrong)
-    if not texts or total.malformed > malformed:
+    if not texts or total.malformed > before:
         return
     if declared is None:
         yield Cause(f"{path}.{RULES}", "InternalError", f"Internal error: {_NO_TYPE}")
@@ -253,7 +253,8 @@ def _field(node: Schema, declared: Declared | None, name: str) -> Declared | Non
     return schemas.declare(inner, is_root=bool(inner.get("x-kubernetes-embedded-resource")))
 
 
-def _malformed(text: Mapping[str, Any], path: str, node: Schema) -> Iterator[Cause]:
+def malformed(text: Mapping[str, Any], path: str, node: Schema) -> Iterator[Cause]:
+    """Yield what is wrong with the form of a rule at a place of a schema, before it is compiled."""
     rule, message = str(text.get("rule") or ""), str(text.get("message") or "")
     if not rule.strip():
         yield _required(f"{path}.rule", "rule is not specified")

@@ -124,7 +124,7 @@ def _child(schema: Schema, name: str) -> Declared | None:
 
 def with_metadata(schema: Schema) -> Schema:
     """Return a resource's schema with the fields that every resource has."""
-    properties = {**schema.get("properties", {}), "kind": _TEXT, "apiVersion": _TEXT, "metadata": _METADATA}
+    properties = {**(schema.get("properties") or {}), "kind": _TEXT, "apiVersion": _TEXT, "metadata": _METADATA}
     return {**schema, "properties": properties}
 
 
@@ -150,7 +150,7 @@ def _declared_object(schema: Schema, name: str) -> Declared:
     fields: dict[str, Declared] = {}
     least = 2
     required = schema.get("required") or ()
-    for each, inner in schema.get("properties", {}).items():
+    for each, inner in (schema.get("properties") or {}).items():
         said = escaped(each)
         found = _child(inner, f"{name}.{said or each}")
         if found is None:

@@ -1,7 +1,7 @@
 """CertificateSigningRequest: a client asks for a certificate (certificates.k8s.io/v1)."""
 
 from services.api.meta import AGE, NAME, NONE, Column, Condition, Document, ObjectView, Resource, View
-from services.api.printing import duration
+from services.api.times import duration
 
 APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
 KUBE_CLIENT = "kubernetes.io/kube-apiserver-client"

@@ -3,8 +3,7 @@
 from typing import Any
 
 from services.api.meta import Column, Document, ObjectReference, ObjectView, Resource, View
-from services.api.printing import duration
-from services.api.times import parse_time
+from services.api.times import duration, parse_time
 
 
 class EventSource(View, frozen=True):

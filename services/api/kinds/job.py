@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from services.api.meta import AGE, NAME, Column, Condition, Document, LabelSelector, ObjectView, Resource, View
-from services.api.printing import TEMPLATE_COLUMNS, duration
-from services.api.times import parse_time
+from services.api.printing import TEMPLATE_COLUMNS
+from services.api.times import duration, parse_time
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 """Holds a pod until its end is counted (KEP-2307)."""

@@ -97,7 +97,7 @@ RESOURCE = Resource(
     Node,
     namespaced=False,
     short_names=("no",),
-    subresources=("status",),
+    subresources=("status", "proxy"),
     has_spec=True,
     columns=(
         NAME,

@@ -1,5 +1,7 @@
 """Pod: the unit that is scheduled, admitted, unbound and run (core/v1)."""
 
+from dataclasses import dataclass
+
 import msgspec
 
 from services.api.meta import (
@@ -15,6 +17,7 @@ from services.api.meta import (
     Resource,
     View,
 )
+from services.api.times import duration, parse_time
 
 
 class ResourceClaimUse(View, frozen=True):
@@ -418,37 +421,101 @@ class Pod(View, frozen=True):
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 
-def _status_text(pod: Document, now: float) -> str:
-    status = pod.get("status", {})
+@dataclass
+class _Shown:
+    """What a table shows of a pod: its status, how many containers are ready, and their restarts."""
+
+    reason: str
+    ready: int = 0
+    total: int = 0
+    restarts: int = 0
+    last_restart: str = ""
+    is_initializing: bool = False
+
+    def count(self, container: Document) -> None:
+        """Add a container's restarts, and remember when one last ended."""
+        self.restarts += container.get("restartCount", 0)
+        ended = ((container.get("lastState") or {}).get("terminated") or {}).get("finishedAt") or ""
+        self.last_restart = max(self.last_restart, ended)
+
+
+def _ended(terminated: Document) -> str:
+    if reason := terminated.get("reason"):
+        return str(reason)
+    signal = terminated.get("signal")
+    return f"Signal:{signal}" if signal else f"ExitCode:{terminated.get('exitCode', 0)}"
+
+
+def _shown(pod: Document) -> _Shown:
+    """Return what a table shows of a pod (upstream `printPod`)."""
+    status, spec = pod.get("status", {}), pod.get("spec", {})
+    sidecars = {each["name"] for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"}
+    conditions = {each.get("type"): each for each in status.get("conditions") or ()}
     reason = str(status.get("reason") or status.get("phase") or "Unknown")
-    if status.get("reason") == "NodeLost" and pod["metadata"].get("deletionTimestamp"):
-        return "Unknown"
-    for condition in status.get("conditions", ()):
-        if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
-            reason = "SchedulingGated"
+    if conditions.get("PodScheduled", {}).get("reason") == "SchedulingGated":
+        reason = "SchedulingGated"
+    total = len(spec.get("containers") or ()) + len(sidecars)
+    shown, aside = _Shown(reason, total=total), _Shown("", total=total)
+    for index, container in enumerate(status.get("initContainerStatuses") or ()):
+        state, is_sidecar = container.get("state") or {}, container.get("name") in sidecars
+        shown.count(container)
+        if is_sidecar:
+            aside.count(container)
+        terminated, waiting = state.get("terminated"), (state.get("waiting") or {}).get("reason")
+        if terminated is not None and not terminated.get("exitCode"):
+            continue
+        if is_sidecar and container.get("started"):
+            shown.ready += bool(container.get("ready"))
+            continue
+        shown.is_initializing = True
+        if terminated is not None:
+            shown.reason = f"Init:{_ended(terminated)}"
+        elif waiting and waiting != "PodInitializing":
+            shown.reason = f"Init:{waiting}"
+        else:
+            shown.reason = f"Init:{index}/{len(spec.get('initContainers') or ())}"
+        break
+    if not shown.is_initializing or conditions.get("Initialized", {}).get("status") == "True":
+        shown.restarts, shown.last_restart = aside.restarts, aside.last_restart
+        _count_containers(shown, status, is_ready=conditions.get("Ready", {}).get("status") == "True")
+    if pod["metadata"].get("deletionTimestamp"):
+        if status.get("reason") == "NodeLost":
+            shown.reason = "Unknown"
+        elif status.get("phase") not in ("Succeeded", "Failed"):
+            shown.reason = "Terminating"
+    return shown
+
+
+def _count_containers(shown: _Shown, status: Document, *, is_ready: bool) -> None:
     has_running = False
-    for container in reversed(status.get("containerStatuses", ())):
-        state = container.get("state", {})
-        if waiting := state.get("waiting", {}).get("reason"):
-            reason = waiting
-        elif terminated := state.get("terminated"):
-            reason = terminated.get("reason") or f"ExitCode:{terminated.get('exitCode', 0)}"
+    for container in reversed(status.get("containerStatuses") or ()):
+        state = container.get("state") or {}
+        shown.count(container)
+        if waiting := (state.get("waiting") or {}).get("reason"):
+            shown.reason = waiting
+        elif (terminated := state.get("terminated")) is not None:
+            shown.reason = _ended(terminated)
         elif container.get("ready") and "running" in state:
             has_running = True
-    if reason == "Completed" and has_running:
-        reason = "Running"
-    if pod["metadata"].get("deletionTimestamp"):
-        return "Terminating"
-    return reason
+            shown.ready += 1
+    if shown.reason == "Completed" and has_running:
+        shown.reason = "Running" if is_ready else "NotReady"
+
+
+def _status_text(pod: Document, now: float) -> str:
+    return _shown(pod).reason
 
 
 def _ready(pod: Document, now: float) -> str:
-    ready = sum(1 for c in pod.get("status", {}).get("containerStatuses", ()) if c.get("ready"))
-    return f"{ready}/{len(pod.get('spec', {}).get('containers', ()))}"
+    shown = _shown(pod)
+    return f"{shown.ready}/{shown.total}"
 
 
 def _restarts(pod: Document, now: float) -> str:
-    return str(sum(c.get("restartCount", 0) for c in pod.get("status", {}).get("containerStatuses", ())))
+    shown = _shown(pod)
+    if not shown.restarts or not shown.last_restart:
+        return str(shown.restarts)
+    return f"{shown.restarts} ({duration(now - parse_time(shown.last_restart))} ago)"
 
 
 def _gates(pod: Document, now: float) -> str:
@@ -461,7 +528,10 @@ RESOURCE = Resource(
     Pod,
     short_names=("po",),
     categories=("all",),
-    subresources=("status", "binding", "unbind", "eviction", "log", "resize", "ephemeralcontainers"),
+    subresources=(
+        *("status", "binding", "unbind", "eviction", "log", "resize", "ephemeralcontainers"),
+        *("attach", "exec", "portforward", "proxy"),
+    ),
     has_spec=True,
     columns=(
         NAME,

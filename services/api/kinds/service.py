@@ -64,7 +64,7 @@ RESOURCE = Resource(
     Service,
     short_names=("svc",),
     categories=("all",),
-    subresources=("status",),
+    subresources=("status", "proxy"),
     has_spec=True,
     columns=_COLUMNS,
     selectable_fields={

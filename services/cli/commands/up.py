@@ -174,14 +174,15 @@ def _attend(given: dict[str, Any]) -> int:
         switches=tuple(given["assignments"]),
         log_level=given["log_level"],
         arguments={
+            "apiserver": ["--cluster-objects"],
             "kubelet": [
                 *(text for latency in given["latency"] for text in ("--latency", latency)),
                 *(text for path in given["stages"] for text in ("--stages", str(path.absolute()))),
                 *(["--static-pods", str(given["static_pods"].absolute())] if given["static_pods"] else []),
                 *(["--device-sockets"] if given["device_sockets"] else []),
-                "--node-events",
-                "all",
-            ]
+                *("--node-events", "all", "--completion-s", "1"),
+            ],
+            "controllers": ["--custom-resources"],
         },
         schedulers=schedulers,
         roles=given["roles"],

@@ -7,6 +7,7 @@ Source: controllers 3; upstream `pkg/controller/deployment` (`sync.go`, `util/de
 import msgspec
 from msgspec.structs import replace
 
+from services.api.kinds.deployment import Deployment
 from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document
 from services.controllers.deployment.rollout import MAX, proportional
@@ -82,7 +83,7 @@ def new_set(step: Step, name: str, text: str, size: int) -> Document:
     selector = dict(spec.get("selector") or {})
     selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH_LABEL: text}
     own = step.deployment.metadata
-    annotations = {k: v for k, v in own.annotations.items() if k not in _OWN_ANNOTATIONS}
+    annotations = _annotations(step.deployment)
     annotations |= {REVISION: step.revision, **_size_notes(step)}
     return {
         "apiVersion": "apps/v1",
@@ -101,6 +102,11 @@ def new_set(step: Step, name: str, text: str, size: int) -> Document:
             "template": template,
         },
     }
+
+
+def _annotations(deployment: Deployment) -> dict[str, str]:
+    """Return the annotations that a Deployment's current set has from it (upstream `SetNewReplicaSetAnnotations`)."""
+    return {k: v for k, v in deployment.metadata.annotations.items() if k not in _OWN_ANNOTATIONS}
 
 
 def _size_notes(step: Step) -> dict[str, str]:
@@ -136,6 +142,12 @@ def sync_revision(step: Step) -> None:
             history = new.metadata.annotations.get(HISTORY)
             notes[HISTORY] = f"{history},{before}" if history else before
         patch["metadata"] = {"annotations": notes}
+    # A change cause, say, that was written after the set was made.
+    if not step.deployment.metadata.annotations.keys() <= _OWN_ANNOTATIONS:
+        known = new.metadata.annotations
+        late = {k: v for k, v in _annotations(step.deployment).items() if known.get(k) != v}
+        if late:
+            patch["metadata"] = {"annotations": late | patch.get("metadata", {}).get("annotations", {})}
     if new.spec.min_ready_seconds != step.deployment.spec.min_ready_seconds:
         patch["spec"] = {"minReadySeconds": step.deployment.spec.min_ready_seconds}
     if patch:

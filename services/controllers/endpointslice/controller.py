@@ -17,7 +17,8 @@ from services.api.kinds.service import Service
 from services.api.meta import Document, Key, LabelSelector
 from services.api.selectors import Selector, from_label_selector
 from services.api.switches import Switches
-from services.controllers.endpointslice.endpoints import (
+from services.controllers.endpointslice.placement import Placement, placed
+from services.controllers.shared_endpoints import (
     Ports,
     documents,
     endpoint_of,
@@ -26,7 +27,6 @@ from services.controllers.endpointslice.endpoints import (
     port_documents,
     ports_of,
 )
-from services.controllers.endpointslice.placement import Placement, placed
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Action, Create, Delete, Patch, Result, event
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch

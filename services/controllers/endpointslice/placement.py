@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from services.api.kinds.endpointslice import Endpoint, EndpointSlice
-from services.controllers.endpointslice.endpoints import Ports
+from services.controllers.shared_endpoints import Ports
 
 ENDPOINTS_MAX = 100
 """Endpoints of a slice (upstream `--max-endpoints-per-slice`)."""

@@ -12,7 +12,6 @@ from enum import Enum
 import msgspec
 
 from services.api.meta import AnyObject, Document, Key, ObjectMeta, OwnerReference, Resource
-from services.api.resources import resource_of_kind, resources
 from services.api.switches import Switches
 from services.reconcile.actions import NOTHING, Action, Delete, Patch, Query, RecordEvent, Result
 from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch, is_read
@@ -22,6 +21,7 @@ UNREAD = ("events", "secrets")
 """Kinds that are not looked at (guarantees 8.3)."""
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
+INCOMPLETE_S = 0.5
 ABSENT_MAX = 500
 """Owners known to be gone for good; the oldest are forgotten first. A uid never comes back (I22)."""
 
@@ -44,8 +44,8 @@ class _Owners:
     events: list[RecordEvent] = field(default_factory=list)
 
 
-def _resource_name(view: AnyObject) -> str:
-    found = resource_of_kind(view.api_version, view.kind)
+def _resource_name(view: AnyObject, listers: Listers) -> str:
+    found = listers.kinds.of_kind(view.api_version, view.kind)
     return found.name if found is not None else ""
 
 
@@ -66,28 +66,28 @@ class GarbageCollector:
         """Return the objects to look at: this one, its dependents when it goes, owners that wait for it."""
         old, new = change.old, change.new
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
-            return [*self._gone(old, listers), *self._came(new)]
+            return [*self._gone(old, listers), *self._came(new, listers)]
         if new is None:
             assert old is not None
             return self._gone(old, listers)
         if old is None:
-            return self._came(new)
+            return self._came(new, listers)
         before, after = old.metadata, new.metadata
         judged = before.owner_references, before.deletion_timestamp, before.finalizers
         if judged == (after.owner_references, after.deletion_timestamp, after.finalizers):
             return []
-        found = {kind_key(_resource_name(new), *after.key): None}
+        found = {kind_key(_resource_name(new, listers), *after.key): None}
         if is_waiting(after) and not is_waiting(before):
             found.update(dict.fromkeys(_dependent_keys(after.uid, listers)))
         if before.owner_references != after.owner_references:
             found.update(dict.fromkeys(_waiting_owner_keys(before, listers)))
         return list(found)
 
-    def _came(self, new: AnyObject) -> list[Key]:
+    def _came(self, new: AnyObject, listers: Listers) -> list[Key]:
         metadata = new.metadata
         self._homes[metadata.uid] = metadata.namespace
         concerns = metadata.owner_references or metadata.deletion_timestamp is not None
-        return [kind_key(_resource_name(new), *metadata.key)] if concerns else []
+        return [kind_key(_resource_name(new, listers), *metadata.key)] if concerns else []
 
     def _gone(self, old: AnyObject, listers: Listers) -> list[Key]:
         metadata = old.metadata
@@ -103,8 +103,11 @@ class GarbageCollector:
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Finish a deletion that waits for dependents, or delete, or drop references that dangle."""
         resource, own_key = split(key)
-        if resource not in resources() or resource in UNREAD:
+        if listers.kinds.get(resource) is None or resource in UNREAD:
             return NOTHING
+        if not listers.are_complete:
+            # A kind was just defined: what of it belongs to whom is not known yet.
+            return Result(requeue_after_s=INCOMPLETE_S)
         found = listers.any(resource).get(own_key)
         if found is None:
             return NOTHING
@@ -121,7 +124,7 @@ class GarbageCollector:
     def _classify(self, resource: str, metadata: ObjectMeta, listers: Listers, moment: Moment) -> _Owners:
         owners = _Owners()
         for reference in metadata.owner_references:
-            kind = resource_of_kind(reference.api_version, reference.kind)
+            kind = listers.kinds.of_kind(reference.api_version, reference.kind)
             if (
                 kind is None
                 or kind.name in UNREAD
@@ -137,7 +140,7 @@ class GarbageCollector:
                 continue
             owners.by_state[state].append(reference)
             if state is State.DANGLING and self._homes.get(reference.uid, metadata.namespace) != metadata.namespace:
-                owners.events.append(_elsewhere(resource, metadata, reference))
+                owners.events.append(_elsewhere(listers.kinds.get(resource), metadata, reference))
         return owners
 
     def _state(
@@ -196,7 +199,7 @@ def _finish(resource: str, metadata: ObjectMeta, listers: Listers) -> Result:
 def _dependents(uid: str, listers: Listers) -> Iterable[tuple[str, ObjectMeta]]:
     """Yield the wire name and metadata of every object that references `uid` as an owner."""
     for view in listers.of(AnyObject).owned_by(uid):
-        yield _resource_name(view), view.metadata
+        yield _resource_name(view, listers), view.metadata
 
 
 def _dependent_keys(uid: str, listers: Listers) -> list[Key]:
@@ -206,7 +209,7 @@ def _dependent_keys(uid: str, listers: Listers) -> list[Key]:
 def _waiting_owner_keys(metadata: ObjectMeta, listers: Listers) -> list[Key]:
     found: list[Key] = []
     for reference in metadata.owner_references:
-        kind = resource_of_kind(reference.api_version, reference.kind)
+        kind = listers.kinds.of_kind(reference.api_version, reference.kind)
         if kind is None or kind.name in UNREAD or (kind.is_of_clients and not is_read(listers, kind)):
             continue
         key = Key(metadata.namespace if kind.namespaced else "", reference.name)
@@ -232,8 +235,9 @@ def _delete(resource: str, metadata: ObjectMeta, policy: str) -> Delete:
     )
 
 
-def _elsewhere(resource: str, meta: ObjectMeta, reference: OwnerReference) -> RecordEvent:
-    kind, reason = resources()[resource], "OwnerRefInvalidNamespace"
+def _elsewhere(kind: Resource | None, meta: ObjectMeta, reference: OwnerReference) -> RecordEvent:
+    assert kind is not None, "objects that are judged are of a known kind"
+    reason = "OwnerRefInvalidNamespace"
     text = (
         f"ownerRef [{reference.api_version}/{reference.kind}, namespace: {meta.namespace}, "
         f'name: {reference.name}, uid: {reference.uid}] does not exist in namespace "{meta.namespace}"'

@@ -6,8 +6,9 @@ Source: controllers 11, KEP-5080; upstream `pkg/controller/namespace/deletion/na
 
 from collections.abc import Sequence
 
+from services.api.kinds.customresourcedefinition import CustomResourceDefinition, defined_resource
 from services.api.kinds.namespace import Namespace
-from services.api.meta import AnyObject, Document, Key
+from services.api.meta import AnyObject, Document, Key, View
 from services.api.resources import resources
 from services.api.switches import Switches
 from services.reconcile import conditions, writes
@@ -15,14 +16,19 @@ from services.reconcile.actions import NOTHING, Action, Batch, Delete, Patch, Qu
 from services.reconcile.controller import Controller, Listers, Moment, Registration, is_read, refusal_message
 
 FINALIZER = "kubernetes"
+DEFINED = Query(CustomResourceDefinition, Key("", ""))
+"""Which kinds are defined, read live as everything here: a kind may be as new as its objects."""
 LOOK_AGAIN_MIN_S, LOOK_AGAIN_MAX_S = 0.2, 5.0
 Content = dict[str, Sequence[AnyObject]]
 """Wire name to what is left of it, in the order of removal."""
 
 
-def _order(listers: Listers) -> list[str]:
-    """Return the namespaced kinds in the order of removal: pods, the rest by name, events last."""
-    names = [each.name for each in resources().values() if each.namespaced and is_read(listers, each)]
+def _order(defined: Sequence[View], listers: Listers) -> list[str]:
+    """Return the namespaced kinds in the order of removal: pods, the rest by name, events last; `defined`: what defines
+    kinds besides those that are built in."""
+    found = [defined_resource(each) for each in defined if isinstance(each, CustomResourceDefinition)]
+    served = {**{each.name: each for each in found if each is not None}, **resources()}
+    names = [resource.name for resource in served.values() if resource.namespaced and is_read(listers, resource)]
     return sorted(names, key=lambda name: (name != "pods", name == "events", name))
 
 
@@ -57,7 +63,10 @@ class Namespaces:
             return NOTHING
         if namespace.metadata.deletion_timestamp is None or FINALIZER not in namespace.spec.finalizers:
             return NOTHING
-        queries = [Query(AnyObject, Key(key.name, ""), resource) for resource in _order(listers)]
+        if listers.kinds.are_followed and DEFINED not in moment.listed:
+            return Result(refresh=(DEFINED,))
+        order = _order(moment.listed.get(DEFINED, ()), listers)
+        queries = [Query(AnyObject, Key(key.name, ""), resource) for resource in order]
         if any(query not in moment.listed for query in queries):
             return Result(refresh=tuple(queries))
         content: Content = {

@@ -10,13 +10,14 @@ from collections.abc import Iterable
 from functools import partial
 
 from services.api import quotas
+from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.kinds.deviceclass import CLASSES, DeviceClass
 from services.api.kinds.pod import Pod
 from services.api.kinds.resourceclaim import ResourceClaim
 from services.api.kinds.resourcequota import ResourceQuota
 from services.api.meta import AnyObject, Document, Key, Resource, View
 from services.api.podresources import Amounts
-from services.api.resources import resource_of_kind, resources
+from services.api.resources import Kinds
 from services.api.switches import Switches
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Patch, Query, Result
@@ -31,13 +32,15 @@ _MEASURED = (quotas.PODS, quotas.CLAIMS, quotas.DEVICE_CLAIMS, quotas.SERVICES)
 def quota_changed(change: Change[ResourceQuota], listers: Listers) -> Iterable[Key]:
     """Name the quota when what it asks for is not what its status enforces; a charge alone is no reason."""
     new = change.new
-    if new is None or (new.spec.hard == new.status.hard and all(_is_reported(name, new) for name in new.spec.hard)):
+    if new is None or (new.spec.hard == new.status.hard and _is_reported(new, listers)):
         return ()
     return (new.metadata.key,)
 
 
-def _is_reported(name: str, quota: ResourceQuota) -> bool:
-    return name in quota.status.used or quotas.resource_of(name) not in resources()
+def _is_reported(quota: ResourceQuota, listers: Listers) -> bool:
+    """Whether the status says how much is used of everything that is asked for and can be counted."""
+    unreported = [name for name in quota.spec.hard if name not in quota.status.used]
+    return all(listers.kinds.get(quotas.resource_of(name)) is None for name in unreported)
 
 
 def pod_changed(change: Change[Pod], listers: Listers) -> Iterable[Key]:
@@ -61,9 +64,12 @@ def _uses_otherwise(old: Pod, new: Pod) -> bool:
 
 
 def object_changed(change: Change[AnyObject], listers: Listers) -> Iterable[Key]:
-    """Name the quotas that count an object which is gone, or changed and is measured by more than its number."""
+    """Name the quotas that count an object which is gone, or changed and is measured by more than its number; when a
+    kind is defined, those that ask for it."""
     seen = change.object
-    resource = resource_of_kind(seen.api_version, seen.kind)
+    resource = listers.kinds.of_kind(seen.api_version, seen.kind)
+    if resource is not None and resource.name == DEFINITIONS:
+        return [each.metadata.key for each in listers.of(ResourceQuota).all() if not _is_reported(each, listers)]
     if change.old is None or resource is None or resource.name == quotas.PODS:
         return ()
     if change.new is not None and resource.name not in _MEASURED:
@@ -90,21 +96,24 @@ def reconcile(key: Key, listers: Listers, moment: Moment, *, is_backed: bool = T
     known = listers.of(ResourceQuota)
     wanted = [found for found in [known.get(key)] if found is not None] if key.name else known.all()
     missing = dict.fromkeys(
-        query for quota in wanted for query in _queries(quota, is_backed).values() if query not in moment.listed
+        query
+        for quota in wanted
+        for query in _queries(quota, is_backed, listers.kinds).values()
+        if query not in moment.listed
     )
     if missing:
         return Result(refresh=tuple(missing))
-    patches = [patch for quota in wanted if (patch := _status(quota, moment, is_backed)) is not None]
+    statuses = (_status(quota, moment, _queries(quota, is_backed, listers.kinds)) for quota in wanted)
+    patches = [patch for patch in statuses if patch is not None]
     return Result(tuple(patches)) if patches else NOTHING
 
 
-def _queries(quota: ResourceQuota, is_backed: bool) -> dict[str, Query]:
+def _queries(quota: ResourceQuota, is_backed: bool, kinds: Kinds) -> dict[str, Query]:
     """Return the live reads that this quota is counted from, by resource."""
-    served = resources()
     names = dict.fromkeys(quotas.resource_of(name) for name in sorted(quota.spec.hard))
     if is_backed and _has_extended(quota):
         names |= dict.fromkeys((quotas.PODS, quotas.DEVICE_CLAIMS))
-    counted = [served[name] for name in names if name in served and served[name].namespaced]
+    counted = [each for each in map(kinds.get, names) if each is not None and each.namespaced]
     found = {each.name: Query(_view(each), Key(quota.metadata.namespace, ""), each.name) for each in counted}
     if is_backed and _has_extended(quota):
         found[CLASSES] = Query(DeviceClass, Key("", ""), CLASSES)
@@ -133,10 +142,9 @@ def _view(resource: Resource) -> type[View]:
     return resource.view if resource.name in _MEASURED else AnyObject
 
 
-def _status(quota: ResourceQuota, moment: Moment, is_backed: bool) -> Patch | None:
+def _status(quota: ResourceQuota, moment: Moment, queries: dict[str, Query]) -> Patch | None:
     """Return the patch that reports what is enforced and used, None when the status says so already."""
     used: Amounts = {}
-    queries = _queries(quota, is_backed)
     for resource, query in queries.items():
         names = [name for name in quota.spec.hard if quotas.resource_of(name) == resource]
         used.update(dict.fromkeys(names, 0))

@@ -87,6 +87,10 @@ C:replicaset                  create,change               pods
 C:replicaset                  delete                      pods                                            uid
 C:replicaset                  change                      replicasets.apps replicasets.apps/status \
 resourceclaims.resource.k8s.io/status
+C:replicationcontroller       read                        replicationcontrollers pods
+C:replicationcontroller       create,change               pods
+C:replicationcontroller       delete                      pods                                            uid
+C:replicationcontroller       change                      replicationcontrollers/status
 C:deployment                  read                        deployments.apps replicasets.apps pods \
 resourceclaims.resource.k8s.io
 C:deployment                  create,change               replicasets.apps
@@ -120,6 +124,9 @@ C:horizontal-pod-autoscaler   read                        pods.metrics.k8s.io \
 custommetrics.custom.metrics.k8s.io externalmetrics.external.metrics.k8s.io
 C:horizontal-pod-autoscaler   change                      deployments.apps/scale replicasets.apps/scale \
 statefulsets.apps/scale horizontalpodautoscalers.autoscaling/status
+C:endpoints-controller        read                        services pods endpoints
+C:endpoints-controller        create,change               endpoints
+C:endpoints-controller        delete                      endpoints                                       uid
 C:endpointslice-controller    read                        services pods nodes endpointslices.discovery.k8s.io
 C:endpointslice-controller    create,change               endpointslices.discovery.k8s.io
 C:endpointslice-controller    delete                      endpointslices.discovery.k8s.io                 uid

@@ -37,6 +37,7 @@ from services.client.leases import LeadershipLost
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import build as build_controllers
+from services.controllers.wiring import without_rest
 from services.runtime.components import CLAIM_CONTROLLER, component_of, driver_name, plugin_name, plugins_of
 from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_OK, MeshError, StartError
 from services.runtime.machine import disk_error
@@ -139,7 +140,7 @@ class SimMesh:
                 set=switches(each.name),
             )
             self._add(each.name, partial(build_scheduler, scheduler), SCHEDULER)
-        manager = ControllersConfig(name="controllers", set=switches("controllers"))
+        manager = ControllersConfig(name="controllers", controllers=without_rest(), set=switches("controllers"))
         identity = Identity("system:kube-controller-manager")
         self._add("controllers", partial(build_controllers, manager), identity, controller_identities())
         claims = ClaimControllerConfig(name=CLAIM_CONTROLLER, set=switches(CLAIM_CONTROLLER))

@@ -347,3 +347,106 @@ def test_schemas_do_not_share_what_is_written():
 
     test()
     assert "default" not in SCHEMA["properties"]["spec"]
+
+
+OLD_FORM = {
+    "type": "object",
+    "properties": {
+        "spec": {"type": "object", "properties": {"hostPort": {"type": "string"}}},
+        "status": {"type": "object", "properties": {"state": {"type": "string"}}},
+    },
+}
+NEW_FORM = {
+    "type": "object",
+    "properties": {
+        "spec": {"type": "object", "properties": {"host": {"type": "string"}, "port": {"type": "string"}}},
+        "status": {"type": "object", "properties": {"state": {"type": "string"}}},
+    },
+}
+SPLIT = (
+    a_version("v1", schema=OLD_FORM, subresources={"status": {}}),
+    a_version("v2", schema=NEW_FORM, storage=False, subresources={"status": {}}),
+)
+
+
+async def splitting(documents, api_version):
+    """Convert as Kubernetes' own example does: `hostPort: a:1` is `host: a, port: 1` in v2."""
+    found = []
+    for each in documents:
+        spec = each.get("spec") or {}
+        if each["apiVersion"] == api_version:
+            found.append(each)
+        elif api_version.endswith("v2"):
+            host, _, port = spec.get("hostPort", "").partition(":")
+            found.append({**each, "apiVersion": api_version, "spec": {"host": host, "port": port}})
+        else:
+            port = {"hostPort": f"{spec.get('host', '')}:{spec.get('port', '')}"}
+            found.append({**each, "apiVersion": api_version, "spec": port})
+    return found
+
+
+def with_webhook(test):
+    async def main():
+        async with Machine().cluster() as cluster:
+            cluster.server._defined._make_converter = lambda definition: splitting
+            config = {"url": "https://example.com/convert"}
+            webhook = {"clientConfig": config, "conversionReviewVersions": ["v1"]}
+            await cluster.define(a_definition(*SPLIT, conversion={"strategy": "Webhook", "webhook": webhook}))
+            await test(cluster)
+
+    def wrapped():
+        simloop.run(main())
+
+    wrapped.__name__ = test.__name__
+    return wrapped
+
+
+def of_spec(version, **spec):
+    return {**a_crontab(version=version), "spec": spec}
+
+
+@with_webhook
+async def test_what_a_webhook_converts_is_read_and_written_in_either_version(cluster):
+    made = await cluster.call("create", body=of_spec("v2", host="a", port="1"), version="v2", code=201)
+    assert (made["apiVersion"], made["spec"]) == (f"{GROUP}/v2", {"host": "a", "port": "1"})
+    stored = await cluster.call("get", name="one", version="v1", code=200)
+    assert (stored["apiVersion"], stored["spec"]) == (f"{GROUP}/v1", {"hostPort": "a:1"})
+    found = await patched(cluster, {"spec": {"port": "2"}}, version="v2", code=200)
+    assert (found["spec"], found["metadata"]["generation"]) == ({"host": "a", "port": "2"}, 2)
+    found = await patched(cluster, {"status": {"state": "x"}}, version="v2", subresource="status", code=200)
+    assert (found["status"], found["metadata"]["generation"]) == ({"state": "x"}, 2)
+    listed = await cluster.call("list", version="v2", code=200)
+    assert [each["spec"] for each in listed["items"]] == [{"host": "a", "port": "2"}]
+    found["spec"]["host"] = "b"
+    await cluster.call("update", name="one", body=found, version="v2", code=200)
+    await cluster.call("update", name="one", body=found, version="v2", code=409)
+    assert (await cluster.call("get", name="one", code=200))["spec"] == {"hostPort": "b:2"}
+
+
+@with_webhook
+async def test_objects_stored_in_an_older_version_are_converted_when_the_stored_version_changed(cluster):
+    await cluster.call("create", body=of_spec("v1", hostPort="a:1"), code=201)
+    definition = await cluster.definition()
+    first, second = definition["spec"]["versions"]
+    first["storage"], second["storage"] = False, True
+    await cluster.call("update", DEFINITIONS, CRONTABS, definition, code=200)
+
+    assert (await cluster.call("get", name="one", version="v2", code=200))["spec"] == {"host": "a", "port": "1"}
+    assert (await cluster.call("get", name="one", version="v1", code=200))["spec"] == {"hostPort": "a:1"}
+    found = await patched(cluster, {"spec": {"port": "2"}}, version="v2", code=200)
+    assert found["spec"] == {"host": "a", "port": "2"}
+    stored = msgspec.json.decode(cluster.server.store.get(CRONTABS, "default", "one").body)
+    assert (stored["apiVersion"], stored["spec"]) == (f"{GROUP}/v2", {"host": "a", "port": "2"})
+
+
+def test_a_server_that_calls_no_webhooks_says_so():
+    async def main():
+        async with Machine().cluster() as cluster:
+            config = {"url": "https://example.com/convert"}
+            webhook = {"clientConfig": config, "conversionReviewVersions": ["v1"]}
+            await cluster.define(a_definition(*SPLIT, conversion={"strategy": "Webhook", "webhook": webhook}))
+            await cluster.call("create", body=of_spec("v1", hostPort="a:1"), code=201)
+            refused = await cluster.call("get", name="one", version="v2", code=500)
+            assert "this server calls no webhooks" in refused["message"]
+
+    simloop.run(main())

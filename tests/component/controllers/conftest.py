@@ -29,10 +29,10 @@ WALL_S = 1_767_225_600.0
 class World:
     """Use inside `simloop.run`. Pods are bound round-robin to `nodes` and made ready at once by puppets."""
 
-    def __init__(self, nodes=0, switches=(), controllers=("*",), seed=1):
+    def __init__(self, nodes=0, switches=(), controllers=("*",), seed=1, custom_resources=False):
         self.clock = SimClock(asyncio.get_running_loop(), WALL_S)
         self.switches = Switches.parse(switches)
-        self.controllers = controllers
+        self.controllers, self.custom_resources = controllers, custom_resources
         self.events = MemoryEvents()
         self.network = Network(random.Random(f"net/{seed}"))
         self.seed = seed
@@ -83,7 +83,9 @@ class World:
         """Start the manager's next incarnation."""
         self.incarnations += 1
         self.life = Lifetime("controllers", self.incarnations)
-        config = ControllersConfig(name="controllers", controllers=self.controllers, health_port=-1)
+        config = ControllersConfig(
+            name="controllers", controllers=self.controllers, health_port=-1, custom_resources=self.custom_resources
+        )
         self.manager = build_controllers(
             config, self.seams("controllers", self.life, CONTROLLER_MANAGER, controller_identities())
         )

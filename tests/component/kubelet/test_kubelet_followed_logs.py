@@ -11,7 +11,7 @@ async def followed(w, pod, query):
     at = {}
     async for piece in body:
         for line in piece.decode().splitlines():
-            at[line.split(" ", 1)[1]] = w.clock.now()
+            at[line.split(" ", 1)[1] if line.startswith("20") else line] = w.clock.now()
     return at
 
 

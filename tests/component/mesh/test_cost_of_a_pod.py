@@ -19,11 +19,11 @@ from services.scenarios.script.verbs import VERBS
 ROOT = Path(__file__).parents[3]
 FEW, MANY, WARM = 20, 60, 20
 CEILINGS = {
-    "apiserver_fake": 1771,
+    "apiserver_fake": 1780,
     "kubelet": 996,
     "scheduler": 645,
-    "services/controllers": 800,
-    "services/client": 790,
+    "services/controllers": 810,
+    "services/client": 830,
     "services/reconcile": 206,
     "services/telemetry": 240,
 }

@@ -2,8 +2,9 @@
 
 import pytest
 
-from services.api.printing import cells, duration
+from services.api.printing import cells
 from services.api.resources import resources
+from services.api.times import duration
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 

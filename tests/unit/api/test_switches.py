@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from services.api.printing import duration
 from services.api.resources import resources
 from services.api.switches import REGISTER, SwitchError, Switches, names_in, switch
+from services.api.times import duration
 
 
 def test_every_switch_has_a_legal_default_a_meaning_and_a_source():

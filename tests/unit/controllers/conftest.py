@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from services.api.meta import AnyObject, Key
-from services.api.resources import resource_of_kind, resource_of_view, resources
+from services.api.resources import Kinds, resource_of_kind, resource_of_view, resources
 from services.api.switches import Switches
 from services.api.times import format_time
 from services.client.store import Store
@@ -31,6 +31,7 @@ class World:
     def __init__(self, registration, **switches):
         self.controller = registration.build(Switches({k.replace("__", "."): v for k, v in switches.items()}))
         self.stores = {name: Store(resource.view) for name, resource in resources().items()}
+        self.kinds, self.are_complete = Kinds(), True
         self._changes = []
         for store in self.stores.values():
             store.on_change(self._changes.append)

@@ -40,6 +40,8 @@ AT_RUN_TIME = {
         for verb, sub in (("read", ""), ("patch", "/scale"))
     },
     "namespace": {"delete *", "read *"},
+    "replicaset": {"patch replicasets.apps/status"},
+    "replicationcontroller": {"patch replicationcontrollers/status"},
     "resourcequota": {"read *"},
     "volume_protection": {"patch persistentvolumes", "patch persistentvolumeclaims"},
 }
@@ -83,6 +85,8 @@ def done(folder):
     paths = [*sorted(PLACES[folder].glob("*.py"))]
     if any("shared_revisions" in path.read_text() for path in paths):
         paths.append(FOLDER / "shared_revisions.py")
+    if any("shared_replicas" in path.read_text() for path in paths):
+        paths.append(FOLDER / "shared_replicas.py")
     found = set().union(*map(_actions, paths))
     record = next(each for each in REGISTERED if each.build.__module__.split(".")[-2] == folder)
     controller = record.build(Switches())

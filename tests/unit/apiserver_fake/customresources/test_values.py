@@ -3,6 +3,7 @@
 import pytest
 
 from apiserver_fake.customresources.structural import Structural
+from apiserver_fake.validation.formats import Cause
 
 WHERE = "spec.validation.openAPIV3Schema"
 UNCHECKED = (
@@ -177,3 +178,75 @@ def test_a_status_update_checks_the_status_alone_and_names_it_from_there():
     assert [("status.phase", 'Invalid value: "integer": phase in body must be of type string: "integer"')] == [
         (cause.path, cause.message) for cause in causes
     ]
+
+
+def test_what_other_rules_found_keeps_rules_from_being_evaluated_where_upstream_does():
+    schema = field(type="integer", **{"x-kubernetes-validations": [{"rule": "self > 3"}]})
+    name = Cause("metadata.name", "FieldValueRequired", "Required value")
+    assert schema.validate({"spec": {"x": 2}}, found=[name]) == [UNCHECKED]
+    label = Cause("metadata.labels", "FieldValueInvalid", "Invalid value")
+    assert [cause.path for cause in schema.validate({"spec": {"x": 2}}, found=[label])] == ["spec.x"]
+
+
+def test_a_rule_about_a_part_that_did_not_change_does_not_refuse_the_object():
+    rules = [{"rule": "self > 3", "message": "too few"}]
+    schema = structural(properties={"x": {"type": "integer", "x-kubernetes-validations": rules}, "y": STRING})
+    new = {"spec": {"x": 2, "y": "b"}}
+    assert schema.validate(new, {"spec": {"x": 2, "y": "a"}}) == []
+    assert [cause.message for cause in schema.validate(new, {"spec": {"x": 1, "y": "a"}})] == [
+        "Invalid value: 2: too few"
+    ]
+
+
+def test_rules_end_when_their_budget_does():
+    rule = {"rule": "self.all(x, self.all(y, x == y || x != y))"}
+    schema = field(type="array", items=STRING, **{"x-kubernetes-validations": [rule]})
+    [only] = said(schema, ["a"] * 1000)
+    assert only.startswith('spec.x: Invalid value: "array": ')
+    assert "no further validation rules will be run due to call cost exceeds limit for rule" in only
+
+
+CLOSEST = [{"required": ["q"]}, {"required": ["a"], "properties": {"a": {"properties": {"b": {"minLength": 1}}}}}]
+
+
+def of_alternatives(**alternatives):
+    inner = {"type": "object", "properties": {"b": STRING}}
+    return field(type="object", properties={"a": inner, "q": STRING}, **alternatives)
+
+
+def test_the_mistakes_shown_are_those_of_the_alternative_that_comes_closest():
+    mistake = """spec.x.a.b: Invalid value: "": spec.x.a.b in body should be at least 1 chars long"""
+    for kind in ("anyOf", "oneOf"):
+        assert said(of_alternatives(**{kind: CLOSEST}), {"a": {"b": ""}})[1:] == [mistake]
+
+
+def test_an_integer_sees_what_is_whole_of_a_limit():
+    schema = field(type="number", minimum=0.5)
+    assert said(schema, 0) == []
+    assert said(schema, 0.25) == ["spec.x: Invalid value: 0.25: spec.x in body should be greater than or equal to 0.5"]
+
+
+def test_numbers_of_an_enum_are_compared_as_numbers():
+    schema = field(type="number", enum=[1, 2.5])
+    assert said(schema, 1.0) == []
+    assert said(schema, 2.5) == []
+    assert said(schema, 3.5) == ['spec.x: Unsupported value: 3.5: supported values: "1", "2.5"']
+
+
+def test_a_map_that_is_closed_has_no_other_fields():
+    schema = field(type="object", additionalProperties=False)
+    assert said(schema, {"b": 1}) == ['spec.x: Invalid value: "b": spec.x.b in body is a forbidden property']
+
+
+def test_a_set_may_have_a_number_and_a_boolean_that_python_takes_for_it():
+    schema = field(
+        type="array", items={"x-kubernetes-preserve-unknown-fields": True}, **{"x-kubernetes-list-type": "set"}
+    )
+    assert said(schema, [1, True, "1"]) == []
+    assert said(schema, [{"a": 1, "b": 2}, {"b": 2, "a": 1}]) == ['spec.x[1]: Duplicate value: {"a":1,"b":2}']
+
+
+def test_kind_and_api_version_are_checked_on_every_write():
+    schema, _ = Structural.parse({"type": "object", "properties": {"kind": {"type": "string", "enum": ["A"]}}}, WHERE)
+    new = {"kind": "B", "metadata": {}}
+    assert [cause.path for cause in schema.validate(new, new)] == ["kind"]

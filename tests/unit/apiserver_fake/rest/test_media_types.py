@@ -25,9 +25,9 @@ def test_the_first_form_that_can_be_made_wins(accept, expected):
     assert negotiate(accept, ("Table", "PartialObjectMetadata")) == expected
 
 
-def test_a_client_that_takes_protobuf_only_is_refused():
+def test_a_client_that_takes_no_form_that_can_be_made_is_refused():
     with pytest.raises(NotAcceptable):
-        negotiate("application/vnd.kubernetes.protobuf", ())
+        negotiate("text/html", ())
 
 
 def test_parameters_of_a_content_type_are_ignored_and_a_missing_one_is_json():

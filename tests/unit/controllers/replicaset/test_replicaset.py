@@ -122,7 +122,7 @@ def test_controllers_5_from_six_to_five_the_unassigned_pod_goes_with_its_uid(wor
     world = world_of(CONTROLLER)
     world.put(a_set(5))
     for i in range(5):
-        world.put(a_pod(f"p{i}", owner="web", node="n1"))
+        world.put(a_pod(f"p{i}", owner="web", node="n1", **({"phase": "Pending"} if i == 0 else {})))
     world.put(a_pod("unassigned", owner="web", phase="Pending"))
 
     result = world.reconcile("web")

@@ -120,3 +120,26 @@ def test_timers_come_due_in_the_order_of_their_times():
 
     assert timers.due(2.0) == ["a", "b"]
     assert timers.next_at_s == 3.0
+
+
+@pytest.mark.parametrize(
+    ("policy", "container", "ends"),
+    [
+        ("Never", {"image": "hello-world"}, (1.0, 0)),
+        ("OnFailure", {"image": "docker.io/library/perl:5.34.0", "command": ["perl", "-wle", "print 1"]}, (1.0, 0)),
+        ("Never", {"image": "nginx:1.27"}, (None, 0)),
+        ("Never", {"image": "registry.k8s.io/pause@sha256:0"}, (None, 0)),
+        ("Never", {"image": "busybox", "command": ["sleep", "infinity"]}, (None, 0)),
+        ("Never", {"image": "busybox", "command": ["sh", "-c", "exit 3"]}, (0.0, 3)),
+        ("Always", {"image": "hello-world"}, (None, 0)),
+        ("Never", {"image": "busybox", "stdin": True}, (None, 0)),
+    ],
+)
+def test_a_container_of_which_nothing_is_known_ends_if_its_pod_is_to_end(a_pod, policy, container, ends):
+    pod = a_pod(containers=[{"name": "main", **container}], spec={"restartPolicy": policy})
+    main = pod.spec.containers[0]
+
+    script = script_of(pod, main, is_init=False, completion_s=1.0)
+    assert (script.exit_after_s, script.exit_code) == ends
+    if ends[0] == 1.0:
+        assert script_of(pod, main, is_init=False) is FOREVER

@@ -49,7 +49,7 @@ def test_while_a_post_start_hook_runs_its_container_waits_and_the_next_does_not_
 
     assert life.status["phase"] == "Pending"
     assert life.container("a")["state"] == {"waiting": {"reason": "ContainerCreating"}}
-    assert words(life, "Started") == ["Started container a"]
+    assert words(life, "Started") == ["Container started"]
 
     life.run(6)
 

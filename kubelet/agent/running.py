@@ -1,0 +1,96 @@
+"""Processes that run in emulated containers in real time: what drives the generators of `runtime/shell`."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from kubelet.runtime.shell import Interrupted, Process, Read, Sleep, Write
+
+Show = Callable[[int, bytes], Awaitable[None]]
+"""Takes output: the stream, 1 or 2, and the bytes."""
+BREATH = 64
+"""After so many effects in a row the process lets others run."""
+SLEEP_S_MAX = 365 * 86400.0
+INTERRUPTED = 130
+
+
+class Input:
+    """What is typed into a process; full, its writers wait."""
+
+    def __init__(self) -> None:
+        self._pieces: asyncio.Queue[bytes] = asyncio.Queue(16)
+        self._is_over = False
+        self._interrupted = asyncio.Event()
+
+    async def put(self, data: bytes) -> None:
+        """Offer bytes; b"" is the end."""
+        await self._pieces.put(data)
+
+    def end(self) -> None:
+        """End the input, whatever waits."""
+        with contextlib.suppress(asyncio.QueueFull):
+            self._pieces.put_nowait(b"")
+        self._is_over = True
+
+    def interrupt(self) -> None:
+        """Send SIGINT."""
+        while not self._pieces.empty():
+            self._pieces.get_nowait()
+        self._interrupted.set()
+
+    async def read(self) -> bytes:
+        """Return the next bytes, b"" at the end. Raises: Interrupted."""
+        if self._is_over and self._pieces.empty():
+            return b""
+        return await self._or_interrupted(self._pieces.get())
+
+    async def sleep(self, seconds: float) -> bytes:
+        """Let time pass. Raises: Interrupted."""
+
+        async def rest() -> bytes:
+            await asyncio.sleep(min(seconds, SLEEP_S_MAX))
+            return b""
+
+        return await self._or_interrupted(rest())
+
+    async def _or_interrupted(self, work: Awaitable[bytes]) -> bytes:
+        task = asyncio.ensure_future(work)
+        interrupted = asyncio.ensure_future(self._interrupted.wait())
+        try:
+            await asyncio.wait((task, interrupted), return_when=asyncio.FIRST_COMPLETED)
+            if interrupted.done():
+                self._interrupted.clear()
+                raise Interrupted
+            return task.result()
+        finally:
+            task.cancel()
+            interrupted.cancel()
+
+
+async def drive(process: Process, keyboard: Input, show: Show) -> int:
+    """Run a process to its end and return its exit code. Raises: ConnectionError when its output is not taken."""
+    answer: bytes | None = None
+    is_interrupted, count = False, 0
+    try:
+        while True:
+            try:
+                effect = process.throw(Interrupted()) if is_interrupted else process.send(answer)
+            except StopIteration as end:
+                return int(end.value)
+            except Interrupted:
+                return INTERRUPTED
+            answer, is_interrupted, count = None, False, count + 1
+            if count % BREATH == 0:
+                await asyncio.sleep(0)
+            try:
+                match effect:
+                    case Read():
+                        answer = await keyboard.read()
+                    case Write(stream, data):
+                        await show(stream, data)
+                    case Sleep(seconds):
+                        await keyboard.sleep(seconds)
+            except Interrupted:
+                is_interrupted = True
+    finally:
+        process.close()

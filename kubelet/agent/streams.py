@@ -1,0 +1,586 @@
+"""`kubectl exec`, `attach` and `port-forward`, as the kubelet's endpoint serves them: SPDY streams to processes.
+
+The API server asks, and no other client: it authenticates by its certificate. A request is answered as upstream's
+container runtimes answer it; what then runs is a program of `runtime/commands`, and what listens is `runtime/pages`.
+Source: upstream `staging/src/k8s.io/cri-streaming/pkg/streaming/remotecommand`, `…/portforward`,
+`pkg/kubelet/server/server.go`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+import msgspec
+import structlog
+
+from kubelet.agent.agent import Agent
+from kubelet.agent.running import Input, Show, drive
+from kubelet.pod.container import Container
+from kubelet.pod.pod import Pod
+from kubelet.runtime import pages, projections
+from kubelet.runtime.commands import PROGRAMS
+from kubelet.runtime.files import Directory, FileSystem
+from kubelet.runtime.shell import Context, Stdin, start
+from kubelet.runtime.terminal import Terminal, displayed
+from kubelet.view import KubeletContainer
+from services.api.errors import ApiError, UnknownOutcome
+from services.api.meta import Document, Key
+from services.api.wire import Request
+from services.runtime.health import HttpRequest, Takeover
+from services.runtime.spdy import UPGRADE, Connection, Stream
+
+log = structlog.get_logger()
+
+SESSIONS_MAX = 256
+"""How many connections of exec, attach and port-forward one process serves at once."""
+STREAMS_WITHIN_S = 30.0
+"""How long a client has to open its streams."""
+IDLE_S = 4 * 3600.0
+"""How long a session may last without a byte in either direction (upstream `streamingConnectionIdleTimeout`)."""
+CLOSE_WITHIN_S = 5.0
+LOOK_S = 0.5
+"""How often it is looked whether the container still runs."""
+KILLED = 137
+HEAD_BYTES_MAX = 64 << 10
+REMOTE_COMMAND: Final = (
+    "v5.channel.k8s.io",
+    "v4.channel.k8s.io",
+    "v3.channel.k8s.io",
+    "v2.channel.k8s.io",
+    "channel.k8s.io",
+)
+PORT_FORWARD: Final = ("portforward.k8s.io",)
+_STRUCTURED = REMOTE_COMMAND[:2]
+
+
+@dataclass(eq=False)
+class Console:
+    """The main process of a container that reads standard input, and who is attached to it."""
+
+    input: Input = field(default_factory=Input)
+    shows: list[Show] = field(default_factory=list)
+    task: "asyncio.Task[int] | None" = None
+
+    async def show(self, stream: int, data: bytes) -> None:
+        """Send output to all who are attached; one that is gone misses it."""
+        for each in list(self.shows):
+            try:
+                await each(stream, data)
+            except ConnectionError:
+                with contextlib.suppress(ValueError):
+                    self.shows.remove(each)
+
+
+class Run(NamedTuple):
+    """One run of a container: the pod's uid, the container's name, the how manieth."""
+
+    uid: str
+    name: str
+    restart: int
+
+
+@dataclass
+class Target:
+    """A running container of a pod on a node."""
+
+    agent: Agent
+    pod: Pod
+    container: Container
+    spec: KubeletContainer
+
+    @property
+    def run(self) -> Run:
+        """Which run it is."""
+        return Run(self.pod.key.uid, self.container.name, self.container.restarts)
+
+
+class _Refused(Exception):
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code, self.text = code, text
+
+
+class Streams:
+    """What the endpoint of one process serves besides logs. `agents` returns the nodes as they are now."""
+
+    def __init__(self, agents: Callable[[], list[Agent]]) -> None:
+        self._agents = agents
+        self._sessions: set[asyncio.Task[None]] = set()
+        self._files: dict[Run, FileSystem] = {}
+        self._shared: dict[str, dict[str, Directory]] = {}
+        self._consoles: dict[Run, Console] = {}
+
+    def upgrades(self) -> list[tuple[str, Takeover]]:
+        """Return the paths that are served by an upgraded connection."""
+        found: list[tuple[str, Callable[[HttpRequest, Connection, str], Awaitable[None]], tuple[str, ...]]] = [
+            ("/exec/{namespace}/{pod}/{container}", self._exec, REMOTE_COMMAND),
+            ("/attach/{namespace}/{pod}/{container}", self._attach, REMOTE_COMMAND),
+            ("/portForward/{namespace}/{pod}", self._port_forward, PORT_FORWARD),
+        ]
+        return [(path, self._takeover(serve, protocols)) for path, serve, protocols in found]
+
+    @property
+    def count(self) -> int:
+        """How many sessions there are now."""
+        return len(self._sessions)
+
+    def stop(self) -> None:
+        """End all sessions and processes."""
+        for task in (*self._sessions, *(c.task for c in self._consoles.values() if c.task is not None)):
+            task.cancel()
+
+    # --- the way in ---
+
+    def _takeover(
+        self, serve: Callable[[HttpRequest, Connection, str], Awaitable[None]], protocols: tuple[str, ...]
+    ) -> Takeover:
+        async def take(request: HttpRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            asked = [each.strip() for each in request.headers.get("x-stream-protocol-version", "").split(",")]
+            chosen = next((each for each in asked if each in protocols), None)
+            if request.headers.get("upgrade", "").lower() != UPGRADE.lower():
+                _answer(writer, 400, "unable to upgrade: want the protocol SPDY/3.1\n")
+            elif chosen is None:
+                accepted = "".join(f"X-Accepted-Stream-Protocol-Versions: {each}\r\n" for each in protocols)
+                _answer(
+                    writer, 403, f"unable to upgrade: unable to negotiate protocol: client supports {asked}\n", accepted
+                )
+            elif len(self._sessions) >= SESSIONS_MAX:
+                _answer(writer, 429, f"{SESSIONS_MAX} streaming connections are open already\n")
+            else:
+                self._sessions.add(task)
+                try:
+                    await self._session(request, reader, writer, serve, chosen)
+                finally:
+                    self._sessions.discard(task)
+
+        return take
+
+    async def _session(
+        self,
+        request: HttpRequest,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        serve: Callable[[HttpRequest, Connection, str], Awaitable[None]],
+        protocol: str,
+    ) -> None:
+        try:
+            self._check(request)
+        except _Refused as refused:
+            _answer(writer, refused.code, refused.text)
+            return
+        writer.write(
+            f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {UPGRADE}\r\n"
+            f"X-Stream-Protocol-Version: {protocol}\r\n\r\n".encode()
+        )
+        connection = Connection(reader, writer, is_client=False)
+        reading = asyncio.create_task(connection.run())
+        serving = asyncio.ensure_future(serve(request, connection, protocol))
+        try:
+            async with asyncio.timeout(IDLE_S):
+                # A client that is gone ends what it asked for.
+                await asyncio.wait((reading, serving), return_when=asyncio.FIRST_COMPLETED)
+                if serving.done():
+                    serving.result()
+                    await asyncio.wait((reading,), timeout=CLOSE_WITHIN_S)
+        except (ConnectionError, TimeoutError):
+            pass
+        finally:
+            connection.close()
+            for task in (serving, reading):
+                task.cancel()
+            await asyncio.gather(serving, reading, return_exceptions=True)
+
+    def _find(self, namespace: str, name: str) -> tuple[Agent, Pod]:
+        key = Key(namespace, name)
+        for agent in self._agents():
+            for pod in agent.kubelet.table.pods.values():
+                if pod.pod.metadata.key == key and not agent.is_off:
+                    return agent, pod
+        raise _Refused(404, f'pod "{name}" does not exist')
+
+    def _check(self, request: HttpRequest) -> None:
+        agent, pod = self._find(request.params["namespace"], request.params["pod"])
+        if "container" in request.params:
+            self._target(request)
+            flags = request.query
+            if all(flags.get(name) not in ("1", "true") for name in ("input", "output", "error")):
+                raise _Refused(400, "you must specify at least 1 of stdin, stdout, stderr")
+        elif not any(c.is_running for c in pod.containers):
+            raise _Refused(500, f"unable to do port forwarding: pod is not running, it is on node {agent.name}")
+
+    def _target(self, request: HttpRequest) -> Target:
+        agent, pod = self._find(request.params["namespace"], request.params["pod"])
+        name = request.params["container"]
+        container = next((c for c in pod.containers if c.name == name and c.is_running), None)
+        spec = pod.pod.spec
+        shown = (*spec.containers, *spec.init_containers, *spec.ephemeral_containers)
+        found = next((c for c in shown if c.name == name), None)
+        if container is None or found is None:
+            raise _Refused(500, f'container not found ("{name}")')
+        return Target(agent, pod, container, found)
+
+    # --- exec and attach ---
+
+    async def _exec(self, request: HttpRequest, connection: Connection, protocol: str) -> None:
+        target = self._target(request)
+        words = [value for name, value in request.words if name == "command"]
+        session = await _Session.begin(request, connection, protocol)
+        context = await self._context(target, is_interactive=session.is_terminal)
+        context.stdin = Stdin() if session.stdin is not None else Stdin(b"")
+        keyboard = Input()
+        typing = asyncio.create_task(session.type(keyboard))
+        running = asyncio.create_task(drive(start(context, words), keyboard, session.show))
+        try:
+            code = await _while_running(target, running)
+        finally:
+            for task in (typing, running):
+                task.cancel()
+            await asyncio.gather(typing, running, return_exceptions=True)
+        await session.end(code, words)
+
+    async def _attach(self, request: HttpRequest, connection: Connection, protocol: str) -> None:
+        target = self._target(request)
+        session = await _Session.begin(request, connection, protocol)
+        if target.spec.stdin and not _is_annotated(target):
+            await self._attach_to_process(target, session)
+        else:
+            await self._attach_to_log(target, session)
+        await session.end(0, ())
+
+    async def _attach_to_process(self, target: Target, session: "_Session") -> None:
+        console = await self._console(target)
+        assert console.task is not None
+        console.shows.append(session.show)
+        typing = asyncio.create_task(session.type(console.input, ends=target.spec.stdin_once))
+        try:
+            await asyncio.wait((console.task,))
+        finally:
+            typing.cancel()
+            await asyncio.gather(typing, return_exceptions=True)
+            if session.show in console.shows:
+                console.shows.remove(session.show)
+            if target.spec.stdin_once and not console.shows:
+                console.input.end()
+
+    async def _console(self, target: Target) -> Console:
+        """Return the container's main process, started with the first attachment."""
+        if (known := self._consoles.get(target.run)) is not None:
+            return known
+        console = self._consoles[target.run] = Console()
+        context = await self._context(target, is_interactive=target.spec.tty)
+        context.stdin = Stdin()
+        words = list(target.spec.command + target.spec.args) or ["sh"]
+        console.task = asyncio.create_task(self._main(target, console, context, words))
+        return console
+
+    async def _main(self, target: Target, console: Console, context: Context, words: list[str]) -> int:
+        """Run a main process; the container ends with it."""
+        running = asyncio.create_task(drive(start(context, words), console.input, console.show))
+        try:
+            code = await _while_running(target, running)
+            if target.container.is_running:
+                target.agent.process_ended(target.pod, target.container.name, code)
+            return code
+        finally:
+            running.cancel()
+            self._consoles.pop(target.run, None)
+
+    async def _attach_to_log(self, target: Target, session: "_Session") -> None:
+        key = target.pod.pod.metadata.key
+        restart, seen = target.container.restarts, None
+        discarding = asyncio.create_task(session.discard())
+        try:
+            while True:
+                run = target.agent.run_of(key.namespace, key.name, target.container.name, previous=False)
+                if run is None or isinstance(run, str) or run.restart != restart:
+                    return
+                if seen is not None:
+                    for line in run.lines:
+                        if line.place > seen:
+                            await session.show(1, line.text.encode() + b"\n")
+                seen = max((line.place for line in run.lines), default=-1 if seen is None else seen)
+                if run.is_over:
+                    return
+                await asyncio.sleep(LOOK_S)
+        finally:
+            discarding.cancel()
+
+    # --- what a process sees ---
+
+    async def _context(self, target: Target, *, is_interactive: bool) -> Context:
+        agent = target.agent
+        pod, container, objects = await self._read(target)
+        allocatable = {name: str(value) for name, value in agent.definition.allocatable().items()}
+        files = self._file_system(target)
+        wall_s = agent.host.clock.wall()
+        shared = self._shared.setdefault(target.pod.key.uid, {})
+        projections.fill(files, pod, container, objects, allocatable, shared, wall_s)
+        security = {
+            **((pod.get("spec") or {}).get("securityContext") or {}),
+            **(container.get("securityContext") or {}),
+        }
+        cwd = str(container.get("workingDir") or "/")
+        if not files.exists(cwd):
+            files.make_directory(cwd, with_parents=True)
+        environment = projections.environment(pod, container, objects, allocatable, {})
+        return Context(
+            environment,
+            files,
+            PROGRAMS,
+            agent.host.clock.wall,
+            cwd=cwd,
+            hostname=environment["HOSTNAME"],
+            user=(int(security.get("runAsUser") or 0), int(security.get("runAsGroup") or 0)),
+            is_interactive=is_interactive,
+        )
+
+    def _file_system(self, target: Target) -> FileSystem:
+        """Return the container's files; those of runs that are over are forgotten."""
+        pods = [pod for agent in self._agents() for pod in agent.kubelet.table.pods.values()]
+        live = {Run(pod.key.uid, c.name, c.restarts) for pod in pods for c in pod.containers if c.is_running}
+        for run in [run for run in self._files if run not in live]:
+            del self._files[run]
+        for uid in self._shared.keys() - {pod.key.uid for pod in pods}:
+            del self._shared[uid]
+        if (known := self._files.get(target.run)) is None:
+            known = self._files[target.run] = projections.image()
+            others = [files for run, files in self._files.items() if run.uid == target.run.uid]
+            known.quota = others[0].quota
+        return known
+
+    async def _read(self, target: Target) -> tuple[Document, Document, projections.Objects]:
+        """Return the pod and the container as written, and the objects that they name."""
+        agent, key = target.agent, target.pod.pod.metadata.key
+        pod: Document = {"metadata": {"name": key.name, "namespace": key.namespace}, "spec": {}}
+        with contextlib.suppress(ApiError, UnknownOutcome, AssertionError):
+            pod = await agent.client.get("pods", key)
+        spec = pod.get("spec") or {}
+        kinds = ("containers", "initContainers", "ephemeralContainers")
+        container: Document = next(
+            (c for kind in kinds for c in spec.get(kind) or () if c.get("name") == target.container.name), {}
+        )
+        objects: dict[tuple[str, str], Document] = {}
+        for resource, name in projections.references(pod, container):
+            with contextlib.suppress(ApiError, UnknownOutcome, AssertionError):
+                if resource == projections.TOKENS:
+                    objects[resource, name] = await _token(agent, pod, name)
+                else:
+                    objects[resource, name] = await agent.client.get(resource, Key(key.namespace, name))
+        return pod, container, objects
+
+    # --- port-forward ---
+
+    async def _port_forward(self, request: HttpRequest, connection: Connection, _: str) -> None:
+        halves: dict[str, dict[str, Stream]] = {}
+        async with asyncio.TaskGroup() as group:
+            async for stream in connection.accept():
+                number = stream.headers.get("requestid", str(stream.number - 2 * (stream.kind == "data")))
+                pair = halves.setdefault(number, {})
+                pair[stream.kind] = stream
+                if {"error", "data"} <= pair.keys():
+                    del halves[number]
+                    group.create_task(self._forward(request, pair["data"], pair["error"]))
+
+    async def _forward(self, request: HttpRequest, data: Stream, error: Stream) -> None:
+        port = data.headers.get("port", "")
+        with contextlib.suppress(ConnectionError, _Refused, ApiError, UnknownOutcome):
+            agent, pod = self._find(request.params["namespace"], request.params["pod"])
+            document = await agent.client.get("pods", pod.pod.metadata.key)
+            number = int(port) if port.isascii() and port.isdigit() else 0
+            name = pages.container_on(document, number)
+            if name is None or not any(c.name == name and c.is_running for c in pod.containers):
+                await error.write(_refused_port(port, pod.key.uid).encode())
+            else:
+                await _serve_pages(document, name, number, data)
+        with contextlib.suppress(ConnectionError):
+            await data.finish()
+            await error.finish()
+
+
+def _answer(writer: asyncio.StreamWriter, code: int, text: str, headers: str = "") -> None:
+    body = text.encode()
+    writer.write(
+        f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n{headers}"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+        + body
+    )
+
+
+def _refused_port(port: str, uid: str) -> str:
+    """Return what containerd reports of a port that no process listens on."""
+    where = f"/var/run/netns/cni-{uid}"
+    return (
+        f"error forwarding port {port} to pod {uid}, uid : failed to execute portforward in network namespace "
+        f'"{where}": failed to connect to localhost:{port} inside namespace "{where}", IPv4: dial tcp4 '
+        f"127.0.0.1:{port}: connect: connection refused IPv6 dial tcp6: address localhost: no suitable address found "
+    )
+
+
+def _is_annotated(target: Target) -> bool:
+    annotations = target.pod.pod.metadata.annotations
+    own = f"keplab.dev/run.{target.container.name}"
+    return own in annotations or (target.container.kind == "main" and "keplab.dev/run" in annotations)
+
+
+async def _while_running(target: Target, work: "asyncio.Task[int]") -> int:
+    """Return the exit code of a process; that of SIGKILL when its container ends before."""
+    run = target.run
+    while not work.done():
+        if not target.container.is_running or target.run != run or target.agent.is_off:
+            return KILLED
+        await asyncio.wait((work,), timeout=LOOK_S)
+    return work.result()
+
+
+async def _token(agent: Agent, pod: Document, audience: str) -> Document:
+    meta, spec = pod["metadata"], pod.get("spec") or {}
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta.get("uid", "")}
+    asked: Document = {"audiences": [audience] if audience else [], "expirationSeconds": 3607, "boundObjectRef": bound}
+    body: Document = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {}, "spec": asked}
+    response = await agent.call(
+        Request(
+            verb="create",
+            resource="serviceaccounts",
+            namespace=meta["namespace"],
+            name=str(spec.get("serviceAccountName") or "default"),
+            subresource="token",
+            body=msgspec.json.encode(body),
+        )
+    )
+    if response is None:
+        raise UnknownOutcome("no answer")
+    found: Document = msgspec.json.decode(response.unwrap().body)
+    return found
+
+
+class _Session:
+    """The streams of one exec or attach."""
+
+    def __init__(self, streams: dict[str, Stream], protocol: str, *, is_terminal: bool) -> None:
+        self._streams, self._protocol, self.is_terminal = streams, protocol, is_terminal
+        self.stdin = streams.get("stdin")
+        self._terminal = Terminal()
+
+    @classmethod
+    async def begin(cls, request: HttpRequest, connection: Connection, protocol: str) -> "_Session":
+        """Return the session once all its streams are open. Raises: ConnectionError when they are not in time."""
+        asked = {name: request.query.get(name) in ("1", "true") for name in ("input", "output", "error", "tty")}
+        wanted = {"error"} | ({"stdin"} if asked["input"] else set())
+        wanted |= {"stdout"} if asked["output"] else set()
+        wanted |= {"stderr"} if asked["error"] and not asked["tty"] else set()
+        wanted |= {"resize"} if asked["tty"] and protocol not in REMOTE_COMMAND[3:] else set()
+        streams: dict[str, Stream] = {}
+        try:
+            async with asyncio.timeout(STREAMS_WITHIN_S):
+                while wanted - streams.keys():
+                    stream = await anext(aiter(connection.accept()))
+                    streams[stream.kind] = stream
+        except (TimeoutError, StopAsyncIteration):
+            raise ConnectionResetError("timed out waiting for client to create streams") from None
+        return cls(streams, protocol, is_terminal=asked["tty"])
+
+    async def show(self, number: int, data: bytes) -> None:
+        """Send output; one who did not ask for it misses it. Raises: ConnectionError."""
+        stream = self._streams.get("stderr" if number == 2 and not self.is_terminal else "stdout")
+        if stream is not None:
+            await stream.write(displayed(data) if self.is_terminal else data)
+
+    async def type(self, keyboard: Input, *, ends: bool = True) -> None:
+        """Hand what is typed to a process, until the client types no more; `ends`: then the input ends."""
+        resizing = asyncio.create_task(self.discard("resize"))
+        try:
+            if self.stdin is None:
+                return
+            while data := await self.stdin.read():
+                if not self.is_terminal:
+                    await keyboard.put(data)
+                    continue
+                typed = self._terminal.type(data)
+                if typed.shown:
+                    await self._streams["stdout"].write(typed.shown)
+                if typed.is_interrupted:
+                    keyboard.interrupt()
+                for line in typed.input:
+                    await keyboard.put(line)
+        except ConnectionError:
+            pass
+        finally:
+            resizing.cancel()
+        if ends:
+            await keyboard.put(b"")
+
+    async def discard(self, name: str = "stdin") -> None:
+        """Take what nothing here reads: sizes of terminals, input of a container that has none."""
+        stream = self._streams.get(name)
+        with contextlib.suppress(ConnectionError):
+            while stream is not None and await stream.read():
+                pass
+
+    async def end(self, code: int, words: list[str] | tuple[str, ...]) -> None:
+        """Send how it ended, and close the streams. Raises: ConnectionError."""
+        text = _status(code, words) if self._protocol in _STRUCTURED else _plain_status(code, words)
+        if text:
+            await self._streams["error"].write(text)
+        for stream in self._streams.values():
+            await stream.finish()
+
+
+def _exit_text(code: int, words: list[str] | tuple[str, ...]) -> str:
+    return f"command terminated with non-zero exit code: error executing command [{' '.join(words)}], exit code {code}"
+
+
+def _plain_status(code: int, words: list[str] | tuple[str, ...]) -> bytes:
+    return b"" if code == 0 else _exit_text(code, words).encode()
+
+
+def _status(code: int, words: list[str] | tuple[str, ...]) -> bytes:
+    if code == 0:
+        return msgspec.json.encode({"metadata": {}, "status": "Success"})
+    return msgspec.json.encode(
+        {
+            "metadata": {},
+            "status": "Failure",
+            "message": _exit_text(code, words),
+            "reason": "NonZeroExitCode",
+            "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+        }
+    )
+
+
+async def _serve_pages(pod: Document, container: str, port: int, stream: Stream) -> None:
+    """Answer HTTP requests on a stream until one side ends. Raises: ConnectionError."""
+    buffer = bytearray()
+    async for asked in _requests(stream, buffer):
+        if asked is None:
+            await stream.write(pages.BAD_REQUEST)
+            return
+        await stream.write(pages.page(pod, container, port, asked))
+        if not asked.keeps_open:
+            return
+
+
+async def _requests(stream: Stream, buffer: bytearray) -> AsyncIterator[pages.Asked | None]:
+    while True:
+        while (end := buffer.find(b"\r\n\r\n")) < 0:
+            data = await stream.read()
+            if not data or len(buffer) > HEAD_BYTES_MAX:
+                if buffer:
+                    yield None
+                return
+            buffer += data
+        asked = pages.read_head(bytes(buffer[:end]))
+        del buffer[: end + 4]
+        left = 0 if asked is None else asked.length
+        while left > len(buffer):
+            left -= len(buffer)
+            buffer.clear()
+            if not (data := await stream.read()):
+                return
+            buffer += data
+        del buffer[:left]
+        yield asked

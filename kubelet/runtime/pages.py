@@ -1,0 +1,73 @@
+"""What an emulated container answers on its declared ports: one small HTTP page. Pure.
+
+The annotation `keplab.dev/http`, or `keplab.dev/http.<container>` for one container, says another answer: a status, and
+after it the body: `503 not yet`.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from services.api.meta import Document
+
+ANNOTATION: Final = "keplab.dev/http"
+_PHRASES: Final = {
+    200: "OK", 201: "Created", 204: "No Content", 301: "Moved Permanently", 302: "Found", 400: "Bad Request",
+    401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 418: "I'm a teapot", 429: "Too Many Requests",
+    500: "Internal Server Error", 502: "Bad Gateway", 503: "Service Unavailable", 504: "Gateway Timeout",
+}  # fmt: skip
+
+
+class Asked(NamedTuple):
+    """A request that came whole: what is answered, and how the connection goes on."""
+
+    method: str
+    target: str
+    length: int
+    keeps_open: bool
+
+
+def read_head(head: bytes) -> Asked | None:
+    """Return what a request asks for; None for what is no HTTP/1 request."""
+    first, *rest = head.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        return None
+    headers = {k.strip().lower(): v.strip() for k, _, v in (line.partition(":") for line in rest if line)}
+    length = headers.get("content-length", "0")
+    if not length.isascii() or not length.isdigit() or len(length) > 9 or "transfer-encoding" in headers:
+        return None
+    connection = headers.get("connection", "").lower()
+    keeps_open = "close" not in connection and (words[2] != "HTTP/1.0" or "keep-alive" in connection)
+    return Asked(words[0], words[1], int(length), keeps_open)
+
+
+BAD_REQUEST: Final = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+def container_on(pod: Document, port: int) -> str | None:
+    """Return the container that declares the TCP port; None when none does."""
+    spec: dict[str, Any] = pod.get("spec") or {}
+    sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
+    for container in (*(spec.get("containers") or ()), *sidecars):
+        for each in container.get("ports") or ():
+            if each.get("containerPort") == port and each.get("protocol", "TCP") == "TCP":
+                return str(container.get("name"))
+    return None
+
+
+def page(pod: Document, container: str, port: int, asked: Asked) -> bytes:
+    """Return the whole answer of that container."""
+    meta = pod.get("metadata") or {}
+    annotations = meta.get("annotations") or {}
+    said = annotations.get(f"{ANNOTATION}.{container}", annotations.get(ANNOTATION, ""))
+    code, _, text = said.strip().partition(" ")
+    status = int(code) if code.isascii() and code.isdigit() and len(code) == 3 and int(code) >= 200 else 200
+    if not code:
+        text = f"pod {meta.get('namespace')}/{meta.get('name')}, container {container}, port {port}: "
+        text += f"{asked.method} {asked.target}"
+    body = f"{text}\n".encode() if text else b""
+    connection = "keep-alive" if asked.keeps_open else "close"
+    head = (
+        f"HTTP/1.1 {status} {_PHRASES.get(status, 'Status')}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nServer: keplab\r\nConnection: {connection}\r\n\r\n"
+    )
+    return head.encode() + (b"" if asked.method == "HEAD" or status in (204, 304) else body)

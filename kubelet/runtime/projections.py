@@ -1,0 +1,282 @@
+"""What the spec of a pod puts into a container: its variables, the files of its volumes, its directories. Pure.
+
+Objects that are read for it come as `(resource, name) -> object`; one that is missing leaves out what it would give.
+Source: upstream `pkg/kubelet/kubelet_pods.go` (makeEnvironmentVariables), `pkg/volume/util/atomic_writer.go`.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kubelet.runtime.commands import PATH, PROGRAMS
+from kubelet.runtime.files import Directory, File, FileSystem, Link
+from services.api.meta import Document
+from services.api.quantity import milli
+from services.api.times import format_as
+
+CONFIG_MAPS, SECRETS, TOKENS = "configmaps", "secrets", "serviceaccounts/token"
+Objects = Mapping[tuple[str, str], Document]
+ROOT_DIRECTORIES: Final = ("bin", "dev", "etc", "home", "proc", "root", "tmp", "usr/bin", "var/run")
+
+
+def references(pod: Document, container: Document) -> list[tuple[str, str]]:
+    """Return what has to be read to fill the container: (resource, name); a token is named by its audience."""
+    found: list[tuple[str, str]] = []
+    for each in container.get("env") or ():
+        source = each.get("valueFrom") or {}
+        found += _named(source.get("configMapKeyRef"), source.get("secretKeyRef"))
+    for each in container.get("envFrom") or ():
+        found += _named(each.get("configMapRef"), each.get("secretRef"))
+    for volume in _mounted(pod, container):
+        found += _named(volume.get("configMap"), None)
+        if secret := volume.get("secret"):
+            found.append((SECRETS, str(secret.get("secretName", ""))))
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            found += _named(source.get("configMap"), source.get("secret"))
+            if (token := source.get("serviceAccountToken")) is not None:
+                found.append((TOKENS, str(token.get("audience", ""))))
+    return list(dict.fromkeys(found))
+
+
+def _named(config_map: Any, secret: Any) -> list[tuple[str, str]]:
+    pairs = ((CONFIG_MAPS, config_map), (SECRETS, secret))
+    return [(resource, str(each["name"])) for resource, each in pairs if each and each.get("name")]
+
+
+def _mounted(pod: Document, container: Document) -> list[Document]:
+    names = {str(mount.get("name")) for mount in container.get("volumeMounts") or ()}
+    return [volume for volume in (pod.get("spec") or {}).get("volumes") or () if volume.get("name") in names]
+
+
+# --- values ---
+
+
+def _decoded(text: Any) -> bytes:
+    try:
+        return base64.b64decode(str(text))
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def data_of(resource: str, document: Document) -> dict[str, bytes]:
+    """Return the keys of a ConfigMap or Secret."""
+    if resource == SECRETS:
+        return {key: _decoded(value) for key, value in (document.get("data") or {}).items()}
+    plain = {key: str(value).encode() for key, value in (document.get("data") or {}).items()}
+    return plain | {key: _decoded(value) for key, value in (document.get("binaryData") or {}).items()}
+
+
+def _key_of(objects: Objects, resource: str, reference: Document | None) -> str | None:
+    if not reference:
+        return None
+    document = objects.get((resource, str(reference.get("name"))))
+    value = None if document is None else data_of(resource, document).get(str(reference.get("key")))
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def _quoted(values: Mapping[str, Any]) -> str:
+    text = "".join(f'{key}="{_escaped(str(value))}"\n' for key, value in sorted(values.items()))
+    return text.rstrip("\n")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def field_of(pod: Document, path: str) -> str:
+    """Return the value of a downward API field; "" for one there is not."""
+    meta, spec, status = pod.get("metadata") or {}, pod.get("spec") or {}, pod.get("status") or {}
+    if (found := re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)) is not None:
+        return str((meta.get(found.group(1)) or {}).get(found.group(2), ""))
+    match path:
+        case "metadata.labels" | "metadata.annotations":
+            return _quoted(meta.get(path.partition(".")[2]) or {})
+        case "metadata.name" | "metadata.namespace" | "metadata.uid":
+            return str(meta.get(path.partition(".")[2], ""))
+        case "spec.nodeName" | "spec.serviceAccountName":
+            return str(spec.get(path.partition(".")[2], ""))
+        case "status.podIP" | "status.hostIP":
+            return str(status.get(path.partition(".")[2], ""))
+        case "status.podIPs" | "status.hostIPs":
+            return ",".join(str(each.get("ip")) for each in status.get(path.partition(".")[2]) or ())
+    return ""
+
+
+def resource_of(pod: Document, container: Document, reference: Document, allocatable: Mapping[str, str]) -> str:
+    """Return a container's limit or request, divided and rounded up; a limit that is not said is the node's."""
+    spec = pod.get("spec") or {}
+    all_containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    named = next((c for c in all_containers if c.get("name") == reference.get("containerName")), container)
+    kind, _, resource = str(reference.get("resource", "")).partition(".")
+    amounts = (named.get("resources") or {}).get(kind) or {}
+    text = amounts.get(resource)
+    if text is None:
+        text = allocatable.get(resource, "0") if kind == "limits" else "0"
+    per = milli(str(reference.get("divisor") or "1")) or 1000
+    return str(-(-milli(str(text)) // per))
+
+
+_REFERENCE = re.compile(r"\$(\$|\(([^()]+)\))")
+
+
+def expanded(text: str, known: Mapping[str, str]) -> str:
+    """Return the text with `$(NAME)` replaced where NAME is known, and `$$` by `$`."""
+
+    def one(found: re.Match[str]) -> str:
+        return "$" if found.group(1) == "$" else known.get(found.group(2), found.group(0))
+
+    return _REFERENCE.sub(one, text)
+
+
+def environment(
+    pod: Document, container: Document, objects: Objects, allocatable: Mapping[str, str], services: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables of the container. `services`: those that name services."""
+    meta = pod.get("metadata") or {}
+    hostname = str((pod.get("spec") or {}).get("hostname") or meta.get("name", ""))
+    found = {"PATH": PATH, "HOSTNAME": hostname, **services}
+    for each in container.get("envFrom") or ():
+        for resource, name in _named(each.get("configMapRef"), each.get("secretRef")):
+            for key, data in data_of(resource, objects.get((resource, name), {})).items():
+                found[f"{each.get('prefix', '')}{key}"] = data.decode("utf-8", "replace")
+    for each in container.get("env") or ():
+        source = each.get("valueFrom")
+        value: str | None
+        if not source:
+            value = expanded(str(each.get("value", "")), found)
+        elif field := source.get("fieldRef"):
+            value = field_of(pod, str(field.get("fieldPath", "")))
+        elif resource := source.get("resourceFieldRef"):
+            value = resource_of(pod, container, resource, allocatable)
+        else:
+            value = _key_of(objects, CONFIG_MAPS, source.get("configMapKeyRef"))
+            value = _key_of(objects, SECRETS, source.get("secretKeyRef")) if value is None else value
+        if value is not None:
+            found[str(each.get("name"))] = value
+    return {**found, "HOME": found.get("HOME", "/root")}
+
+
+# --- volumes ---
+
+
+def _items(data: Mapping[str, bytes], source: Document) -> Iterable[tuple[str, bytes, int | None]]:
+    items = source.get("items")
+    if not items:
+        return [(key, value, None) for key, value in data.items()]
+    wanted = [(str(i.get("path")), data.get(str(i.get("key"))), i.get("mode")) for i in items]
+    return [(path, value, mode) for path, value, mode in wanted if value is not None]
+
+
+def _downward(
+    pod: Document, container: Document, source: Document, allocatable: Mapping[str, str]
+) -> Iterable[tuple[str, bytes, int | None]]:
+    for item in source.get("items") or ():
+        if field := item.get("fieldRef"):
+            text = field_of(pod, str(field.get("fieldPath", "")))
+        else:
+            text = resource_of(pod, container, item.get("resourceFieldRef") or {}, allocatable)
+        yield str(item.get("path")), text.encode(), item.get("mode")
+
+
+def _payload(
+    pod: Document, container: Document, volume: Document, objects: Objects, allocatable: Mapping[str, str]
+) -> tuple[list[tuple[str, bytes, int | None]], int] | None:
+    """Return the files of a projected volume and their mode; None for another volume."""
+    found: list[tuple[str, bytes, int | None]] = []
+    if (source := volume.get("configMap")) is not None:
+        found += _items(data_of(CONFIG_MAPS, objects.get((CONFIG_MAPS, str(source.get("name"))), {})), source)
+    elif (source := volume.get("secret")) is not None:
+        found += _items(data_of(SECRETS, objects.get((SECRETS, str(source.get("secretName"))), {})), source)
+    elif (source := volume.get("downwardAPI")) is not None:
+        found += _downward(pod, container, source, allocatable)
+    elif (source := volume.get("projected")) is not None:
+        for each in source.get("sources") or ():
+            for resource, field in ((CONFIG_MAPS, "configMap"), (SECRETS, "secret")):
+                if (inner := each.get(field)) is not None:
+                    found += _items(data_of(resource, objects.get((resource, str(inner.get("name"))), {})), inner)
+            if (inner := each.get("downwardAPI")) is not None:
+                found += _downward(pod, container, inner, allocatable)
+            if (inner := each.get("serviceAccountToken")) is not None:
+                token = objects.get((TOKENS, str(inner.get("audience", ""))), {})
+                if text := (token.get("status") or {}).get("token"):
+                    found.append((str(inner.get("path")), str(text).encode(), None))
+    else:
+        return None
+    return found, int(source.get("defaultMode") or 0o644)
+
+
+def projected(payload: Iterable[tuple[str, bytes, int | None]], mode: int, wall_s: float) -> Directory:
+    """Return the directory of a projected volume: the files behind `..data`, which the kubelet replaces at once."""
+    version = format_as(wall_s, "..%Y_%m_%d_%H_%M_%S.") + f"{int(wall_s % 1 * 1e9):09d}"
+    content = Directory(modified_s=wall_s)
+    top = Directory(modified_s=wall_s, mode=0o777, is_read_only=True)
+    for path, data, own_mode in payload:
+        *parents, name = path.split("/")
+        at = content
+        for part in parents:
+            below = at.entries.setdefault(part, Directory(modified_s=wall_s))
+            at = below if isinstance(below, Directory) else at
+        at.entries[name] = File(bytearray(data), own_mode or mode, wall_s)
+        top.entries[(parents or [name])[0]] = Link(f"..data/{(parents or [name])[0]}", wall_s)
+    top.entries[version] = content
+    top.entries["..data"] = Link(version, wall_s)
+    return top
+
+
+def image() -> FileSystem:
+    """Return the file system of an image: the usual directories, and a file for each program."""
+    made = FileSystem()
+    for path in ROOT_DIRECTORIES:
+        for directory in (path,) if "/" not in path else (path.partition("/")[0], path):
+            if not made.exists(f"/{directory}"):
+                made.put(f"/{directory}", Directory())
+    for name in PROGRAMS:
+        made.put(f"/bin/{name}", File(mode=0o755))
+    made.put("/etc/passwd", File(bytearray(b"root:x:0:0:root:/root:/bin/sh\n")))
+    return made
+
+
+def fill(
+    files: FileSystem,
+    pod: Document,
+    container: Document,
+    objects: Objects,
+    allocatable: Mapping[str, str],
+    shared: dict[str, Directory],
+    wall_s: float,
+) -> None:
+    """Mount what the pod's volumes hold now. `shared`: the directories of its other volumes, which its containers
+    have in common."""
+    meta, status = pod.get("metadata") or {}, pod.get("status") or {}
+    name = str((pod.get("spec") or {}).get("hostname") or meta.get("name", ""))
+    hosts = f"# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n{status.get('podIP', '')}\t{name}\n"
+    namespace = meta.get("namespace", "default")
+    search = f"search {namespace}.svc.cluster.local svc.cluster.local cluster.local\n"
+    search += "nameserver 10.96.0.10\noptions ndots:5\n"
+    for path, text in (("/etc/hostname", f"{name}\n"), ("/etc/hosts", hosts), ("/etc/resolv.conf", search)):
+        files.put(path, File(bytearray(text.encode()), modified_s=wall_s))
+    volumes = {str(volume.get("name")): volume for volume in _mounted(pod, container)}
+    for mount in container.get("volumeMounts") or ():
+        volume, path = volumes.get(str(mount.get("name"))), str(mount.get("mountPath", ""))
+        if volume is None or not path.strip("/"):
+            continue
+        payload = _payload(pod, container, volume, objects, allocatable)
+        if payload is None:
+            directory = shared.setdefault(str(mount.get("name")), Directory(mode=0o777, modified_s=wall_s))
+        else:
+            directory = projected(*payload, wall_s)
+        if not (below := str(mount.get("subPath", ""))):
+            files.mount(path, directory)
+            continue
+        inner = FileSystem()
+        inner.root = directory
+        if payload is None and not inner.exists(f"/{below}"):
+            inner.make_directory(f"/{below}", with_parents=True)
+        if inner.exists(f"/{below}"):
+            entry = inner.entry(f"/{below}")
+            if isinstance(entry, Directory):
+                files.mount(path, entry)
+            else:
+                files.put(path, entry)

@@ -1,0 +1,31 @@
+"""ValidatingAdmissionPolicyBinding: where a policy applies, and with what (admissionregistration.k8s.io/v1)."""
+
+import msgspec
+
+from services.api.kinds.validatingadmissionpolicy import UNSET
+from services.api.meta import AGE, NAME, Column, Document, LabelSelector, ObjectView, Resource
+from services.api.selectors import selector_text
+
+
+class ValidatingAdmissionPolicyBinding(ObjectView, frozen=True):
+    """A binding as components see it."""
+
+
+def param_ref(binding: Document, now: float) -> str:
+    """Return which parameters a binding names, as tables show it."""
+    found = (binding.get("spec") or {}).get("paramRef")
+    if not found:
+        return UNSET
+    if found.get("name"):
+        return f"{found.get('namespace') or '*'}/{found['name']}"
+    return selector_text(msgspec.convert(found.get("selector") or {}, LabelSelector))
+
+
+RESOURCE = Resource(
+    ValidatingAdmissionPolicyBinding,
+    group="admissionregistration.k8s.io",
+    namespaced=False,
+    categories=("api-extensions",),
+    has_spec=True,
+    columns=(NAME, Column("PolicyName", "spec.policyName"), Column("ParamRef", param_ref), AGE),
+)

@@ -1,0 +1,27 @@
+"""Keep as many pods alive as a ReplicationController asks for: as a ReplicaSet with a selector of labels alone.
+
+Source: upstream `pkg/controller/replication/replication_controller.go`, an adapter around the same reconcile.
+"""
+
+from services.api.kinds.pod import Pod
+from services.api.kinds.replicationcontroller import ReplicationController
+from services.api.switches import Switches
+from services.controllers.shared_replicas import ReplicaSets
+from services.reconcile.controller import Controller, Registration, Watch
+
+
+def _build(switches: Switches) -> Controller:
+    memory = ReplicaSets(switches, ReplicationController)
+    watches = (Watch(Pod, memory.pod_changed),)
+    return Controller(
+        "replicationcontroller",
+        ReplicationController,
+        memory.reconcile,
+        watches=watches,
+        failed=memory.pods.failed,
+        workers=5,
+        reporter="replication-controller",
+    )
+
+
+CONTROLLER = Registration("replicationcontroller", _build, start_order=30, is_for_rest=True)

@@ -1,0 +1,199 @@
+"""Keep as many pods alive as a ReplicaSet asks for, or a ReplicationController: one controller for both kinds.
+
+Failed pods are not active and are replaced at once: against a node that always rejects, this is the
+runaway that unbinding is about. With `rs.failed_backoff=on` replacing waits, longer each time.
+Source: controllers 1.2 to 1.4 and 2; upstream `pkg/controller/replicaset/replica_set.go`,
+`pkg/controller/controller_utils.go`.
+"""
+
+from dataclasses import dataclass
+
+from services.api.kinds.pod import Pod
+from services.api.kinds.replicaset import ReplicaSet
+from services.api.kinds.replicationcontroller import ReplicationController
+from services.api.meta import Document, Key, find_condition
+from services.api.resources import resource_of_view
+from services.api.switches import Switches
+from services.controllers.shared_owned_pods import REJECTED_AGAIN_S, OwnedPods, Refusal, deletions
+from services.controllers.shared_ownership import changes_of, claim, is_alive, selector_of
+from services.controllers.shared_pods import PodsBy, available_in_s, in_deletion_order, is_ready, owner_unless_ended
+from services.reconcile import conditions, writes
+from services.reconcile.actions import NOTHING, Action, Batch, Create, Patch, Query, Result, earliest
+from services.reconcile.controller import Change, Listers, Moment
+from services.reconcile.writes import controller_reference
+
+Replicated = ReplicaSet | ReplicationController
+
+BURST = 500
+"""Pods created or deleted in one sync at most (upstream BurstReplicas)."""
+BACKOFF_BASE_S = 10.0
+BACKOFF_MAX_S = 600.0
+
+
+@dataclass
+class _Backoff:
+    """Failures in a row of one ReplicaSet's pods. `has_news`: some failed since the last delay was set."""
+
+    failures: int = 0
+    until_s: float = 0.0
+    has_news: bool = False
+
+
+class ReplicaSets:
+    """One controller's memory and its reconcile."""
+
+    def __init__(self, switches: Switches, view: type[ReplicaSet] | type[ReplicationController] = ReplicaSet) -> None:
+        """`view`: which of the two kinds."""
+        self._view = view
+        self._waits_after_failures = switches.choice("rs.failed_backoff") == "on"
+        self.pods = OwnedPods(view)
+        self._unfinished = PodsBy(owner_unless_ended)
+        self._backoffs: dict[Key, _Backoff] = {}
+
+    def pod_changed(self, change: Change[Pod], listers: Listers) -> list[Key]:
+        """Lower expectations and return the ReplicaSets concerned."""
+        old, new = change.old, change.new
+        self._unfinished.note(old, new)
+        if self._waits_after_failures and old is not None and new is not None:
+            self._note_backoff(self.pods.owner(new, listers), old, new)
+        return self.pods.changed(change, listers)
+
+    def _note_backoff(self, key: Key | None, old: Pod, new: Pod) -> None:
+        if key is None or old.metadata.uid != new.metadata.uid:
+            return
+        if new.status.phase == "Failed" and old.status.phase != "Failed":
+            self._backoffs.setdefault(key, _Backoff()).has_news = True
+        elif is_ready(new) and not is_ready(old):
+            self._backoffs.pop(key, None)
+
+    def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
+        """Claim pods, report the status, then create what is missing or delete what is too much."""
+        replica_set = listers.of(self._view).get(key)
+        if replica_set is None:
+            self.pods.forget(key)
+            self._backoffs.pop(key, None)
+            return NOTHING
+        selector = selector_of(replica_set)
+        if selector is None:
+            return NOTHING
+        is_ending = replica_set.metadata.deletion_timestamp is not None
+        pods = listers.of(Pod)
+        orphans = [] if is_ending else self.pods.orphans.adoptable(pods, key.namespace, selector)
+        orphans = [pod for pod in orphans if not pod.is_terminal]
+        query = Query(self._view, key)
+        if orphans and query not in moment.live:
+            return Result(refresh=(query,))
+        owned = [p for k in self._unfinished.of(replica_set.metadata.uid) if (p := pods.get(k)) is not None]
+        can_adopt = is_alive(moment.live.get(query), replica_set)
+        found = claim(owned, orphans, replica_set, selector, can_adopt=can_adopt)
+        active = [pod for pod in found.kept if pod.is_active]
+        events, refusal = self.pods.take_news(replica_set)
+        status, again_s = _status(replica_set, active, found.kept, listers, refusal, moment.wall_s)
+        actions: list[Action | Batch] = [*events, *changes_of("pods", found, replica_set), *status]
+        if not is_ending and self.pods.expectations.are_satisfied(key, moment.now_s):
+            managed, later_s = self._manage(replica_set, active, listers, moment)
+            actions += managed
+            again_s = earliest(again_s, later_s)
+        return Result(tuple(actions), again_s)
+
+    def _manage(
+        self, replica_set: Replicated, active: list[Pod], listers: Listers, moment: Moment
+    ) -> tuple[list[Action | Batch], float | None]:
+        key, missing = replica_set.metadata.key, replica_set.spec.replicas - len(active)
+        if missing > 0:
+            if wait_s := self._wait_s(key, moment.now_s):
+                return [], wait_s
+            count = min(missing, BURST)
+            document = _pod_of(replica_set, listers)
+            if document is None:
+                return [], None
+            self.pods.expectations.expect(key, creations=count, now_s=moment.now_s)
+            creates = tuple(Create("pods", document) for _ in range(count))
+            return [Batch(creates)], REJECTED_AGAIN_S
+        if missing < 0:
+            ranks = _siblings_by_node(replica_set, listers)
+            victims = in_deletion_order(active, ranks, moment.wall_s)[: min(-missing, BURST)]
+            uids = [pod.metadata.uid for pod in victims]
+            self.pods.expectations.expect(key, deletions=uids, now_s=moment.now_s)
+            return deletions(replica_set, victims), None
+        return [], None
+
+    def _wait_s(self, key: Key, now_s: float) -> float:
+        """Return how long replacing must still wait after failed pods; 0 with the switch off."""
+        backoff = self._backoffs.get(key)
+        if backoff is None:
+            return 0.0
+        if backoff.has_news and now_s >= backoff.until_s:
+            # Pods that fail while one delay runs belong to the same round.
+            backoff.until_s = now_s + min(BACKOFF_BASE_S * 2.0 ** min(backoff.failures, 16), BACKOFF_MAX_S)
+            backoff.failures += 1
+        backoff.has_news = False
+        return max(0.0, backoff.until_s - now_s)
+
+
+def _siblings_by_node(replica_set: Replicated, listers: Listers) -> dict[str, int]:
+    """Count active pods a node of all ReplicaSets with the same controller."""
+    sets: list[Replicated] = [replica_set]
+    if owner := replica_set.metadata.controller:
+        sets = [*listers.of(type(replica_set)).owned_by(owner.uid)] or sets
+    counts: dict[str, int] = {}
+    for each in sets:
+        for pod in listers.of(Pod).owned_by(each.metadata.uid):
+            if pod.is_active and pod.spec.node_name:
+                counts[pod.spec.node_name] = counts.get(pod.spec.node_name, 0) + 1
+    return counts
+
+
+def _pod_of(replica_set: Replicated, listers: Listers) -> Document | None:
+    """Return the pod to create, from the template in the stored document, unknown fields and all."""
+    document = listers.of(type(replica_set)).document(replica_set.metadata.key)
+    if document is None:
+        return None
+    template = document.get("spec", {}).get("template", {})
+    given = template.get("metadata") or {}
+    metadata: Document = {
+        "generateName": f"{replica_set.metadata.name}-",
+        "namespace": replica_set.metadata.namespace,
+        **{field: given[field] for field in ("labels", "annotations", "finalizers") if given.get(field)},
+        "ownerReferences": [controller_reference(replica_set)],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec", {})}
+
+
+def _status(
+    replica_set: Replicated,
+    active: list[Pod],
+    claimed: tuple[Pod, ...],
+    listers: Listers,
+    refusal: Refusal | None,
+    wall_s: float,
+) -> tuple[list[Patch], float | None]:
+    """Return the status write if anything differs, and when the next ready pod becomes available."""
+    min_ready_s = replica_set.spec.min_ready_seconds
+    waits = [w for pod in active if (w := available_in_s(pod, min_ready_s, wall_s)) is not None]
+    again_s = min((wait for wait in waits if wait > 0), default=None)
+    document = listers.of(type(replica_set)).document(replica_set.metadata.key) if active else None
+    template = (document or {}).get("spec", {}).get("template", {})
+    labels: dict[str, str] = (template.get("metadata") or {}).get("labels") or {}
+    status: Document = {
+        "replicas": len(active),
+        "fullyLabeledReplicas": len([pod for pod in active if labels.items() <= pod.metadata.labels.items()]),
+        "readyReplicas": len(waits),
+        "availableReplicas": waits.count(0),
+        "observedGeneration": replica_set.metadata.generation,
+    }
+    if isinstance(replica_set, ReplicaSet):
+        ending = [p for p in claimed if p.metadata.deletion_timestamp is not None and not p.is_terminal]
+        status["terminatingReplicas"] = len(ending)
+    old = replica_set.status
+    failure = find_condition(old.conditions, "ReplicaFailure")
+    is_same_failure = failure is None if refusal is None else failure is not None and failure.reason == refusal[0]
+    if is_same_failure and not writes.differing(old, status):
+        return [], again_s
+    if not is_same_failure:
+        listed = conditions.as_documents(old.conditions)
+        conditions.remove(listed, "ReplicaFailure")
+        if refusal is not None:
+            listed.append(conditions.new("ReplicaFailure", "True", *refusal, wall_s))
+        status["conditions"] = listed
+    return [writes.status(resource_of_view(type(replica_set)).name, replica_set, status)], again_s

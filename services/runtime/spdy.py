@@ -1,0 +1,237 @@
+"""A SPDY/3.1 connection over a pair of asyncio streams: its streams, each side of which ends by itself.
+
+A stream that is not read holds the whole connection back once a mebibyte of it waits, as one socket would.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from services.api import spdy
+from services.api.spdy import Frame, SpdyError
+
+WAITING_BYTES_MAX = 1 << 20
+CHUNK_BYTES = 32 << 10
+STREAMS_MAX = 256
+"""How many streams of one connection may be open at once."""
+HEAD_BYTES_MAX = 64 << 10
+UPGRADE: str = "SPDY/3.1"
+
+
+class Stream:
+    """One stream; `read` and `write` each end by themselves."""
+
+    def __init__(self, connection: "Connection", number: int, headers: Mapping[str, str]) -> None:
+        self._connection, self.number, self.headers = connection, number, headers
+        self._waiting = bytearray()
+        self._changed = asyncio.Event()
+        self._is_ended = self.is_reset = self.is_finished = False
+
+    @property
+    def kind(self) -> str:
+        """What the stream is for, as Kubernetes' headers say."""
+        return self.headers.get("streamtype", "")
+
+    async def read(self) -> bytes:
+        """Return what has come, b"" once the other side has ended. Raises: ConnectionError when it was reset."""
+        while not self._waiting:
+            if self.is_reset:
+                raise ConnectionResetError("the stream was reset")
+            if self._is_ended:
+                return b""
+            self._changed.clear()
+            await self._changed.wait()
+        data = bytes(self._waiting)
+        self._waiting.clear()
+        self._connection.consumed(len(data))
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Send, once there is space. Raises: ConnectionError when the other side takes no more."""
+        for place in range(0, len(data), CHUNK_BYTES):
+            if self.is_reset or self.is_finished:
+                raise ConnectionResetError("the stream was reset")
+            await self._connection.send(Frame(0, self.number, data=data[place : place + CHUNK_BYTES]))
+
+    async def finish(self) -> None:
+        """Send no more."""
+        if not self.is_finished and not self.is_reset:
+            self.is_finished = True
+            await self._connection.send(Frame(0, self.number, spdy.FIN))
+            self._connection.drop_if_done(self)
+
+    async def reset(self, status: int = spdy.CANCEL) -> None:
+        """End both directions."""
+        if not self.is_reset:
+            self.on_reset()
+            await self._connection.send(Frame(spdy.RST_STREAM, self.number, status=status))
+            self._connection.drop_if_done(self)
+
+    def on_data(self, data: bytes, *, is_last: bool) -> None:
+        """Take what has come."""
+        if self.is_reset:
+            self._connection.consumed(len(data))
+            return
+        self._waiting += data
+        self._is_ended = self._is_ended or is_last
+        self._changed.set()
+
+    def on_reset(self) -> None:
+        """Be ended in both directions."""
+        self.is_reset = True
+        self._connection.consumed(len(self._waiting))
+        self._waiting.clear()
+        self._changed.set()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing comes or goes any more."""
+        return self.is_reset or (self._is_ended and self.is_finished)
+
+
+class Connection:
+    """One side of a connection. `run` must be running; when it ends, every stream is reset."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_client: bool) -> None:
+        self._reader, self._writer, self._is_client = reader, writer, is_client
+        self._encoder, self._decoder = spdy.Encoder(), spdy.Decoder()
+        self._streams: dict[int, Stream] = {}
+        self._next = 1 if is_client else 2
+        self._new: asyncio.Queue[Stream | None] = asyncio.Queue()
+        self._waiting_bytes = 0
+        self._space = asyncio.Event()
+        self._space.set()
+        self.is_over = False
+
+    async def run(self) -> None:
+        """Take what comes until the other side is gone. Never raises for what the other side does."""
+        try:
+            while data := await self._reader.read(CHUNK_BYTES):
+                for frame in self._decoder.feed(data):
+                    if not await self._take(frame):
+                        return
+                await self._space.wait()
+        except (ConnectionError, SpdyError, ssl.SSLError, TimeoutError):
+            pass
+        finally:
+            self.is_over = True
+            for stream in list(self._streams.values()):
+                stream.on_reset()
+            self._streams.clear()
+            self._new.put_nowait(None)
+
+    async def _take(self, frame: Frame) -> bool:
+        stream = self._streams.get(frame.stream)
+        match frame.kind:
+            case 0 if stream is not None:
+                self._waiting_bytes += len(frame.data)
+                if self._waiting_bytes > WAITING_BYTES_MAX:
+                    self._space.clear()
+                stream.on_data(frame.data, is_last=frame.is_last)
+                self.drop_if_done(stream)
+            case 1:
+                await self._open(frame)
+            case 2 | 8 if stream is not None and frame.is_last:
+                stream.on_data(b"", is_last=True)
+                self.drop_if_done(stream)
+            case 3 if stream is not None:
+                stream.on_reset()
+                self.drop_if_done(stream)
+            case 6 if frame.number % 2 != int(self._is_client):
+                await self.send(frame)
+            case 7:
+                # The other side opens no more streams; those that are open go on until it closes.
+                return bool(self._streams)
+        return True
+
+    async def _open(self, frame: Frame) -> None:
+        if len(self._streams) >= STREAMS_MAX or frame.stream in self._streams or frame.stream % 2 == self._is_client:
+            await self.send(Frame(spdy.RST_STREAM, frame.stream, status=spdy.REFUSED_STREAM))
+            return
+        stream = self._streams[frame.stream] = Stream(self, frame.stream, frame.headers)
+        await self.send(Frame(spdy.SYN_REPLY, frame.stream))
+        if frame.is_last:
+            stream.on_data(b"", is_last=True)
+        self._new.put_nowait(stream)
+
+    async def accept(self) -> AsyncIterator[Stream]:
+        """Yield the streams that the other side opens, until it is gone."""
+        while (stream := await self._new.get()) is not None:
+            yield stream
+
+    async def open(self, headers: Mapping[str, str]) -> Stream:
+        """Open a stream. Raises: ConnectionError."""
+        if self.is_over:
+            raise ConnectionResetError("the connection is closed")
+        number, self._next = self._next, self._next + 2
+        stream = self._streams[number] = Stream(self, number, {k.lower(): v for k, v in headers.items()})
+        await self.send(Frame(spdy.SYN_STREAM, number, headers=headers))
+        return stream
+
+    async def send(self, frame: Frame) -> None:
+        """Send one frame, once there is space. Raises: ConnectionError."""
+        if self._writer.is_closing():
+            raise ConnectionResetError("the connection is closed")
+        self._writer.write(self._encoder.encode(frame))
+        await self._writer.drain()
+
+    def consumed(self, count: int) -> None:
+        """Count bytes that wait no more."""
+        self._waiting_bytes -= count
+        if self._waiting_bytes <= WAITING_BYTES_MAX:
+            self._space.set()
+
+    def drop_if_done(self, stream: Stream) -> None:
+        """Forget a stream on which nothing comes or goes any more."""
+        if stream.is_done:
+            self._streams.pop(stream.number, None)
+
+    def close(self) -> None:
+        """Close the connection."""
+        with contextlib.suppress(OSError, RuntimeError):
+            self._writer.close()
+
+
+@dataclass(frozen=True)
+class Upgraded:
+    """The answer to a request to upgrade: the bytes flow when `status` is 101, else `body` says why not."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+async def dial(
+    host: str,
+    port: int,
+    path: str,
+    *,
+    protocols: Sequence[str],
+    tls: ssl.SSLContext | None = None,
+    timeout_s: float = 10.0,
+) -> Upgraded:
+    """Ask a server to speak SPDY at that path. Raises: OSError, TimeoutError, ConnectionError."""
+    async with asyncio.timeout(timeout_s):
+        reader, writer = await asyncio.open_connection(host, port, ssl=tls, limit=HEAD_BYTES_MAX)
+        try:
+            lines = [f"POST {path} HTTP/1.1", f"Host: {host}:{port}", "Connection: Upgrade", f"Upgrade: {UPGRADE}"]
+            lines += [f"X-Stream-Protocol-Version: {each}" for each in protocols]
+            writer.write("\r\n".join([*lines, "Content-Length: 0", "", ""]).encode("latin-1"))
+            await writer.drain()
+            first, *rest = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            headers = {k.strip().lower(): v.strip() for k, _, v in (line.partition(":") for line in rest if line)}
+            words = first.split(" ", 2)
+            if len(words) < 2 or not words[1].isdigit():
+                raise ConnectionError(f"that is no HTTP answer: {first[:80]!r}")
+            body = b"" if words[1] == "101" else await reader.read(HEAD_BYTES_MAX)
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            writer.close()
+            raise ConnectionError("the connection was closed") from error
+        except BaseException:
+            writer.close()
+            raise
+    return Upgraded(int(words[1]), headers, body, reader, writer)
