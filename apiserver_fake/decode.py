@@ -1,5 +1,6 @@
 """Request bodies to documents, strictly: what the fast decoder lets pass is looked for here (V1, V2)."""
 
+import json
 import re
 from typing import Any
 
@@ -17,8 +18,10 @@ _MANY_DIGITS = re.compile(rb"[0-9]{19}")
 _LONG_NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (NUMBER_LENGTH_MAX + 1))
 
 
-def decode(body: bytes) -> Any:
+def decode(body: bytes, repeated: list[str] | None = None) -> Any:
     """Return the JSON value.
+
+    `repeated`: gets the paths of keys that an object has twice, whose last value counts then.
 
     Raises: RequestEntityTooLarge above 3 MiB; BadRequest for anything that is not strict JSON: wrong UTF-8, lone
     surrogates, NaN, duplicate keys, depth above 64, numbers longer than 64 characters or integers beyond 64 bits.
@@ -33,13 +36,13 @@ def decode(body: bytes) -> Any:
             return value
     except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
         raise BadRequest(f"the body is not strict JSON: {error}") from None
-    _examine(value, body)
+    _examine(value, body, repeated)
     return value
 
 
-def decode_object(body: bytes, what: str) -> dict[str, Any]:
+def decode_object(body: bytes, what: str, repeated: list[str] | None = None) -> dict[str, Any]:
     """Return the JSON object. Raises: as `decode`, and BadRequest when it is not an object."""
-    value = decode(body)
+    value = decode(body, repeated)
     if not isinstance(value, dict):
         raise BadRequest(f"{what} must be a JSON object, got {type(value).__name__}")
     return value
@@ -56,7 +59,32 @@ def json_object(body: bytes, malformed: str, other: str) -> dict[str, Any]:
     return value
 
 
-def _examine(value: Any, body: bytes) -> None:
+class _Pairs(list[tuple[str, Any]]):
+    """An object as it is written, its keys as often as they stand there."""
+
+
+def _repeated_keys(body: bytes) -> list[str]:
+    """Return the paths of keys that an object has again, in the order in which they stand there."""
+    found: list[str] = []
+
+    def look(value: Any, path: str) -> None:
+        if isinstance(value, _Pairs):
+            seen: set[str] = set()
+            for name, member in value:
+                here = f"{path}.{name}" if path else name
+                if name in seen:
+                    found.append(here)
+                seen.add(name)
+                look(member, here)
+        elif isinstance(value, list):
+            for index, member in enumerate(value):
+                look(member, f"{path}[{index}]")
+
+    look(json.loads(body, object_pairs_hook=_Pairs), "")
+    return list(dict.fromkeys(found))
+
+
+def _examine(value: Any, body: bytes, repeated: list[str] | None) -> None:
     keys = 0
     level: list[Any] = [value]
     depth = 0
@@ -77,7 +105,9 @@ def _examine(value: Any, body: bytes) -> None:
                 raise BadRequest(f"the body is not strict JSON: nested deeper than {DEPTH_MAX} levels")
         level = below
     bare = _STRINGS.sub(b"", body)
-    if bare.count(b":") != keys:
-        raise BadRequest("the body is not strict JSON: an object has a duplicate key")
     if _LONG_NUMBER.search(bare):
         raise BadRequest(f"the body is not strict JSON: a number has more than {NUMBER_LENGTH_MAX} characters")
+    if bare.count(b":") != keys:
+        if repeated is None:
+            raise BadRequest("the body is not strict JSON: an object has a duplicate key")
+        repeated += _repeated_keys(body)

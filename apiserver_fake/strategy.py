@@ -204,15 +204,12 @@ def next_generation(stored: Document) -> Document:
 
 
 def keep_all_but_status(old: Document, new: Document, ctx: WriteContext) -> None:
-    """Put everything but the status back into a write of the status (S21); who applied which fields of it is kept."""
-    meta = new.get("metadata") or {}
+    """Put everything but the status back into a write of the status (S21)."""
     for name in [name for name in new if name != "status" and name not in old]:
         del new[name]
     for name, value in old.items():
         if name != "status":
             new[name] = value
-    if "managedFields" in meta and meta["managedFields"] != old["metadata"].get("managedFields"):
-        new["metadata"] = {**old["metadata"], "managedFields": meta["managedFields"]}
 
 
 @dataclass(frozen=True)
@@ -235,6 +232,8 @@ class Strategy:
     validate_status: Callable[[Document, Document, WriteContext], Causes] = lambda old, new, ctx: ()
     fields: Struct | None = None
     """The table of field rules that completes the served OpenAPI, if there is one."""
+    with_defaults: Callable[[Document], Document] | None = None
+    """What the kind's defaults make of a new document, before anything is admitted or allocated; None: `fields`."""
     typed: Shape | None = None
     """The type that what is sent must have before other rules see it; None: that of the kind."""
     read: Reading | None = None
@@ -246,6 +245,12 @@ class Strategy:
     """Subresources of this kind alone, by name."""
     needs_version: bool = False
     """Whether a PUT must name the resourceVersion it replaces."""
+
+    def defaulted(self, new: Document) -> Document:
+        """Return a new document with the defaults of its type: what its creator counts as the manager of."""
+        if self.with_defaults is not None:
+            return self.with_defaults(new)
+        return new if self.fields is None else self.fields.complete(new)
 
 
 class SubresourceResult(msgspec.Struct, frozen=True):

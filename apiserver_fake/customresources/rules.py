@@ -24,7 +24,9 @@ from services.api.errors import ApiError, BadRequest, MethodNotAllowed, invalid
 from services.api.meta import Document
 
 _META = component_shape("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
-ENVELOPE = Shape("object", {"apiVersion": Shape("string"), "kind": Shape("string"), "metadata": _META})
+ENVELOPE = Shape(
+    "object", {"apiVersion": Shape("string"), "kind": Shape("string"), "metadata": _META}, keeps_unknown=True
+)
 """What is known of any custom resource before its schema is asked."""
 
 

@@ -302,7 +302,7 @@ class Structural:
                 map_keys=tuple(schema.get("x-kubernetes-list-map-keys") or ()),
             )
         if kind not in ("object", ""):
-            return Shape(kind)
+            return Shape(kind, default=schema.get("default"))
         return self._object_shape(kind)
 
     def _object_shape(self, kind: str) -> Shape:

@@ -14,13 +14,13 @@ from apiserver_fake.accounts.tokens import NO_ACCOUNTS, ServiceAccounts
 from apiserver_fake.admission.attributes import Admission, Session
 from apiserver_fake.authorization.authorizer import authorize
 from apiserver_fake.catalogue import Catalogue
-from apiserver_fake.decode import decode, decode_object
+from apiserver_fake.decode import decode, decode_object, json_object
 from apiserver_fake.errors import check_scope, method_not_allowed, no_such_path
 from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.rbac.policy import Policy
 from apiserver_fake.rbac.stored import StoredPolicy
 from apiserver_fake.registry.read import ContinueTokens, Reads
-from apiserver_fake.registry.write import Limits, Write, WriteContexts, document_of
+from apiserver_fake.registry.write import APPLY, Limits, Write, WriteContexts, document_of
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Staged, Store
 from apiserver_fake.strategy import delete_options, served_subresource
@@ -151,13 +151,17 @@ class Registry:
             return self._prepare_subresource(write)
         match request.verb:
             case "create":
-                body = decode_object(request.body, f"a {resource.kind}")
+                body = decode_object(request.body, f"a {resource.kind}", write.repeated)
                 return lambda staged: write.create(staged, body)
             case "update":
-                body = decode_object(request.body, f"a {resource.kind}")
+                body = decode_object(request.body, f"a {resource.kind}", write.repeated)
                 return lambda staged: write.replace(staged, body)
+            case "patch" if request.patch_type == APPLY:
+                config = _configuration(request.body, write.repeated)
+                as_create = msgspec.structs.replace(request, verb="create")
+                return lambda staged: write.apply(staged, config, lambda: self.authorize(identity, as_create))
             case "patch":
-                patch, shape = decode(request.body), self._catalogue.kind(resource.name).shape
+                patch, shape = decode(request.body, write.repeated), self._catalogue.kind(resource.name).shape
                 return lambda staged: write.update(
                     staged, lambda old: apply_patch(old, patch, request.patch_type, shape, resource.kind), is_patch=True
                 )
@@ -170,11 +174,19 @@ class Registry:
         request, resource = write.request, write.resource
         found = served_subresource(resource, write.strategy, request)
         body: Any
-        if request.verb == "patch":
-            body = decode(request.body)
+        if request.patch_type == APPLY:
+            body = _configuration(request.body, write.repeated)
+        elif request.verb == "patch":
+            body = decode(request.body, write.repeated)
         else:
-            body = decode_object(request.body, f"a {request.subresource}") if request.body else {}
+            body = decode_object(request.body, f"a {request.subresource}", write.repeated) if request.body else {}
         return lambda staged: write.subresource(staged, found, body)
+
+
+def _configuration(body: bytes, repeated: list[str] | None) -> Document:
+    config = json_object(body, "error decoding YAML", "an apply patch must be an object")
+    decode(body, repeated)
+    return config
 
 
 def as_unbind(request: Request, switches: Switches) -> Request:

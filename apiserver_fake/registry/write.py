@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -33,14 +34,18 @@ from apiserver_fake.authorization.questions import asker
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, details_of, not_found
 from apiserver_fake.errors import forbidden as refused
+from apiserver_fake.managedfields.managers import Applied, Managed, encoded
 from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.rbac.policy import Policy
-from apiserver_fake.schema.schemas import check_fields, conform, report_fields
+from apiserver_fake.registry import warnings
+from apiserver_fake.registry.field_managers import SCALE, FieldManagers
+from apiserver_fake.schema.schemas import conform, strict_refusal, unknown_fields
 from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
 from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.formats import Cause, Causes, forbidden, required
+from apiserver_fake.validation.formats import invalid as invalid_value
 from services.api.errors import AlreadyExists, ApiError, BadRequest, Forbidden, NotFound, invalid
 from services.api.identity import Identity
 from services.api.meta import Document, Key, ObjectMeta, Resource
@@ -52,6 +57,7 @@ from services.api.wire import Request, Response
 SELDOM_WRITTEN = frozenset(("priorityclasses.scheduling.k8s.io", "limitranges"))
 """Kinds of which rules ask for all objects on every creation of another; kept decoded."""
 DOCUMENTS_KEPT = 64
+APPLY = "apply"
 
 
 class WriteContexts:
@@ -77,6 +83,10 @@ class WriteContexts:
         self._documents: dict[tuple[str, Key], tuple[Record, Document]] = {}
         self.admission: Admission | None = None
         """What webhooks and policies are configured; None while there are none."""
+
+    def wall_s(self) -> float:
+        """Return the time of day."""
+        return self._clock.wall()
 
     def requested(self, resource: Resource, request: Request) -> Resource:
         """Return the kind in the version in which the caller knows it."""
@@ -244,12 +254,20 @@ class Write:
         self.request, self.traceparent, self._session = request, traceparent, session
         kind = contexts.catalogue.kind(resource.name)
         self.strategy, self._shape = kind.strategy, kind.shape
-        self._dropped: list[str] = []
+        self._kind, self._is_outside = kind, bool(request.field_validation)
+        self.repeated: list[str] | None = [] if self._is_outside else None
+        """Keys that the body has twice; None where that is refused at once: components send none."""
+        self._unknown: list[str] = []
 
     # -- create
 
-    def create(self, staged: Staged, body: Document) -> Response:
-        """Stage a new object and return it. Raises: ApiError."""
+    @cached_property
+    def _managers(self) -> FieldManagers:
+        return FieldManagers(self._kind, self.identity, self.request)
+
+    def create(self, staged: Staged, body: Document, managed: Managed | None = None) -> Response:
+        """Stage a new object and return it. `managed`: its managers, where it is applied. Raises: ApiError."""
+        self._unknown.clear()
         request, resource = self.request, self.resource
         ctx = self.contexts.context(self.identity, request, staged, self._session)
         new = self._own(body)
@@ -269,11 +287,19 @@ class Write:
         if staged.get(resource.name, namespace, name) is not None:
             raise AlreadyExists(f'{resource.name} "{name}" already exists', details=details_of(resource, name))
         check_capacity(self.contexts.limits, staged, resource, namespace, name)
-        ctx.warnings.extend(self._check_fields(new))
+        if self._is_outside:
+            ctx.warnings.extend(self._faults())
         if str(meta.get("resourceVersion") or "0") != "0":
             raise BadRequest("resourceVersion should not be set on objects to be created")
         for field in (*_DELETION, "resourceVersion", "selfLink", "generation"):
             meta.pop(field, None)
+        sent = meta.pop("managedFields", None)
+        if managed is not None:
+            managers = encoded(managed)
+        else:
+            managers = (
+                self._managers.created(sent, self.strategy.defaulted(new), ctx.wall_s) if self._is_outside else []
+            )
         session = self._session
         meta["uid"] = new_uid(ctx.random) if session is None or not session.uid else session.uid
         meta["creationTimestamp"] = format_time(ctx.wall_s)
@@ -288,7 +314,11 @@ class Write:
         self.strategy.check_bounds(None, new, ctx)
         if admitting is not None:
             self._examine(admitting, self._attributes(new, None, name), ctx)
+        if self._is_outside:
+            ctx.warnings.extend(warnings.of(resource.name, None, new))
         charged = charges(resource, None, new, ctx)
+        if managers:
+            new["metadata"]["managedFields"] = managers
         if request.dry_run:
             return self._answer(msgspec.json.encode(new), staged.rv, ctx, 201)
         record = staged.put(resource, new, self.traceparent)
@@ -316,21 +346,44 @@ class Write:
         new["metadata"] = {n: v for n, v in (meta or {}).items() if v is not None}
         return self._typed(new, None)
 
-    def _check_fields(self, new: Document, old: Document | None = None) -> list[str]:
-        resource, mode = self.resource, self.request.field_validation
-        if self.strategy.read is not None:
-            return report_fields(self._dropped, resource.api_version, resource.kind, mode)
-        return check_fields(self._shape, resource.api_version, resource.kind, new, mode, old)
+    def _faults(self) -> list[str]:
+        """Return the warnings about fields that the kind does not have, or that the body has twice.
+
+        Source: upstream's `fieldValidation`, which is Warn where a client does not say. Raises: BadRequest where it is
+        Strict, Invalid for a patch.
+        """
+        request, resource = self.request, self.resource
+        if request.field_validation not in ("Warn", "Strict"):
+            return []
+        faults = [f'duplicate field "{path}"' for path in self.repeated or ()]
+        if request.patch_type == APPLY:
+            faults = [
+                f"yaml: unmarshal errors:\n  line 1: key {_name_of(path)} already set in map"
+                for path in self.repeated or ()
+            ]
+        faults += unknown_fields(self._unknown)
+        if not faults or request.field_validation == "Warn":
+            return faults
+        if request.patch_type == APPLY:
+            raise BadRequest(f"error strict decoding YAML: error converting YAML to JSON: {'; '.join(faults)}")
+        if request.patch_type:
+            text = f"strict decoding error: {', '.join(faults)}"
+            raise invalid("", "", [invalid_value("patch", self._patch_text(), text)])
+        raise strict_refusal(request.api_version or resource.api_version, resource.kind, faults)
+
+    def _patch_text(self) -> str:
+        return self.request.body.decode(errors="replace")
 
     def _typed(self, new: Document, old: Document | None) -> Document:
         resource, strategy = self.resource, self.strategy
-        typed = conform(strategy.typed or self._shape, resource.api_version, resource.kind, new, old)
+        typed = conform(strategy.typed or self._shape, resource.api_version, resource.kind, new, old, self._unknown)
         try:
             msgspec.convert(typed["metadata"], ObjectMeta)
         except msgspec.ValidationError as error:
             raise BadRequest(f"metadata cannot be read: {error}") from None
         if strategy.read is not None:
-            typed, self._dropped = strategy.read(typed)
+            typed, dropped = strategy.read(typed)
+            self._unknown += dropped
         return typed
 
     def _old(self, stored: Record) -> Document:
@@ -513,21 +566,27 @@ class Write:
         ):
             return self.update(staged, lambda old: body, is_patch=False)
         create = msgspec.structs.replace(request, verb="create")
-        write = Write(self.contexts, resource, self.identity, create, self.traceparent, self._session)
-        return write.create(staged, body)
+        creation = Write(self.contexts, resource, self.identity, create, self.traceparent, self._session)
+        creation.repeated = self.repeated
+        return creation.create(staged, body)
 
-    def update(self, staged: Staged, change: Callable[[Document], Document], *, is_patch: bool) -> Response:
+    def update(self, staged: Staged, change: Callable[[Document], Document | Applied], *, is_patch: bool) -> Response:
         """Stage what `change` makes of the stored object and return it. Raises: ApiError."""
+        self._unknown.clear()
         request, resource = self.request, self.resource
         stored = self._stored(staged)
         old = self._old(stored)
         self._check_preconditions(stored, request.uid, request.resource_version)
-        changed = change(old)
-        if changed is old and self.contexts.admission is None:
+        changed, managed = change(old), None
+        if isinstance(changed, Applied):
+            changed, managed = changed
+        elif changed is old and self.contexts.admission is None:
             return Response(code=200, rv=stored.rv, body=stored.body)
         new = self._inherit(changed, old, stored, is_patch=is_patch)
+        sent = new["metadata"].pop("managedFields", None)
         ctx = self.contexts.context(self.identity, request, staged, self._session)
-        ctx.warnings.extend(self._check_fields(new, old))
+        if self._is_outside:
+            ctx.warnings.extend(self._faults())
         self.strategy.prepare_update(old, new, ctx)
         admit(self.identity, request, old, new, ctx)
         admitting = None if self.contexts.admission is None else self._admitting(ctx)
@@ -537,12 +596,67 @@ class Write:
         self.strategy.check_bounds(old, new, ctx)
         if admitting is not None:
             self._examine(admitting, self._attributes(new, old, request.name), ctx)
+        if self._is_outside:
+            ctx.warnings.extend(warnings.of(resource.name, old, new))
         charged = charges(resource, old, new, ctx) if resource.name in CHARGED_ON_UPDATE else []
         if resource.has_spec and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
+        if self._is_outside or "managedFields" in old["metadata"]:
+            self._set_managers(old, new, sent, managed, ctx)
         # What says nothing new is not stored again.
         body, rv = (stored.body, stored.rv) if new == old else self._store(staged, stored, new, charged)
         return self._answer(body, rv, ctx, 200)
+
+    def _set_managers(
+        self, old: Document, new: Document, sent: Any, managed: Managed | None, ctx: WriteContext
+    ) -> None:
+        """Give the new document, whose metadata is its own, its `managedFields`."""
+        if managed is not None:
+            managers = encoded(managed)
+        else:
+            managers = self._managers.updated(sent, old, new, ctx.wall_s)
+        if managers:
+            new["metadata"]["managedFields"] = managers
+
+    def apply(self, staged: Staged, config: Document, may_create: Callable[[], object]) -> Response:
+        """Stage what applying the configuration makes of the object, or makes; return it.
+
+        `may_create` refuses who may not create what is not there. Raises: ApiError.
+        """
+        request, resource = self.request, self.resource
+        config = self._named(config)
+        wall_s = self.contexts.wall_s()
+        if staged.get(resource.name, request.namespace, request.name) is None:
+            may_create()
+            found = self._managers.applied(None, config, wall_s)
+            return self.create(staged, {**found.document}, found.managed)
+        return self.update(staged, lambda old: self._managers.applied(old, config, wall_s), is_patch=True)
+
+    def _named(self, config: Document) -> Document:
+        """Return the configuration with kind, name and namespace as the path has them. Raises: BadRequest."""
+        request, resource = self.request, self.resource
+        meta = config.get("metadata") or {}
+        if not isinstance(meta, dict):
+            raise BadRequest("metadata: want an object")
+        version, kind = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
+        wanted = request.api_version or resource.api_version
+        if kind != resource.kind or version != wanted:
+            if not version or not kind:
+                raise BadRequest(
+                    f"an apply patch of {request.resource} needs apiVersion {wanted!r}, kind {resource.kind!r}"
+                )
+            group, _, name = version.rpartition("/")
+            raise BadRequest(f"invalid object type: {group}/{name}, Kind={kind}")
+        if meta.get("name", request.name) != request.name:
+            raise BadRequest(
+                f"the name in the patch ({meta['name']}) does not match the name in the URL ({request.name})"
+            )
+        if meta.get("namespace", request.namespace) != request.namespace:
+            raise BadRequest(
+                f"the namespace in the patch ({meta['namespace']}) does not match the one in the URL "
+                f"({request.namespace})"
+            )
+        return {**config, "metadata": {**meta, "name": request.name}}
 
     def _stored(self, staged: Staged) -> Record:
         stored = staged.get(self.resource.name, self.request.namespace, self.request.name)
@@ -628,9 +742,12 @@ class Write:
         sub.check_first(old, body, ctx)
         if stored is None or old is None:
             raise not_found(resource, request.name, subresource="scale" if sub.name == "scale" else "")
+        managed: Managed | None = None
         if request.verb in ("update", "patch"):
             self._check_preconditions(stored, request.uid, request.resource_version)
-            if request.verb == "patch":
+            if request.patch_type == APPLY:
+                body, managed = self._applied_form(sub, old, body)
+            elif request.verb == "patch":
                 form = sub.read(old)
                 version, kind = str(form.get("apiVersion") or ""), str(form.get("kind") or "")
                 shape = self.contexts.catalogue.shape_of(version, kind)
@@ -643,8 +760,8 @@ class Write:
                 self._check_name(meta.get("name", request.name))
             if sub.name in ("status", "finalize", "resize", "ephemeralcontainers", "approval"):
                 body = self._typed_form(body, old)
-                if self.strategy.read is not None:
-                    ctx.warnings.extend(self._check_fields(body, old))
+            if self._is_outside:
+                ctx.warnings.extend(self._faults())
         admitting = None if self.contexts.admission is None else self._admitting(ctx)
         if admitting is not None:
             body = self._mutated_form(admitting, sub, body, old, ctx)
@@ -655,6 +772,8 @@ class Write:
             form = body if result.document is None else sub.read(result.document)
             self._examine(admitting, self._attributes(form, sub.read(old), request.name), ctx)
         remains, is_gone = result.document, False
+        if request.verb in ("update", "patch") and (self._is_outside or "managedFields" in old["metadata"]):
+            remains = self._with_managers(old, remains, managed, ctx)
         charged = charges(resource, old, remains, ctx) if sub.is_charged and remains is not None else []
         if result.delete is not None:
             before = old if remains is None else remains
@@ -674,6 +793,31 @@ class Write:
         if sub.name == "scale":
             body_bytes = msgspec.json.encode(sub.read(msgspec.json.decode(body_bytes)))
         return self._answer(body_bytes, rv, ctx, result.code)
+
+    def _applied_form(self, sub: Subresource, old: Document, config: Document) -> tuple[Document, Managed]:
+        """Return what applying a configuration makes of what the subresource reads, and of the object's managers."""
+        wall_s = self.contexts.wall_s()
+        if sub.name != SCALE:
+            return self._managers.applied(old, self._named(config), wall_s)
+        form = sub.read(old)
+        if (config.get("apiVersion"), config.get("kind")) != (form["apiVersion"], form["kind"]):
+            group, _, name = str(config.get("apiVersion") or "").rpartition("/")
+            raise BadRequest(f"invalid object type: {group}/{name}, Kind={config.get('kind')}")
+        # The manager of a Scale's replicas is one of the replicas of the object that is scaled.
+        spec = {name: value for name, value in (config.get("spec") or {}).items() if name == "replicas"}
+        mapped = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, "metadata": {}, "spec": spec}
+        found = self._managers.applied(old, mapped, wall_s)
+        return {**form, "spec": {"replicas": found.document["spec"].get("replicas")}}, found.managed
+
+    def _with_managers(
+        self, old: Document, remains: Document | None, managed: Managed | None, ctx: WriteContext
+    ) -> Document | None:
+        """Return what is to be stored with its `managedFields`; None for nothing, not even another manager."""
+        new = old if remains is None else remains
+        meta = {name: value for name, value in new["metadata"].items() if name != "managedFields"}
+        new = {**new, "metadata": meta}
+        self._set_managers(old, new, None, managed, ctx)
+        return None if remains is None and new == old else new
 
     def _typed_form(self, body: Document, old: Document) -> Document:
         body = {"apiVersion": old["apiVersion"], "kind": old["kind"], **body}
@@ -711,6 +855,10 @@ class Write:
             return self._answer(msgspec.json.encode(status), rv, ctx, 200)
         body, rv = (stored.body, stored.rv) if remains == old else self._store(staged, stored, remains)
         return self._answer(body, rv, ctx, 200)
+
+
+def _name_of(path: str) -> str:
+    return msgspec.json.encode(path.rpartition(".")[2]).decode()
 
 
 def _is_released(document: Document) -> bool:

@@ -286,7 +286,7 @@ def is_dry_run(verb: str, values: Sequence[str]) -> bool:
     return bool(values)
 
 
-FIELD_VALIDATIONS = ("", "Strict", "Warn", "Ignore")
+FIELD_VALIDATIONS = ("Strict", "Warn", "Ignore")
 
 
 def to_request(
@@ -322,12 +322,13 @@ def to_request(
         dry_run = is_dry_run(verb, in_body) or dry_run
         if verb == "deletecollection":
             labels, fields = parameters.text("labelSelector"), parameters.text("fieldSelector")
-    validation = parameters.text("fieldValidation")
-    options = _OPTIONS.get(verb, "DeleteOptions")
-    if validation not in FIELD_VALIDATIONS:
-        known = ('"Ignore"', '"Strict"', '"Warn"')
-        message = f'Unsupported value: "{validation[:32]}": supported values: {", ".join(known)}'
-        raise invalid_option(options, "fieldValidation", "FieldValueNotSupported", message)
+    validation, options = "", _OPTIONS.get(verb, "DeleteOptions")
+    if verb in _OPTIONS:
+        validation = parameters.text("fieldValidation") or "Warn"
+        if validation not in FIELD_VALIDATIONS:
+            supported = ", ".join(f'"{each}"' for each in sorted(FIELD_VALIDATIONS))
+            message = f'Unsupported value: "{validation[:32]}": supported values: {supported}'
+            raise invalid_option(options, "fieldValidation", "FieldValueNotSupported", message)
     if verb == "patch" and patch_type != "apply" and "force" in parameters:
         message = "Forbidden: may not be specified for non-apply patch"
         raise invalid_option(options, "force", "FieldValueForbidden", message)

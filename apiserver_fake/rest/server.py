@@ -20,7 +20,6 @@ from aiohttp import web
 from apiserver_fake.admission.service_account import is_without_default_account
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import invalid_option, method_not_allowed
-from apiserver_fake.patch.apply import perform
 from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.rest import (
     discovery,
@@ -343,9 +342,7 @@ class RestHandler:
             if not parameters.text("fieldManager"):
                 message = "Required value: is required for apply patch"
                 raise invalid_option("PatchOptions", "fieldManager", "FieldValueRequired", message)
-            return await perform(
-                api, call, self._catalogue, is_forced=parameters.flag("force"), wall_s=self._clock.wall()
-            )
+            call = msgspec.structs.replace(call, force=parameters.flag("force"))
         response = await api.call(call)
         if response.code == 403 and verb == "create" and self._server.access.accounts.is_admitting:
             response = await self._again_with_account(api, call, response)

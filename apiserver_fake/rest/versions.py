@@ -43,7 +43,7 @@ class VersionedApi:
         )
         if request.subresource not in _OWN_FORM:
             return await self._api.call(request)
-        if self._to_stored is not None:
+        if self._to_stored is not None and request.patch_type != "apply":
             if request.verb == "patch":
                 patch = decode(request.body)
                 return await self._rewrite(

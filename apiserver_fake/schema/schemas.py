@@ -7,7 +7,8 @@ field validation, strategic merge patches and `kubectl explain` all read this on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any
@@ -29,7 +30,10 @@ class Shape:
     `fields`: the known members of an object, None where any name is legal; `values`: what those hold.
     `items`: what a list holds. `merge_key`: lists of objects merge by this member. `is_merged`: the list
     merges at all. `is_replaced`: the object is taken whole. For server-side apply: `list_type` is map or set where a
-    list merges, `map_keys` tell the items of a map apart, and what `is_atomic` is taken whole.
+    list merges, `map_keys` tell the items of a map apart, and what `is_atomic` is taken whole. `default`: what a member
+    that is missing counts as, None where nothing. `present`: members that upstream's types hold by value, so that they
+    are there, empty, where their object is. `keeps_unknown`: members that `fields` does not have are legal
+    (`x-kubernetes-preserve-unknown-fields`).
     """
 
     type: str = ""
@@ -42,6 +46,9 @@ class Shape:
     list_type: str = ""
     map_keys: tuple[str, ...] = ()
     is_atomic: bool = False
+    default: Any = None
+    present: frozenset[str] = frozenset()
+    keeps_unknown: bool = False
 
     def member(self, name: str) -> Shape:
         """Return the shape of an object's member; anything where nothing is known of it."""
@@ -91,14 +98,43 @@ def _component(name: str) -> Shape:
     if shape is None:
         # Entered before it is filled: types may contain themselves.
         shape = _COMPONENTS[name] = Shape()
-        _fill(shape, schemas().get(name, {}))
+        schema = schemas().get(name, {})
+        _fill(shape, schema)
+        shape.present = _present(name.rpartition(".")[2], schema)
     return shape
+
+
+_BY_VALUE = frozenset(("metadata", "spec", "status", "template", "strategy", "updateStrategy", "jobTemplate", "source"))
+"""Members that are structs, not pointers, in nearly every type of upstream that has them."""
+_BY_VALUE_IN = {
+    "AllocationResult": ("devices",), "Container": ("resources",), "ContainerStatus": ("state", "lastState"),
+    "DeviceTaintRuleSpec": ("taint",), "Endpoint": ("conditions",), "EphemeralContainer": ("resources",),
+    "Event": ("involvedObject",), "HorizontalPodAutoscalerSpec": ("scaleTargetRef",),
+    "NodeDaemonEndpoints": ("kubeletEndpoint",), "NodeStatus": ("daemonEndpoints", "nodeInfo"),
+    "PersistentVolumeClaimSpec": ("resources",), "ResourceClaimSpec": ("devices",),
+    "ResourceSliceSpec": ("pool",), "ServiceStatus": ("loadBalancer",),
+    "PreferredSchedulingTerm": ("preference",), "WeightedPodAffinityTerm": ("podAffinityTerm",),
+}  # fmt: skip
+
+
+def _present(kind: str, schema: dict[str, Any]) -> frozenset[str]:
+    """Return the members of a type that are there in an empty object of it: structs, and lists that are required.
+
+    Source: upstream `staging/src/k8s.io/api`.
+    """
+    required, found = schema.get("required", ()), []
+    for name, member in schema.get("properties", {}).items():
+        is_struct = "$ref" in member and (name in _BY_VALUE or name in _BY_VALUE_IN.get(kind, ()))
+        if is_struct or (name in required and member.get("type") == "array"):
+            found.append(name)
+    return frozenset(found)
 
 
 def _fill(shape: Shape, schema: dict[str, Any]) -> None:
     form = str(schema.get("format", ""))
     shape.type = {"date-time": "time", "quantity": form, "int-or-string": form}.get(form, str(schema.get("type", "")))
     shape.is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
+    shape.default = schema.get("default")
     if "properties" in schema:
         shape.fields = {name: _member(each) for name, each in schema["properties"].items()}
     elif isinstance(schema.get("additionalProperties"), dict):
@@ -109,6 +145,8 @@ def _member(schema: dict[str, Any]) -> Shape:
     strategy = str(schema.get("x-kubernetes-patch-strategy", ""))
     if "$ref" in schema:
         target = _component(schema["$ref"][len(_PREFIX) :])
+        if schema.get("x-kubernetes-map-type") == "granular":
+            return replace(target, is_atomic=False)
         return Shape("object", target.fields, is_replaced=True) if strategy == "replace" else target
     if schema.get("type") == "array":
         return Shape(
@@ -128,13 +166,20 @@ class _Mismatch(Exception):
     """A value of the wrong type; `(path, type wanted, value)`."""
 
 
-def conform(shape: Shape, api_version: str, kind: str, document: Document, old: Document | None = None) -> Document:
+def conform(
+    shape: Shape,
+    api_version: str,
+    kind: str,
+    document: Document,
+    old: Document | None = None,
+    unknown: list[str] | None = None,
+) -> Document:
     """Return the document as its kind's type, `shape`, reads it: known fields have their types, nulls are gone.
 
-    A null counts as absent, as in upstream's types, and numbers given for quantities become text;
-    fields that the type does not have stay as they are. Parts that are shared with `old` (patches
-    share what they do not touch) are not looked at again. After this, rules may rely on the types of
-    known fields. Raises: BadRequest naming the field and both types.
+    A null counts as absent, as in upstream's types, and numbers given for quantities become text; fields that the type
+    does not have are left out, and their paths are added to `unknown` in document order (decision 0030). Parts that
+    are shared with `old` (patches share what they do not touch) are not looked at again. After this, rules may rely on
+    the types of known fields. Raises: BadRequest naming the field and both types.
     """
     wanted = _strict_type(shape)
     if wanted is not None:
@@ -142,9 +187,9 @@ def conform(shape: Shape, api_version: str, kind: str, document: Document, old: 
             msgspec.convert(document, wanted)
             return document
         except msgspec.ValidationError:
-            pass  # nulls, numbers for quantities, or a mistake: looked at one by one
+            pass  # nulls, numbers for quantities, unknown fields, or a mistake: looked at one by one
     try:
-        conformed = _conform(shape, document, old, "")
+        conformed = _conform(shape, document, old, "", [] if unknown is None else unknown)
     except _Mismatch as mismatch:
         path, wanted, value = mismatch.args
         version = api_version.rpartition("/")[2]
@@ -211,6 +256,7 @@ def _strict(shape: Shape, above: tuple[int, ...]) -> Any:
         "Strict",
         [(f"f{place}", _strict(member, inside), msgspec.UNSET) for place, (_, member) in enumerate(fields)],
         rename={f"f{place}": name for place, (name, _) in enumerate(fields)},
+        forbid_unknown_fields=not shape.keeps_unknown,
     )
     _STRICT[id(shape)] = (shape, found)
     return found
@@ -225,7 +271,7 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def _conform(shape: Shape, value: Any, old: Any, path: str) -> Any:
+def _conform(shape: Shape, value: Any, old: Any, path: str, unknown: list[str]) -> Any:
     if value is old and old is not None:
         return value
     match shape.type:
@@ -234,7 +280,7 @@ def _conform(shape: Shape, value: Any, old: Any, path: str) -> Any:
         case "object":
             if not isinstance(value, dict):
                 raise _Mismatch(path or "the body", "object", value)
-            return _conform_object(shape, value, old, path)
+            return _conform_object(shape, value, old, path, unknown)
         case "array":
             if not isinstance(value, list):
                 raise _Mismatch(path, "array", value)
@@ -244,7 +290,7 @@ def _conform(shape: Shape, value: Any, old: Any, path: str) -> Any:
             for index, (member, was) in enumerate(zip(value, before, strict=True)):
                 if member is None and item.type:
                     raise _Mismatch(f"{path}[{index}]", item.type, None)
-                same = _conform(item, member, was, f"{path}[{index}]")
+                same = _conform(item, member, was, f"{path}[{index}]", unknown)
                 if same is not member:
                     copy = list(value) if copy is value else copy
                     copy[index] = same
@@ -263,18 +309,23 @@ def _conform(shape: Shape, value: Any, old: Any, path: str) -> Any:
             return value
 
 
-def _conform_object(shape: Shape, value: dict[str, Any], old: Any, path: str) -> dict[str, Any]:
+def _conform_object(shape: Shape, value: dict[str, Any], old: Any, path: str, unknown: list[str]) -> dict[str, Any]:
     fields, values = shape.fields or {}, shape.values
+    keeps_unknown = shape.keeps_unknown or shape.fields is None
     before = old if isinstance(old, dict) else {}
     changed: dict[str, Any] = {}
     for name, member in value.items():
         known = fields.get(name, values)
+        here = f"{path}.{name}" if path else name
         if known is None:
+            if not keeps_unknown:
+                unknown.append(here)
+                changed[name] = None
             continue
         if member is None:
             changed[name] = None
             continue
-        same = _conform(known, member, before.get(name), f"{path}.{name}" if path else name)
+        same = _conform(known, member, before.get(name), here, unknown)
         if same is not member:
             changed[name] = same
     if not changed:
@@ -299,55 +350,22 @@ def _json_type(value: Any) -> str:
     return names.get(type(value), f"number {value!r}"[:40])
 
 
-def _collect(shape: Shape, value: Any, old: Any, path: str, found: list[str]) -> None:
-    if isinstance(value, dict):
-        if (shape.fields is None and shape.values is None) or value is old:
-            return
-        before = old if isinstance(old, dict) else {}
-        for name, member in value.items():
-            here = f"{path}.{name}" if path else name
-            known = shape.values if shape.fields is None else shape.fields.get(name)
-            if known is not None:
-                _collect(known, member, before.get(name), here, found)
-            elif name not in before:
-                found.append(here)
-    elif isinstance(value, list) and shape.items is not None:
-        before_items = old if isinstance(old, list) else []
-        for index, member in enumerate(value):
-            before_member = before_items[index] if index < len(before_items) else None
-            _collect(shape.items, member, before_member, f"{path}[{index}]", found)
+def strict_refusal(api_version: str, kind: str, faults: Sequence[str]) -> BadRequest:
+    """Return the refusal of a document with fields that its kind does not have or that it has twice (Strict)."""
+    version = api_version.rpartition("/")[2]
+    return BadRequest(
+        f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {", ".join(faults)}'
+    )
 
 
-def check_fields(
-    shape: Shape, api_version: str, kind: str, document: Document, mode: str, old: Document | None = None
-) -> list[str]:
-    """Apply `fieldValidation` to members that the kind's type, `shape`, does not have; return the warnings to send.
-
-    Ignore and "" say nothing; Warn names each unknown field, in document order; Strict refuses. In every mode that
-    does not refuse, unknown fields are kept (decision 0006). Those that `old` has as well are not reported again:
-    stored unknown fields survive and must not make the next strict write fail.
-    Raises: BadRequest with upstream's text for Strict and for a mode that does not exist.
-    """
-    if mode in ("", "Ignore"):
-        return []
-    paths: list[str] = []
-    _collect(shape, document, old, "", paths)
-    return report_fields(paths, api_version, kind, mode)
+def unknown_fields(paths: Sequence[str]) -> list[str]:
+    """Return what is said of fields that a kind does not have."""
+    return [f'unknown field "{path}"' for path in paths]
 
 
-def report_fields(paths: list[str], api_version: str, kind: str, mode: str) -> list[str]:
-    """Return the warnings about unknown fields as `fieldValidation` wants them.
-
-    Raises: BadRequest with upstream's text for Strict and for a mode that does not exist.
-    """
-    if mode in ("", "Ignore"):
-        return []
-    if mode not in ("Warn", "Strict"):
-        raise BadRequest(f'fieldValidation: Unsupported value: "{mode}": supported values: "Ignore", "Strict", "Warn"')
-    found = [f'unknown field "{path}"' for path in paths]
+def report_fields(paths: Sequence[str], api_version: str, kind: str, mode: str) -> list[str]:
+    """Return the warnings about unknown fields as `fieldValidation` wants them. Raises: BadRequest for Strict."""
+    found = unknown_fields(paths) if mode in ("Warn", "Strict") else []
     if found and mode == "Strict":
-        version = api_version.rpartition("/")[2]
-        raise BadRequest(
-            f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {", ".join(found)}'
-        )
+        raise strict_refusal(api_version, kind, found)
     return found

@@ -65,6 +65,20 @@ def event_of(kind: str, record: Record, traceparent: str) -> WatchEvent:
     )
 
 
+def event_for(kind: str, change: Change) -> WatchEvent:
+    """Return the event of a change for the watches to which it is of that type.
+
+    An object that stops matching a selector goes as it last matched, with the version of the change, so that informers
+    with a selector see what they lose (W7). Source: upstream `staging/src/k8s.io/apiserver/pkg/storage/cacher`.
+    """
+    event = event_of(kind, change.record, change.traceparent)
+    if kind != DELETED or change.type == DELETED or change.previous is None:
+        return event
+    last = msgspec.json.decode(change.previous.body)
+    last["metadata"]["resourceVersion"] = str(change.rv)
+    return msgspec.structs.replace(event, body=msgspec.json.encode(last))
+
+
 def bookmark(resource: Resource, rv: int, *, initial_events_end: bool = False) -> WatchEvent:
     """Return the event that says: everything up to `rv` was delivered before this (W6)."""
     metadata: Document = {"resourceVersion": str(rv)}
@@ -313,7 +327,7 @@ class Hub:
             else:
                 missed = self._store.changes_after(resource.name, start)
                 seen = ((transition_type(change, selection), change) for change in missed)
-                events = [event_of(kind, change.record, change.traceparent) for kind, change in seen if kind]
+                events = [event_for(kind, change) for kind, change in seen if kind]
                 watcher.start_rv = watcher.last_rv = start
         except Expired as error:
             watcher.backlog([error_event(error, resource)])
@@ -369,7 +383,7 @@ class Hub:
             return
         event = made.get(kind)
         if event is None:
-            event = made[kind] = event_of(kind, change.record, change.traceparent)
+            event = made[kind] = event_for(kind, change)
         self.events_sent += 1
         watcher.offer(event)
 

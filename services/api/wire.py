@@ -49,7 +49,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `verb`: get, list, create, update, patch, delete, deletecollection.
     `subresource`: "", status, scale, binding, unbind, eviction. `api_version`: the one in which the caller knows the
     kind; "" is the one in which it is stored.
-    `patch_type`: merge, strategic, json (RFC 6902). `body`: JSON; for delete a DeleteOptions or empty.
+    `patch_type`: merge, strategic, json (RFC 6902), apply (`force`: fields of other managers are taken over).
+    `field_validation`: Strict, Warn or Ignore; "" is a component's, which is given no warnings.
+    `body`: JSON; for delete a DeleteOptions or empty.
     `uid` / `resource_version`: preconditions on any write, checked inside the commit (S7).
     `lease_epoch`: the `LeaseEpoch` a leader writes under; the write is refused once another leads (C11).
     `deadline_s`: seconds the caller is willing to wait; 0 means the server's default.
@@ -72,6 +74,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     continue_token: str = ""
     field_manager: str = ""
     field_validation: str = ""
+    force: bool = False
     dry_run: bool = False
     request_id: str = ""
     traceparent: str = ""

@@ -97,12 +97,11 @@ class Caches(Listers):
             self._running[resource.name] = self._run(informer)
 
     def _unfollow(self, name: str) -> None:
-        """Let what is left of the kind count as deleted, and follow it no more."""
+        """Follow the kind no more; what may be left of it is no longer served, which does not make it deleted."""
         assert self._any is not None, "definitions are followed for AnyObject alone"
         informer = self.by_resource[name]
         if (task := self._running.pop(name, None)) is not None:
             task.cancel()
-        informer.replaced([], informer.last_rv)
         del self.by_resource[name]
         self._any.sources[:] = [(each, found) for each, found in self._any.sources if found is not informer]
         self._kinds.forget(name)

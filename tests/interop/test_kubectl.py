@@ -204,7 +204,7 @@ def test_server_side_apply_owns_conflicts_and_forces(kubectl, namespace):
     refused = kubectl(*apply, "--field-manager=ci", stdin=a_config_map(a="3"), code=1)
     kubectl(*apply, "--field-manager=ci", "--force-conflicts", stdin=a_config_map(a="3"))
 
-    assert 'conflict with "kubectl" using v1: .data.a' in refused
+    assert 'conflict with "kubectl": .data.a' in refused
     assert kubectl("get", "cm", "cm1", "-n", namespace, "-o", "jsonpath={.data.a}") == "3"
 
 

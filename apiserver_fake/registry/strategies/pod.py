@@ -30,6 +30,12 @@ PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 _RANK = {"": 0, "Pending": 0, "Unknown": 0, "Running": 1, "Succeeded": 2, "Failed": 2}
 
 
+def _with_defaults(new: Document) -> Document:
+    spec = defaults.requests_from_limits(POD_SPEC.complete(new.get("spec") or {}))
+    spec.setdefault("enableServiceLinks", True)
+    return {**new, "spec": spec}
+
+
 def _prepare_create(new: Document, ctx: WriteContext) -> None:
     spec = POD_SPEC.complete(new.get("spec") or {})
     spec = defaults.requests_from_limits(spec)
@@ -135,8 +141,16 @@ def _annotations(old: Document, new: Document) -> list[Cause]:
     return [forbidden(f"metadata.annotations[{MIRROR_ANNOTATION}]", f"may not {verb} mirror pod annotation")]
 
 
+_NOTED = ("labels", "annotations", "finalizers")
+
+
 def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
-    """Keep all but the status, and in it what only the server writes; the quality of service never changes."""
+    """Keep all but the status and what is noted on the pod, and of the status what only the server writes.
+
+    Whoever writes a status may note labels, annotations and finalizers with it; the quality of service never changes.
+    Source: upstream `pkg/registry/core/pod/strategy.go`, `podStatusStrategy`.
+    """
+    meta = new["metadata"]
     before, status = old.get("status") or {}, dict(new.get("status") or {})
     for name in (*BINDING_FIELDS, "qosClass"):
         if name in before:
@@ -152,6 +166,10 @@ def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
             status["nominatedNodeName"] = before["nominatedNodeName"]
     new["status"] = status
     keep_all_but_status(old, new, ctx)
+    kept = old["metadata"]
+    if any(meta.get(name) != kept.get(name) for name in _NOTED):
+        noted = {name: meta[name] for name in _NOTED if meta.get(name)}
+        new["metadata"] = {**{name: value for name, value in kept.items() if name not in _NOTED}, **noted}
 
 
 CONDITION = Struct(
@@ -235,5 +253,6 @@ STRATEGIES = {
         prepare_status=_prepare_status,
         validate_status=_validate_status,
         fields=Struct(Field("spec", struct=POD_SPEC), Field("status", struct=STATUS)),
+        with_defaults=_with_defaults,
     )
 }

@@ -125,6 +125,10 @@ class GarbageCollector:
         owners = _Owners()
         for reference in metadata.owner_references:
             kind = listers.kinds.of_kind(reference.api_version, reference.kind)
+            if kind is None and reference.uid in self._absent:
+                # Its kind went right after it.
+                owners.by_state[State.DANGLING].append(reference)
+                continue
             if (
                 kind is None
                 or kind.name in UNREAD

@@ -70,6 +70,8 @@ class Stream:
         elif wanted != kind:
             came = f"{namespace}/{name} at {rv} came as {kind}, not {wanted or 'at all'}"
             wrong.append(f"{'W9' if wanted else 'W7'}: {came}")
+        elif kind == "DELETED" and change.type != "DELETED":
+            pass  # what stops matching comes as it last matched (W7)
         elif sha256 and stored.sha256 and sha256 != stored.sha256:
             wrong.append(f"W8: {namespace}/{name} at {rv} came as {sha256[:12]}, {stored.sha256[:12]} is stored")
         return wrong

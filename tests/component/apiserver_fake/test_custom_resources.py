@@ -1,6 +1,7 @@
 """Custom resources as clients write and read them: schema, generations, status, scale, versions, selectors."""
 
 import asyncio
+import copy
 
 import msgspec
 import pytest
@@ -231,6 +232,27 @@ async def test_what_is_sent_in_a_version_is_judged_by_that_versions_schema(clust
         'CronTab in version "v1beta1" cannot be handled as a CronTab: strict decoding error: '
         'unknown field "spec.replicas"'
     )
+
+
+STRICTER = copy.deepcopy(SCHEMA)
+STRICTER["properties"]["spec"]["required"] = ["replicas"]
+
+
+@with_crontabs(a_version(schema=STRICTER), TWO[1])
+async def test_the_stored_versions_schema_does_not_judge_what_was_sent_in_another(cluster):
+    await cluster.call("create", body=a_crontab(), code=422)
+    await cluster.call("create", body=a_crontab(version="v1beta1", image="abc"), version="v1beta1", code=201)
+
+
+@with_crontabs(*TWO)
+async def test_an_update_in_another_version_is_not_refused_for_what_it_does_not_change(cluster):
+    await cluster.call("create", body=a_crontab(image="longer"), code=201)
+    found = await cluster.call("get", name="one", version="v1beta1", code=200)
+    found["spec"]["cronSpec"] = "1 * * * *"
+    await cluster.call("update", name="one", body=found, version="v1beta1", code=200)
+    found = await cluster.call("get", name="one", version="v1beta1", code=200)
+    found["spec"]["image"] = "other"
+    await cluster.call("update", name="one", body=found, version="v1beta1", code=422)
 
 
 @with_crontabs(*TWO)

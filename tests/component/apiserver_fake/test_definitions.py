@@ -2,6 +2,7 @@
 
 import asyncio
 
+from apiserver_fake.rest import discovery
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.runtime import simloop
 from tests.component.apiserver_fake.custom_resources import (
@@ -101,6 +102,8 @@ def test_a_deleted_definition_takes_its_objects_with_it_and_is_served_until_they
         assert conditions(found)["Terminating"] == ("True", "InstanceDeletionInProgress")
         assert [each["metadata"]["name"] for each in left["items"]] == ["held"]
         assert refused["message"] == "create not allowed while custom resource definition is terminating"
+        verbs = discovery.resource_list(cluster.server.catalogue, GROUP, "v1")["resources"][0]["verbs"]
+        assert verbs == ["delete", "deletecollection", "get", "list", "watch"]
 
         await cluster.call("patch", name="held", body={"metadata": {"finalizers": None}}, patch_type="merge", code=200)
         await asyncio.sleep(6)
@@ -146,11 +149,14 @@ def test_kinds_and_their_objects_are_known_again_after_a_crash():
     simloop.run(run())
 
 
-def test_a_crash_between_the_names_and_the_establishment_is_gone_on_from():
+def test_a_crash_before_the_names_are_accepted_is_gone_on_from():
     async def run():
         machine = Machine()
         async with machine.cluster() as cluster:
+            cluster.server._definition_controller.changed = lambda record, is_gone: None
             await cluster.call("create", DEFINITIONS, body=a_definition(), code=201)
+            await asyncio.sleep(1)
+            assert not conditions(await cluster.definition())
         async with machine.cluster() as cluster:
             await asyncio.sleep(1)
             assert conditions(await cluster.definition())["Established"][0] == "True"

@@ -219,7 +219,7 @@ def test_a_namespace_ends_when_it_is_finalized_and_scale_answers_with_the_new_ve
     simloop.run(scenario())
 
 
-def test_guarantees_v6_against_walls_1_unknown_fields_survive_and_strict_refuses_them():
+def test_guarantees_v6_unknown_fields_are_left_out_with_a_warning_and_strict_refuses_them():
     async def scenario() -> None:
         async with a_mesh() as call:
             odd = {**POD, "spec": {**POD["spec"], "replica": 3}, "dataa": {"x": None}}
@@ -228,8 +228,56 @@ def test_guarantees_v6_against_walls_1_unknown_fields_survive_and_strict_refuses
             assert b'strict decoding error: unknown field \\"spec.replica\\", unknown field \\"dataa\\"' in refused.body
             warned = await call.try_call(ADMIN, "create", "pods", body=odd, field_validation="Warn")
             assert warned.warnings == ('unknown field "spec.replica"', 'unknown field "dataa"')
-            patch = {"metadata": {"labels": {"new": "1"}}}
-            kept = await call(ADMIN, "patch", "pods", "p", patch, patch_type="strategic", field_validation="Strict")
-            assert (kept["spec"]["replica"], kept["dataa"]) == (3, {"x": None})
+            made = msgspec.json.decode(warned.body)
+            assert "dataa" not in made
+            assert "replica" not in made["spec"]
+            patch = {"spec": {"bogus": 1}}
+            same = await call.try_call(ADMIN, "patch", "pods", "p", patch, patch_type="merge", field_validation="Warn")
+            assert (same.code, same.warnings, same.rv) == (200, ('unknown field "spec.bogus"',), warned.rv)
+            strict = await call.try_call(
+                ADMIN, "patch", "pods", "p", patch, patch_type="merge", field_validation="Strict"
+            )
+            assert strict.code == 422
+            assert b'strict decoding error: unknown field \\"spec.bogus\\"' in strict.body
+            silent = await call.try_call(ADMIN, "patch", "pods", "p", patch, patch_type="merge")
+            assert (silent.code, silent.warnings) == (200, ())
+
+    simloop.run(scenario())
+
+
+def test_a_key_that_is_there_twice_has_its_last_value_and_strict_refuses_it():
+    async def scenario() -> None:
+        async with a_mesh() as call:
+            text = b'{"metadata":{"name":"twice"},"data":{"a":"1","a":"2"},"other":1}'
+
+            async def create(validation: str) -> Any:
+                request = Request(
+                    verb="create", resource="configmaps", namespace="default", body=text, field_validation=validation
+                )
+                return await call.server.api_for(ADMIN).call(request)
+
+            assert (await create("")).code == 400
+            refused = await create("Strict")
+            assert refused.code == 400
+            assert b'strict decoding error: duplicate field \\"data.a\\", unknown field \\"other\\"' in refused.body
+            made = await create("Warn")
+            assert made.warnings == ('duplicate field "data.a"', 'unknown field "other"')
+            assert msgspec.json.decode(made.body)["data"] == {"a": "2"}
+
+    simloop.run(scenario())
+
+
+def test_a_status_of_a_pod_may_bring_labels_and_annotations_but_no_owner() -> None:
+    async def scenario() -> None:
+        async with a_mesh() as call:
+            await call(ADMIN, "create", "pods", body=POD)
+            owner = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u"}
+            meta = {"labels": {"app": None, "a": "b"}, "annotations": {"n": "1"}, "ownerReferences": [owner]}
+            body = {"metadata": meta, "spec": {"hostname": "h"}, "status": {"message": "m"}}
+            seen = await call(ADMIN, "patch", "pods", "p", body, subresource="status", patch_type="merge")
+            assert (seen["metadata"]["labels"], seen["metadata"]["annotations"]) == ({"a": "b"}, {"n": "1"})
+            assert "ownerReferences" not in seen["metadata"]
+            assert "hostname" not in seen["spec"]
+            assert seen["status"]["message"] == "m"
 
     simloop.run(scenario())

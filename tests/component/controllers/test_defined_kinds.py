@@ -71,7 +71,9 @@ def test_an_owner_is_found_under_another_version_than_the_one_it_is_stored_in(wo
         await defined(world)
         owner = await crontab(world)
         await world.admin.create("configmaps", a_configmap("kept", owner_of(owner, apiVersion=f"{GROUP}/v1beta1")))
-        await world.admin.create("configmaps", a_configmap("lost", owner_of(owner, uid="other")))
+        await world.admin.create(
+            "configmaps", a_configmap("lost", owner_of(owner, apiVersion=f"{GROUP}/v1beta1", uid="other"))
+        )
         await world.until(lambda: is_gone(world, "configmaps", "lost"))
         assert await is_there(world, "configmaps", "kept")
 

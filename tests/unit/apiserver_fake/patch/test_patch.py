@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from apiserver_fake.patch.json_patch import json_patch
 from apiserver_fake.patch.patch import apply_patch, merge_patch, strategic_merge_patch
-from apiserver_fake.schema.schemas import check_fields, conform, shape_of
+from apiserver_fake.schema.schemas import Shape, conform, shape_of, strict_refusal, unknown_fields
 from services.api.errors import ApiError, BadRequest, Invalid, RequestEntityTooLarge
 
 PLAIN = st.none() | st.booleans() | st.integers(-9, 9) | st.text("ab", max_size=2)
@@ -303,29 +303,40 @@ def test_any_strategic_patch_is_answered(patch):
             raise
 
 
-def test_unknown_fields_survive_every_patch_and_only_strict_refuses_them():
-    pod = {**POD, "spec": {**POD["spec"], "replica": 3}, "dataa": {"k": None}}
-    assert patched({"metadata": {"labels": {"y": "2"}}}, pod)["spec"]["replica"] == 3
-    for mode in ("", "Ignore"):
-        assert check_fields(POD_SHAPE, "v1", "Pod", pod, mode) == []
-    assert check_fields(POD_SHAPE, "v1", "Pod", pod, "Warn") == [
-        'unknown field "spec.replica"',
-        'unknown field "dataa"',
-    ]
-    with pytest.raises(
-        BadRequest, match=r'strict decoding error: unknown field "spec\.replica", unknown field "dataa"'
-    ):
-        check_fields(POD_SHAPE, "v1", "Pod", pod, "Strict")
-    assert check_fields(POD_SHAPE, "v1", "Pod", {**pod, "status": {}}, "Strict", old=pod) == []
+def unknown_in(shape, api_version, kind, document):
+    unknown = []
+    conform(shape, api_version, kind, document, unknown=unknown)
+    return unknown
+
+
+def test_fields_that_a_kind_does_not_have_are_left_out_and_named_in_order():
+    containers = [{"name": "c", "imag": "x"}]
+    pod = {**POD, "spec": {**POD["spec"], "replica": 3, "containers": containers}, "dataa": {"k": None}}
+    unknown = []
+
+    made = conform(POD_SHAPE, "v1", "Pod", pod, unknown=unknown)
+
+    assert unknown == ["spec.containers[0].imag", "spec.replica", "dataa"]
+    assert made == {**POD, "spec": {**POD["spec"], "containers": [{"name": "c"}]}}
+    refusal = strict_refusal("v1", "Pod", unknown_fields(unknown[:2])).message
+    assert refusal == (
+        'Pod in version "v1" cannot be handled as a Pod: strict decoding error: '
+        'unknown field "spec.containers[0].imag", unknown field "spec.replica"'
+    )
+
+
+def test_a_type_that_keeps_what_it_does_not_know_keeps_it():
+    shape = Shape("object", fields={"a": Shape("string")}, keeps_unknown=True)
+
+    assert unknown_in(Shape("object", fields={"spec": shape}), "v1", "X", {"spec": {"a": "1", "b": {"c": None}}}) == []
 
 
 def test_unknown_fields_below_a_name_of_ones_own_are_named_too():
     attributes = {"model": {"string": "h100", "strng": "h100"}, "numa": {"int": 0}}
     found = {"spec": {"devices": [{"name": "gpu-0", "attributes": attributes}]}}
+    shape = shape_of("resource.k8s.io/v1", "ResourceSlice")
 
-    assert check_fields(
-        shape_of("resource.k8s.io/v1", "ResourceSlice"), "resource.k8s.io/v1", "ResourceSlice", found, "Warn"
-    ) == ['unknown field "spec.devices[0].attributes.model.strng"']
+    assert unknown_in(shape, "resource.k8s.io/v1", "ResourceSlice", found) == ["spec.devices[0].attributes.model.strng"]
 
 
 def test_real_fields_of_upstream_are_never_unknown():
@@ -351,7 +362,7 @@ def test_real_fields_of_upstream_are_never_unknown():
         },
         "status": {"bindingGeneration": 1, "unbindHistory": [{"requestID": "r"}], "hostIPs": [{"ip": "1"}]},
     }
-    assert check_fields(POD_SHAPE, "v1", "Pod", pod, "Warn") == []
+    assert unknown_in(POD_SHAPE, "v1", "Pod", pod) == []
 
 
 def test_a_document_of_wrong_types_is_400_and_nulls_and_numbers_are_read_as_upstream_reads_them():
@@ -361,7 +372,7 @@ def test_a_document_of_wrong_types_is_400_and_nulls_and_numbers_are_read_as_upst
         "Pod",
         {"metadata": {"name": "p", "labels": None}, "spec": {"overhead": {"cpu": 1}, "odd": None}},
     )
-    assert made == {"metadata": {"name": "p"}, "spec": {"overhead": {"cpu": "1"}, "odd": None}}
+    assert made == {"metadata": {"name": "p"}, "spec": {"overhead": {"cpu": "1"}}}
     for wrong in (
         {"spec": 5},
         {"spec": {"containers": {}}},

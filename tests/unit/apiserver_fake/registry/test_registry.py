@@ -110,13 +110,15 @@ def test_s20_a_recreated_name_has_a_new_uid():
     assert (len(first), first[14], first[19] in "89ab") == (36, "4", True)
 
 
-def test_unknown_fields_survive_creation_and_patches():
+def test_fields_that_a_kind_does_not_have_are_not_stored():
     world = World()
-    world.write("create", body={**a_configmap(), "strange": {"a": [1, {"b": None}]}})
+    made = world.write("create", body={**a_configmap(), "strange": {"a": [1, {"b": None}]}})
 
-    patched = world.patch("a", {"data": {"k": "w"}})
+    patched = world.patch("a", {"data": {"k": "w"}, "strange": 1})
 
-    assert patched["strange"] == {"a": [1, {"b": None}]}
+    assert "strange" not in made
+    assert "strange" not in patched
+    assert patched["data"] == {"k": "w"}
 
 
 def test_creating_what_exists_is_already_exists():

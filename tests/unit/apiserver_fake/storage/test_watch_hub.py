@@ -104,7 +104,7 @@ def test_w7_unbinding_looks_like_a_deletion_to_a_watcher_of_the_node():
     assert seen(watcher) == [("ADDED", "a", 2), ("MODIFIED", "a", 3), ("DELETED", "a", 4)]
 
 
-def test_w7_the_deleted_event_carries_the_new_content_at_the_changes_version():
+def test_w7_what_stops_matching_goes_as_it_last_matched_at_the_changes_version():
     world = World()
     watcher = world.watch(label_selector="app=a")
     world.put("p", labels={"app": "a"})
@@ -113,7 +113,7 @@ def test_w7_the_deleted_event_carries_the_new_content_at_the_changes_version():
     _, deleted = watcher.take()
 
     meta = msgspec.json.decode(deleted.body)["metadata"]
-    assert (meta["resourceVersion"], meta["labels"]) == ("2", {"app": "b"})
+    assert (meta["resourceVersion"], meta["labels"]) == ("2", {"app": "a"})
     assert deleted.traceparent == "tp"
 
 

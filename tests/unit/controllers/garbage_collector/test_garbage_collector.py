@@ -1,6 +1,7 @@
 from services.api.meta import AnyObject, Key, ObjectMeta
 from services.controllers.garbage_collector.controller import CONTROLLER
 from services.reconcile.actions import Delete, Patch, Query, RecordEvent
+from services.reconcile.controller import Change
 
 
 def owned_by(*names, blocks=True):
@@ -110,3 +111,37 @@ def test_an_owner_in_another_namespace_counts_as_absent_and_an_event_says_so(wor
     assert isinstance(event, RecordEvent)
     assert event.reason == "OwnerRefInvalidNamespace"
     assert isinstance(delete, Delete)
+
+
+def of_defined_kind(world, uid="uid-c"):
+    """A pod that a CronTab owns, whose kind nothing serves any more."""
+    owner = {"apiVersion": "stable.example.com/v1", "kind": "CronTab", "name": "c", "uid": uid}
+    world.put({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "ownerReferences": [owner]}})
+
+
+def test_an_owner_of_a_kind_that_is_not_served_is_no_reason_to_delete(world_of):
+    world = world_of(CONTROLLER)
+    of_defined_kind(world)
+
+    assert world.reconcile("pods/p").actions == ()
+
+
+def test_an_owner_that_was_seen_to_go_before_its_kind_went_deletes(world_of):
+    world = world_of(CONTROLLER)
+    of_defined_kind(world)
+    metadata = ObjectMeta(name="c", namespace="default", uid="uid-c")
+    gone = AnyObject(api_version="stable.example.com/v1", kind="CronTab", metadata=metadata)
+    (watch,) = world.controller.watches
+    assert watch.keys(Change(gone, None), world) == [Key("default", "pods/p")]
+
+    (delete,) = world.reconcile("pods/p").actions
+    assert isinstance(delete, Delete)
+
+
+def test_nothing_is_decided_while_a_kind_that_was_just_defined_is_not_known(world_of):
+    world = world_of(CONTROLLER)
+    world.put(a_pod("p", "rs"))
+    world.are_complete = False
+
+    found = world.reconcile("pods/p", live={query("rs"): None})
+    assert (found.actions, found.requeue_after_s) == ((), 0.5)
