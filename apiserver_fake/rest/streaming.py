@@ -24,7 +24,7 @@ from services.api.errors import ApiError, BadRequest, NotFound, TooManyRequests,
 from services.api.meta import Document
 from services.api.wire import Api, Request
 from services.runtime.config import EXIT_CONFIG, StartError
-from services.runtime.spdy import UPGRADE, Connection, Stream, Upgraded, dial
+from services.runtime.spdy.connection import UPGRADE, Connection, Stream, Upgraded, dial
 
 STREAMED: Final = ("exec", "attach", "portforward")
 SESSIONS_MAX = 512
@@ -303,11 +303,15 @@ class _Channels:
     async def messages(self) -> AsyncIterator[tuple[int, bytes]]:
         """Yield (channel, data) until the client is gone; what is no message of that form is left out."""
         async for message in self._socket:
-            if message.type == aiohttp.WSMsgType.BINARY and message.data:
-                yield message.data[0], message.data[1:]
-            elif message.type == aiohttp.WSMsgType.TEXT and message.data:
-                with contextlib.suppress(ValueError):
-                    yield int(message.data[0]), base64.b64decode(message.data[1:], validate=True)
+            if message.type not in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT) or not message.data:
+                continue
+            # What the protocol says decides, not the kind of the message: some clients send text as text.
+            data: bytes = message.data.encode() if isinstance(message.data, str) else message.data
+            if not self._is_text:
+                yield data[0], data[1:]
+                continue
+            with contextlib.suppress(ValueError):
+                yield int(data[:1]), base64.b64decode(data[1:], validate=True)
 
     async def pour(self, stream: Stream, channel: int) -> None:
         """Send what comes on a stream, until it ends. Raises: ConnectionError."""

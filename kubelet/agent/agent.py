@@ -4,7 +4,7 @@ Tasks exist for watches and for calls in flight; nothing else waits in a task of
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -522,6 +522,10 @@ class Agent(NodeShell):
             field_path=event.field_path,
             traceparent=self.traces.traceparent(worker_key(event.pod)),
         )
+
+    def machines(self) -> Iterable[Pod]:
+        """Return the pods that are here."""
+        return self.kubelet.table.pods.values()
 
     def process_ended(self, pod: Pod, container: str, code: int) -> None:
         """The process that clients were attached to has ended, and with it its container."""

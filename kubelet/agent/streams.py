@@ -2,23 +2,25 @@
 
 The API server asks, and no other client: it authenticates by its certificate. A request is answered as upstream's
 container runtimes answer it; what then runs is a program of `runtime/commands`, and what listens is `runtime/pages`.
-Source: upstream `staging/src/k8s.io/cri-streaming/pkg/streaming/remotecommand`, `…/portforward`,
-`pkg/kubelet/server/server.go`.
+Source: upstream `staging/src/k8s.io/cri-streaming/pkg/streaming/remotecommand`,
+`staging/src/k8s.io/cri-streaming/pkg/streaming/portforward`, `pkg/kubelet/server/server.go`.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 import structlog
 
-from kubelet.agent.agent import Agent
+from kubelet.agent.host import Host
 from kubelet.agent.running import Input, Show, drive
+from kubelet.node.definition import NodeDefinition
 from kubelet.pod.container import Container
+from kubelet.pod.logs import Run as LogRun
 from kubelet.pod.pod import Pod
 from kubelet.runtime import pages, projections
 from kubelet.runtime.commands import PROGRAMS
@@ -28,9 +30,10 @@ from kubelet.runtime.terminal import Terminal, displayed
 from kubelet.view import KubeletContainer
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Document, Key
-from services.api.wire import Request
+from services.api.wire import Request, Response
+from services.client.client import Client
 from services.runtime.health import HttpRequest, Takeover
-from services.runtime.spdy import UPGRADE, Connection, Stream
+from services.runtime.spdy.connection import UPGRADE, Connection, Stream
 
 log = structlog.get_logger()
 
@@ -74,6 +77,31 @@ class Console:
                     self.shows.remove(each)
 
 
+class StreamedNode(Protocol):
+    """A node of this process, as its streams need it."""
+
+    name: str
+    is_off: bool
+    host: Host
+    definition: NodeDefinition
+
+    @property
+    def client(self) -> Client:
+        """The node's client of the API server."""
+
+    async def call(self, request: Request) -> Response | None:
+        """Return the answer, or None when the outcome is unknown."""
+
+    def machines(self) -> Iterable[Pod]:
+        """Return the pods that are here."""
+
+    def run_of(self, namespace: str, name: str, container: str, *, previous: bool) -> LogRun | str | None:
+        """Return the run whose log is meant, or why there is none, or None when the pod is not here."""
+
+    def process_ended(self, pod: Pod, container: str, code: int) -> None:
+        """The process that clients were attached to has ended, and with it its container."""
+
+
 class Run(NamedTuple):
     """One run of a container: the pod's uid, the container's name, the how manieth."""
 
@@ -86,7 +114,7 @@ class Run(NamedTuple):
 class Target:
     """A running container of a pod on a node."""
 
-    agent: Agent
+    agent: StreamedNode
     pod: Pod
     container: Container
     spec: KubeletContainer
@@ -106,7 +134,7 @@ class _Refused(Exception):
 class Streams:
     """What the endpoint of one process serves besides logs. `agents` returns the nodes as they are now."""
 
-    def __init__(self, agents: Callable[[], list[Agent]]) -> None:
+    def __init__(self, agents: Callable[[], Sequence[StreamedNode]]) -> None:
         self._agents = agents
         self._sessions: set[asyncio.Task[None]] = set()
         self._files: dict[Run, FileSystem] = {}
@@ -195,10 +223,10 @@ class Streams:
                 task.cancel()
             await asyncio.gather(serving, reading, return_exceptions=True)
 
-    def _find(self, namespace: str, name: str) -> tuple[Agent, Pod]:
+    def _find(self, namespace: str, name: str) -> tuple[StreamedNode, Pod]:
         key = Key(namespace, name)
         for agent in self._agents():
-            for pod in agent.kubelet.table.pods.values():
+            for pod in agent.machines():
                 if pod.pod.metadata.key == key and not agent.is_off:
                     return agent, pod
         raise _Refused(404, f'pod "{name}" does not exist')
@@ -341,7 +369,7 @@ class Streams:
 
     def _file_system(self, target: Target) -> FileSystem:
         """Return the container's files; those of runs that are over are forgotten."""
-        pods = [pod for agent in self._agents() for pod in agent.kubelet.table.pods.values()]
+        pods = [pod for agent in self._agents() for pod in agent.machines()]
         live = {Run(pod.key.uid, c.name, c.restarts) for pod in pods for c in pod.containers if c.is_running}
         for run in [run for run in self._files if run not in live]:
             del self._files[run]
@@ -437,7 +465,7 @@ async def _while_running(target: Target, work: "asyncio.Task[int]") -> int:
     return work.result()
 
 
-async def _token(agent: Agent, pod: Document, audience: str) -> Document:
+async def _token(agent: StreamedNode, pod: Document, audience: str) -> Document:
     meta, spec = pod["metadata"], pod.get("spec") or {}
     bound = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta.get("uid", "")}
     asked: Document = {"audiences": [audience] if audience else [], "expirationSeconds": 3607, "boundObjectRef": bound}

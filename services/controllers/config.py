@@ -14,6 +14,10 @@ class ControllersConfig(LeaderElectionConfig):
         ("*",),
         "a controller to run; * is all but those that only clients from outside need, -NAME leaves one out; repeatable",
     )
+    cluster_signing_cert_file: str = setting(
+        "", "certificate of the authority that signs approved CertificateSigningRequests; empty: none are signed"
+    )
+    cluster_signing_key_file: str = setting("", "its key")
     custom_resources: bool = setting(
         False, "collect, count and delete objects of kinds that CustomResourceDefinitions define like any others"
     )

@@ -2,13 +2,17 @@
 
 import importlib
 import pkgutil
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 
 import services.controllers
 from services.api.seams import Component, Seams
 from services.controllers.config import ControllersConfig
-from services.reconcile.controller import Registration
-from services.runtime.config import EXIT_USAGE, StartError
+from services.reconcile.controller import Registration, Sign
+from services.runtime.certificates import authority_of
+from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.runtime.manager import Manager
 
 LEASE = "kube-controller-manager"
@@ -50,9 +54,30 @@ def without_rest() -> tuple[str, ...]:
     return ("*", *(f"-{name}" for name, each in registered().items() if each.is_for_rest))
 
 
+def _signer(config: ControllersConfig) -> Sign | None:
+    """Return what signs with the configured authority, or None. Raises: StartError naming what cannot be read."""
+    certificate, key = config.cluster_signing_cert_file, config.cluster_signing_key_file
+    if not certificate and not key:
+        return None
+    try:
+        authority = authority_of(Path(certificate), Path(key))
+    except (OSError, ValueError) as error:
+        raise StartError(f"--cluster-signing-cert-file and -key-file: {error}", EXIT_CONFIG) from None
+
+    def sign(request: bytes, usages: Sequence[str], seconds: float, wall_s: float) -> bytes:
+        return authority.issue(request, usages, timedelta(seconds=seconds), now=datetime.fromtimestamp(wall_s, UTC))
+
+    return sign
+
+
 def build(config: ControllersConfig, seams: Seams) -> Component:
     """Return the component that runs the chosen controllers over shared informers."""
     switches = seams.switches
-    controllers = [each.build(switches) for each in chosen(config.controllers) if each.is_wanted(switches)]
+    sign = _signer(config)
+    controllers = [
+        each.build(switches) if sign is None or each.build_signing is None else each.build_signing(switches, sign)
+        for each in chosen(config.controllers)
+        if each.is_wanted(switches)
+    ]
     elector = config.elector(seams, LEASE)
     return Manager(controllers, seams, elector=elector, follows_definitions=config.custom_resources)

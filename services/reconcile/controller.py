@@ -1,6 +1,6 @@
 """The Controller record: one reconcile, and which objects lead to which keys."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -104,6 +104,9 @@ class Watch(Generic[V]):
 
 
 Reconcile = Callable[[Key, Listers, Moment], Result]
+Sign = Callable[[bytes, Sequence[str], float, float], bytes]
+"""`(certificate request in PEM, usages, seconds it is good for, wall clock)` to the certificate in PEM; ValueError for
+what cannot be signed. A function, so that what decides stays free of keys and files."""
 Failed = Callable[[Key, Action, str], None]
 """Called for each action that was refused or not performed: `(key, action, reason)`, where a refusal's reason is the
 Status's reason and message, `Forbidden: pods "a" is forbidden: …`; see `refusal_message`."""
@@ -164,3 +167,5 @@ class Registration:
     is_wanted: Callable[[Switches], bool] = lambda _: True
     by_default: bool = True
     is_for_rest: bool = False
+    build_signing: Callable[[Switches, Sign], Controller] | None = None
+    """What is built instead where the process was given a certificate authority."""

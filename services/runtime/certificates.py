@@ -35,6 +35,26 @@ SERVER_NAMES = (
 )
 
 
+_ALL_KEY_USAGES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
+_KEY_USAGES = {
+    "digital signature": "digital_signature",
+    "key encipherment": "key_encipherment",
+    "signing": "digital_signature",
+}
+_EXTENDED_USAGES = {"client auth": ExtendedKeyUsageOID.CLIENT_AUTH, "server auth": ExtendedKeyUsageOID.SERVER_AUTH}
+"""What Kubernetes' signers sign for."""
+
+
 @dataclass(frozen=True)
 class Pair:
     """Where a certificate and its key lie."""
@@ -90,6 +110,40 @@ class Authority:
             builder = builder.add_extension(alternatives, critical=False)
         return builder.sign(self.key, hashes.SHA256())
 
+    def issue(self, request: bytes, usages: Iterable[str], life: timedelta, *, now: datetime) -> bytes:
+        """Return the certificate, PEM, of a certificate request in PEM, for these usages as Kubernetes names them.
+
+        Raises: ValueError for bytes that are no such request, a wrong signature, or a usage that is not known.
+        """
+        asked = x509.load_pem_x509_csr(request)
+        if not asked.is_signature_valid:
+            raise ValueError("the request is not signed by its own key")
+        names = list(usages)
+        if unknown := [name for name in names if name not in _KEY_USAGES and name not in _EXTENDED_USAGES]:
+            raise ValueError(f"usages that are not signed for: {', '.join(unknown)}")
+        plain = {_KEY_USAGES[name] for name in names if name in _KEY_USAGES}
+        extended = [_EXTENDED_USAGES[name] for name in names if name in _EXTENDED_USAGES]
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(asked.subject)
+            .issuer_name(self.certificate.subject)
+            .public_key(asked.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - BACKDATED)
+            .not_valid_after(now + life - BACKDATED)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
+        )
+        if plain:
+            usage = x509.KeyUsage(**{name: name in plain for name in _ALL_KEY_USAGES})
+            builder = builder.add_extension(usage, critical=True)
+        if extended:
+            builder = builder.add_extension(x509.ExtendedKeyUsage(extended), critical=False)
+        for extension in asked.extensions:
+            if isinstance(extension.value, x509.SubjectAlternativeName):
+                builder = builder.add_extension(extension.value, critical=extension.critical)
+        return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
     def _pair(
         self,
         name: str,
@@ -128,6 +182,15 @@ class Authority:
         return names == alternatives and known.not_valid_after_utc - RENEWED_BEFORE > now
 
 
+def authority_of(path: Path, key_path: Path) -> Authority:
+    """Return the authority of these two files. Raises: OSError; ValueError for files that do not belong together."""
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    known = serialization.load_pem_private_key(key_path.read_bytes(), None)
+    if not isinstance(known, ec.EllipticCurvePrivateKey) or known.public_key() != certificate.public_key():
+        raise ValueError(f"{key_path} is not the key of {path}")
+    return Authority(path, certificate, known)
+
+
 def authority(directory: Path, *, now: datetime | None = None) -> Authority:
     """Return the authority whose `ca.crt` and `ca.key` lie in that directory, made when there is none.
 
@@ -135,11 +198,7 @@ def authority(directory: Path, *, now: datetime | None = None) -> Authority:
     """
     path, key_path = directory / "ca.crt", directory / "ca.key"
     if path.exists() or key_path.exists():
-        certificate = x509.load_pem_x509_certificate(path.read_bytes())
-        known = serialization.load_pem_private_key(key_path.read_bytes(), None)
-        if not isinstance(known, ec.EllipticCurvePrivateKey) or known.public_key() != certificate.public_key():
-            raise ValueError(f"{key_path} is not the key of {path}")
-        return Authority(path, certificate, known)
+        return authority_of(path, key_path)
     now = now or datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "keplab-ca")])

@@ -175,6 +175,12 @@ def _attend(given: dict[str, Any]) -> int:
         log_level=given["log_level"],
         arguments={
             "apiserver": ["--cluster-objects"],
+            # The key of the mesh's authority lies beside the tokens; only this process is given it.
+            "controllers": [
+                "--custom-resources",
+                *("--cluster-signing-cert-file", str(given["data"].absolute() / "credentials" / "ca.crt")),
+                *("--cluster-signing-key-file", str(given["data"].absolute() / "credentials" / "ca.key")),
+            ],
             "kubelet": [
                 *(text for latency in given["latency"] for text in ("--latency", latency)),
                 *(text for path in given["stages"] for text in ("--stages", str(path.absolute()))),
@@ -182,7 +188,6 @@ def _attend(given: dict[str, Any]) -> int:
                 *(["--device-sockets"] if given["device_sockets"] else []),
                 *("--node-events", "all", "--completion-s", "1"),
             ],
-            "controllers": ["--custom-resources"],
         },
         schedulers=schedulers,
         roles=given["roles"],

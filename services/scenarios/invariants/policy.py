@@ -124,6 +124,8 @@ C:horizontal-pod-autoscaler   read                        pods.metrics.k8s.io \
 custommetrics.custom.metrics.k8s.io externalmetrics.external.metrics.k8s.io
 C:horizontal-pod-autoscaler   change                      deployments.apps/scale replicasets.apps/scale \
 statefulsets.apps/scale horizontalpodautoscalers.autoscaling/status
+C:csrsigning                  read                        certificatesigningrequests.certificates.k8s.io
+C:csrsigning                  change                      certificatesigningrequests.certificates.k8s.io/status
 C:endpoints-controller        read                        services pods endpoints
 C:endpoints-controller        create,change               endpoints
 C:endpoints-controller        delete                      endpoints                                       uid

@@ -43,7 +43,7 @@ class Caller:
 
     async def answer(self, verb: str, resource: str, name: str = "", body: Any = None, **more: Any) -> Any:
         identity: Identity = more.pop("identity", ADMIN)
-        is_cluster = resource in ("nodes", "namespaces", "priorityclasses.scheduling.k8s.io") or GROUP in resource
+        is_cluster = resource in ("nodes", "namespaces") or GROUP in resource
         namespace = more.pop("namespace", "" if is_cluster else "default")
         encoded = b"" if body is None else msgspec.json.encode(body)
         request = Request(verb=verb, resource=resource, name=name, namespace=namespace, body=encoded, **more)
@@ -567,3 +567,36 @@ async def test_the_status_of_a_policy_has_what_type_checking_finds(call):
     await call("patch", resource, "p", good, patch_type="merge")
     await asyncio.sleep(1)
     assert (await call("get", resource, "p"))["status"] == {"observedGeneration": 2, "typeChecking": {}}
+
+
+@scene
+async def test_kinds_that_definitions_add_are_examined_and_can_be_parameters(call):
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"max": {"type": "integer"}}}}}
+    names = {"plural": "limits", "singular": "limit", "kind": "Limit"}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    definition = {
+        "metadata": {"name": "limits.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+    await call("create", "customresourcedefinitions.apiextensions.k8s.io", body=definition, namespace="")
+    await asyncio.sleep(10)
+    rule = {"apiGroups": ["example.com"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["limits"]}
+    await call.policy("own", {"expression": "object.spec.max < 5"}, matchConstraints={"resourceRules": [rule]})
+    await call.policy(
+        "pods",
+        {"expression": "size(object.spec.containers) <= params.spec.max"},
+        paramKind={"apiVersion": "example.com/v1", "kind": "Limit"},
+        binding={"paramRef": {"name": "x", "parameterNotFoundAction": "Deny"}},
+    )
+
+    def limit(most: int) -> Any:
+        return {"apiVersion": "example.com/v1", "kind": "Limit", "metadata": {"name": "x"}, "spec": {"max": most}}
+
+    refused = await call.refusal("create", "limits.example.com", body=limit(7))
+    assert refused["message"].endswith("denied request: failed expression: object.spec.max < 5")
+    await call.refusal("create", "pods", body=pod())
+    await call("create", "limits.example.com", body=limit(1))
+    await call("create", "pods", body=pod())
+    two = pod("two")
+    two["spec"]["containers"].append({"name": "d", "image": "i:1"})
+    await call.refusal("create", "pods", body=two)

@@ -424,15 +424,16 @@ def test_a_log_names_the_node_whose_kubelet_does_not_answer():
 @pytest.mark.parametrize(
     ("path", "code", "said"),
     [
-        ("exec?container=c&command=ls", 501, "no command can be run in container c of pod p"),
-        ("attach", 501, "there is no process to attach to in container c of pod p"),
-        ("portforward?ports=80", 501, "pod p listens on no port"),
+        ("exec?container=c&command=ls", 400, "Upgrade request required"),
+        ("attach", 400, "Upgrade request required"),
+        ("portforward?ports=80", 400, "Upgrade request required"),
+        ("portforward?ports=80,x", 400, "ports='x': want a number from 1 to 65535"),
         ("exec?container=x", 400, "container x is not valid for pod p"),
     ],
 )
-def test_what_emulated_containers_cannot_do_is_refused_with_the_reason(path, code, said):
+def test_a_stream_that_cannot_be_opened_is_refused_with_the_reason(path, code, said):
     async def scenario():
-        async with a_rest_server(AnApi({("pods", "p"): POD})) as client:
+        async with a_rest_server(AnApi({("pods", "p"): POD, ("nodes", "n"): NODE})) as client:
             return [
                 await status_of(client, method, f"/api/v1/namespaces/d/pods/p/{path}") for method in ("GET", "POST")
             ]

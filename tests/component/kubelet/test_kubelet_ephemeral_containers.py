@@ -20,4 +20,4 @@ def test_a_debugger_joins_a_running_pod_and_is_reported(simulate):
 
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
     assert pod["status"]["observedGeneration"] == pod["metadata"]["generation"]
-    assert its_run.lines[0].text == "container debugger started, restart 0"
+    assert (its_run.lines, its_run.is_over) == ([], False)  # what it writes, the client that attaches sees

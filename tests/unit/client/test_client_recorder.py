@@ -1,3 +1,5 @@
+import msgspec
+
 from services.api.meta import Key
 from services.client.recorder import COMBINED, Correlator
 from services.reconcile.actions import RecordEvent
@@ -57,3 +59,15 @@ def test_one_object_has_a_burst_of_25_then_one_event_in_five_minutes():
     assert correlator.observe(said("no"), "n", 299.0, 0.0) is None
     _, later = correlator.observe(said("no"), "n", 301.0, 0.0)
     assert later.count == 42  # what was limited still counts
+
+
+def test_events_of_two_containers_are_two_objects_though_their_texts_are_the_same():
+    correlator = Correlator()
+    started = RecordEvent(
+        "Pod", "v1", Key("ns", "p"), "u", "Started", "Container started", field_path="spec.containers{a}"
+    )
+    other = msgspec.structs.replace(started, field_path="spec.containers{b}")
+
+    first, second, again = (correlator.observe(each, "n", 0.0, 0.0) for each in (started, other, started))
+    assert first[0] != second[0]
+    assert (again[0], again[1].count) == (first[0], 2)

@@ -9,8 +9,8 @@ import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from services.api import spdy
-from services.api.spdy import Frame, SpdyError
+from services.runtime.spdy import frames as spdy
+from services.runtime.spdy.frames import Frame, SpdyError
 
 WAITING_BYTES_MAX = 1 << 20
 CHUNK_BYTES = 32 << 10

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.api import spdy
-from services.api.spdy import Decoder, Encoder, Frame, SpdyError
+from services.runtime.spdy import frames as spdy
+from services.runtime.spdy.frames import Decoder, Encoder, Frame, SpdyError
 
 numbers = st.integers(1, 2**31 - 1)
 names = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=20)

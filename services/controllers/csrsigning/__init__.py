@@ -1,0 +1,1 @@
+"""The controller that signs approved certificate requests."""
