@@ -7,13 +7,15 @@ nodes (X-ID5). Secrets are compared in constant time, and every failure sounds a
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from apiserver_fake.accounts.tokens import Find, Rejected, Tokens
 from services.api.errors import BadRequest, Forbidden, Unauthorized
 from services.api.identity import ANONYMOUS, NODE_HOSTS_GROUP, Identity
+from services.api.meta import Document
 from services.api.tokens import identity_of, node_token
 from services.runtime.config import EXIT_CONFIG, StartError
 
@@ -56,7 +58,19 @@ def read_tokens(path: Path) -> TokenFile:
 class Authenticator:
     """Turns bearer tokens into identities."""
 
-    def __init__(self, tokens: Iterable[TokenEntry], node_key: bytes) -> None:
+    def __init__(
+        self,
+        tokens: Iterable[TokenEntry],
+        node_key: bytes,
+        accounts: Tokens | None = None,
+        find: Find = lambda resource, namespace, name: None,
+        wall: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`accounts`: verifies tokens of service accounts, which live as long as the stored objects that `find` shows;
+        None: there are none."""
+        self._accounts, self._find, self._wall = accounts, find, wall
+        self._signed: dict[str, Document] = {}
+        """Claims of tokens whose signature was found right; whether they still hold is asked each time."""
         self._by_digest = {_digest(t.token): (t.token, Identity(t.user, t.groups)) for t in tokens}
         self._node_key = node_key
         self._cache: dict[str, Identity] = {}
@@ -68,11 +82,45 @@ class Authenticator:
         known = self._cache.get(bearer)
         if known is not None:
             return known
+        if self._is_of_account(bearer):
+            try:
+                return self._account(bearer, ())[0]
+            except Rejected:
+                raise Unauthorized("Unauthorized") from None
         identity = self._check(bearer)
         if len(self._cache) >= CACHE_MAX:
             self._cache.clear()
         self._cache[bearer] = identity
         return identity
+
+    def _is_of_account(self, bearer: str) -> bool:
+        if self._accounts is None or len(bearer) > TOKEN_BYTES_MAX or not bearer.isascii():
+            return False
+        return bearer in self._signed or self._accounts.is_own(bearer)
+
+    def _account(self, bearer: str, audiences: Sequence[str]) -> tuple[Identity, tuple[str, ...]]:
+        assert self._accounts is not None, "asked of a token of a service account"
+        claims = self._signed.get(bearer)
+        if claims is None:
+            claims = self._accounts.verified(bearer)
+            if len(self._signed) >= CACHE_MAX:
+                self._signed.clear()
+            self._signed[bearer] = claims
+        return self._accounts.identity(bearer, claims, self._find, self._wall(), audiences)
+
+    def review(self, bearer: str, audiences: Sequence[str]) -> tuple[Identity, tuple[str, ...]] | None:
+        """Return whose token it is and for which of these audiences (none: those of this API server); None for one that
+        is nobody's. Raises: Rejected for a service account's that is not good any more."""
+        if self._is_of_account(bearer):
+            return self._account(bearer, audiences)
+        own = self._accounts.audiences if self._accounts is not None else ()
+        meant = tuple(each for each in audiences or own if each in own)
+        if audiences and not meant:
+            return None
+        try:
+            return self._check(bearer), meant
+        except Unauthorized:
+            return None
 
     def _check(self, bearer: str) -> Identity:
         if len(bearer) <= TOKEN_BYTES_MAX and bearer.isascii():

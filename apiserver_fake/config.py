@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from apiserver_fake.accounts.tokens import DEFAULT_ISSUER
 from services.runtime.config import CommonConfig, setting
 
 
@@ -20,6 +21,14 @@ class ApiServerConfig(CommonConfig):
     client_ca_file: str = setting(
         "", "authority whose certificates of clients are identities: CN the user, O the groups"
     )
+    authorization_mode: str = setting(
+        "mesh", "mesh: roles of the mesh's identities alone; RBAC: clients of the REST endpoint by RBAC objects, too"
+    )
+    enable_admission_plugins: tuple[str, ...] = setting(
+        (), "admission besides what is always on: ServiceAccount; may be repeated"
+    )
+    service_account_issuer: str = setting(DEFAULT_ISSUER, "who tokens of service accounts say they are from")
+    service_account_signing_key_file: str = setting("", "private key that signs them, RSA or EC P-256; empty: none are")
     kubelet_client_certificate: str = setting(
         "", "certificate for calls of kubelets, which are then made over TLS; without one they are plain HTTP"
     )

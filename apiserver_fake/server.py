@@ -7,7 +7,7 @@ watches. Here are also spans and counters; lines in the event log are `event_lin
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Final
@@ -15,13 +15,19 @@ from typing import Final
 import msgspec
 import structlog
 
+from apiserver_fake.accounts.token_secrets import TokenSecrets
+from apiserver_fake.accounts.tokens import LEGACY_TYPE
 from apiserver_fake.admission.attributes import EXEMPT, VALIDATING_POLICIES, Admission, Pending, Session
 from apiserver_fake.aggregated import served
 from apiserver_fake.authentication import Authenticator, TokenFile
+from apiserver_fake.authorization.access import Access, access_objects
+from apiserver_fake.authorization.authorizer import forbidden_action
 from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.controller import DefinitionController
 from apiserver_fake.event_log import MUTATING, EventLines
+from apiserver_fake.rbac.policy import Attributes, Decision, PolicyRule
+from apiserver_fake.rbac.stored import StoredPolicy
 from apiserver_fake.registry.event_expiry import EventExpiry
 from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
 from apiserver_fake.registry.read import ContinueTokens, NotYet, list_body
@@ -33,8 +39,9 @@ from apiserver_fake.storage.store import Gap, Store, restore
 from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
 from services.api.errors import ApiError, BadRequest, NotFound
-from services.api.identity import ADMIN, Identity
+from services.api.identity import ADMIN, MASTERS_GROUP, Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
+from services.api.meta import Document
 from services.api.metrics.apis import COMPUTED
 from services.api.resources import hidden
 from services.api.seams import Seams, Span
@@ -49,6 +56,7 @@ log = structlog.get_logger()
 DEADLINE_S, DEADLINE_MAX_S = 30.0, 60.0
 NODE_TOKENS, STATE_HASH = "nodetokens", "statehash"
 EVENTS = "events"
+SECRETS, ACCOUNTS = "secrets", "serviceaccounts"
 PODS = "pods"
 EVENTS_SWEEP_S = 30.0
 DELETED_AT_ONCE = 100
@@ -71,9 +79,12 @@ class ApiServer:
         tokens: TokenFile,
         definer: Definer,
         admission: Callable[[Store, Catalogue], Admission],
+        access: Access | None = None,
     ) -> None:
-        """`definer`: reads the definitions of kinds that are stored. `admission`: makes webhooks and policies work."""
+        """`definer`: reads the definitions of kinds that are stored. `admission`: makes webhooks and policies work.
+        `access`: how clients are treated."""
         self._seams, self._config, self._tokens = seams, config, tokens
+        self.access = access or Access()
         self._journal = journal
         self._clock = seams.clock
         self.catalogue = Catalogue(hidden=hidden(seams.switches))
@@ -93,6 +104,13 @@ class ApiServer:
             taken=self._lines.watch_events if self._lines is not None and config.log_watch_events else None,
             queue_events=config.watch_queue_events,
             queue_bytes=config.watch_queue_bytes,
+        )
+        self._stored_policy = StoredPolicy(self.store) if self.access.is_rbac else None
+        issuer, find = self.access.accounts.tokens, self._document
+        self._token_secrets = (
+            TokenSecrets(issuer, self.access.authority, find, self._token_secrets_in, lambda: self.api_for(ADMIN))
+            if issuer is not None
+            else None
         )
         self.writer = Writer(self.store, journal, seams.clock, self._published)
         self._expiry = EventExpiry()
@@ -122,6 +140,8 @@ class ApiServer:
                 group.create_task(self.writer.run())
                 group.create_task(self.hub.run())
                 group.create_task(self._expire_events())
+                if self._token_secrets is not None:
+                    group.create_task(self._token_secrets.run())
                 self.writer.is_open = True
                 await self._create_first_objects()
                 for record in self.store.select(DEFINITIONS, Selection()).records:
@@ -165,10 +185,14 @@ class ApiServer:
             switches=self._seams.switches,
             cursors=ContinueTokens(recovered.secret),
             limits=Limits(self._config.objects_max, self._config.objects_per_namespace_max),
+            stored_policy=self._stored_policy,
+            accounts=self.access.accounts,
             admission=self._admission,
         )
         node_key = bytes.fromhex(self._tokens.node_key) if self._tokens.node_key else b"node\0" + recovered.secret
-        self._authenticator = Authenticator(self._tokens.tokens, node_key)
+        self._authenticator = Authenticator(
+            self._tokens.tokens, node_key, self.access.accounts.tokens, self._document, self._clock.wall
+        )
         if self._lines is not None:
             self._lines.recovered(recovered)
 
@@ -212,11 +236,14 @@ class ApiServer:
             self._controlling = self._group.create_task(self._definition_controller.run())
 
     async def _create_first_objects(self) -> None:
+        api = self.api_for(ADMIN)
         for resource, document in FIRST_OBJECTS:
             name = document["metadata"]["name"]
             if self.store.get(resource, "", name) is None:
                 request = Request(verb="create", resource=resource, body=msgspec.json.encode(document))
-                (await self.api_for(ADMIN).call(request)).unwrap()
+                (await api.call(request)).unwrap()
+        for request in access_objects(self.access, self._document):
+            (await api.call(request)).unwrap()
 
     async def _expire_events(self) -> None:
         while True:
@@ -233,13 +260,38 @@ class ApiServer:
         """Return whose token this is; "" is anonymous. Raises: Unauthorized, Unavailable before recovery."""
         return self._parts()[1].identify(bearer)
 
+    def _document(self, resource: str, namespace: str, name: str) -> Document | None:
+        record = self.store.get(resource, namespace, name)
+        return None if record is None else msgspec.json.decode(record.body)
+
+    def review_token(self, bearer: str, audiences: Sequence[str]) -> tuple[Identity, tuple[str, ...]] | None:
+        """Return whose token it is and for which audiences it is good; None for one that is nobody's.
+
+        Raises: Rejected for a token of this server that is not good any more.
+        """
+        return self._parts()[1].review(bearer, audiences)
+
+    def rules_for(self, identity: Identity, namespace: str) -> tuple[list[PolicyRule], list[str]] | None:
+        """Return every rule that RBAC objects give an identity in a namespace; None where they are not asked."""
+        policy = self._parts()[0].policy_for(identity)
+        return None if policy is None else policy.rules_for(identity, namespace)
+
+    def authorize_action(self, identity: Identity, asked: Attributes) -> str:
+        """Return why what RBAC knows and the mesh does not is allowed: paths, impersonation. Raises: Forbidden."""
+        policy = self._parts()[0].policy_for(identity)
+        decision = policy.decide(identity, asked) if policy is not None else Decision(MASTERS_GROUP in identity.groups)
+        if not decision.allowed:
+            raise forbidden_action(identity, asked, decision.reason)
+        return decision.reason
+
     def api_for(self, identity: Identity) -> Api:
         """Return the server as that identity reaches it, in this process."""
         return LocalApi(self, identity)
 
-    def authorize(self, identity: Identity, request: Request) -> None:
-        """Refuse what the identity may not do, without doing it. Raises: Forbidden."""
-        self._parts()[0].authorize(identity, request)
+    def authorize(self, identity: Identity, request: Request) -> str:
+        """Refuse what the identity may not do, without doing it; the text is which binding allows it. Raises:
+        Forbidden."""
+        return self._parts()[0].authorize(identity, request)
 
     def _parts(self) -> tuple[Registry, Authenticator]:
         if self._registry is None or self._authenticator is None:
@@ -434,6 +486,10 @@ class ApiServer:
     def _published(self, changes: Sequence[Change]) -> None:
         if self._lines is not None:
             self._lines.commits(changes)
+        if self._stored_policy is not None:
+            self._stored_policy.note(changes)
+        if self._token_secrets is not None:
+            self._note_accounts(self._token_secrets, changes)
         now_s, is_configured = self._clock.now(), False
         redefined = [change for change in changes if change.record.resource == DEFINITIONS]
         for change in changes:
@@ -452,6 +508,19 @@ class ApiServer:
             self._redefine(dict.fromkeys(change.record.name for change in redefined))
             for change in redefined:
                 self._control(change.record, is_gone=change.type == DELETED)
+
+    def _note_accounts(self, secrets: TokenSecrets, changes: Sequence[Change]) -> None:
+        for change in changes:
+            record = change.record
+            if record.resource == SECRETS and record.fields.get("type") == LEGACY_TYPE and change.type != DELETED:
+                secrets.note_secret(record.namespace, record.name)
+            elif record.resource == ACCOUNTS and change.type != "MODIFIED":
+                secrets.note_account(record.namespace, record.name)
+
+    def _token_secrets_in(self, namespace: str) -> Iterator[Document]:
+        for record in self.store.select(SECRETS, Selection(namespace)).records:
+            if record.fields.get("type") == LEGACY_TYPE:
+                yield msgspec.json.decode(record.body)
 
     def _check_types(self, record: Record) -> None:
         """Write what type checking finds into a policy's status, unless it is there for this generation."""

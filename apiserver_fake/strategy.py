@@ -22,8 +22,10 @@ from typing import Any
 
 import msgspec
 
+from apiserver_fake.accounts.tokens import NO_ACCOUNTS, ServiceAccounts
 from apiserver_fake.decode import decode_object
 from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path
+from apiserver_fake.rbac.policy import Policy
 from apiserver_fake.schema.schemas import Shape
 from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.fields import Form, Report, Struct
@@ -87,7 +89,8 @@ class WriteContext(msgspec.Struct, frozen=True):
     switches, for rules that other components share. `lookup(resource, namespace, name)` and `list(resource, namespace)`
     show staged and committed state; what they return must not be changed. `labels` is a lookup of an object's labels
     alone, without its document having to be decoded. `strategy` has the rules of the kind that is written.
-    `warnings` collects `Warning:` header texts.
+    `warnings` collects `Warning:` header texts. `policy`: what RBAC objects let the writer do, None for the mesh's own
+    components, whose roles are the only rule. `accounts`: service accounts as the settings have them.
     """
 
     identity: Identity
@@ -103,6 +106,8 @@ class WriteContext(msgspec.Struct, frozen=True):
     labels: Labels
     strategy: Strategy
     warnings: MutableSequence[str] = []
+    policy: Policy | None = None
+    accounts: ServiceAccounts = NO_ACCOUNTS
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,12 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from apiserver_fake.accounts.jwt import SigningKey
+from apiserver_fake.accounts.tokens import ServiceAccounts, Tokens
 from apiserver_fake.admission.dynamic import DynamicAdmission
 from apiserver_fake.admission.webhook_calls import HttpsPost, Post, WebhookCalls, unreachable
 from apiserver_fake.authentication import TokenFile, read_tokens
+from apiserver_fake.authorization.access import Access
 from apiserver_fake.authorization.authorizer import add_roles
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.config import ApiServerConfig
@@ -145,7 +148,13 @@ def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
     # In a simulation there is nothing to connect to.
     make_converter = make_webhooks(address) if config.rest_port is not None else no_converter
     server = ApiServer(
-        seams, _journal(config, seams), config, tokens, DefinedKinds(make_converter), _admission(config, seams)
+        seams,
+        _journal(config, seams),
+        config,
+        tokens,
+        DefinedKinds(make_converter),
+        _admission(config, seams),
+        _access(config),
     )
     return ApiServerComponent(config, seams, server)
 
@@ -164,6 +173,29 @@ def _admission(config: ApiServerConfig, seams: Seams) -> Callable[[Store, Catalo
 def _has_servers(config: ApiServerConfig) -> bool:
     """Whether clients reach it over a network; without servers the component runs in a simulation."""
     return config.grpc_port is not None or config.rest_port is not None
+
+
+def _access(config: ApiServerConfig) -> Access:
+    """Return how clients are treated. Raises: StartError naming the flag and what is wrong with it."""
+    modes, plugins = ("mesh", "RBAC"), ("ServiceAccount",)
+    if config.authorization_mode not in modes:
+        text = f"--authorization-mode {config.authorization_mode!r} is none of {', '.join(modes)}"
+        raise StartError(text, EXIT_USAGE)
+    for plugin in config.enable_admission_plugins:
+        if plugin not in plugins:
+            text = f"--enable-admission-plugins {plugin!r} is none of {', '.join(plugins)}"
+            raise StartError(text, EXIT_USAGE)
+    tokens = None
+    if path := config.service_account_signing_key_file:
+        try:
+            tokens = Tokens(SigningKey(Path(path).read_bytes()), config.service_account_issuer)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise StartError(f"--service-account-signing-key-file {path}: {why}", EXIT_CONFIG) from None
+    is_rbac = config.authorization_mode == "RBAC"
+    authority = Path(config.client_ca_file).read_text() if is_rbac and config.client_ca_file else ""
+    accounts = ServiceAccounts(tokens, "ServiceAccount" in config.enable_admission_plugins)
+    return Access(is_rbac, accounts, authority)
 
 
 def _journal(config: ApiServerConfig, seams: Seams) -> Journal:

@@ -6,15 +6,20 @@ inside the commit on the current object: field masks, and the node rules that ne
 The table is guarantees 8.3, deny by default: the roles stand in `roles.yaml` and, for controllers, in their folders.
 Special verbs (bind, unbind, evict, token, impersonate, statehash) are held by those rules alone that name them: `*`
 never includes one. Nodes are in neither, because their rules depend on which pod is bound where (`node`).
+
+Beside the table stands RBAC (`rbac`), for callers from outside: what the table does not allow them, or only in part,
+roles and bindings may. Components call without a policy; nothing widens what they may. Unbind is asked of the table
+alone. Source: decision 0031.
 """
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from apiserver_fake.authorization.field_masks import check_mask
 from apiserver_fake.authorization.node import NODE_TEXT, Listing, admit_node, is_slice_of, may_node, may_slices_of
 from apiserver_fake.errors import forbidden
+from apiserver_fake.rbac.policy import Attributes, Policy, forbidden_text
 from apiserver_fake.strategy import Lookup, WriteContext, delete_options
 from services.api.errors import Forbidden
 from services.api.identity import DRIVERS_GROUP, Identity
@@ -55,17 +60,40 @@ def verb_of(request: Request) -> str:
     return _SPECIAL_VERBS.get(request.subresource, "create") if request.verb == "create" else request.verb
 
 
-def authorize(identity: Identity, request: Request, lookup: Lookup, listing: Listing) -> None:
-    """Return when the identity may try that, whatever the body says.
+def authorize(
+    identity: Identity, request: Request, lookup: Lookup, listing: Listing, policy: Policy | None = None
+) -> str:
+    """Return when the identity may try that, whatever the body says; the text is which RBAC binding allows it, if one.
 
-    `lookup(resource, namespace, name)` and `listing(resource, namespace)` show visible state.
+    `lookup(resource, namespace, name)` and `listing(resource, namespace)` show visible state. `policy`: what RBAC
+    objects say; None for components of the mesh.
     Raises: Forbidden, for nodes with one constant text.
     """
     if identity.node:
-        if not may_node(identity.node, request, lookup, listing):
-            raise Forbidden(NODE_TEXT)
-    elif rule_for(identity, request, lookup) is None:
-        raise _forbidden(identity, request)
+        if may_node(identity.node, request, lookup, listing):
+            return ""
+    elif rule_for(identity, request, lookup) is not None:
+        return ""
+    if policy is None or _is_of_the_table_alone(request):
+        raise Forbidden(NODE_TEXT) if identity.node else _forbidden(identity, request)
+    decision = policy.decide(identity, attributes_of(request))
+    if not decision.allowed:
+        raise Forbidden(NODE_TEXT) if identity.node else _forbidden(identity, request, decision.reason)
+    return decision.reason
+
+
+def _is_of_the_table_alone(request: Request) -> bool:
+    return request.subresource == "unbind" or request.resource in ("nodetokens", "statehash")
+
+
+def attributes_of(request: Request) -> Attributes:
+    """Return what RBAC is asked: a watch or list of one name is about that object."""
+    plural, _, group = request.resource.partition(".")
+    name = request.name
+    if not name and request.verb in ("list", "watch", "deletecollection"):
+        terms = [term for term in request.field_selector.split(",") if term.startswith("metadata.name=")]
+        name = terms[0].partition("=")[2].lstrip("=") if len(terms) == 1 else ""
+    return Attributes(request.verb, group, plural, request.subresource, name, request.namespace)
 
 
 def rule_for(identity: Identity, request: Request, lookup: Lookup) -> Rule | None:
@@ -84,7 +112,7 @@ def rule_for(identity: Identity, request: Request, lookup: Lookup) -> Rule | Non
     return None
 
 
-@cache
+@lru_cache(maxsize=4096)
 def rules_of(user: str, groups: tuple[str, ...]) -> tuple[Rule, ...]:
     """Return what an identity may do, those rules first whose mask is wider."""
     mine = [rule for role in roles() if _has(role, user, groups) for rule in role.rules]
@@ -143,16 +171,24 @@ def _is_own_lease(identity: Identity, name: str) -> bool:
     return name == own or name.startswith(f"{own}-") or name == "kube-controller-manager"
 
 
-def _forbidden(identity: Identity, request: Request) -> Forbidden:
-    plural, _, group = request.resource.partition(".")
-    what = f"{plural}/{request.subresource}" if request.subresource else plural
-    subject = f'{request.resource} "{request.name}"' if request.name else request.resource
-    where = f'in the namespace "{request.namespace}"' if request.namespace else "at the cluster scope"
-    return Forbidden(
-        f'{subject} is forbidden: User "{identity.user}" cannot {request.verb} resource "{what}" '
-        f'in API group "{group}" {where}',
-        details={"name": request.name, "group": group, "kind": plural},
-    )
+def _forbidden(identity: Identity, request: Request, reason: str = "") -> Forbidden:
+    return forbidden_action(identity, attributes_of(request), reason)
+
+
+def forbidden_action(identity: Identity, asked: Attributes, reason: str = "") -> Forbidden:
+    """Return the refusal of an action in upstream's words."""
+    text = forbidden_text(identity, asked) + (f": {reason}" if reason else "")
+    if asked.path:
+        return Forbidden(f"forbidden: {text}")
+    resource = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
+    subject = f'{resource} "{asked.name}"' if asked.name else resource
+    details = {"name": asked.name, "group": asked.group, "kind": asked.resource}
+    said = {name: value for name, value in details.items() if value}
+    return Forbidden(f"{subject} is forbidden: {text}", details=said)
+
+
+def _allows(policy: Policy, identity: Identity, request: Request) -> bool:
+    return not _is_of_the_table_alone(request) and policy.decide(identity, attributes_of(request)).allowed
 
 
 def admit(identity: Identity, request: Request, old: Document | None, new: Document | None, ctx: WriteContext) -> None:
@@ -161,6 +197,9 @@ def admit(identity: Identity, request: Request, old: Document | None, new: Docum
     `old` None: a create; `new` None: a delete. Raises: Forbidden naming the first path that the caller's mask does not
     contain; for nodes the constant text. Conflict `StaleBinding` for a status of an earlier binding.
     """
+    policy = None if identity.node else ctx.policy
+    if policy is not None and _allows(policy, identity, request):
+        return  # roles and bindings know no masks; what the table alone allows keeps its own
     if identity.node:
         admit_node(identity.node, request, old, new, ctx)
         return

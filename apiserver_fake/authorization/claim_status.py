@@ -10,6 +10,7 @@ Source: dra-core 9; kep-5194 7; upstream `pkg/registry/resource/utils.go` (v1.36
 
 from apiserver_fake.authorization.authorizer import rules_of
 from apiserver_fake.authorization.node import node_of
+from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.strategy import WriteContext
 from apiserver_fake.validation.devices.device_status import key_of
 from apiserver_fake.validation.formats import Causes, forbidden
@@ -29,21 +30,29 @@ def check_writer(old: Document, new: Document, ctx: WriteContext) -> Causes:
     before, after = old.get("status") or {}, new.get("status") or {}
     verb, who = ctx.request.verb, ctx.identity
     is_bound_anew = any((before.get(name) or None) != (after.get(name) or None) for name in BOUND)
-    if is_bound_anew and (who.node or not _may(who, verb, BINDING)):
+    if is_bound_anew and (who.node or not _may(ctx, verb, BINDING)):
         text = 'changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb='
         yield forbidden("status", f'{text}"{verb}" permission: {_refusal(who, verb, "binding")}')
     node = node_of(after.get("allocation") or {})
     at = who.node or who.on_node
     verbs = [ASSOCIATED + verb, ARBITRARY + verb] if at and at == node else [ARBITRARY + verb]
     for driver in sorted(_changed_drivers(before, after)):
-        if who.node == node != "" or any(_may(who, each, DRIVER, driver) for each in verbs):
+        if who.node == node != "" or any(_may(ctx, each, DRIVER, driver) for each in verbs):
             continue
         where = f'in the namespace "{ctx.request.namespace}"'
         text = f'changing status.devices requires resource="resourceclaims/driver", verb="[{" ".join(verbs)}]"'
         yield forbidden("status.devices", f"{text} permission: {_refusal(who, verbs[0], 'driver', driver, where)}")
 
 
-def _may(who: Identity, verb: str, resource: str, name: str = "") -> bool:
+def _may(ctx: WriteContext, verb: str, resource: str, name: str = "") -> bool:
+    who = ctx.identity
+    if ctx.policy is not None:
+        # What is done to one driver's devices is asked for in the claim's namespace, binding at the cluster scope.
+        plural, _, group = resource.partition(".")
+        group, _, part = group.partition("/")
+        asked = Attributes(verb, group, plural, part, name, ctx.request.namespace if name else "")
+        if ctx.policy.decide(who, asked).allowed:
+            return True
     return any(
         verb in rule.verbs
         and resource in rule.resources

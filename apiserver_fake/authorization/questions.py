@@ -9,7 +9,7 @@ from services.api.errors import ApiError
 from services.api.identity import MASTERS_GROUP, SERVICE_ACCOUNT_PREFIX, Identity
 from services.api.wire import Request
 
-Check = Callable[[Identity, Request], None]
+Check = Callable[[Identity, Request], object]
 """Raises Forbidden for what that identity may not do."""
 
 

@@ -10,12 +10,15 @@ from typing import Any
 
 import msgspec
 
+from apiserver_fake.accounts.tokens import NO_ACCOUNTS, ServiceAccounts
 from apiserver_fake.admission.attributes import Admission, Session
 from apiserver_fake.authorization.authorizer import authorize
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.decode import decode, decode_object, json_object
 from apiserver_fake.errors import check_scope, method_not_allowed, no_such_path
 from apiserver_fake.patch.patch import apply_patch
+from apiserver_fake.rbac.policy import Policy
+from apiserver_fake.rbac.stored import StoredPolicy
 from apiserver_fake.registry.read import ContinueTokens, Reads
 from apiserver_fake.registry.write import APPLY, Limits, Write, WriteContexts, document_of
 from apiserver_fake.storage.records import Selection
@@ -52,19 +55,36 @@ class Registry:
         switches: Switches,
         cursors: ContinueTokens,
         limits: Limits,
+        stored_policy: StoredPolicy | None = None,
+        accounts: ServiceAccounts = NO_ACCOUNTS,
         admission: Admission | None = None,
     ) -> None:
+        """`stored_policy` None: RBAC objects are stored and let nobody do anything."""
         self._store, self._catalogue = store, catalogue
-        self._surroundings = WriteContexts(catalogue, clock=clock, random=random, switches=switches, limits=limits)
+        self._stored_policy = stored_policy
+        self._surroundings = WriteContexts(
+            catalogue,
+            clock=clock,
+            random=random,
+            switches=switches,
+            limits=limits,
+            policy=self.policy_for if stored_policy is not None else None,
+            accounts=accounts,
+        )
         self._admission = admission
         self.is_guarded = False
         """Whether any webhook or policy is configured."""
         self.refresh_admission()
         self.reads = Reads(store, catalogue, clock=clock, cursors=cursors)
 
-    def authorize(self, identity: Identity, request: Request) -> None:
+    def policy_for(self, identity: Identity) -> Policy | None:
+        """Return what RBAC objects let this caller do; None for one whom they do not concern."""
+        return self._stored_policy.current() if self._stored_policy is not None and identity.is_external else None
+
+    def authorize(self, identity: Identity, request: Request) -> str:
         """Refuse what this identity may not do; looks at names, identity and stored objects only. Raises: Forbidden."""
-        authorize(identity, request, self._lookup, self._listing(identity))
+        policy = self.policy_for(identity) if self._stored_policy is not None else None
+        return authorize(identity, request, self._lookup, self._listing(identity), policy)
 
     def authorize_watch(self, identity: Identity, request: WatchRequest) -> None:
         """Refuse a watch this identity may not have. Raises: Forbidden."""
@@ -75,7 +95,7 @@ class Registry:
             label_selector=request.label_selector,
             field_selector=request.field_selector,
         )
-        authorize(identity, as_request, self._lookup, self._listing(identity))
+        self.authorize(identity, as_request)
 
     def _listing(self, identity: Identity) -> Callable[[str, str], Iterable[Document]]:
         """Return how authorization lists objects; to a node only its own pods matter, and those are indexed."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from apiserver_fake.accounts.tokens import ServiceAccounts
 from apiserver_fake.admission.attributes import (
     CREATE,
     DELETE,
@@ -35,6 +36,7 @@ from apiserver_fake.errors import MODIFIED_TEXT, RECREATED_TEXT, conflict, detai
 from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.managedfields.managers import Applied, Managed, encoded
 from apiserver_fake.patch.patch import apply_patch
+from apiserver_fake.rbac.policy import Policy
 from apiserver_fake.registry import warnings
 from apiserver_fake.registry.field_managers import SCALE, FieldManagers
 from apiserver_fake.schema.schemas import conform, strict_refusal, unknown_fields
@@ -62,9 +64,18 @@ class WriteContexts:
     """What all writes have around them; lives with the server."""
 
     def __init__(
-        self, catalogue: Catalogue, *, clock: Clock, random: Random, switches: Switches, limits: Limits
+        self,
+        catalogue: Catalogue,
+        *,
+        clock: Clock,
+        random: Random,
+        switches: Switches,
+        limits: Limits,
+        policy: Callable[[Identity], Policy | None] | None,
+        accounts: ServiceAccounts,
     ) -> None:
         self.catalogue = catalogue
+        self._policy, self._accounts = policy, accounts
         self._clock, self._random = clock, random
         self._switches, self._register = switches.of(ApiServerSwitches), switches
         self.limits = limits
@@ -122,6 +133,8 @@ class WriteContexts:
             memory=self._memory if session is None or not session.is_rehearsing else self._memory.copy(),
             labels=labels,
             strategy=self.catalogue.kind(request.resource).strategy,
+            policy=self._policy(identity) if self._policy is not None else None,
+            accounts=self._accounts,
         )
 
     def _decoded(self, record: Record) -> Document:
@@ -436,7 +449,7 @@ class Write:
         concern = self.contexts.concern(self.resource, self.request)
         if concern is None:
             return None
-        ask = asker(self.identity, lambda who, request: authorize(who, request, ctx.lookup, ctx.list))
+        ask = asker(self.identity, lambda who, request: authorize(who, request, ctx.lookup, ctx.list, ctx.policy))
         return concern.admitting(Surroundings(ctx.lookup, ctx.list, Labels(ctx.labels), ask), self._session)
 
     def _attributes(self, document: Document | None, old: Document | None, name: str) -> Attributes:
@@ -605,7 +618,7 @@ class Write:
         if managers:
             new["metadata"]["managedFields"] = managers
 
-    def apply(self, staged: Staged, config: Document, may_create: Callable[[], None]) -> Response:
+    def apply(self, staged: Staged, config: Document, may_create: Callable[[], object]) -> Response:
         """Stage what applying the configuration makes of the object, or makes; return it.
 
         `may_create` refuses who may not create what is not there. Raises: ApiError.

@@ -17,6 +17,7 @@ import msgspec
 from apiserver_fake.aggregated import served
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rest.paths import subresource_form
+from apiserver_fake.rest.reviews import REVIEWS
 from services.api.meta import Document, Resource
 from services.api.metrics.apis import COMPUTED
 from services.api.release import KUBERNETES
@@ -33,15 +34,9 @@ _GROUP_ORDER = (
 
 
 NOTHING: frozenset[str] = frozenset()
-REVIEWS = tuple(
-    Resource(kind=kind, group=group, namespaced=False)
-    for group, kind in (
-        ("authentication.k8s.io", "SelfSubjectReview"),
-        ("authorization.k8s.io", "SelfSubjectAccessReview"),
-        ("authorization.k8s.io", "SelfSubjectRulesReview"),
-    )
-)
-"""Kinds that are only asked, never stored."""
+BINDINGS = Resource(kind="Binding")
+"""`POST bindings` is `POST pods/NAME/binding` by another path."""
+CREATED_ONLY = (*REVIEWS, BINDINGS)
 
 
 def version() -> Document:
@@ -68,7 +63,7 @@ def groups(catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
 
 def _groups(catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
     found: dict[str, set[str]] = {}
-    for group, version_name in (*catalogue.served, *((r.group, r.version) for r in REVIEWS)):
+    for group, version_name in (*catalogue.served, *((r.group, r.version) for r in CREATED_ONLY)):
         found.setdefault(group, set()).add(version_name)
 
     def rank(group: str) -> tuple[int, str]:
@@ -97,13 +92,14 @@ def is_served(catalogue: Catalogue, group: str, version_name: str) -> bool:
 
 def _resources_of(catalogue: Catalogue, group: str, version_name: str) -> list[Resource]:
     served = (each.resource for each in catalogue.served.get((group, version_name), {}).values())
-    return [*served, *(r for r in REVIEWS if (r.group, r.version) == (group, version_name))]
+    more = [r for r in CREATED_ONLY if (r.group, r.version) == (group, version_name)]
+    return sorted((*served, *more), key=lambda r: r.plural)
 
 
 def _verbs(r: Resource) -> list[str]:
     if r.name in COMPUTED:
         return list(served.verbs_of(r))
-    return ["create"] if r in REVIEWS else list(r.verbs or VERBS)
+    return ["create"] if r in CREATED_ONLY else list(r.verbs or VERBS)
 
 
 def resource_list(catalogue: Catalogue, group: str, version_name: str) -> Document:

@@ -53,6 +53,7 @@ SUBRESOURCES: dict[str, SubresourceForm] = {
     "log": SubresourceForm(verbs=("get",)),
     "portforward": SubresourceForm("PodPortForwardOptions", "", "v1", ("create", "get")),
     "proxy": SubresourceForm("ProxyOptions", "", "v1", ("create", "delete", "get", "patch", "update")),
+    "token": SubresourceForm("TokenRequest", "authentication.k8s.io", "v1", ("create",)),
     "scale": SubresourceForm("Scale", "autoscaling", "v1"),
     "unbind": SubresourceForm("PodUnbind", "", "v1", ("create",)),
 }

@@ -142,6 +142,8 @@ def _value(of: str, raw: int | bytes, depth: int) -> Any:
             return format_micro_time(seconds + _number(parts.get(2)) / 1e9)
         case "duration":
             return f"{_number(_plain(_bytes(raw)).get(1)) / 1e9:g}s"
+        case "texts":
+            return [_bytes(each).decode("utf-8") for number, each in _wire(_bytes(raw)) if number == 1]
         case "json":
             inner = _bytes(_plain(_bytes(raw)).get(1))
             return msgspec.json.decode(inner) if inner else None

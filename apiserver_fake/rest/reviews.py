@@ -1,90 +1,220 @@
-"""Kinds that are asked and never stored: who am I, may I, what may I.
+"""Kinds that are asked and never stored: who is this, whose token is that, may they, what may I.
 
-kubectl sends its questions as protobuf; those that need no answer from the body are answered whatever the body is.
+kubectl sends its questions as protobuf. Who asks must be allowed to `create` the review, as any object.
+Source: upstream `pkg/registry/authorization`, `pkg/registry/authentication`.
 """
 
-from collections.abc import Callable
+from typing import Any, Protocol
 
+from apiserver_fake.accounts.tokens import Rejected
 from apiserver_fake.catalogue import Catalogue
-from services.api.errors import ApiError, BadRequest
-from services.api.identity import Identity
+from apiserver_fake.rbac.policy import Attributes, PolicyRule
+from services.api.errors import ApiError, BadRequest, invalid
+from services.api.identity import Identity, external
 from services.api.meta import Document, Resource
 from services.api.wire import Request
 
-Authorize = Callable[[Identity, Request], None]
-"""Raises Forbidden for what the identity may not do."""
+REVIEWS = tuple(
+    Resource(kind=kind, group=group, namespaced=kind == "LocalSubjectAccessReview")
+    for group, kind in (
+        ("authentication.k8s.io", "SelfSubjectReview"),
+        ("authentication.k8s.io", "TokenReview"),
+        ("authorization.k8s.io", "LocalSubjectAccessReview"),
+        ("authorization.k8s.io", "SelfSubjectAccessReview"),
+        ("authorization.k8s.io", "SelfSubjectRulesReview"),
+        ("authorization.k8s.io", "SubjectAccessReview"),
+    )
+)
+"""Kinds that are only asked, never stored."""
+OF_ONESELF = frozenset(("SelfSubjectReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview"))
+
+
+class Reviewer(Protocol):
+    """What a server can say of identities; `ApiServer` is one."""
+
+    def authorize(self, identity: Identity, request: Request) -> str:
+        """Return why it is allowed. Raises: Forbidden."""
+        ...
+
+    def authorize_action(self, identity: Identity, asked: Attributes) -> str:
+        """Return why it is allowed. Raises: Forbidden."""
+        ...
+
+    def rules_for(self, identity: Identity, namespace: str) -> tuple[list[PolicyRule], list[str]] | None:
+        """Return the rules of an identity in a namespace; None where there are no RBAC objects."""
+        ...
+
+    def review_token(self, bearer: str, audiences: list[str]) -> tuple[Identity, tuple[str, ...]] | None:
+        """Return whose token it is. Raises: Rejected."""
+        ...
+
+
+def review_at(group: str, version: str, rest: list[str]) -> tuple[Resource, str] | None:
+    """Return which review such a path asks, and in which namespace; None when it is none."""
+    namespace = ""
+    if len(rest) == 3 and rest[0] == "namespaces":
+        namespace, rest = rest[1], rest[2:]
+    for review in REVIEWS:
+        if [review.group, review.version, review.plural] == [group, version, *rest]:
+            return (review, namespace) if review.namespaced == bool(namespace) else None
+    return None
 
 
 def answer(
-    review: Resource, body: Document, identity: Identity, authorize: Authorize, catalogue: Catalogue
+    review: Resource, namespace: str, body: Document, identity: Identity, reviewer: Reviewer, catalogue: Catalogue
 ) -> Document:
-    """Return the review with its status filled in. Raises: BadRequest for attributes of a wrong shape."""
+    """Return the review with its status filled in. Raises: BadRequest, Invalid for a question of a wrong shape."""
     spec = body.get("spec") or {}
     if not isinstance(spec, dict):
         raise BadRequest(f"{review.kind}.spec: want an object")
     match review.kind:
         case "SelfSubjectReview":
-            status: Document = {"userInfo": {"username": identity.user, "groups": list(identity.groups)}}
+            status: Document = {"userInfo": identity.user_info}
+        case "TokenReview":
+            status = _token(spec, reviewer)
+        case "SelfSubjectRulesReview":
+            status = _rules(spec, identity, reviewer, catalogue)
         case "SelfSubjectAccessReview":
-            status = _access(spec, identity, authorize, catalogue)
+            status = _access(review.kind, spec, identity, reviewer)
         case _:
-            status = _rules(str(spec.get("namespace") or "default"), identity, authorize, catalogue)
+            _check_namespace(namespace, spec)
+            status = _access(review.kind, spec, _subject(review.kind, spec), reviewer)
+    metadata = {"creationTimestamp": None, **({"namespace": namespace} if namespace else {})}
     return {
         "kind": review.kind,
         "apiVersion": f"{review.group}/{review.version}",
-        "metadata": {"creationTimestamp": None},
+        "metadata": metadata,
         **({"spec": spec} if review.kind != "SelfSubjectReview" else {}),
         "status": status,
     }
 
 
-def _access(spec: Document, identity: Identity, authorize: Authorize, catalogue: Catalogue) -> Document:
-    wanted = spec.get("resourceAttributes")
-    if not isinstance(wanted, dict):
-        path = (spec.get("nonResourceAttributes") or {}).get("path", "")
-        return {"allowed": False, "reason": f"no rule lets {identity.user} call the path {path!r}"}
-    plural, group = str(wanted.get("resource") or ""), str(wanted.get("group") or "")
-    name = f"{plural}.{group}" if group and group != "*" else plural
-    if name not in catalogue.resources and plural != "*":
-        return {"allowed": False, "reason": f"no resource is called {name!r} here"}
-    reason = _why_not(
-        authorize,
-        identity,
-        Request(
-            verb=str(wanted.get("verb") or ""),
-            resource=name,
-            namespace=str(wanted.get("namespace") or ""),
-            name=str(wanted.get("name") or ""),
-            subresource=str(wanted.get("subresource") or ""),
-        ),
+def _text(holder: Document, name: str) -> str:
+    value = holder.get(name)
+    if value is not None and not isinstance(value, str):
+        raise BadRequest(f"{name}: {value!r} is not a text")
+    return value or ""
+
+
+def _token(spec: Document, reviewer: Reviewer) -> Document:
+    bearer, audiences = _text(spec, "token"), spec.get("audiences") or []
+    if not bearer:
+        raise BadRequest("token is required for TokenReview in authentication")
+    if not isinstance(audiences, list):
+        raise BadRequest("spec.audiences: want a list")
+    try:
+        found = reviewer.review_token(bearer, audiences)
+    except Rejected as error:
+        return {"user": {}, "error": str(error)}
+    if found is None:
+        return {"user": {}}
+    identity, meant = external(found[0]), found[1]
+    return {"authenticated": True, "user": identity.user_info, **({"audiences": list(meant)} if meant else {})}
+
+
+def _check_namespace(namespace: str, spec: Document) -> None:
+    attributes = spec.get("resourceAttributes")
+    if not namespace:
+        return
+    if not isinstance(attributes, dict) or spec.get("nonResourceAttributes"):
+        raise BadRequest("spec.resourceAttributes: want the attributes of a resource in a namespace")
+    if (said := _text(attributes, "namespace")) != namespace:
+        raise BadRequest(f"spec.resourceAttributes.namespace must match namespace: {namespace}, not {said!r}")
+
+
+def _subject(kind: str, spec: Document) -> Identity:
+    user, groups = _text(spec, "user"), spec.get("groups") or []
+    if not user and not groups:
+        text = 'Invalid value: "": at least one of user or group must be specified'
+        raise invalid(f"{kind}.authorization.k8s.io", "", [("spec.user", "FieldValueInvalid", text)])
+    extra: dict[str, Any] = spec.get("extra") or {}
+    named = tuple(sorted((key.lower(), tuple(values)) for key, values in extra.items()))
+    # Asked about, and so a client: the group marks it as one, whatever groups the question names.
+    return Identity(user, tuple(groups), uid=_text(spec, "uid"), extra=named, is_asked_about=True)
+
+
+def _access(kind: str, spec: Document, identity: Identity, reviewer: Reviewer) -> Document:
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if (resource is None) == (path is None):
+        text = "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        raise invalid(f"{kind}.authorization.k8s.io", "", [("spec.resourceAttributes", "FieldValueInvalid", text)])
+    if not isinstance(path or resource, dict):
+        raise BadRequest("spec: want the attributes of a resource or of a path")
+    try:
+        if path is not None:
+            asked = Attributes(_text(path, "verb"), path=_text(path, "path"))
+            reason = reviewer.authorize_action(identity, asked)
+        else:
+            reason = _resource_access(resource or {}, identity, reviewer)
+    except ApiError as error:
+        _, _, why = error.message.partition("RBAC: ")
+        return {"allowed": False, **({"reason": f"RBAC: {why}"} if why else {})}
+    return {"allowed": True, **({"reason": reason} if reason else {})}
+
+
+def _resource_access(wanted: Document, identity: Identity, reviewer: Reviewer) -> str:
+    plural, group = _text(wanted, "resource"), _text(wanted, "group")
+    request = Request(
+        verb=_text(wanted, "verb"),
+        resource=f"{plural}.{group}" if group else plural,
+        namespace=_text(wanted, "namespace"),
+        name=_text(wanted, "name"),
+        subresource=_text(wanted, "subresource"),
     )
-    return {"allowed": not reason, **({"reason": reason} if reason else {})}
+    return reviewer.authorize(identity, request)
 
 
 _ASKED = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 
 
-def _rules(namespace: str, identity: Identity, authorize: Authorize, catalogue: Catalogue) -> Document:
-    """Return what is allowed in a namespace, found out by asking every verb of every resource."""
+def _rules(spec: Document, identity: Identity, reviewer: Reviewer, catalogue: Catalogue) -> Document:
+    """Return what is allowed in a namespace: the rules of RBAC objects, and what the mesh's own roles allow, found out
+    by asking every verb of every resource."""
+    namespace = _text(spec, "namespace")
+    if not namespace:
+        raise BadRequest("no namespace on request")
+    found = reviewer.rules_for(identity, namespace)
+    if found is None:
+        open_paths = [{"verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version"]}]
+        asked = _asked_rules(namespace, identity, reviewer, catalogue)
+        return {"resourceRules": asked, "nonResourceRules": open_paths, "incomplete": False}
+    rules, errors = found
+    resources = [
+        {
+            "verbs": list(rule.verbs),
+            "apiGroups": list(rule.api_groups),
+            "resources": list(rule.resources),
+            **({"resourceNames": list(rule.resource_names)} if rule.resource_names else {}),
+        }
+        for rule in rules
+        if rule.resources
+    ]
+    paths = [
+        {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.non_resource_urls)}
+        for rule in rules
+        if rule.non_resource_urls
+    ]
+    status = {"resourceRules": resources, "nonResourceRules": paths, "incomplete": bool(errors)}
+    if identity.node:
+        errors = [*errors, "node authorizer does not support user rule resolution"]
+        status["incomplete"] = True
+    return {**status, **({"evaluationError": "; ".join(errors)} if errors else {})}
+
+
+def _asked_rules(namespace: str, identity: Identity, reviewer: Reviewer, catalogue: Catalogue) -> list[Document]:
     rules: list[Document] = []
     for resource in catalogue.resources.values():
         asked = namespace if resource.namespaced else ""
         requests = [Request(verb=verb, resource=resource.name, namespace=asked) for verb in _ASKED]
-        verbs = [each.verb for each in requests if not _why_not(authorize, identity, each)]
+        verbs = [each.verb for each in requests if _is_allowed(reviewer, identity, each)]
         if verbs:
             rules.append({"verbs": verbs, "apiGroups": [resource.group], "resources": [resource.plural]})
-    open_paths = ["/healthz", "/livez", "/readyz", "/version"]
-    return {
-        "resourceRules": rules,
-        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": open_paths}],
-        "incomplete": False,
-    }
+    return rules
 
 
-def _why_not(authorize: Authorize, identity: Identity, request: Request) -> str:
-    """Return "" for what is allowed."""
+def _is_allowed(reviewer: Reviewer, identity: Identity, request: Request) -> bool:
     try:
-        authorize(identity, request)
-    except ApiError as error:
-        return error.message
-    return ""
+        reviewer.authorize(identity, request)
+    except ApiError:
+        return False
+    return True

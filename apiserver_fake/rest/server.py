@@ -17,8 +17,10 @@ import structlog
 import yaml
 from aiohttp import web
 
+from apiserver_fake.admission.service_account import is_without_default_account
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import invalid_option, method_not_allowed
+from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.rest import (
     discovery,
     media_types,
@@ -46,18 +48,19 @@ from apiserver_fake.rest.http import (
     refusal_answer,
     warning_header,
 )
+from apiserver_fake.rest.impersonation import impersonated
 from apiserver_fake.rest.media_types import PLAIN, Form
 from apiserver_fake.rest.paths import Parameters, Route
 from apiserver_fake.rest.streaming import Kubelets
 from apiserver_fake.rest.tls import ServingTls, identity_of_peer
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
-from services.api.errors import ApiError, Forbidden, Timeout, UnknownOutcome
-from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity
+from services.api.errors import ApiError, BadRequest, Forbidden, Timeout, UnknownOutcome
+from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity, external
 from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
 from services.api.times import format_time
-from services.api.wire import Api, Response
+from services.api.wire import Api, Request, Response
 from services.telemetry.metrics import render
 
 log = structlog.get_logger()
@@ -71,6 +74,8 @@ MONITOR = "system:monitor"
 SHUTDOWN_S = 2.0
 RELOAD_S = 2.0
 """How often it is looked whether there is another certificate to serve with."""
+ACCOUNT_TRIES, ACCOUNT_WAIT_S = 10, 0.15
+"""How often and after how long a pod's creation is tried again that only lacks its namespace's default account."""
 CONVERSIONS = ("Table", "PartialObjectMetadata")
 
 
@@ -133,16 +138,19 @@ class RestHandler:
             raise Forbidden("requests that change something must come from this server's own origin")
 
     def _identity(self, request: web.BaseRequest) -> Identity:
-        for header in ("Impersonate-User", "Impersonate-Group", "Impersonate-Uid"):
-            if header in request.headers:
-                raise ApiError("impersonation is not served", reason="BadRequest", code=400)
         peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
-        if (named := identity_of_peer(peer)) is not None:
-            return named
-        return self._server.authenticate(bearer_of(request.headers.get("Authorization", "")))
+        caller = identity_of_peer(peer)
+        if caller is None:
+            caller = self._server.authenticate(bearer_of(request.headers.get("Authorization", "")))
+        if self._server.access.is_rbac:
+            caller = external(caller)
+        return impersonated(caller, request.headers, self._server.authorize_action)
 
     async def _dispatch(self, request: web.BaseRequest, identity: Identity) -> web.StreamResponse:
         parts = paths.split(request.rel_url.raw_path)
+        is_resource = parts[0] in ("api", "apis") and len(parts) > (2 if parts[0] == "api" else 3)
+        if self._server.access.is_rbac and not is_resource:
+            self._authorize_path(request, identity)
         match parts:
             case ["api", version, _, *_] if discovery.is_served(self._catalogue, "", version):
                 return await self._resource(request, identity, "", version, parts[2:])
@@ -153,12 +161,13 @@ class RestHandler:
             case ["version"]:
                 self._only(request, "GET")
                 return json_answer(msgspec.json.encode(discovery.version()))
-        if identity.user == ANONYMOUS.user:
+        if identity.user == ANONYMOUS.user and not self._server.access.is_rbac:
             raise Forbidden(f'forbidden: User "{identity.user}" cannot {request.method.lower()} path "{request.path}"')
         match parts:
             case ["metrics"]:
                 self._only(request, "GET")
-                self._only_monitors(request, identity)
+                if not self._server.access.is_rbac:
+                    self._only_monitors(request, identity)
                 return web.Response(body=render(self._server.metrics()), content_type="text/plain", charset="utf-8")
             case ["openapi", "v2"]:
                 self._only(request, "GET")
@@ -172,9 +181,28 @@ class RestHandler:
                 return self._openapi(request, "", version)
             case ["openapi", "v3", "apis", group, version]:
                 return self._openapi(request, group, version)
+            case [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"]:
+                self._only(request, "GET")
+                return self._issuer(parts[0] == "openid")
             case [""]:
                 return json_answer(msgspec.json.encode({"paths": self._paths()}))
         return self._discovery(request, parts)
+
+    def _authorize_path(self, request: web.BaseRequest, identity: Identity) -> None:
+        asked = Attributes(request.method.lower(), path=request.path)
+        if identity.user != MONITOR or request.path != "/metrics":
+            self._server.authorize_action(identity, asked)
+
+    def _issuer(self, is_key_set: bool) -> web.Response:
+        """Return who signs tokens of service accounts, or with which key (RFC 8414, RFC 7517)."""
+        tokens = self._server.access.accounts.tokens
+        if tokens is None:
+            return page_not_found()
+        found, form = tokens.key.key_set(), "application/jwk-set+json"
+        if not is_key_set:
+            found, form = tokens.configuration(), "application/json"
+        headers = {"Cache-Control": "public, max-age=3600"}
+        return web.Response(body=msgspec.json.encode(found), content_type=form, headers=headers)
 
     def _only(self, request: web.BaseRequest, method: str) -> None:
         if request.method != method:
@@ -228,9 +256,10 @@ class RestHandler:
     async def _resource(
         self, request: web.BaseRequest, identity: Identity, group: str, version: str, rest: list[str]
     ) -> web.StreamResponse:
-        for review in discovery.REVIEWS:
-            if [review.group, review.version, review.plural] == [group, version, *rest]:
-                return await self._review(request, identity, review)
+        if (review := reviews.review_at(group, version, rest)) is not None:
+            return await self._review(request, identity, *review)
+        if not group and rest[0] == "namespaces" and rest[2:] == ["bindings"]:
+            return await self._bind(request, identity, rest[1])
         parameters = Parameters(request.rel_url.query)
         api = self._server.api_for(identity)
         resource, namespace, name, connected = streaming.asked(group, version, rest)
@@ -315,8 +344,20 @@ class RestHandler:
                 raise invalid_option("PatchOptions", "fieldManager", "FieldValueRequired", message)
             call = msgspec.structs.replace(call, force=parameters.flag("force"))
         response = await api.call(call)
+        if response.code == 403 and verb == "create" and self._server.access.accounts.is_admitting:
+            response = await self._again_with_account(api, call, response)
         if call.verb == "delete" and call.resource == "pods" and response.is_ok:
             return self._deleted_pod(response)
+        return response
+
+    async def _again_with_account(self, api: Api, call: Request, response: Response) -> Response:
+        """Try a pod's creation again while its namespace is so new that it has no default account yet, as upstream's
+        admission plugin waits for it."""
+        for _ in range(ACCOUNT_TRIES - 1):
+            if response.code != 403 or not is_without_default_account(call, response.error().message):
+                break
+            await asyncio.sleep(ACCOUNT_WAIT_S)
+            response = await api.call(call)
         return response
 
     def _deleted_pod(self, response: Response) -> Response:
@@ -359,16 +400,36 @@ class RestHandler:
             return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
         return msgspec.json.encode(document)
 
-    async def _review(self, request: web.BaseRequest, identity: Identity, review: Resource) -> web.StreamResponse:
+    async def _bind(self, request: web.BaseRequest, identity: Identity, namespace: str) -> web.StreamResponse:
+        """Bind the pod that a Binding names, as the older path of it."""
         self._only(request, "POST")
-        if identity.user == ANONYMOUS.user:
+        parameters = Parameters(request.rel_url.query)
+        api = self._server.api_for(identity)
+        sent = media_types.json_of(await read_body(request), request.headers.get("Content-Type", ""))
+        body = json_object(sent, "the body is not JSON", "the body is not an object")
+        metadata = body.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        if not isinstance(name, str) or not name:
+            raise BadRequest("name is required")
+        pods = paths.parse(self._catalogue, "", "v1", ["namespaces", namespace, "pods", name, "binding"])
+        response = await api.call(paths.to_request("create", pods, parameters, body=sent))
+        return self._answer(response, pods, PLAIN, "")
+
+    async def _review(
+        self, request: web.BaseRequest, identity: Identity, review: Resource, namespace: str
+    ) -> web.StreamResponse:
+        self._only(request, "POST")
+        if self._server.access.is_rbac or review.kind not in reviews.OF_ONESELF:
+            asked = Request(verb="create", resource=review.name, namespace=namespace)
+            self._server.authorize(identity, asked)
+        elif identity.user == ANONYMOUS.user:
             raise Forbidden(f'{review.plural}.{review.group} is forbidden: User "{identity.user}" cannot create it')
         body = await read_body(request)
         question: Document = {}
         if review.kind != "SelfSubjectReview" and body:
             sent = media_types.json_of(body, request.headers.get("Content-Type", ""))
             question = json_object(sent, "the body is not JSON", "the body is not an object")
-        answer = reviews.answer(review, question, identity, self._server.authorize, self._catalogue)
+        answer = reviews.answer(review, namespace, question, identity, self._server, self._catalogue)
         return json_answer(msgspec.json.encode(answer), status=201)
 
 

@@ -11,7 +11,8 @@ class ControllersConfig(LeaderElectionConfig):
     """Run the workload and infrastructure controllers."""
 
     controllers: tuple[str, ...] = setting(
-        ("*",), "a controller to run; * is all, -NAME leaves one out; may be repeated"
+        ("*",),
+        "a controller to run; * is all but those that only clients from outside need, -NAME leaves one out; repeatable",
     )
     cluster_signing_cert_file: str = setting(
         "", "certificate of the authority that signs approved CertificateSigningRequests; empty: none are signed"

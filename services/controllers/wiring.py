@@ -42,7 +42,11 @@ def chosen(names: tuple[str, ...]) -> list[Registration]:
         if name != "*" and name.removeprefix("-") not in known:
             raise StartError(f"no controller {name.removeprefix('-')!r}; there are: {', '.join(known)}", EXIT_USAGE)
     is_all = "*" in names or all(name.startswith("-") for name in names)
-    return [each for name, each in known.items() if f"-{name}" not in names and (name in names or is_all)]
+    return [
+        each
+        for name, each in known.items()
+        if f"-{name}" not in names and (name in names or (is_all and each.by_default))
+    ]
 
 
 def without_rest() -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from services.api.identity import controller_identity
-from services.api.meta import Document, Key, View
+from services.api.meta import Document, Key, Resource, View
 from services.api.resources import Kinds
 from services.api.switches import Switches
 from services.reconcile.actions import Action, Query, Result
@@ -63,6 +63,17 @@ class Listers(Protocol):
     def any(self, resource: str) -> Lister[Any]:
         """Return the cache of a resource by wire name; its objects have at least `metadata`."""
         ...
+
+
+def is_read(listers: Listers, resource: Resource) -> bool:
+    """Whether this process reads objects of that kind; all kinds are read but those that only clients care for."""
+    if not resource.is_of_clients:
+        return True
+    try:
+        listers.any(resource.name)
+    except KeyError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -146,12 +157,15 @@ class Registration:
     `build`: returns the controller with an empty memory. `start_order`: among the others, ties by name; a run with
     one seed repeats only with one order. `is_wanted`: whether it runs with these switches. `is_for_rest`: whether
     only clients of REST need what it does; a mesh without REST goes without it, and without its watches.
+    `by_default`: whether `*` means it, too; a controller that only clients from outside need runs where it is named, as
+    upstream's that are disabled by default.
     """
 
     name: str
     build: Callable[[Switches], Controller]
     start_order: int = 100
     is_wanted: Callable[[Switches], bool] = lambda _: True
+    by_default: bool = True
     is_for_rest: bool = False
     build_signing: Callable[[Switches, Sign], Controller] | None = None
     """What is built instead where the process was given a certificate authority."""

@@ -40,8 +40,8 @@ class Caches(Listers):
         self._run: Callable[[Informer[Any]], asyncio.Task[None]] | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
         if AnyObject in views:
-            for name in resources():
-                if name not in self.by_resource and name not in NOT_ANY:
+            for name, resource in resources().items():
+                if name not in self.by_resource and name not in NOT_ANY and not resource.is_of_clients:
                     self.by_resource[name] = self._informer_of(AnyObject, resource=name, keep_documents=False)
             if self._kinds.are_followed:
                 followed = self._informer_of(CustomResourceDefinition, keep_documents=False)

@@ -226,6 +226,16 @@ def authority(directory: Path, *, now: datetime | None = None) -> Authority:
     return Authority(path, certificate, key)
 
 
+def signing_key(directory: Path) -> Path:
+    """Return where the key `sa.key` lies that signs tokens of service accounts, made when there is none. Raises:
+    OSError."""
+    path = directory / "sa.key"
+    if not path.exists():
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomically(path, _key_pem(ec.generate_private_key(ec.SECP256R1())), mode=0o400)
+    return path
+
+
 def _name_of(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))

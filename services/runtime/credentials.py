@@ -38,6 +38,7 @@ from services.runtime.roles import claim_controller_identities, controller_ident
 
 SERVER_FILE = "server.json"
 KUBECONFIG_FILE = "kubeconfig"
+CLIENTS_FOLDER = "kubeconfigs"
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,35 @@ def kubeconfig(rest_url: str, token: str, authority: Path) -> bytes:
     return yaml.safe_dump(document, sort_keys=False).encode()
 
 
+UPSTREAM_CLIENTS = ("kube-scheduler", "kube-controller-manager")
+"""Components of Kubernetes that may run beside or instead of the mesh's; each is the user `system:NAME`."""
+
+
+def client_kubeconfig(rest_url: str, signer: certificates.Authority, user: str) -> bytes:
+    """Return the kubeconfig of a client that is this user by its certificate. Raises: OSError."""
+    name = user.removeprefix("system:")
+    pair = signer.client(f"client-{name}", user)
+    trusted, certificate, key = (
+        base64.b64encode(path.read_bytes()).decode() for path in (signer.path, pair.certificate, pair.key)
+    )
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "keplab", "cluster": {"server": rest_url, "certificate-authority-data": trusted}}],
+        "users": [{"name": name, "user": {"client-certificate-data": certificate, "client-key-data": key}}],
+        "contexts": [{"name": name, "context": {"cluster": "keplab", "user": name}}],
+        "current-context": name,
+    }
+    return yaml.safe_dump(document, sort_keys=False).encode()
+
+
+def put_client_kubeconfigs(directory: Path, rest_url: str, signer: certificates.Authority) -> None:
+    """Write the kubeconfigs of Kubernetes' own components below that directory, by their names. Raises: OSError."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name in UPSTREAM_CLIENTS:
+        write_atomically(directory / name, client_kubeconfig(rest_url, signer, f"system:{name}"), mode=0o400)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Write a folder for every component below `--out`, each with only what it may know, and `admin/kubeconfig`.
 
@@ -171,6 +201,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     signer = certificates.authority(out / "apiserver")
     host = urlsplit(arguments.rest_url).hostname
     signer.server("apiserver", [*([host] if host else []), *arguments.server_name])
+    certificates.signing_key(out / "apiserver")
     alike = ("scheduler", "controllers", CLAIM_CONTROLLER)
     processes = {**{name: name for name in alike}, "kubelet": f"kubelet/{arguments.host}"}
     for component, process in processes.items():
@@ -178,6 +209,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         _put(out / component / "token.json", made.of(process).read_bytes())
     (out / "admin").mkdir(exist_ok=True, mode=0o700)
     _put(out / "admin" / KUBECONFIG_FILE, kubeconfig(arguments.rest_url, made.admin_token, signer.path))
+    put_client_kubeconfigs(out / "admin" / CLIENTS_FOLDER, arguments.rest_url, signer)
 
 
 def _read(path: Path) -> _ServerFile:

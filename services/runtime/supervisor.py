@@ -40,6 +40,8 @@ READY_PER_NODE_S = 0.02
 STATE_PERIOD_S = 2.0
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 5.0
 HOSTS_DEFAULT = 3
+CLIENT_CONTROLLERS = ("clusterrole-aggregation-controller", "root-ca-cert-publisher", "service-account-controller")
+"""Controllers that `*` does not mean: what they keep is for clients from outside."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,9 @@ class MeshOptions:
     for every host and `scheduler` for every scheduler. `identities`: who else gets a token, beside the
     processes and the administrator. `roles`: files with the roles of controllers that are not part of keplab; their
     users get a token, too, and a file with it. `without`: processes not to start, so that they can be run by hand.
-    `has_faults`: give every process a file that says what is wrong with its machine (`faults_file_of`).
+    `serves_clients`: clients from outside find what a cluster has: RBAC decides what they may do, and pods run as
+    service accounts with tokens. `has_faults`: give every process a file that says what is wrong with its machine
+    (`faults_file_of`).
     """
 
     data_dir: Path
@@ -69,6 +73,7 @@ class MeshOptions:
     identities: tuple[Identity, ...] = ()
     roles: tuple[Path, ...] = ()
     without: frozenset[str] = frozenset()
+    serves_clients: bool = False
     has_faults: bool = False
     schedulers: Schedulers = field(default_factory=Schedulers)
 
@@ -118,12 +123,18 @@ class Supervisor:
             assert self._credentials is not None
             content = credentials.kubeconfig(self.rest_url, self._credentials.admin_token, self.authority)
             write_atomically(self.kubeconfig, content, mode=0o600)
+            if self._options.serves_clients and self._authority is not None:
+                place = self._data / credentials.CLIENTS_FOLDER
+                credentials.put_client_kubeconfigs(place, self.rest_url, self._authority)
             rest = [
                 self._add(each.name, [*each.arguments, "--token-file", self._token_file("scheduler")])
                 for each in self._options.schedulers.processes()
             ]
             managers = ("controllers", CLAIM_CONTROLLER)
             rest += [self._add(name, ["--token-file", self._token_file(name)]) for name in managers]
+            if self._options.serves_clients:
+                controllers = ("*", *CLIENT_CONTROLLERS)
+                self.children["controllers"].arguments += [t for name in controllers for t in ("--controllers", name)]
             rest += [self._add(f"kubelet/{host}", arguments) for host, arguments in self._kubelet_arguments()]
             rest += [self._add(name, arguments) for name, arguments in self._plugin_arguments()]
             rest += [self._add(name, arguments) for name, arguments in self._driver_arguments()]
@@ -274,11 +285,22 @@ class Supervisor:
             "--tls-cert-file", str(self._serving.certificate),
             "--tls-private-key-file", str(self._serving.key),
             "--client-ca-file", str(self.authority),
+            *self._client_arguments(),
             "--kubelet-client-certificate", str(self._kubelet_client.certificate),
             "--kubelet-client-key", str(self._kubelet_client.key),
             "--kubelet-certificate-authority", str(self.authority),
             *(text for path in self._options.roles for text in ("--role", str(path.absolute()))),
         ]  # fmt: skip
+
+    def _client_arguments(self) -> list[str]:
+        if not self._options.serves_clients:
+            return []
+        flags = {
+            "--authorization-mode": "RBAC",
+            "--enable-admission-plugins": "ServiceAccount",
+            "--service-account-signing-key-file": str(certificates.signing_key(self._data / "credentials")),
+        }
+        return [text for flag in flags.items() for text in flag]
 
     def _dealt(self) -> list[tuple[str, tuple[int, int]]]:
         """Return (host, (first node, number of nodes)): nodes dealt out in blocks."""

@@ -20,7 +20,9 @@ from services.scenarios.measures.history import History
 
 LEASES = "leases.coordination.k8s.io"
 POD_GROUPS = "podgroups.scheduling.k8s.io"
-RESOURCES = tuple(name for name in resources() if name not in ("secrets", DEFINITIONS))
+RESOURCES = tuple(
+    name for name, each in resources().items() if name not in ("secrets", DEFINITIONS) and not each.is_of_clients
+)
 VIEWS: dict[str, type[View]] = {"pods": Pod, POD_GROUPS: PodGroup}
 NAMESPACES = {LEASES: "kube-system"}
 """What is followed in one namespace alone: leases of leaders, not the heartbeats of nodes."""

@@ -30,8 +30,8 @@ PACKAGES = {
     "storage": "k8s.io/api/storage/v1",
     "authentication": "k8s.io/api/authentication/v1",
     "authorization": "k8s.io/api/authorization/v1",
-    "resource": "k8s.io/api/resource/v1",
     "rbac": "k8s.io/api/rbac/v1",
+    "resource": "k8s.io/api/resource/v1",
     "admissionregistration": "k8s.io/api/admissionregistration/v1",
     "meta": "k8s.io/apimachinery/pkg/apis/meta/v1",
 }
@@ -43,7 +43,10 @@ ROOTS = [
     "policy.PodDisruptionBudget", "policy.Eviction", "scheduling.PriorityClass", "coordination.Lease", "autoscaling.Scale",
     "autoscaling.HorizontalPodAutoscaler",
     "autoscalingv2.HorizontalPodAutoscaler", "batch.CronJob", "batch.Job",
-    "authorization.SelfSubjectAccessReview", "authorization.SelfSubjectRulesReview", "meta.DeleteOptions",
+    "authentication.SelfSubjectReview", "authentication.TokenRequest", "authentication.TokenReview",
+    "authorization.LocalSubjectAccessReview", "authorization.SelfSubjectAccessReview",
+    "authorization.SelfSubjectRulesReview", "authorization.SubjectAccessReview", "meta.DeleteOptions",
+    "rbac.ClusterRole", "rbac.ClusterRoleBinding", "rbac.Role", "rbac.RoleBinding",
     "core.Endpoints", "core.PersistentVolume", "core.PersistentVolumeClaim", "core.PodTemplate", "core.ReplicationController",
     "certificates.CertificateSigningRequest", "discovery.EndpointSlice", "events.Event",
     "flowcontrol.FlowSchema", "flowcontrol.PriorityLevelConfiguration",
@@ -63,7 +66,7 @@ ROOTS = [
 SPECIAL = {
     "metav1.Time": "time", "Time": "time", "metav1.MicroTime": "microtime", "MicroTime": "microtime",
     "metav1.Duration": "duration", "resource.Quantity": "quantity", "intstr.IntOrString": "int-or-string",
-    "metav1.FieldsV1": "json", "FieldsV1": "json", "runtime.RawExtension": "json",
+    "ExtraValue": "texts", "metav1.FieldsV1": "json", "FieldsV1": "json", "runtime.RawExtension": "json",
 }  # fmt: skip
 ALIASES = {"metav1": "meta", "v1": "core", "corev1": "core", "apiv1": "core"}
 PRIMITIVE = {

@@ -10,6 +10,7 @@ import binascii
 import re
 from collections.abc import Mapping
 
+from apiserver_fake.accounts.tokens import ACCOUNT_NAME, LEGACY_TYPE
 from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.strategy import DeleteOptions, Rules, WriteContext, declared, keep_all_but_status, keep_status
 from apiserver_fake.validation.fields import Field, Report, Struct, not_repeated, quantities, unique
@@ -23,6 +24,7 @@ from apiserver_fake.validation.formats import (
     label_value,
     plain_text,
     qualified_name,
+    required,
 )
 from apiserver_fake.validation.pod.placement import EFFECTS
 from services.api.meta import Document
@@ -83,6 +85,12 @@ def _fold(new: Document) -> None:
 def _keep_type(old: Document, new: Document, ctx: WriteContext) -> None:
     if not new.get("type"):
         new["type"] = old.get("type") or "Opaque"
+
+
+def _names_account(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
+    """Yield that a token's secret does not say whose it is."""
+    if new.get("type") == LEGACY_TYPE and not (new["metadata"].get("annotations") or {}).get(ACCOUNT_NAME):
+        yield required(f"metadata.annotations[{ACCOUNT_NAME}]")
 
 
 SECRET_FIELDS = Struct(
@@ -191,7 +199,7 @@ def _update_node(old: Document, new: Document, ctx: WriteContext) -> None:
 
 STRATEGIES = {
     "configmaps": declared(CONFIGMAP_FIELDS, update_rules=frozen("data", "binaryData")),
-    "secrets": declared(SECRET_FIELDS, before_update=_keep_type, update_rules=frozen("data")),
+    "secrets": declared(SECRET_FIELDS, before_update=_keep_type, rules=_names_account, update_rules=frozen("data")),
     "events": declared(EVENT_FIELDS),
     "namespaces": declared(
         Struct(),

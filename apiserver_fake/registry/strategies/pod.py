@@ -9,6 +9,7 @@ import contextlib
 from apiserver_fake.admission import limit_ranger
 from apiserver_fake.admission.priority import set_priority
 from apiserver_fake.admission.runtime_class import set_runtime_class
+from apiserver_fake.admission.service_account import with_account
 from apiserver_fake.strategy import DeleteOptions, Strategy, WriteContext, delete_now_or_mark, keep_all_but_status
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import Cause, forbidden, invalid, metadata, plain_text, unsupported
@@ -45,6 +46,8 @@ def _prepare_create(new: Document, ctx: WriteContext) -> None:
         if not spec.get("serviceAccountName"):
             spec["serviceAccountName"] = spec["serviceAccount"] = "default"
         spec["tolerations"] = defaults.tolerations_with_defaults(list(spec.get("tolerations") or []))
+        if ctx.accounts.is_admitting:
+            spec = with_account(new, spec, ctx)
     if not ctx.switches.generic_workload:
         spec.pop("schedulingGroup", None)
     if not ctx.switches.container_restart_rules:

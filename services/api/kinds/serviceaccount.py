@@ -1,5 +1,10 @@
-"""ServiceAccount (core/v1); stored only."""
+"""ServiceAccount (core/v1): whom pods run as; `token` makes one of its tokens."""
 
-from services.api.meta import AGE, NAME, Resource
+from services.api.meta import AGE, NAME, ObjectView, Resource
 
-RESOURCE = Resource(kind="ServiceAccount", short_names=("sa",), columns=(NAME, AGE))
+
+class ServiceAccount(ObjectView, frozen=True):
+    """A service account as components see it: that it is there."""
+
+
+RESOURCE = Resource(ServiceAccount, short_names=("sa",), subresources=("token",), columns=(NAME, AGE))

@@ -191,6 +191,7 @@ def _attend(given: dict[str, Any]) -> int:
         },
         schedulers=schedulers,
         roles=given["roles"],
+        serves_clients=True,
     )
     return asyncio.run(_run(Supervisor(options), given["output"]))
 

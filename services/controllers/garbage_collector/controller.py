@@ -14,7 +14,7 @@ import msgspec
 from services.api.meta import AnyObject, Document, Key, ObjectMeta, OwnerReference, Resource
 from services.api.switches import Switches
 from services.reconcile.actions import NOTHING, Action, Delete, Patch, Query, RecordEvent, Result
-from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch
+from services.reconcile.controller import Change, Controller, Listers, Moment, Registration, Watch, is_read
 from services.reconcile.kind_keys import kind_key, split
 
 UNREAD = ("events", "secrets")
@@ -129,7 +129,12 @@ class GarbageCollector:
                 # Its kind went right after it.
                 owners.by_state[State.DANGLING].append(reference)
                 continue
-            if kind is None or kind.name in UNREAD or (kind.namespaced and not metadata.namespace):
+            if (
+                kind is None
+                or kind.name in UNREAD
+                or (kind.namespaced and not metadata.namespace)
+                or (kind.is_of_clients and not is_read(listers, kind))
+            ):
                 # A kind we do not serve or may not read, or an owner that cannot exist: never a reason to delete.
                 owners.by_state[State.SOLID].append(reference)
                 continue
@@ -209,7 +214,7 @@ def _waiting_owner_keys(metadata: ObjectMeta, listers: Listers) -> list[Key]:
     found: list[Key] = []
     for reference in metadata.owner_references:
         kind = listers.kinds.of_kind(reference.api_version, reference.kind)
-        if kind is None or kind.name in UNREAD:
+        if kind is None or kind.name in UNREAD or (kind.is_of_clients and not is_read(listers, kind)):
             continue
         key = Key(metadata.namespace if kind.namespaced else "", reference.name)
         owner = listers.any(kind.name).get(key)

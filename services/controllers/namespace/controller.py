@@ -13,7 +13,7 @@ from services.api.resources import resources
 from services.api.switches import Switches
 from services.reconcile import conditions, writes
 from services.reconcile.actions import NOTHING, Action, Batch, Delete, Patch, Query, Result, Update
-from services.reconcile.controller import Controller, Listers, Moment, Registration, refusal_message
+from services.reconcile.controller import Controller, Listers, Moment, Registration, is_read, refusal_message
 
 FINALIZER = "kubernetes"
 DEFINED = Query(CustomResourceDefinition, Key("", ""))
@@ -23,12 +23,12 @@ Content = dict[str, Sequence[AnyObject]]
 """Wire name to what is left of it, in the order of removal."""
 
 
-def _order(defined: Sequence[View]) -> list[str]:
+def _order(defined: Sequence[View], listers: Listers) -> list[str]:
     """Return the namespaced kinds in the order of removal: pods, the rest by name, events last; `defined`: what defines
     kinds besides those that are built in."""
     found = [defined_resource(each) for each in defined if isinstance(each, CustomResourceDefinition)]
     served = {**{each.name: each for each in found if each is not None}, **resources()}
-    names = [resource.name for resource in served.values() if resource.namespaced]
+    names = [resource.name for resource in served.values() if resource.namespaced and is_read(listers, resource)]
     return sorted(names, key=lambda name: (name != "pods", name == "events", name))
 
 
@@ -65,7 +65,7 @@ class Namespaces:
             return NOTHING
         if listers.kinds.are_followed and DEFINED not in moment.listed:
             return Result(refresh=(DEFINED,))
-        order = _order(moment.listed.get(DEFINED, ()))
+        order = _order(moment.listed.get(DEFINED, ()), listers)
         queries = [Query(AnyObject, Key(key.name, ""), resource) for resource in order]
         if any(query not in moment.listed for query in queries):
             return Result(refresh=tuple(queries))

@@ -9,6 +9,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from apiserver_fake.authorization.access import Access
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rest.server import RestSettings, serve
 from apiserver_fake.storage.watch_hub import bookmark
@@ -66,6 +67,7 @@ class AServer:
     is_ready = True
     store = SimpleNamespace(rv=7)
     catalogue = Catalogue()
+    access = Access()
 
     def __init__(self, api):
         self.api, self.seen = api, []
@@ -80,6 +82,9 @@ class AServer:
         return ADMIN if bearer else ANONYMOUS
 
     def authorize(self, identity, request):
+        pass
+
+    def authorize_action(self, identity, asked):
         pass
 
 

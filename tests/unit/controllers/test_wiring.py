@@ -2,12 +2,15 @@ import pytest
 
 from services.controllers.wiring import chosen, registered
 from services.runtime.config import StartError
+from services.runtime.supervisor import CLIENT_CONTROLLERS
+
+BY_DEFAULT = [name for name in registered() if name not in CLIENT_CONTROLLERS]
 
 
 @pytest.mark.parametrize(
     ("names", "expected"),
-    [(("*",), list(registered())), (("gc", "replicaset"), ["replicaset", "gc"]),
-     (("-gc",), [n for n in registered() if n != "gc"]), (("*", "-gc"), [n for n in registered() if n != "gc"])],
+    [(("*",), BY_DEFAULT), (("gc", "replicaset"), ["replicaset", "gc"]), (("*", *CLIENT_CONTROLLERS), list(registered())),
+     (("-gc",), [n for n in BY_DEFAULT if n != "gc"]), (("*", "-gc"), [n for n in BY_DEFAULT if n != "gc"])],
 )  # fmt: skip
 def test_controllers_are_chosen_by_name_or_left_out_by_a_minus(names, expected):
     assert [each.name for each in chosen(names)] == expected

@@ -1,0 +1,25 @@
+"""ClusterRole: what its bindings let their subjects do in every namespace or, through a RoleBinding, in one
+(rbac.authorization.k8s.io/v1)."""
+
+from typing import Any
+
+from services.api.kinds.role import CREATED
+from services.api.meta import NAME, LabelSelector, ObjectView, Resource, View
+
+
+class AggregationRule(View, frozen=True):
+    """The rules of a role are those of every ClusterRole that one of these selects."""
+
+    cluster_role_selectors: tuple[LabelSelector, ...] = ()
+
+
+class ClusterRole(ObjectView, frozen=True):
+    """A ClusterRole as components see it; `rules` are copied as they are."""
+
+    rules: tuple[dict[str, Any], ...] | None = None
+    aggregation_rule: AggregationRule | None = None
+
+
+RESOURCE = Resource(
+    ClusterRole, "rbac.authorization.k8s.io", namespaced=False, is_of_clients=True, columns=(NAME, CREATED)
+)

@@ -1,0 +1,11 @@
+"""Role: what its bindings let their subjects do in one namespace (rbac.authorization.k8s.io/v1)."""
+
+from services.api.meta import NAME, Column, ObjectView, Resource
+
+
+class Role(ObjectView, frozen=True):
+    """A Role as components see it: that it is there."""
+
+
+CREATED = Column("Created At", "metadata.creationTimestamp", "date")
+RESOURCE = Resource(Role, "rbac.authorization.k8s.io", is_of_clients=True, columns=(NAME, CREATED))

@@ -1,0 +1,1 @@
+"""ClusterRoles whose rules are those of others."""

@@ -1,0 +1,1 @@
+"""The certificate that pods know the API server by, in every namespace."""

@@ -1,0 +1,1 @@
+"""The default service account of every namespace."""

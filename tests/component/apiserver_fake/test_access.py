@@ -1,0 +1,529 @@
+"""What clients may do, and who they are: RBAC, impersonation, service accounts and reviews over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import random
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+
+from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.rest.server import RestSettings, serve
+from apiserver_fake.wiring import build
+from services.api.seams import Seams
+from services.api.switches import Switches
+from services.runtime.certificates import authority, signing_key
+from services.runtime.real import MemoryDisk, NoTransport
+from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
+from services.telemetry.traces import MemorySpans, Tracer
+
+CALLERS = {
+    "admin": ("system:mesh-admin", ["system:mesh-admins"]),
+    "scheduler": ("system:kube-scheduler", []),
+    "ann": ("ann", ["team"]),
+    "node": ("system:node:n1", ["system:nodes"]),
+}
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+AUTHORIZATION, AUTHENTICATION = "/apis/authorization.k8s.io/v1", "/apis/authentication.k8s.io/v1"
+PODS = "/api/v1/namespaces/default/pods"
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+READ_PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
+
+
+class LoopClock:
+    """The time of the event loop, and more of it where a test says so."""
+
+    passed_s = 0.0
+
+    def now(self):
+        return asyncio.get_running_loop().time()
+
+    def wall(self):
+        return 1_800_000_000 + self.now() + self.passed_s
+
+
+class Cluster:
+    def __init__(self, client, clock):
+        self.client, self.clock = client, clock
+
+    async def call(self, who, method, path, body=None, *, headers=()):
+        sent = {"Content-Type": "application/json", **dict(headers)}
+        if who:
+            sent["Authorization"] = f"Bearer {f'{who}-token' if who in CALLERS else who}"
+        data = None if body is None else json.dumps(body)
+        async with self.client.request(method, path, data=data, headers=sent) as answer:
+            return answer.status, await answer.json(content_type=None)
+
+    async def done(self, who, method, path, body=None, **options):
+        code, found = await self.call(who, method, path, body, **options)
+        assert code < 300, found
+        return found
+
+    async def refused(self, who, method, path, body=None, **options):
+        code, found = await self.call(who, method, path, body, **options)
+        return code, found["message"]
+
+    async def role(self, name, *rules, namespace="default"):
+        path = f"{RBAC}/namespaces/{namespace}/roles" if namespace else f"{RBAC}/clusterroles"
+        await self.done("admin", "POST", path, {"metadata": {"name": name}, "rules": list(rules)})
+
+    async def binding(self, name, role, user, *, kind="Role", namespace="default", who="admin"):
+        path = f"{RBAC}/namespaces/{namespace}/rolebindings" if namespace else f"{RBAC}/clusterrolebindings"
+        subjects = [{"kind": "User", "name": user}]
+        body = {"metadata": {"name": name}, "roleRef": {"kind": kind, "name": role}, "subjects": subjects}
+        return await self.call(who, "POST", path, body)
+
+    async def account(self, name="robot", **more):
+        return await self.done("admin", "POST", ACCOUNTS, {"metadata": {"name": name}, **more})
+
+    async def token(self, name="robot", **spec):
+        found = await self.done("admin", "POST", f"{ACCOUNTS}/{name}/token", {"spec": spec})
+        return found["status"]["token"]
+
+    async def pod(self, name="p", **spec):
+        body = {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
+        return await self.call("admin", "POST", PODS, body)
+
+
+@asynccontextmanager
+async def a_cluster(folder, *, engine="memory"):
+    tokens = [{"token": f"{who}-token", "user": user, "groups": groups} for who, (user, groups) in CALLERS.items()]
+    (folder / "tokens").write_text(json.dumps({"tokens": tokens}))
+    clock, chance = LoopClock(), random.Random(3)
+    seams = Seams(
+        component="apiserver", clock=clock, random=chance, disk=MemoryDisk(), transport=NoTransport(),
+        events=MemoryEventLog("apiserver", clock, "1", MemoryEvents()),
+        tracer=Tracer("apiserver", clock=clock, random=chance, sinks=(MemorySpans(),)), switches=Switches(),
+    )  # fmt: skip
+    config = ApiServerConfig(
+        engine=engine,
+        data_dir=str(folder / "data"),
+        grpc_port=None,
+        rest_port=None,
+        token_file=str(folder / "tokens"),
+        client_ca_file=str(authority(folder).path),
+        tls_cert_file="unused",
+        tls_private_key_file="unused",
+        authorization_mode="RBAC",
+        enable_admission_plugins=("ServiceAccount",),
+        service_account_signing_key_file=str(signing_key(folder)),
+    )
+    component = build(config, seams)
+    task = asyncio.create_task(component.server.run())
+    try:
+        await component.server.wait_until_ready()
+        runner, port = await serve(
+            component.server, "127.0.0.1", 0, clock=clock, tracer=seams.tracer, settings=RestSettings()
+        )
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+            yield Cluster(client, clock)
+        await runner.aclose()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Run a coroutine function with a cluster."""
+
+    def run(scenario, **options):
+        async def whole():
+            async with a_cluster(tmp_path, **options) as found:
+                return await scenario(found)
+
+        return asyncio.run(asyncio.wait_for(whole(), 30))
+
+    return run
+
+
+# -- roles and bindings
+
+
+def test_a_binding_lets_its_subject_do_what_the_role_says_and_its_deletion_ends_that(cluster):
+    async def scenario(c):
+        before = await c.refused("ann", "GET", PODS)
+        await c.role("reader", READ_PODS)
+        await c.binding("b", "reader", "ann")
+        during = (await c.call("ann", "GET", PODS))[0], (await c.call("ann", "DELETE", f"{PODS}/p"))[0]
+        elsewhere = (await c.call("ann", "GET", "/api/v1/namespaces/kube-system/pods"))[0]
+        await c.done("admin", "DELETE", f"{RBAC}/namespaces/default/rolebindings/b")
+        return before, during, elsewhere, (await c.call("ann", "GET", PODS))[0]
+
+    before, during, elsewhere, after = cluster(scenario)
+
+    text = 'pods is forbidden: User "ann" cannot list resource "pods" in API group "" in the namespace "default"'
+    assert before == (403, text)
+    assert (during, elsewhere, after) == ((200, 403), 403, 403)
+
+
+def test_a_role_that_is_missing_is_named_in_the_refusal(cluster):
+    async def scenario(c):
+        await c.binding("b", "gone", "ann")
+        return await c.refused("ann", "GET", PODS)
+
+    assert cluster(scenario)[1].endswith(
+        'in the namespace "default": RBAC: role.rbac.authorization.k8s.io "gone" not found'
+    )
+
+
+def test_a_caller_grants_only_what_it_holds_unless_it_may_bind(cluster):
+    async def scenario(c):
+        everything = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"]}
+        await c.role("maker", {**everything, "verbs": ["create"]}, READ_PODS)
+        await c.binding("maker", "maker", "ann")
+        roles = f"{RBAC}/namespaces/default/roles"
+        too_much = {**READ_PODS, "verbs": ["get", "delete"]}
+        refused = await c.refused("ann", "POST", roles, {"metadata": {"name": "x"}, "rules": [too_much]})
+        allowed = await c.call("ann", "POST", roles, {"metadata": {"name": "y"}, "rules": [READ_PODS]})
+        bound = await c.binding("z", "cluster-admin", "ann", kind="ClusterRole", who="ann")
+        await c.role("binder", {**everything, "resources": ["clusterroles"], "verbs": ["bind"]}, namespace="")
+        await c.binding("binder", "binder", "ann", kind="ClusterRole", namespace="")
+        return refused, allowed[0], bound[0], (await c.binding("z", "admin", "ann", kind="ClusterRole", who="ann"))[0]
+
+    refused, allowed, bound, with_bind = cluster(scenario)
+
+    assert refused == (
+        403,
+        (
+            'roles.rbac.authorization.k8s.io "x" is forbidden: user "ann" (groups=["team" "system:authenticated"]) is '
+            'attempting to grant RBAC permissions not currently held:\n{APIGroups:[""], Resources:["pods"], Verbs:["delete"]}'
+        ),
+    )
+    assert (allowed, bound, with_bind) == (201, 403, 201)
+
+
+def test_what_rules_and_bindings_may_not_say_is_refused_in_upstreams_words(cluster):
+    async def scenario(c):
+        role = {"metadata": {"name": "r"}, "rules": [{"nonResourceURLs": ["/x"], "resources": ["pods"]}]}
+        binding = {"metadata": {"name": "b"}, "roleRef": {"kind": "User"}, "subjects": [{"kind": "Node", "name": ""}]}
+        await c.role("a", READ_PODS)
+        await c.binding("b", "a", "ann")
+        at = f"{RBAC}/namespaces/default/rolebindings/b"
+        stored = await c.done("admin", "GET", at)
+        stored["roleRef"]["name"] = "other"
+        return [
+            (await c.call("admin", "POST", f"{RBAC}/namespaces/default/roles", role))[1],
+            (await c.call("admin", "POST", f"{RBAC}/clusterrolebindings", binding))[1],
+            (await c.call("admin", "PUT", at, stored))[1],
+        ]
+
+    said = [
+        [f"{each['field']}: {each['message']}" for each in found["details"]["causes"]] for found in cluster(scenario)
+    ]
+
+    assert said == [
+        [
+            "rules[0].verbs: Required value: verbs must contain at least one value",
+            'rules[0].nonResourceURLs: Invalid value: ["/x"]: namespaced rules cannot apply to non-resource URLs',
+            (
+                'rules[0].nonResourceURLs: Invalid value: ["/x"]: rules cannot apply to both regular resources and '
+                "non-resource URLs"
+            ),
+        ],
+        [
+            'roleRef.kind: Unsupported value: "User": supported values: "ClusterRole"',
+            "roleRef.name: Required value",
+            "subjects[0].name: Required value",
+            'subjects[0].kind: Unsupported value: "Node": supported values: "Group", "ServiceAccount", "User"',
+        ],
+        [
+            (
+                'roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"Role","Name":"other"}: '
+                "cannot change roleRef"
+            )
+        ],
+    ]
+
+
+def test_the_default_roles_survive_a_restart_with_what_they_lacked_given_back(cluster):
+    async def cut(c):
+        path = f"{RBAC}/clusterroles/system:kube-dns"
+        role = await c.done("admin", "GET", path)
+        await c.done("admin", "PUT", path, {**role, "rules": role["rules"][:1]})
+        return role["rules"]
+
+    async def read(c):
+        return (await c.done("admin", "GET", f"{RBAC}/clusterroles/system:kube-dns"))["rules"]
+
+    rules = cluster(cut, engine="sqlite")
+    again = cluster(read, engine="sqlite")
+
+    assert again[:1] == rules[:1]
+    assert {verb for rule in again[1:] for verb in rule["verbs"]} == {"list", "watch"}
+
+
+# -- paths, binding, the mesh's own rules
+
+
+def test_paths_are_for_those_whom_a_rule_names(cluster):
+    async def scenario(c):
+        found = {}
+        for who in ("", "ann", "admin"):
+            for path in ("/version", "/api", "/metrics"):
+                async with c.client.get(
+                    path, headers={"Authorization": f"Bearer {who}-token"} if who else {}
+                ) as answer:
+                    found[who, path] = answer.status
+        return found, (await c.refused("", "GET", "/apis"))
+
+    found, anonymous = cluster(scenario)
+
+    assert found == {
+        ("", "/version"): 200, ("", "/api"): 403, ("", "/metrics"): 403,
+        ("ann", "/version"): 200, ("ann", "/api"): 200, ("ann", "/metrics"): 403,
+        ("admin", "/version"): 200, ("admin", "/api"): 200, ("admin", "/metrics"): 200,
+    }  # fmt: skip
+    assert anonymous == (403, 'forbidden: User "system:anonymous" cannot get path "/apis"')
+
+
+def test_the_administrator_binds_by_either_path_and_a_schedulers_client_deletes_without_a_uid(cluster):
+    async def scenario(c):
+        await c.account("default")
+        for name in ("p", "q"):
+            assert (await c.pod(name))[0] == 201
+        target = {"target": {"kind": "Node", "name": "n1"}}
+        bound = [
+            await c.call("admin", "POST", "/api/v1/namespaces/default/bindings", {"metadata": {"name": "p"}, **target}),
+            await c.call("scheduler", "POST", f"{PODS}/q/binding", {"metadata": {"name": "q"}, **target}),
+        ]
+        nodes = [(await c.done("admin", "GET", f"{PODS}/{name}"))["spec"]["nodeName"] for name in ("p", "q")]
+        deleted = await c.call("scheduler", "DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0})
+        return [code for code, _ in bound], nodes, deleted[0]
+
+    assert cluster(scenario) == ([201, 201], ["n1", "n1"], 200)
+
+
+def test_unbind_stays_with_those_whom_the_mesh_lets(cluster):
+    async def scenario(c):
+        await c.account("default")
+        await c.pod()
+        return (await c.call("admin", "POST", f"{PODS}/p/unbind", {"reason": "Admission"}))[0]
+
+    assert cluster(scenario) == 403
+
+
+# -- impersonation and reviews
+
+
+def test_who_may_impersonate_acts_as_another_and_is_refused_as_that_one(cluster):
+    async def scenario(c):
+        as_bob = [("Impersonate-User", "bob"), ("Impersonate-Group", "team"), ("Impersonate-Uid", "7")]
+        as_bob.append(("Impersonate-Extra-scopes.example%2Fa", "view"))
+        review = {"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"}
+        who = await c.done("admin", "POST", f"{AUTHENTICATION}/selfsubjectreviews", review, headers=as_bob)
+        account = [("Impersonate-User", "system:serviceaccount:a:sa")]
+        sa = await c.done("admin", "POST", f"{AUTHENTICATION}/selfsubjectreviews", review, headers=account)
+        return (
+            who["status"]["userInfo"],
+            sa["status"]["userInfo"]["groups"],
+            await c.refused("admin", "GET", PODS, headers=as_bob),
+            await c.refused("ann", "GET", PODS, headers=as_bob),
+            await c.refused("admin", "GET", PODS, headers=as_bob[1:2]),
+        )
+
+    who, groups, as_bob, ann, without = cluster(scenario)
+
+    assert who == {
+        "username": "bob", "uid": "7", "groups": ["team", "system:authenticated"],
+        "extra": {"scopes.example/a": ["view"]},
+    }  # fmt: skip
+    assert groups == ["system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated"]
+    assert as_bob[1].startswith('pods is forbidden: User "bob" cannot list')
+    assert ann == (
+        403,
+        'users "bob" is forbidden: User "ann" cannot impersonate resource "users" in API group "" at the cluster scope',
+    )
+    assert without[0] == 500
+
+
+def test_reviews_say_who_may_what_and_by_which_binding(cluster):
+    async def scenario(c):
+        await c.role("reader", READ_PODS)
+        await c.binding("b", "reader", "ann")
+        attributes = {"verb": "list", "resource": "pods", "namespace": "default"}
+        asked = {"spec": {"user": "ann", "resourceAttributes": attributes}}
+        path = {"spec": {"nonResourceAttributes": {"verb": "get", "path": "/metrics"}}}
+        local = f"{AUTHORIZATION}/namespaces/default/localsubjectaccessreviews"
+        rules = {"spec": {"namespace": "default"}}
+        return (
+            (await c.done("admin", "POST", f"{AUTHORIZATION}/subjectaccessreviews", asked))["status"],
+            (await c.done("admin", "POST", local, asked))["status"]["allowed"],
+            (await c.done("ann", "POST", f"{AUTHORIZATION}/selfsubjectaccessreviews", path))["status"],
+            (await c.done("ann", "POST", f"{AUTHORIZATION}/selfsubjectrulesreviews", rules))["status"],
+            (await c.call("ann", "POST", f"{AUTHORIZATION}/subjectaccessreviews", asked))[0],
+            (await c.call("admin", "POST", f"{AUTHORIZATION}/subjectaccessreviews", {"spec": {"user": "x"}}))[0],
+        )
+
+    found, local, path, rules, ann, nothing = cluster(scenario)
+
+    assert found == {
+        "allowed": True,
+        "reason": 'RBAC: allowed by RoleBinding "b/default" of Role "reader" to User "ann"',
+    }
+    assert (local, path, ann, nothing) == (True, {"allowed": False}, 403, 422)
+    assert {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]} in rules["resourceRules"]
+    assert rules["incomplete"] is False
+
+
+# -- service accounts
+
+
+def test_a_token_is_its_account_until_what_it_is_bound_to_is_gone(cluster):
+    async def scenario(c):
+        await c.account()
+        await c.pod(serviceAccountName="robot")
+        plain = await c.token()
+        bound = await c.token(boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "p"})
+        review = f"{AUTHENTICATION}/tokenreviews"
+        user = (await c.done("admin", "POST", review, {"spec": {"token": bound}}))["status"]["user"]
+        before = [(await c.call(token, "GET", PODS))[0] for token in (plain, bound)]
+        await c.done("admin", "DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0})
+        middle = [(await c.call(token, "GET", PODS))[0] for token in (plain, bound)]
+        said = (await c.done("admin", "POST", review, {"spec": {"token": bound}}))["status"]
+        await c.done("admin", "DELETE", f"{ACCOUNTS}/robot")
+        return user, before, middle, said, (await c.call(plain, "GET", PODS))[0]
+
+    user, before, middle, said, after = cluster(scenario)
+
+    assert user["username"] == "system:serviceaccount:default:robot"
+    assert user["groups"] == [
+        "system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"
+    ]  # fmt: skip
+    assert user["extra"]["authentication.kubernetes.io/pod-name"] == ["p"]
+    assert (before, middle, after) == ([403, 403], [403, 401], 401)
+    assert said == {"user": {}, "error": "service account token has been invalidated"}
+
+
+def test_a_token_is_over_in_time_and_good_for_its_audience_alone(cluster):
+    async def scenario(c):
+        await c.account()
+        token, foreign = await c.token(expirationSeconds=600), await c.token(audiences=["vault"])
+        review = f"{AUTHENTICATION}/tokenreviews"
+        spec = {"token": foreign, "audiences": ["vault", "other"]}
+        here = (await c.call(foreign, "GET", PODS))[0]
+        there = (await c.done("admin", "POST", review, {"spec": spec}))["status"]["audiences"]
+        early = (await c.call(token, "GET", PODS))[0]
+        c.clock.passed_s = 700
+        late = (await c.call(token, "GET", PODS))[0]
+        short = await c.refused("admin", "POST", f"{ACCOUNTS}/robot/token", {"spec": {"expirationSeconds": 5}})
+        return here, there, early, late, short
+
+    here, there, early, late, short = cluster(scenario)
+
+    assert (here, there, early, late) == (401, ["vault"], 403, 401)
+    assert short[0] == 422
+    assert "may not specify a duration less than 10 minutes" in short[1]
+
+
+def test_a_token_can_be_verified_with_the_published_key(cluster):
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+
+    def raw(text):
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+    async def scenario(c):
+        await c.account()
+        token = await c.token()
+        return (
+            token,
+            await c.done(token, "GET", "/openid/v1/jwks"),
+            await c.done(token, "GET", "/.well-known/openid-configuration"),
+            (await c.call("ann", "GET", "/openid/v1/jwks"))[0],
+        )
+
+    token, keys, configuration, ann = cluster(scenario)
+
+    [key] = keys["keys"]
+    numbers = (int.from_bytes(raw(key[axis]), "big") for axis in "xy")
+    signed, _, signature = token.rpartition(".")
+    r, s = (int.from_bytes(part, "big") for part in (raw(signature)[:32], raw(signature)[32:]))
+    public = ec.EllipticCurvePublicNumbers(*numbers, ec.SECP256R1()).public_key()
+    public.verify(encode_dss_signature(r, s), signed.encode(), ec.ECDSA(hashes.SHA256()))
+    claims = json.loads(raw(token.split(".")[1]))
+    assert json.loads(raw(token.split(".")[0]))["kid"] == key["kid"]
+    assert claims["iss"] == configuration["issuer"]
+    assert claims["sub"] == "system:serviceaccount:default:robot"
+    assert ann == 403
+
+
+def test_a_token_with_a_changed_claim_is_refused(cluster):
+    async def scenario(c):
+        await c.account()
+        header, claims, signature = (await c.token()).split(".")
+        other = base64.urlsafe_b64encode(
+            base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)).replace(b"robot", b"admin")
+        )
+        return (await c.call(f"{header}.{other.decode().rstrip('=')}.{signature}", "GET", PODS))[0]
+
+    assert cluster(scenario) == 401
+
+
+def test_a_secret_for_a_token_is_filled_and_goes_with_its_account(cluster):
+    async def scenario(c):
+        await c.account()
+        secrets = "/api/v1/namespaces/default/secrets"
+        kind = {"type": "kubernetes.io/service-account-token"}
+        nameless = await c.refused("admin", "POST", secrets, {"metadata": {"name": "x"}, **kind})
+        annotations = {"kubernetes.io/service-account.name": "robot"}
+        await c.done("admin", "POST", secrets, {"metadata": {"name": "s", "annotations": annotations}, **kind})
+        found = {}
+        while "token" not in found.get("data", {}):
+            found = await c.done("admin", "GET", f"{secrets}/s")
+        token = base64.b64decode(found["data"]["token"]).decode()
+        before = (await c.call(token, "GET", PODS))[0]
+        await c.done("admin", "DELETE", f"{ACCOUNTS}/robot")
+        while (await c.call("admin", "GET", f"{secrets}/s"))[0] != 404:
+            pass
+        return nameless, found, before, (await c.call(token, "GET", PODS))[0]
+
+    nameless, found, before, after = cluster(scenario)
+
+    assert "metadata.annotations[kubernetes.io/service-account.name]: Required value" in nameless[1]
+    assert sorted(found["data"]) == ["ca.crt", "namespace", "token"]
+    assert found["metadata"]["annotations"]["kubernetes.io/service-account.uid"]
+    assert (before, after) == (403, 401)
+
+
+def test_a_pod_needs_its_account_and_gets_a_token_unless_it_wants_none(cluster):
+    async def scenario(c):
+        await c.account("robot", imagePullSecrets=[{"name": "registry"}])
+        return (
+            await c.pod("a", serviceAccountName="nosuch"),
+            (await c.pod("b", serviceAccountName="robot"))[1],
+            (await c.pod("d", serviceAccountName="robot", automountServiceAccountToken=False))[1],
+        )
+
+    refused, pod, plain = cluster(scenario)
+
+    assert (refused[0], refused[1]["message"]) == (
+        403,
+        'pods "a" is forbidden: error looking up service account default/nosuch: serviceaccount "nosuch" not found',
+    )
+    [volume] = pod["spec"]["volumes"]
+    [mount] = pod["spec"]["containers"][0]["volumeMounts"]
+    assert volume["name"] == mount["name"]
+    assert volume["name"].startswith("kube-api-access-")
+    assert [next(iter(source)) for source in volume["projected"]["sources"]] == [
+        "serviceAccountToken", "configMap", "downwardAPI"
+    ]  # fmt: skip
+    assert mount["mountPath"] == "/var/run/secrets/kubernetes.io/serviceaccount"
+    assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+    assert "volumes" not in plain["spec"]
+
+
+def test_a_pod_waits_a_moment_for_the_default_account_of_a_new_namespace(cluster):
+    async def scenario(c):
+        creating = asyncio.create_task(c.pod())
+        await asyncio.sleep(0)
+        while not (await c.call("admin", "GET", ACCOUNTS))[1].get("items"):
+            await c.account("default")
+        return (await creating)[0]
+
+    assert cluster(scenario) == 201
