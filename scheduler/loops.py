@@ -406,10 +406,8 @@ class Scheduler:
                 outcome = "unschedulable" if result.is_rejection else "error"
                 self._attempts.keep(attempt, outcome, message=result.message)
                 self._attempts.count(attempt, outcome)
-                # Without any node no plugin rejected the pod, and upstream would retry by the clock; blaming the
-                # fit has the first node that is big enough wake it.
-                rejectors = ("NodeResourcesFit",) if result.is_rejection else ()
-                await self._failures.fail(attempt, reason, result.message, rejectors=rejectors)
+                # Without any node no plugin rejected the pod: it is tried again by the clock.
+                await self._failures.fail(attempt, reason, result.message)
 
     async def _choose(self, info: PodInfo, now: float) -> ScheduleResult | Unschedulable | CycleError:
         """Return what the pod's cycle decides; where extenders have a say, changes wait until it is acted upon."""

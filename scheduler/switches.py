@@ -38,6 +38,7 @@ class EvictionSwitches:
 
     activates: str = switch("preemption.async_activate")
     reverts_nomination: bool = switch("preemption.revert_nomination")
+    clears_nominations: str = switch("preemption.clear_nominations")
     waiting_victim: str = switch("preemption.waiting_victim")
     pre_bind_victim: str = switch("preemption.pre_bind_victim")
 

@@ -29,7 +29,7 @@ from scheduler.configuration.document import (
 from scheduler.configuration.parser import ConfigurationError, decode
 from scheduler.configuration.validation import duplicate, invalid
 from scheduler.configuration.validation import problems as problems_of
-from scheduler.entry import Handle, PluginEntry
+from scheduler.entry import Args, Handle, PluginEntry
 from scheduler.framework.plugin import FilterPlugin
 from scheduler.framework.runner import POINTS, Enabled, serves
 
@@ -216,9 +216,9 @@ class _Maker:
         found: dict[str, tuple[str, dict[str, Any]]] = {}
         for index, given in enumerate(self._profile.plugin_config):
             here = f"{self._path}.pluginConfig[{index}]"
-            if given.name not in self._known:
-                self.problems.append(invalid(f"{here}.name", given.name, "no plugin is called so"))
-                continue
+            entry = self._known.get(given.name)
+            if entry is None or entry.args is Args:
+                continue  # as upstream: of no registered kind, so nothing decodes them and nothing is refused
             kind = given.args.get("kind", f"{given.name}Args")
             if kind != f"{given.name}Args":
                 self.problems.append(invalid(f"{here}.args.kind", kind, f"want {given.name}Args"))

@@ -6,7 +6,7 @@ that looks closer. The queue asks only the plugins that rejected the pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntFlag, StrEnum
 from typing import Any
@@ -99,6 +99,22 @@ class Registration:
 
     event: ClusterEvent
     hint: HintFunction | None = None
+
+
+def with_taints(registered: Sequence[Registration]) -> tuple[Registration, ...]:
+    """Add a registration for every change of a node's taints where new nodes are named and taints are not.
+
+    Upstream's collection of registrations does so, with the hint that always queues: a plugin may have missed a node
+    that was tainted when it came (kubernetes #109437).
+    Source: upstream `pkg/scheduler/scheduler.go`, `buildQueueingHintMap`.
+    """
+    actions = Action(0)
+    for each in registered:
+        if each.event.resource == NODE:
+            actions |= each.event.action
+    if Action.ADD in actions and Action.UPDATE_NODE_TAINT not in actions:
+        return (*registered, Registration(ClusterEvent(NODE, Action.UPDATE_NODE_TAINT)))
+    return tuple(registered)
 
 
 UNSCHEDULED_POD_ADD = ClusterEvent(UNSCHEDULED_POD, Action.ADD, "UnscheduledPodAdd")

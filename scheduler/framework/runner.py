@@ -14,7 +14,7 @@ from scheduler.cache.columns import Columns, Mask, Scores
 from scheduler.cache.node_info import NodeInfo, PodInfo
 from scheduler.cache.nominator import Nominator
 from scheduler.framework.cycle_state import CycleState, Diagnosis
-from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration
+from scheduler.framework.events import WILDCARD, Action, ClusterEvent, Registration, with_taints
 from scheduler.framework.nominated_pods import BlockedRows, NominatedPodFilter
 from scheduler.framework.plugin import (
     BindCall,
@@ -232,7 +232,7 @@ class Runner:
         """Return, by plugin, the events that may change its rejection; one that names none gets every event."""
         anything = (Registration(ClusterEvent(WILDCARD, Action.ALL)),)
         return {
-            e.name: tuple(e.plugin.events_to_register()) if isinstance(e.plugin, EnqueueExtensions) else anything
+            e.name: with_taints(e.plugin.events_to_register()) if isinstance(e.plugin, EnqueueExtensions) else anything
             for e in self.profile
             if isinstance(e.plugin, EnqueueExtensions) or any(serves(e.plugin, point) for point in REJECTING)
         }

@@ -27,7 +27,9 @@ from services.api.meta import Key, View
 
 NAME: Final = "VolumeRestrictions"
 DISK_CONFLICT: Final = "node(s) had no available disk"
-CLAIM_CONFLICT: Final = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+CLAIM_CONFLICT: Final = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
 ONE_POD: Final = "ReadWriteOncePod"
 
 

@@ -104,9 +104,13 @@ class Evictions:
         return ""
 
     def begin(self, eviction: Eviction, parent: str, group: asyncio.TaskGroup) -> None:
-        """Start the evictions; from here on the preemptor's gate is shut. Without victims it stays open."""
+        """Start the evictions; from here on the preemptor's gate is shut. Without victims it stays open.
+
+        Upstream then returns before it clears nominations of lower priority (`prepareCandidateAsync`).
+        """
         if not eviction.pending:
-            group.create_task(self._only_clear(eviction, parent))
+            if self._switches.clears_nominations == "always":
+                group.create_task(self._only_clear(eviction, parent))
             return
         self._count_victims(eviction)
         self.preempting.begin(eviction.preemptor.uid)

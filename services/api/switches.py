@@ -334,8 +334,13 @@ REGISTER: tuple[Switch, ...] = (
            ("on-error", "on-error-or-in-memory", "always")),
     Switch("preemption.revert_nomination", False, "evictions that failed take the nomination back (KEP-4832's text)",
            "preemption 4", "preemption/nomination-reverted"),
-    Switch("preemption.pdb_empty_selector", "match", "whether a budget with selector {} counts", "preemption 3.3",
-           "preemption/empty-budget", ("match", "ignore")),
+    Switch("preemption.clear_nominations", "evictions", "when lower nominations to the node are cleared: with its "
+           "evictions, or also when all victims terminate already", "preemption 3.5", "preemption/higher-steals",
+           ("evictions", "always")),
+    Switch("interpodaffinity.faithful_hints", True, "a pod that only others' anti-affinity refuses is not woken by a "
+           "new node, as in releases", "scheduler-queue-and-cycles 2.3", "scheduling/others-anti-affinity"),
+    Switch("preemption.pdb_empty_selector", "ignore", "whether a budget with selector {} counts, as from 1.38 on",
+           "preemption 3.3", "preemption/empty-budget", ("match", "ignore")),
     Switch("preemption.waiting_victim", "backoff", "where a victim goes that waits at Permit", "preemption 3.5",
            "preemption/at-permit", ("backoff", "unschedulable", "delete")),
     Switch("preemption.pre_bind_victim", "cancel", "what happens to a victim in PreBind", "preemption 3.5",

@@ -155,6 +155,8 @@ ROWS = {
     "SchedulerAsyncPreemption": Row((False,)),
     "preemption.async_activate": Row(("on-error", "on-error-or-in-memory")),
     "preemption.revert_nomination": Row((False,)),
+    "preemption.clear_nominations": Row(("evictions",)),
+    "interpodaffinity.faithful_hints": Row((True,)),
     "preemption.pdb_empty_selector": Row(("ignore",)),
     "preemption.waiting_victim": Row(("unschedulable", "delete")),
     "preemption.pre_bind_victim": Row(("delete",)),

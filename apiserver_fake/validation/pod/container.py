@@ -55,9 +55,12 @@ def _host_port(port: Document, at: str, report: Report) -> Causes:
     if not 1 <= host <= 65535:
         yield invalid(f"{at}hostPort", host, "must be between 1 and 65535, inclusive")
         return
-    used = (port.get("protocol", "TCP"), port.get("hostIP", ""), host)
+    # Init containers run one after another, so each shares its ports with none; all others run beside each other.
+    container = at.rpartition(".ports[")[0]
+    among = container if container.rpartition("[")[0].endswith("initContainers") else ""
+    used = (among, port.get("protocol", "TCP"), port.get("hostIP", ""), host)
     if used in report.scope.host_ports:
-        yield duplicate(f"{at}hostPort", f"{used[0]}/{used[1]}/{host}")
+        yield duplicate(f"{at}hostPort", "/".join(map(str, used[1:])))
     report.scope.host_ports.add(used)
 
 

@@ -36,6 +36,7 @@ from services.api.kinds.pod import Pod
 
 AFFINITY_REASON = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY_REASON = "node(s) didn't match pod anti-affinity rules"
+FAITHFUL = "interpodaffinity.faithful_hints"
 HOSTILE_REASON = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
@@ -73,6 +74,7 @@ class InterPodAffinity:
         self._cache = handle.cache
         self._world = handle.world
         self._scoring = f"{self.name}.score"
+        self._is_faithful = handle.switches.flag(FAITHFUL)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, columns: Columns) -> Status:
         """Skip pods without required terms that no existing pod keeps away."""
@@ -195,8 +197,17 @@ class InterPodAffinity:
         return scores
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Pods or nodes come, go or change labels, or namespaces do; upstream forgets those, and nodes that go."""
+        """Pods come, go or change labels, nodes come or change labels; if asked, nodes that go and namespaces count.
+
+        With `interpodaffinity.faithful_hints` the releases' registrations and node hint; their gap is that a pod that
+        only others keep away, or that meant a namespace's new labels, waits for the leftover flush.
+        """
         pods = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL
+        if self._is_faithful:
+            return (
+                Registration(ClusterEvent(POD, pods), self._after_pod),
+                Registration(ClusterEvent(NODE, Action.ADD | Action.UPDATE_NODE_LABEL), _after_node_of_release),
+            )
         return (
             Registration(ClusterEvent(POD, pods), self._after_pod),
             Registration(ClusterEvent(NODE, Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL), self._after_node),
@@ -236,7 +247,7 @@ class InterPodAffinity:
         after = new.metadata.labels if new is not None else {}
         wanted = [term.topology_key for term in pod.terms.required_affinity]
         if old is None:
-            return queue_if(all(key in after for key in wanted))
+            return queue_if(all(key in after for key in wanted) and (new is None or self._is_away(pod, new)))
         before = old.metadata.labels
         moved = [key for key in wanted if before.get(key) != after.get(key)]
         # A pod that wants its like may be the first of its kind once those are in no domain any more.
@@ -251,6 +262,35 @@ class InterPodAffinity:
             about = self._cache.index.terms_about(pod, namespace_labels(self._world, pod.key.namespace))
             shunned += [term.topology_key for kind, term, _ in about if kind == REQUIRED_ANTI_AFFINITY]
         return queue_if(any(key in before and before[key] != after.get(key) for key in shunned))
+
+    def _is_away(self, pod: PodInfo, node: Node) -> bool:
+        """Whether neither the pod's anti-affinity nor that of others keeps it off the node as things stand."""
+        columns, index = self._cache.columns, self._cache.index
+        row = columns.slots.get(node.metadata.name)
+        if row is None:
+            return True
+        about = index.terms_about(pod, namespace_labels(self._world, pod.key.namespace)) if index.term_count else ()
+        hostile = [tally.by(term.topology_key) for kind, term, tally in about if kind == REQUIRED_ANTI_AFFINITY]
+        own = unrolled(pod.terms, self._world).required_anti_affinity
+        unwanted = (self._groupings_of_all((term,))[0] for term in own)
+        return not any(each.counts[each.ids[row]] > 0 for each in (*hostile, *unwanted) if each is not None)
+
+
+def _after_node_of_release(pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
+    """Look at the keys of the pod's own terms alone: a node that comes has one, or a node's value of one changed.
+
+    Affinity may be helped by a key that appears, anti-affinity by one that goes.
+    Source: upstream `isSchedulableAfterNodeChange`.
+    """
+    before, after = (each.metadata.labels if each is not None else {} for each in (old, new))
+    near = [term.topology_key for term in pod.terms.required_affinity]
+    apart = [term.topology_key for term in pod.terms.required_anti_affinity]
+    if old is None:
+        return queue_if(any(key in after for key in (*near, *apart)))
+    return queue_if(
+        any(key in after and before.get(key) != after[key] for key in near)
+        or any(key in before and before[key] != after.get(key) for key in apart)
+    )
 
 
 def _after_namespace(pod: PodInfo, old: Namespace | None, new: Namespace | None) -> Hint:

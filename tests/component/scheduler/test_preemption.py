@@ -156,7 +156,31 @@ def test_preemption_12_a_higher_pod_steals_the_nomination(play):
         await world.until(world.bound("q"))
         return deletes.sent, await world.node_of("q"), await world.node_of("p")
 
-    assert play(scenario) == (["v", "w"], "n1", "n2")
+    assert play(scenario, preemption__clear_nominations="always") == (["v", "w"], "n1", "n2")
+
+
+def test_a_lower_nomination_stays_while_all_victims_terminate_already(play):
+    async def scenario(world):
+        world.hook = deletes = Deletes()
+        await world.node("n1")
+        await pod(world, "v", "4", grace=30)
+        await world.until(world.bound("v"))
+        await world.node("n2")
+        await pod(world, "w", "4", 10, grace=30)
+        await world.until(world.bound("w"))
+        await pod(world, "p", "4", 1000)
+        await world.until(is_terminating(world, "v"))
+        await pod(world, "q", "4", 2000)
+        await world.until(is_nominated(world, "q", "n1"))
+        await asyncio.sleep(5.0)
+        before, still = list(deletes.sent), is_nominated(world, "p", "n1")
+        kept = await world.until(still)
+        await finish(world, "v", "n1")
+        await world.until(world.bound("q"))
+        await world.until(is_terminating(world, "w"))
+        return before, kept < 1.0, await world.node_of("q"), deletes.sent
+
+    assert play(scenario) == (["v"], True, "n1", ["v", "w"])
 
 
 @pytest.mark.parametrize("reverts", [False, True])

@@ -81,14 +81,30 @@ def test_a_pod_waits_for_the_first_node(play):
         await world.pod("p")
         await asyncio.sleep(20)
         pod = await world.get("p")
+        tried = len(world.said("sched.attempt", "p"))
         await world.node("n1")
-        return pod, await world.until(world.bound("p")), world
+        return pod, await world.until(world.bound("p")), tried, world
 
-    pod, took, world = play(scenario)
+    pod, took, tried, world = play(scenario)
 
     assert world.condition(pod)["message"] == "no nodes available to schedule pods"
-    assert took < 1.0
-    assert len(world.said("sched.attempt", "p")) == 2
+    assert world.said("sched.attempt", "p")[0].data["plugins"] == []
+    assert tried == 5, "without a rejector it is tried after 1, 2, 4 and 8 s"
+    assert took < 10.0, "the back-off of at most 10 s goes on when the node comes"
+
+
+def test_a_taint_that_changes_wakes_a_pod_that_something_else_refused(play):
+    async def scenario(world):
+        await world.node("n1", cpu="1")
+        await world.pod("p", cpu="2")
+        await asyncio.sleep(20)
+        before = len(world.said("sched.attempt", "p"))
+        taint = {"key": "k", "value": "v", "effect": "PreferNoSchedule"}
+        await world.admin.patch("nodes", Key("", "n1"), {"spec": {"taints": [taint]}})
+        await asyncio.sleep(20)
+        return len(world.said("sched.attempt", "p")) - before
+
+    assert play(scenario) == 1
 
 
 def test_scheduler_queue_and_cycles_19_a_delayed_bind_holds_its_capacity_and_a_failed_one_frees_it(play):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from apiserver_fake.validation.fields import Field, Report, Struct, not_repeated, one_of, unique
 from apiserver_fake.validation.formats import label
+from apiserver_fake.validation.pod.spec import check as check_spec
 
 PORT = Struct(Field("name", required=True, form=label), unique("name"), Field("port", minimum=1, maximum=65535))
 TABLE = Struct(
@@ -72,3 +75,13 @@ def test_what_never_changes_is_compared_with_what_is_stored():
         'spec.mode: Invalid value: "B": field is immutable',
         "spec.union: Forbidden: is fixed.",
     ]
+
+
+@pytest.mark.parametrize(("init", "path"), [(True, None), (False, "spec.containers[1].ports[0].hostPort")])
+def test_containers_share_host_ports_with_each_other_but_init_containers_with_none(init, path):
+    first, second = ({"name": name, "image": "i", "ports": [{"containerPort": 80, "hostPort": 8080}]} for name in "ab")
+    rest = {"initContainers": [first], "containers": [second]} if init else {"containers": [first, second]}
+
+    assert [cause.path for cause in check_spec(rest, "spec") if cause.reason == "FieldValueDuplicate"] == (
+        [path] if path else []
+    )

@@ -188,8 +188,6 @@ def test_a_plugin_may_filter_in_a_profile_and_not_score(a, cluster):
     [
         ("profiles: [{plugins: {filter: {enabled: [{name: Nope}]}}}]",
          'profiles[0].plugins.filter.enabled[0]: Invalid value: "Nope": no plugin is called so'),
-        ("profiles: [{pluginConfig: [{name: Nope}]}]",
-         'profiles[0].pluginConfig[0].name: Invalid value: "Nope": no plugin is called so'),
         ("profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {ignored: []}}]}]",
          "profiles[0].pluginConfig[0].args.ignored: unknown field"),
         ("profiles: [{pluginConfig: [{name: NodeAffinity, args: {addedAffinity: {requireds: 1}}}]}]",

@@ -513,7 +513,7 @@ def test_a_claim_for_one_pod_alone_keeps_others_off_every_node_until_that_pod_go
     assert case.begin(pod) is Code.SKIP
     case.cache.add_pod(PodInfo(holder), "n1")
     assert set(case.fits(pod).values()) == {
-        "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
     }
     assert case.code is Code.UNSCHEDULABLE, "preemption may help"
     without = case.state.clone()
