@@ -276,7 +276,8 @@ async def forgotten(world: Any) -> list[str]:
     busy = [pool for pool in Pool if pool not in (*PARKED, Pool.NONE)]
 
     def is_quiet() -> bool:
-        return not any(core.queue.pools[pool] for pool in busy)
+        # Without any node pods are tried again by the clock, for ever: nothing is forgotten.
+        return not core.cache.nodes or not any(core.queue.pools[pool] for pool in busy)
 
     await world.until(is_quiet, limit_s=UNSCHEDULABLE_STAY_S / 2)
     await asyncio.sleep(0.2)
