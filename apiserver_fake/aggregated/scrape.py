@@ -101,12 +101,14 @@ class Scrape:
         found: Counter[str] = Counter()
         if condition_status(pod.status.conditions, "Ready") != "True" or pod.metadata.deletion_timestamp is not None:
             return found
-        for workload in self._workloads_of(pod):
+        # A Deployment's annotations are its ReplicaSets' as well: what the topmost workload says counts, once.
+        for workload in reversed(self._workloads_of(pod)):
             if text := workload.annotations.get(LOAD_ANNOTATION, ""):
                 age_s = max(0.0, self.at_s - seconds_of(workload.creation_timestamp))
                 ready = max(1, self._ready_in(pod.metadata.namespace)[workload.uid])
                 for series, points in curves_in(text, ()).items():
                     found[series] += value_at(points, age_s) // ready
+                break
         return found
 
     def _ready_in(self, namespace: str) -> Counter[str]:

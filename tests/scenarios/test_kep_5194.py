@@ -170,7 +170,8 @@ def test_kep_5194_06_of_the_clear_and_the_next_reservation_one_loses_and_no_pod_
 
     answers = [line for line in scenario.lines if line.ev == "api.response" and line.data["code"] == 409]
     refused = [line for line in answers if line.data["path"].startswith("resourceclaims")]
-    assert len([line for line in refused if line.identity in (CLAIMS, DEPLOYMENTS)]) <= 1
+    # One at most for each of the two scalings that cross a clear.
+    assert len([line for line in refused if line.identity in (CLAIMS, DEPLOYMENTS)]) <= 2
     assert scenario.claim[-1][1:] == (1, True)
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from scheduler.framework.status import SUCCESS
 from scheduler.plugins.gang_scheduling import GangScheduling
+from services.controllers import shared_replicas
 from services.controllers.garbage_collector.controller import GarbageCollector
 from services.controllers.job import controller as job
 from services.controllers.job import survey as job_survey
 from services.controllers.podgc.controller import PodGC
-from services.controllers.replicaset import controller as replicaset
 from services.reconcile.actions import NOTHING
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
@@ -67,7 +67,7 @@ def releases_a_member_before_its_gang_is_complete(monkeypatch):
 
 
 def counts_no_pod_as_ready(monkeypatch):
-    monkeypatch.setattr(replicaset, "available_in_s", lambda pod, min_ready_s, wall_s: None)
+    monkeypatch.setattr(shared_replicas, "available_in_s", lambda pod, min_ready_s, wall_s: None)
 
 
 PLANTS = [
