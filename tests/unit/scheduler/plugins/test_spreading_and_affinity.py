@@ -482,8 +482,8 @@ def _is_woken(world, event, old, new, now=100.0):
 def rejected(cluster, a):
     """A world in which the pod has just been refused."""
 
-    def build(pod, *there, plugin, nodes=()):
-        world = cluster().nodes(a.node("a", labels={ZONE: "a"}), *nodes).pods(*there, pod)
+    def build(pod, *there, plugin, nodes=(), switches=None):
+        world = cluster(**(switches or {})).nodes(a.node("a", labels={ZONE: "a"}), *nodes).pods(*there, pod)
         queued = world.queue.pop(0.0)
         world.queue.add_unschedulable(queued, 0.0, rejectors={plugin})
         return world
@@ -537,12 +537,14 @@ def test_a_pod_waits_for_friends_to_come_and_for_enemies_to_go(rejected, a):
     assert _is_woken(rejected(a.pod(labels=APP), plugin="InterPodAffinity"), ASSIGNED_POD_DELETE, shy, None)
 
 
-def test_a_pod_that_others_keep_away_waits_for_nodes_to_leave_their_domain(rejected, a):
+@pytest.mark.parametrize(("is_faithful", "is_woken"), [(True, False), (False, True)])
+def test_a_pod_that_others_keep_away_waits_for_nodes_to_leave_their_domain(rejected, a, is_faithful, is_woken):
     shy = a.pod("x", node="a", affinity=_far(_term(ZONE)))
-    world = rejected(a.pod(labels=APP), shy, plugin="InterPodAffinity", nodes=(a.node("b", labels={ZONE: "a"}),))
+    nodes, switches = (a.node("b", labels={ZONE: "a"}),), {"interpodaffinity.faithful_hints": is_faithful}
+    world = rejected(a.pod(labels=APP), shy, plugin="InterPodAffinity", nodes=nodes, switches=switches)
 
     assert world.nodes(a.node("b", labels={ZONE: "a", "other": "1"}), now=100.0).queue.pop(100.0) is None
-    assert world.nodes(a.node("b", labels={ZONE: "b"}), now=101.0).queue.pop(101.0) is not None
+    assert (world.nodes(a.node("b", labels={ZONE: "b"}), now=101.0).queue.pop(101.0) is not None) is is_woken
 
 
 def test_a_shrunken_pod_wakes_only_who_asks_for_what_it_gave_up(rejected, a):
