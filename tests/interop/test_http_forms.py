@@ -70,7 +70,7 @@ def test_guarantees_2_1_versions_that_cannot_be_are_refused(mesh, namespace):
     future = str(int(mesh.call("GET", path)[1]["metadata"]["resourceVersion"]) + 1_000_000)
 
     assert refused(mesh, f"{path}?resourceVersion=x") == (400, "BadRequest")
-    assert refused(mesh, f"{path}?resourceVersion=0&resourceVersionMatch=Exact") == (400, "BadRequest")
+    assert refused(mesh, f"{path}?resourceVersion=0&resourceVersionMatch=Exact") == (422, "Invalid")
     assert refused(mesh, f"{path}?resourceVersion=1&resourceVersionMatch=Exact")[0] == 410
     assert refused(mesh, f"{path}?resourceVersion={future}&resourceVersionMatch=NotOlderThan") == (504, "Timeout")
     assert refused(mesh, f"{path}?continue=forged&limit=1") == (400, "BadRequest")

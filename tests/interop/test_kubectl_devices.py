@@ -59,10 +59,10 @@ def test_slices_are_listed_and_a_capital_in_a_drivers_name_is_warned_of(kubectl)
     assert listed[1][:4] == ["devices-a", "n1", "gpu.example", "devices-a"]
 
 
-def test_taint_rules_are_found_and_explained_and_made_with_their_gate_alone(kubectl):
+def test_taint_rules_are_nowhere_while_their_gate_is_off(kubectl):
     spec = {"deviceSelector": {"driver": "gpu.example"}, "taint": {"key": "worn", "effect": "NoSchedule"}}
     rule = {"apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceTaintRule", "metadata": {"name": "r"}, "spec": spec}
 
-    assert "No resources found" in kubectl("get", "devicetaintrules")
-    assert "NoExecute" in kubectl("explain", "devicetaintrule.spec.taint.effect")
-    assert "the server could not find the requested resource" in kubectl("create", "-f", "-", stdin=rule, code=1)
+    assert 'the server doesn\'t have a resource type "devicetaintrules"' in kubectl("get", "devicetaintrules", code=1)
+    assert "the server doesn't have a resource type" in kubectl("explain", "devicetaintrule.spec.taint.effect", code=1)
+    assert 'no matches for kind "DeviceTaintRule"' in kubectl("create", "-f", "-", stdin=rule, code=1)

@@ -121,9 +121,14 @@ class Kubectl:
         return done.stdout.decode()
 
     def started(self, *words):
-        return subprocess.Popen(
-            [*self.command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.environment
-        )
+        # Where the tests run in the background SIGINT is ignored, and what they start would ignore it as well.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return subprocess.Popen(
+                [*self.command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.environment
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 def binary_of(suite):
