@@ -110,7 +110,7 @@ class Authenticator:
 
     def review(self, bearer: str, audiences: Sequence[str]) -> tuple[Identity, tuple[str, ...]] | None:
         """Return whose token it is and for which of these audiences (none: those of this API server); None for one that
-        is nobody's. Raises: Rejected for a service account's that is not good any more."""
+        this server does not know. Raises: Rejected for a service account's that is not good any more."""
         if self._is_of_account(bearer):
             return self._account(bearer, audiences)
         own = self._accounts.audiences if self._accounts is not None else ()

@@ -265,7 +265,7 @@ class ApiServer:
         return None if record is None else msgspec.json.decode(record.body)
 
     def review_token(self, bearer: str, audiences: Sequence[str]) -> tuple[Identity, tuple[str, ...]] | None:
-        """Return whose token it is and for which audiences it is good; None for one that is nobody's.
+        """Return whose token it is and for which audiences it is good; None for an unknown one.
 
         Raises: Rejected for a token of this server that is not good any more.
         """

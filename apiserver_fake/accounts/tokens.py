@@ -167,7 +167,7 @@ class Tokens:
             if kind not in about:
                 continue
             named = about[kind]
-            # The node of a pod's token only tells where it runs; the pod is what the token lives with.
+            # The node of a pod's token says where it runs; the pod is what the token lives with.
             if not (kind == "node" and is_of_pod):
                 place = "" if kind == "node" else namespace
                 _check_bound(kind, find(resource, place, named["name"]), named, now_s)

@@ -59,7 +59,7 @@ class Registry:
         accounts: ServiceAccounts = NO_ACCOUNTS,
         admission: Admission | None = None,
     ) -> None:
-        """`stored_policy` None: RBAC objects are stored and let nobody do anything."""
+        """`stored_policy` None: RBAC objects are stored and grant nothing."""
         self._store, self._catalogue = store, catalogue
         self._stored_policy = stored_policy
         self._surroundings = WriteContexts(

@@ -5,6 +5,7 @@ has no address any more. Source: upstream `staging/src/k8s.io/endpointslice/util
 `staging/src/k8s.io/endpointslice/util/controller_utils.go`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,8 +14,10 @@ from services.api.kinds.endpointslice import Endpoint, EndpointConditions, Endpo
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.kinds.service import Service, ServicePort
-from services.api.meta import Document, ObjectReference
+from services.api.meta import Document, Key, LabelSelector, ObjectReference
+from services.api.selectors import Selector, from_label_selector
 from services.controllers.shared_pods import is_ready
+from services.reconcile.controller import Change
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 Ports = tuple[EndpointPort, ...]
@@ -34,6 +37,35 @@ def _seen(pod: Pod) -> tuple[object, ...]:
     meta, spec = pod.metadata, pod.spec
     where = (pod.status.pod_ip, spec.node_name, spec.hostname, spec.subdomain)
     return (*where, pod.is_terminal, is_ready(pod), meta.deletion_timestamp is not None, meta.labels, meta.uid)
+
+
+class ServiceSelectors:
+    """The services that select pods, by namespace: most pods are in none, and most changes concern no service."""
+
+    def __init__(self) -> None:
+        self._by_namespace: dict[str, dict[Key, Selector]] = {}
+
+    def keep(self, change: Change[Service]) -> None:
+        """Take a service in as it is now, or forget it."""
+        key, new = change.object.metadata.key, change.new
+        selectors = self._by_namespace.setdefault(key.namespace, {})
+        selectors.pop(key, None)
+        if new is not None and new.spec.selector and new.spec.type != "ExternalName":
+            selectors[key] = from_label_selector(LabelSelector(match_labels=new.spec.selector))
+        if not selectors:
+            del self._by_namespace[key.namespace]
+
+    def of(self, key: Key) -> Selector | None:
+        """Return what a service selects by, None for one that selects no pods."""
+        return self._by_namespace.get(key.namespace, {}).get(key)
+
+    def of_pod(self, change: Change[Pod]) -> Sequence[Key]:
+        """Return the services that select the pod before or after, if anything changed that endpoints show."""
+        selectors = self._by_namespace.get(change.object.metadata.namespace)
+        if selectors is None or not matters(change.old, change.new):
+            return ()
+        labels = [pod.metadata.labels for pod in (change.old, change.new) if pod is not None]
+        return [key for key, selector in selectors.items() if any(map(selector.matches, labels))]
 
 
 def endpoint_of(pod: Pod, service: Service, node: Node | None) -> Endpoint:

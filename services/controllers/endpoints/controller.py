@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from services.api.kinds.endpoints import Endpoints
 from services.api.kinds.pod import Pod
 from services.api.kinds.service import Service
-from services.api.meta import Document, Key, LabelSelector
-from services.api.selectors import Selector, from_label_selector
+from services.api.meta import Document, Key
+from services.api.selectors import Selector
 from services.api.switches import Switches
-from services.controllers.shared_endpoints import is_endpoint, matters, port_documents, ports_of
+from services.controllers.shared_endpoints import ServiceSelectors, is_endpoint, port_documents, ports_of
 from services.controllers.shared_pods import is_ready
 from services.reconcile import writes
 from services.reconcile.actions import NOTHING, Create, Delete, Result
@@ -29,27 +29,16 @@ class EndpointsController:
     """One controller's memory and its reconcile."""
 
     def __init__(self) -> None:
-        self._selectors: dict[str, dict[Key, Selector]] = {}
-        """By namespace, the services that select pods."""
+        self._selectors = ServiceSelectors()
 
     def service_changed(self, change: Change[Service], listers: Listers) -> Iterable[Key]:
         """Keep the selectors, and return the service."""
-        key, new = change.object.metadata.key, change.new
-        selectors = self._selectors.setdefault(key.namespace, {})
-        selectors.pop(key, None)
-        if new is not None and new.spec.selector and new.spec.type != "ExternalName":
-            selectors[key] = from_label_selector(LabelSelector(match_labels=new.spec.selector))
-        if not selectors:
-            del self._selectors[key.namespace]
-        return (key,)
+        self._selectors.keep(change)
+        return (change.object.metadata.key,)
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> Iterable[Key]:
         """Return the services that select the pod before or after, if anything changed that endpoints show."""
-        selectors = self._selectors.get(change.object.metadata.namespace)
-        if selectors is None or not matters(change.old, change.new):
-            return ()
-        labels = [pod.metadata.labels for pod in (change.old, change.new) if pod is not None]
-        return [key for key, selector in selectors.items() if any(map(selector.matches, labels))]
+        return self._selectors.of_pod(change)
 
     def endpoints_changed(self, change: Change[Endpoints], listers: Listers) -> Iterable[Key]:
         """Return the service of that name."""
@@ -63,7 +52,7 @@ class EndpointsController:
             if held is None or not is_ours or held.metadata.deletion_timestamp is not None:
                 return NOTHING
             return Result((Delete(RESOURCE, key, uid=held.metadata.uid),))
-        selector = self._selectors.get(key.namespace, {}).get(key)
+        selector = self._selectors.of(key)
         if selector is None or service.metadata.deletion_timestamp is not None:
             return NOTHING
         subsets, is_cut = _subsets(service, selector, listers)

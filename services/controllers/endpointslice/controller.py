@@ -14,16 +14,16 @@ from services.api.kinds.endpointslice import MANAGED_BY, SERVICE_NAME, Endpoint,
 from services.api.kinds.node import Node
 from services.api.kinds.pod import Pod
 from services.api.kinds.service import Service
-from services.api.meta import Document, Key, LabelSelector
-from services.api.selectors import Selector, from_label_selector
+from services.api.meta import Document, Key
+from services.api.selectors import Selector
 from services.api.switches import Switches
 from services.controllers.endpointslice.placement import Placement, placed
 from services.controllers.shared_endpoints import (
     Ports,
+    ServiceSelectors,
     documents,
     endpoint_of,
     is_endpoint,
-    matters,
     port_documents,
     ports_of,
 )
@@ -53,30 +53,20 @@ class EndpointSlices:
         self.counts = Counts()
         self.desired: dict[Key, tuple[int, int]] = {}
         """How many endpoints and slices each service has, as of its last reconcile."""
-        self._selectors: dict[str, dict[Key, Selector]] = {}
-        """By namespace, the services that select pods: most pods are in none, and most changes concern no service."""
+        self._selectors = ServiceSelectors()
 
     def service_changed(self, change: Change[Service], listers: Listers) -> Iterable[Key]:
         """Keep the selectors, and return the service."""
-        key, new = change.object.metadata.key, change.new
-        selectors = self._selectors.setdefault(key.namespace, {})
-        selectors.pop(key, None)
-        if new is None:
+        key = change.object.metadata.key
+        self._selectors.keep(change)
+        if change.new is None:
             self.expectations.forget(key)
             self.desired.pop(key, None)
-        elif new.spec.selector and new.spec.type != "ExternalName":
-            selectors[key] = from_label_selector(LabelSelector(match_labels=new.spec.selector))
-        if not selectors:
-            del self._selectors[key.namespace]
         return (key,)
 
     def pod_changed(self, change: Change[Pod], listers: Listers) -> Iterable[Key]:
         """Return the services that select the pod before or after, if anything changed that endpoints show."""
-        selectors = self._selectors.get(change.object.metadata.namespace)
-        if selectors is None or not matters(change.old, change.new):
-            return ()
-        labels = [pod.metadata.labels for pod in (change.old, change.new) if pod is not None]
-        return [key for key, selector in selectors.items() if any(map(selector.matches, labels))]
+        return self._selectors.of_pod(change)
 
     def slice_changed(self, change: Change[EndpointSlice], listers: Listers) -> Iterable[Key]:
         """Lower expectations, and return the service of a slice of ours."""
@@ -96,7 +86,7 @@ class EndpointSlices:
 
     def reconcile(self, key: Key, listers: Listers, moment: Moment) -> Result:
         """Compare the slices with the pods, and change as few of them as can be."""
-        service, selector = listers.of(Service).get(key), self._selectors.get(key.namespace, {}).get(key)
+        service, selector = listers.of(Service).get(key), self._selectors.of(key)
         if service is None or selector is None or service.metadata.deletion_timestamp is not None:
             return NOTHING  # slices of a service that is gone follow by garbage collection
         if not self.expectations.are_satisfied(key, moment.now_s):
