@@ -209,9 +209,11 @@ class RestHandler:
                     self._only_monitors(request, identity)
                 return web.Response(body=render(self._server.metrics()), content_type="text/plain", charset="utf-8")
             case ["openapi", "v2"]:
-                is_protobuf = openapi.SECOND_PROTOBUF_ASKED in request.headers.get("Accept", "")
-                content_type = openapi.SECOND_PROTOBUF if is_protobuf else "application/json"
-                return cached_answer(request, openapi.second(is_protobuf=is_protobuf), content_type)
+                content_type = openapi.second_type(request.headers.get("Accept", ""))
+                if not content_type:
+                    return web.Response(status=406, headers={"Vary": "Accept"})
+                found = openapi.second(self._catalogue, is_protobuf=content_type != media_types.JSON)
+                return cached_answer(request, found, content_type)
             case ["openapi", "v3"]:
                 return cached_answer(request, openapi.index(self._catalogue))
             case ["openapi", "v3", "api", version]:
