@@ -185,6 +185,23 @@ STATUS = Struct(Field("capacity", rule=quantities), Field("allocatable", rule=qu
 NODE_FIELDS = Struct(Field("spec", default={}, struct=NODE_SPEC), Field("status", default={}, struct=STATUS))
 
 
+NOT_READY_TAINT = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+def _create_node(new: Document, ctx: WriteContext) -> None:
+    """Give a node that a client makes what a kubelet's registration has: all of its capacity to allocate, and the taint
+    that goes once it is ready. Source: upstream `pkg/apis/core/v1/defaults.go`,
+    `plugin/pkg/admission/nodetaint/admission.go`."""
+    _drop_unknown_policy(new, ctx)
+    if not ctx.request.field_validation:
+        return
+    status, taints = new.get("status") or {}, (new.get("spec") or {}).get("taints") or []
+    if status.get("capacity") and not status.get("allocatable"):
+        new["status"] = {**status, "allocatable": dict(status["capacity"])}
+    if not any((taint.get("key"), taint.get("effect")) == tuple(NOT_READY_TAINT.values()) for taint in taints):
+        new["spec"] = {**(new.get("spec") or {}), "taints": [*taints, dict(NOT_READY_TAINT)]}
+
+
 def _drop_unknown_policy(new: Document, ctx: WriteContext) -> None:
     """Leave out what the feature gate does not know; what is stored already stays (KEP-5836)."""
     if POLICY in new["spec"] and not ctx.switches.resize_preemption:
@@ -210,6 +227,6 @@ STRATEGIES = {
         before_delete=_before_delete,
         prepare_status=_prepare_status,
     ),
-    "nodes": declared(NODE_FIELDS, on_create=_drop_unknown_policy, on_update=_update_node, status=STATUS),
+    "nodes": declared(NODE_FIELDS, on_create=_create_node, on_update=_update_node, status=STATUS),
     "serviceaccounts": declared(Struct()),
 }
