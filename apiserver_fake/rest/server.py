@@ -18,7 +18,7 @@ from aiohttp import web
 
 from apiserver_fake.admission.service_account import is_without_default_account
 from apiserver_fake.decode import json_object
-from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path
+from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path, not_found
 from apiserver_fake.fairness import FLOW_HEADERS, attributes_of
 from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.registry.read import with_items
@@ -64,7 +64,7 @@ from apiserver_fake.rest.streaming import Kubelets
 from apiserver_fake.rest.tls import ServingTls, identity_of_peer
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
-from services.api.errors import ApiError, BadRequest, Forbidden, Timeout, UnknownOutcome
+from services.api.errors import ApiError, BadRequest, Forbidden, NotFound, Timeout, UnknownOutcome
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity, external
 from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
@@ -323,7 +323,12 @@ class RestHandler:
             self._server.authorize(identity, streaming.right(request, resource, namespace, name, connected))
             itself = self._server.api_for(ADMIN)
             return await streaming.serve(request, resource, namespace, name, connected, itself, self._kubelets)
-        route = paths.parse(self._catalogue, group, version, rest)
+        try:
+            route = paths.parse(self._catalogue, group, version, rest)
+        except NotFound:
+            if not group or self._is_built_in(group):
+                raise
+            return self._not_defined(request, identity, group, version)
         verb = paths.verb_of(request.method, route)
         api = versioned(api, route.served)
         if verb == "get" and route.subresource == "log":
@@ -381,6 +386,17 @@ class RestHandler:
         if items is None:
             return response
         return msgspec.structs.replace(response, body=with_items(response.body, items), items=None)
+
+    def _not_defined(self, request: web.BaseRequest, identity: Identity, group: str, version: str) -> web.Response:
+        """Answer what leads nowhere in a group of definitions. Raises: NotFound that names the object whose subresource
+        is not defined."""
+        parts = paths.split(request.rel_url.raw_path)
+        asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
+        self._server.authorize_action(identity, asked)
+        served = self._catalogue.served[group, version].get(asked.resource)
+        if served is not None and asked.subresource:
+            raise not_found(served.resource, asked.name)
+        return page_not_found()
 
     def _span(self, request: web.BaseRequest, route: Route, verb: str) -> Span:
         parent = request.headers.get("traceparent", "")

@@ -362,6 +362,38 @@ def test_the_selector_of_a_budget_is_owned_whole(ask):
     ask(scenario)
 
 
+def test_paths_among_custom_resources(ask):
+    async def scenario(ask):
+        names = {"plural": "tabs", "kind": "Tab"}
+        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+        spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+        definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        await ask("POST", definitions, {"metadata": {"name": "tabs.example.com"}, "spec": spec})
+        root = "/apis/example.com/v1/namespaces/default"
+        for _ in range(100):
+            if (await ask("GET", f"{root}/tabs")).status == 200:
+                break
+            await asyncio.sleep(0.05)
+        await ask("POST", f"{root}/tabs", {"apiVersion": "example.com/v1", "kind": "Tab", "metadata": {"name": "t"}})
+        [item] = (await ask("GET", f"{root}/tabs")).json["items"]
+        assert (item["kind"], item["apiVersion"]) == ("Tab", "example.com/v1")
+        for path in ("/apis/example.com/v9", "/apis/example.com/v1/foos", f"{root}/foos"):
+            found = await ask("GET", path)
+            assert (path, found.status, found.text) == (path, 404, PAGE_404)
+        for path in (f"{root}/tabs/t/status", f"{root}/tabs/t/foo"):
+            found = await ask("GET", path)
+            details = {"name": "t", "group": "example.com", "kind": "tabs"}
+            assert (found.json["message"], found.json["details"]) == ('tabs.example.com "t" not found', details)
+        other = await ask("POST", f"{root}/tabs", {"kind": "Foo", "metadata": {"name": "t"}})
+        assert (other.status, other.json["details"]["causes"][0]["message"]) == (
+            422,
+            'Invalid value: "Foo": must be Tab',
+        )
+        assert "com.example.v1.TabList" in (await ask("GET", "/openapi/v2")).json["definitions"]
+
+    ask(scenario)
+
+
 def test_metadata_in_protobuf(ask):
     async def scenario(ask):
         await ask("POST", MAPS, {"metadata": {"name": "c"}, "data": {"secret": "x" * 50}})
