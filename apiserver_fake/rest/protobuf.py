@@ -9,7 +9,7 @@ JSON wherever a client takes that too. Source: kubectl-requests 6; upstream
 
 import base64
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -212,18 +212,28 @@ def message_name(api_version: str, kind: str) -> str:
     return f"{package}.{kind}"
 
 
+@cache
+def _head(number: int, wire_type: int) -> bytes:
+    return varint(number << 3 | wire_type)
+
+
 def tagged(number: int, payload: bytes) -> bytes:
     """Return a field of bytes, text or a message."""
-    return varint(number << 3 | 2) + varint(len(payload)) + payload
+    return _head(number, 2) + varint(len(payload)) + payload
 
 
 def numbered(number: int, value: int) -> bytes:
     """Return a field of a number."""
-    return varint(number << 3) + varint(value & 0xFFFFFFFFFFFFFFFF)
+    return _head(number, 0) + varint(value & 0xFFFFFFFFFFFFFFFF)
+
+
+_ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 
 
 def varint(value: int) -> bytes:
     """Return a number, seven bits a byte."""
+    if value < 0x80:
+        return _ONE_BYTE[value]
     found = bytearray()
     while value >= 0x80:
         found.append(value & 0x7F | 0x80)
@@ -260,23 +270,35 @@ def _field(number: int, of: str, value: Any) -> bytes:
             return tagged(number, _encoded(of, value))
 
 
-def _encoded(name: str, document: Document) -> bytes:
-    parts: list[bytes] = []
-    for number, field in sorted(_messages()[name].items()):
-        json_name, of, how = field[0], field[1], field[2] if len(field) > 2 else ""
+@cache
+def _by_name(message: str) -> tuple[dict[str, tuple[int, str, str]], list[tuple[int, str]]]:
+    """Return a message's fields by JSON name, as number, type and how; and those that stand inline."""
+    fields, inline = {}, []
+    for number, field in _messages()[message].items():
+        how = field[2] if len(field) > 2 else ""
         if how == "inline":
-            parts.append(_field(number, of, document))
-            continue
-        value = document.get(json_name)
-        if value is None:
-            continue
-        if how == "map":
-            parts += [tagged(number, tagged(1, key.encode()) + _field(2, of, each)) for key, each in value.items()]
-        elif how == "list":
-            parts += [_field(number, of, each) for each in value]
+            inline.append((number, field[1]))
         else:
-            parts.append(_field(number, of, value))
-    return b"".join(parts)
+            fields[field[0]] = (number, field[1], how)
+    return fields, inline
+
+
+def _encoded(name: str, document: Document) -> bytes:
+    fields, inline = _by_name(name)
+    parts: list[tuple[int, bytes]] = [(number, _field(number, of, document)) for number, of in inline]
+    for json_name, value in document.items():
+        if value is None or (field := fields.get(json_name)) is None:
+            continue
+        number, of, how = field
+        if how == "map":
+            entries = [tagged(number, tagged(1, k.encode()) + _field(2, of, each)) for k, each in value.items()]
+            parts.append((number, b"".join(entries)))
+        elif how == "list":
+            parts.append((number, b"".join([_field(number, of, each) for each in value])))
+        else:
+            parts.append((number, _field(number, of, value)))
+    parts.sort()
+    return b"".join([part for _, part in parts])
 
 
 def encode(document: Document) -> bytes:
@@ -284,11 +306,27 @@ def encode(document: Document) -> bytes:
     message here."""
     api_version, kind = str(document.get("apiVersion", "")), str(document.get("kind", ""))
     if "items" in document and kind.endswith("List"):
-        item = _checked_name(api_version, kind.removesuffix("List"))
-        items = [tagged(2, _encoded(item, each)) for each in document["items"]]
-        raw = b"".join([tagged(1, _encoded("meta.ListMeta", document.get("metadata") or {})), *items])
-    else:
-        raw = _encoded(_checked_name(api_version, kind), document)
+        of = kind.removesuffix("List")
+        return encode_list(document, [encode_item(api_version, of, each) for each in document["items"]])
+    return _envelope(api_version, kind, _encoded(_checked_name(api_version, kind), document))
+
+
+def encode_item(api_version: str, kind: str, document: Document) -> bytes:
+    """Return an object as it stands in a list of its kind. Raises: NotAcceptable."""
+    return tagged(2, _encoded(_checked_name(api_version, kind), document))
+
+
+def encode_list(head: Document, items: Iterable[bytes]) -> bytes:
+    """Return a list of items that are encoded already; `head` has its kind, version and metadata.
+
+    Raises: NotAcceptable.
+    """
+    _checked_name(head["apiVersion"], head["kind"].removesuffix("List"))
+    metadata = tagged(1, _encoded("meta.ListMeta", head.get("metadata") or {}))
+    return _envelope(head["apiVersion"], head["kind"], b"".join([metadata, *items]))
+
+
+def _envelope(api_version: str, kind: str, raw: bytes) -> bytes:
     types = tagged(1, api_version.encode()) + tagged(2, kind.encode())
     return b"".join((MAGIC, tagged(1, types), tagged(2, raw)))
 

@@ -29,6 +29,7 @@ from apiserver_fake.rest import (
     openapi,
     paths,
     pod_streams,
+    protobuf,
     reviews,
     streaming,
     tables,
@@ -82,6 +83,8 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 MONITOR = "system:monitor"
 SHUTDOWN_S = 2.0
 YEAR_S = 365 * 86400.0
+PROTOBUF_PIECE = 50
+"""How many objects are encoded in protobuf at a time; others have their turn between."""
 RELOAD_S = 2.0
 """How often it is looked whether there is another certificate to serve with."""
 ACCOUNT_TRIES, ACCOUNT_WAIT_S = 10, 0.15
@@ -373,6 +376,8 @@ class RestHandler:
     async def _whole(self, response: Response, route: Route, form: Form, include: str) -> Response:
         """Return the answer with its items, and where whole objects are shown, with all that Go's encoder writes."""
         items = response.items
+        if items is not None and form == Form(media_types.PROTOBUF):
+            return msgspec.structs.replace(response, body=await self._protobuf_list(response, route), items=None)
         is_shown = not form.convert or (form.convert == "Table" and include == "Object")
         if response.is_ok and is_shown and form.media_type != media_types.PROTOBUF and not route.is_of_definition:
             if items is None:
@@ -386,6 +391,16 @@ class RestHandler:
         if items is None:
             return response
         return msgspec.structs.replace(response, body=with_items(response.body, items), items=None)
+
+    async def _protobuf_list(self, response: Response, route: Route) -> bytes:
+        """Return a list in protobuf. Raises: NotAcceptable for a kind that has none."""
+        version, kind = route.resource.api_version, route.resource.kind
+        made: list[bytes] = []
+        for body in response.items or ():
+            made.append(protobuf.encode_item(version, kind, msgspec.json.decode(body)))
+            if len(made) % PROTOBUF_PIECE == 0:
+                await asyncio.sleep(0)
+        return protobuf.encode_list(msgspec.json.decode(response.body), made)
 
     def _not_defined(self, request: web.BaseRequest, identity: Identity, group: str, version: str) -> web.Response:
         """Answer what leads nowhere in a group of definitions. Raises: NotFound that names the object whose subresource
@@ -476,6 +491,8 @@ class RestHandler:
             if form.media_type != media_types.JSON:
                 headers["Content-Type"] = form.media_type
                 body = encoded(msgspec.json.decode(body), form)
+        elif form.media_type == media_types.PROTOBUF and body.startswith(protobuf.MAGIC):
+            headers["Content-Type"] = form.content_type
         elif form is not PLAIN and form != PLAIN:
             headers["Content-Type"] = form.content_type
             body = self._converted(msgspec.json.decode(body), route, form, include)

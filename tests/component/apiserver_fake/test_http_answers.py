@@ -7,6 +7,7 @@ import re
 import pytest
 from yarl import URL
 
+from apiserver_fake.rest.protobuf import wire
 from tests.component.apiserver_fake.test_access import a_cluster
 
 NAMESPACE = "/api/v1/namespaces/default"
@@ -390,6 +391,22 @@ def test_paths_among_custom_resources(ask):
             'Invalid value: "Foo": must be Tab',
         )
         assert "com.example.v1.TabList" in (await ask("GET", "/openapi/v2")).json["definitions"]
+
+    ask(scenario)
+
+
+def test_lists_in_protobuf(ask):
+    async def scenario(ask):
+        for number in range(120):
+            await ask("POST", MAPS, {"metadata": {"name": f"c{number}"}, "data": {"n": str(number)}})
+        found = await ask("GET", MAPS, accept=PROTOBUF)
+        plain = (await ask("GET", MAPS)).json
+        [whole] = [value for number, value in wire(found.body[4:]) if number == 2]
+        items = [value for number, value in wire(whole) if number == 2]
+        assert len(items) == len(plain["items"]) >= 120
+        assert found.headers["Content-Type"] == PROTOBUF
+        rv = plain["metadata"]["resourceVersion"].encode()
+        assert rv in next(value for number, value in wire(whole) if number == 1)
 
     ask(scenario)
 
