@@ -145,7 +145,7 @@ def invalid(kind: str, name: str, causes: Sequence[tuple[str, str, str]]) -> Inv
     """Return a 422 that names kind (`Deployment.apps`), object and each field.
 
     `causes`: (field path, cause reason such as `FieldValueInvalid`, message). The text follows
-    apimachinery: `Pod "x" is invalid: spec.a: Invalid value: …`, several in brackets.
+    apimachinery: `Pod "x" is invalid: spec.a: Invalid value: …`, several in brackets, each once.
     """
     lines = list(dict.fromkeys(f"{path}: {message}" for path, _, message in causes))
     text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
