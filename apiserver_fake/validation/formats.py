@@ -125,6 +125,12 @@ def too_many(path: str, count: int, maximum: int) -> list[Cause]:
     return [Cause(path, "FieldValueTooMany", f"Too many: {count}: must have at most {maximum} items")]
 
 
+def faults(form: Callable[[str, str], Iterable[Cause]], value: str) -> list[str]:
+    """Return what is wrong with a value in a form, without the value: for refusals that show another."""
+    shown = f"Invalid value: {_quoted(value)}: "
+    return [each.message.removeprefix(shown) for each in form("", value)]
+
+
 def too_long(path: str, maximum: int) -> Cause:
     """Return the cause of a value of more bytes than its limit."""
     return Cause(path, "FieldValueTooLong", f"Too long: may not be more than {maximum} bytes")
@@ -194,8 +200,7 @@ def prefix_of(form: Callable[[str, str], list[Cause]]) -> Callable[[str, str], l
 
     def check(path: str, value: str) -> list[Cause]:
         masked = f"{value[:-2]}a" if len(value) > 1 and value.endswith("-") else value
-        shown, own = _quoted(masked), _quoted(value)
-        return [each._replace(message=each.message.replace(shown, own, 1)) for each in form(path, masked)]
+        return [invalid(path, value, text) for text in faults(form, masked)]
 
     return check
 
@@ -288,6 +293,18 @@ def labels(path: str, values: Mapping[str, str]) -> Causes:
         yield from label_value(path, value)
 
 
+def annotations(path: str, values: Mapping[str, str]) -> Causes:
+    """Check a map of annotations: their keys, in lower case, and how large they are together."""
+    size = 0
+    for key, value in values.items():
+        lower = key.lower()
+        if qualified_name(path, lower):
+            yield from [invalid(path, key, text) for text in faults(qualified_name, lower)]
+        size += len(key.encode()) + len(value.encode())
+    if size > ANNOTATIONS_MAX_BYTES:
+        yield too_long(path, ANNOTATIONS_MAX_BYTES)
+
+
 def plain_text(path: str, value: str) -> list[Cause]:
     """Check that a text shown to people has no control characters but tab and newline (V10)."""
     if _CONTROL_RE.search(value):
@@ -316,30 +333,20 @@ def metadata(document: Document, name_rule: Any = subdomain, *, is_custom: bool 
     `is_custom`: of a defined kind, whose finalizers may be of any name.
     """
     meta = document["metadata"]
+    if prefix := meta.get("generateName"):
+        yield from prefix_of(name_rule)("metadata.generateName", prefix)
     if name := meta.get("name"):
         yield from name_rule("metadata.name", name)
     else:
         yield required("metadata.name", "name or generateName is required")
     if own := meta.get("labels"):
         yield from labels("metadata.labels", own)
-    annotations = meta.get("annotations") or {}
-    size = 0
-    for key, value in annotations.items():
-        yield from qualified_name("metadata.annotations", key.lower())
-        size += len(key) + len(value)
-    if size > ANNOTATIONS_MAX_BYTES:
-        yield too_long("metadata.annotations", ANNOTATIONS_MAX_BYTES)
-    yield from _owners(meta.get("ownerReferences") or [])
-    finalizers = meta.get("finalizers") or []
-    yield from too_many("metadata.finalizers", len(finalizers), FINALIZERS_MAX)
-    for finalizer in finalizers[:FINALIZERS_MAX]:
-        yield from qualified_name("metadata.finalizers", finalizer)
-        if is_custom or qualified_name("", finalizer) or "/" in finalizer:
-            continue
-        if finalizer not in _STANDARD_FINALIZERS:
-            yield invalid(
-                "metadata.finalizers", finalizer, "name is neither a standard finalizer name nor is it fully qualified"
-            )
+    if notes := meta.get("annotations"):
+        yield from annotations("metadata.annotations", notes)
+    if owners := meta.get("ownerReferences"):
+        yield from _owners(owners)
+    if finalizers := meta.get("finalizers"):
+        yield from _finalizers(finalizers, is_custom=is_custom)
     conditions = (document.get("status") or {}).get("conditions")
     if isinstance(conditions, list):
         yield from too_many("status.conditions", len(conditions), CONDITIONS_MAX)
@@ -348,21 +355,49 @@ def metadata(document: Document, name_rule: Any = subdomain, *, is_custom: bool 
 _STANDARD_FINALIZERS = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
 
 
-def _owners(owners: list[Document]) -> list[Cause]:
-    causes = too_many("metadata.ownerReferences", len(owners), OWNERS_MAX)
-    controllers = 0
-    for index, owner in enumerate(owners[:OWNERS_MAX]):
-        here = f"metadata.ownerReferences[{index}]"
-        for field in ("apiVersion", "kind", "name", "uid"):
-            if not owner.get(field) and field == "apiVersion":
-                causes.append(invalid(f"{here}.apiVersion", "", "version must not be empty"))
-            elif not owner.get(field):
-                causes.append(required(f"{here}.{field}", "must not be empty"))
-        controllers += owner.get("controller") is True
-    if controllers > 1:
-        text = "Only one reference can have Controller set to true"
-        causes.append(invalid("metadata.ownerReferences", controllers, text))
-    return causes
+def finalizer(path: str, name: str) -> Causes:
+    """Check the name of a finalizer: a qualified one, or one that Kubernetes knows."""
+    yield from qualified_name(path, name)
+    yield from _known_finalizer(path, name)
+
+
+def _known_finalizer(path: str, name: str) -> Causes:
+    if "/" not in name and name not in _STANDARD_FINALIZERS:
+        yield invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified")
+
+
+def _finalizers(names: list[str], *, is_custom: bool) -> Causes:
+    path = "metadata.finalizers"
+    yield from too_many(path, len(names), FINALIZERS_MAX)
+    names = names[:FINALIZERS_MAX]
+    for name in names:
+        yield from qualified_name(path, name)
+    if "orphan" in names and "foregroundDeletion" in names:
+        yield invalid(path, names, "finalizer orphan and foregroundDeletion cannot be both set")
+    for index, name in enumerate(names if not is_custom else ()):
+        yield from _known_finalizer(f"{path}[{index}]", name)
+
+
+def _owners(owners: list[Document]) -> Causes:
+    """Check references to owners, whose paths have no index upstream either."""
+    path = "metadata.ownerReferences"
+    yield from too_many(path, len(owners), OWNERS_MAX)
+    controller = ""
+    for owner in owners[:OWNERS_MAX]:
+        version, kind = owner.get("apiVersion") or "", owner.get("kind") or ""
+        if not version.rpartition("/")[2] or version.count("/") > 1:
+            yield invalid(f"{path}.apiVersion", version, "version must not be empty")
+        for field in ("kind", "name", "uid"):
+            if not owner.get(field):
+                yield invalid(f"{path}.{field}", owner.get(field) or "", "must not be empty")
+        if (version, kind) == ("v1", "Event"):
+            yield invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner")
+        if owner.get("controller") is True:
+            name = f"{kind}/{owner.get('name') or ''}"
+            if controller:
+                text = 'Only one reference can have Controller set to true. Found "true" in references for '
+                yield invalid(path, owners, f"{text}{controller} and {name}")
+            controller = controller or name
 
 
 def label_selector(path: str, selector: Document) -> list[Cause]:
