@@ -42,6 +42,13 @@ def forbidden(resource: str, name: str, why: str, *, reason: str = "") -> Forbid
     return Forbidden(f'{resource} "{name}" is forbidden: {why}', details=details, reason=reason)
 
 
+def qualified_kind(document: dict[str, Any]) -> str:
+    """Return a document's kind with its group, as refusals name it: `Pod`, `ReplicaSet.apps`."""
+    group, _, _ = str(document.get("apiVersion") or "").rpartition("/")
+    kind = str(document.get("kind") or "")
+    return f"{kind}.{group}" if group else kind
+
+
 def conflict(resource: Resource, name: str, why: str) -> Conflict:
     """Return Kubernetes' 409 for a write that does not fit the object as it is."""
     return Conflict(

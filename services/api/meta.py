@@ -211,6 +211,11 @@ class Resource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
+    def qualified_kind(self) -> str:
+        """The kind with its group, as refusals name it: `Pod`, `ReplicaSet.apps`."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+    @property
     def api_version(self) -> str:
         """`v1` or `apps/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version

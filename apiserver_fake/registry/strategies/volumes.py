@@ -45,7 +45,7 @@ def with_finalizer(document: Document, finalizer: str) -> Document:
 
 
 def _access_modes(modes: list[str], path: str, report: Report) -> Causes:
-    yield from [unsupported(path, mode, MODES) for mode in modes if mode not in MODES]
+    yield from [unsupported(path, mode, sorted(MODES)) for mode in modes if mode not in MODES]
     if "ReadWriteOncePod" in modes and len(modes) > 1:
         yield forbidden(path, "may not use ReadWriteOncePod with other access modes")
 
