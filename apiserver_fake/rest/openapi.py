@@ -209,7 +209,14 @@ def _index(catalogue: Catalogue) -> discovery.Answer:
         for version in versions:
             found = group_version_answer(catalogue, group, version)
             assert found is not None, f"{group}/{version} is served"
-            path = f"apis/{group}/{version}" if group else f"api/{version}"
-            digest = found.etag.strip('"')
-            paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+            paths[_path_of(group, version)] = {"serverRelativeURL": url_of(group, version, found.etag)}
     return discovery.answer({"paths": paths})
+
+
+def _path_of(group: str, version: str) -> str:
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+def url_of(group: str, version: str, etag: str) -> str:
+    """Return where the document of a group version is, with the hash that its present content has."""
+    return f"/openapi/v3/{_path_of(group, version)}?hash={etag.strip(chr(34))}"

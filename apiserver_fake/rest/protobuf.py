@@ -54,6 +54,7 @@ _PACKAGES = {
     "discovery.k8s.io": "discovery",
     "events.k8s.io": "events",
     "flowcontrol.apiserver.k8s.io": "flowcontrol",
+    "meta.k8s.io": "meta",
     "networking.k8s.io": "networking",
     "node.k8s.io": "node",
     "policy": "policy",
@@ -190,7 +191,7 @@ def decode(body: bytes) -> Document:
         api_version = _bytes(types.get(1)).decode("utf-8")
         kind = _bytes(types.get(2)).decode("utf-8")
         raw = _bytes(envelope.get(2))
-        name = _name_of(api_version, kind)
+        name = message_name(api_version, kind)
         if name not in _messages():
             raise UnsupportedMediaType(
                 f"{api_version} {kind} is not read as protobuf here - accepted media types include: "
@@ -201,7 +202,8 @@ def decode(body: bytes) -> Document:
         raise BadRequest(f"the body is not a protobuf message of its kind: {error}") from error
 
 
-def _name_of(api_version: str, kind: str) -> str:
+def message_name(api_version: str, kind: str) -> str:
+    """Return what the message of a kind is called in the data files, whether there is one or not."""
     if kind in ("DeleteOptions", "Status"):
         return f"meta.{kind}"
     group, _, _ = api_version.rpartition("/")
@@ -288,7 +290,7 @@ def encode(document: Document) -> bytes:
 
 
 def _checked_name(api_version: str, kind: str) -> str:
-    name = _name_of(api_version, kind)
+    name = message_name(api_version, kind)
     if name not in _messages():
         raise NotAcceptable(
             f"{api_version} {kind} is not written as protobuf here - accepted media types include: "
