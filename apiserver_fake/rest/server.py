@@ -6,7 +6,6 @@ without touching the store. This file is the shell; what it decides with is in t
 """
 
 import asyncio
-import ssl
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -60,8 +59,7 @@ from apiserver_fake.rest.impersonation import impersonated
 from apiserver_fake.rest.media_types import PLAIN, Form
 from apiserver_fake.rest.paths import Parameters, Route
 from apiserver_fake.rest.protobuf import NotAcceptable
-from apiserver_fake.rest.streaming import Kubelets
-from apiserver_fake.rest.tls import ServingTls, identity_of_peer
+from apiserver_fake.rest.streaming import Kubelets, KubeletTls
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
 from services.api.errors import ApiError, BadRequest, Forbidden, Timeout, UnknownOutcome
@@ -70,6 +68,7 @@ from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
 from services.api.times import format_time
 from services.api.wire import Api, Request, Response
+from services.runtime.serving_tls import ServingTls, identity_of_peer
 from services.telemetry.metrics import render
 
 log = structlog.get_logger()
@@ -82,8 +81,6 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 MONITOR = "system:monitor"
 SHUTDOWN_S = 2.0
 YEAR_S = 365 * 86400.0
-RELOAD_S = 2.0
-"""How often it is looked whether there is another certificate to serve with."""
 ACCOUNT_TRIES, ACCOUNT_WAIT_S = 10, 0.15
 """How often and after how long a pod's creation is tried again that only lacks its namespace's default account."""
 CONVERSIONS = ("Table", "PartialObjectMetadata")
@@ -542,12 +539,6 @@ def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) 
     return HttpRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
 
 
-async def _reload(tls: ServingTls) -> None:
-    while True:
-        await asyncio.sleep(RELOAD_S)
-        tls.reload()
-
-
 async def serve(
     server: ApiServer,
     host: str,
@@ -557,7 +548,7 @@ async def serve(
     tracer: Tracer,
     settings: RestSettings | None = None,
     tls: ServingTls | None = None,
-    kubelet_tls: ssl.SSLContext | None = None,
+    kubelet_tls: KubeletTls | None = None,
 ) -> tuple[AsyncExitStack, int]:
     """Listen on `host:port` (0: any free one) and return what ends it and everything it started, and the port.
 
@@ -595,7 +586,4 @@ async def serve(
         await running.aclose()
         raise
     sweep.start()
-    if tls is not None:
-        reading = asyncio.create_task(_reload(tls))
-        running.callback(reading.cancel)
     return running, runner.addresses[0][1]

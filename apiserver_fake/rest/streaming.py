@@ -17,12 +17,14 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 import msgspec
+import structlog
 from aiohttp import web
 
 from apiserver_fake.rest.pod_streams import container_of, document_of, kubelet_address
 from services.api.errors import ApiError, BadRequest, NotFound, TooManyRequests, Unavailable
 from services.api.meta import Document
 from services.api.wire import Api, Request
+from services.client.tls import Material, Newer, TlsError, TlsFiles
 from services.runtime.config import EXIT_CONFIG, StartError
 from services.runtime.spdy.connection import UPGRADE, Connection, Stream, Upgraded, dial
 
@@ -43,14 +45,21 @@ _HOP_HEADERS = frozenset(
     ("connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "host", "authorization")
 )
 
+log = structlog.get_logger()
+
 
 class Kubelets:
     """How this server reaches kubelets: over TLS with its own certificate, or plain where none is configured."""
 
-    def __init__(self, session: aiohttp.ClientSession, tls: ssl.SSLContext | None = None) -> None:
-        self.session, self.tls = session, tls
+    def __init__(self, session: aiohttp.ClientSession, tls: "KubeletTls | None" = None) -> None:
+        self.session, self._tls = session, tls
         self.scheme = "https" if tls is not None else "http"
         self.count = 0
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What a connection is made with now."""
+        return self._tls.context if self._tls is not None else None
 
     async def dial(self, node: Document, path: str, protocols: list[str]) -> Upgraded:
         """Ask a kubelet to speak SPDY. Raises: Unavailable when it does not answer."""
@@ -66,22 +75,45 @@ class Kubelets:
             ) from error
 
 
-def kubelet_tls(certificate: str, key: str, authority: str) -> ssl.SSLContext | None:
+class KubeletTls:
+    """What calls of kubelets are made with; `context` is made anew when the files have changed."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        """Raises: TlsError."""
+        self._files = files
+        self._newer = Newer(files)
+        self._context = self._made(files.read())
+
+    def _made(self, material: Material) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
+        # Kubelets are known by their addresses, which no certificate names: the authority vouches for them.
+        context.check_hostname = False
+        context.load_cert_chain(self._files.certificate, self._files.key)
+        if material.authorities:
+            context.load_verify_locations(cadata=material.authorities.decode())
+        else:
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """What a connection is made with now; files that cannot be used are reported, and those before them stay."""
+        try:
+            if (material := self._newer.read()) is not None:
+                self._context = self._made(material)
+        except (TlsError, OSError, ssl.SSLError) as error:
+            log.error("client.certificate_not_reloaded", error=str(error))
+        return self._context
+
+
+def kubelet_tls(certificate: str, key: str, authority: str) -> KubeletTls | None:
     """Return what calls of kubelets are made with; None without a certificate. Raises: StartError."""
     if not certificate:
         return None
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
-    # Kubelets are known by their addresses, which no certificate names: the authority vouches for them.
-    context.check_hostname = False
     try:
-        context.load_cert_chain(Path(certificate), Path(key))
-        if authority:
-            context.load_verify_locations(Path(authority))
-        else:
-            context.verify_mode = ssl.CERT_NONE
-    except (OSError, ssl.SSLError) as error:
-        raise StartError(f"--kubelet-client-certificate {certificate}: {error}", EXIT_CONFIG) from None
-    return context
+        return KubeletTls(TlsFiles(Path(certificate), Path(key), Path(authority) if authority else None))
+    except (TlsError, OSError, ssl.SSLError) as error:
+        raise StartError(f"--kubelet-client-certificate: {error}", EXIT_CONFIG) from None
 
 
 # --- where to ---
