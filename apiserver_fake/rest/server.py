@@ -160,7 +160,7 @@ class RestHandler:
                 return self._health(request, identity, check, rest)
             case ["version"]:
                 self._only(request, "GET")
-                return json_answer(msgspec.json.encode(discovery.version()))
+                return json_answer(msgspec.json.encode(discovery.version(self._server.release)))
         if identity.user == ANONYMOUS.user and not self._server.access.is_rbac:
             raise Forbidden(f'forbidden: User "{identity.user}" cannot {request.method.lower()} path "{request.path}"')
         match parts:
