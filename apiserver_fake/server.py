@@ -89,6 +89,8 @@ class ApiServer:
         self._journal = journal
         self._clock = seams.clock
         self.catalogue = Catalogue(hidden=hidden(seams.switches))
+        self.release = seams.switches.choice("emulate.version")
+        """The Kubernetes release that it says it is."""
         self._defined = definer
         self._definitions: dict[str, Kind] = {}
         # Sampled spans of the writes under way, by what their changes will be known as.

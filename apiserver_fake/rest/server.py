@@ -197,7 +197,7 @@ class RestHandler:
                 return self._health(request, identity, check, rest)
             case ["version"]:
                 self._only(request, "GET")
-                return raw_json(discovery.version())
+                return raw_json(discovery.version(self._server.release))
         if identity.user == ANONYMOUS.user and not self._server.access.is_rbac:
             raise Forbidden(f'forbidden: User "{identity.user}" cannot {request.method.lower()} path "{request.path}"')
         match parts:

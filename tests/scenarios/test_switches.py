@@ -25,6 +25,7 @@ class Row(NamedTuple):
 
 
 ROWS = {
+    "emulate.version": Row(("1.34", "1.35", "1.37")),
     "PodUnbinding": Row((False,)),
     "kubelet.on_reject": Row(("fail", "recreate", "defer"), {
         "defer-then-unbind": "the rejection is none of defer.reasons; `unbinding/defer-then-unbind` has it",

@@ -63,7 +63,7 @@ class Scene:
     """The scheduler's core with groups; `attempt` pops and runs one group cycle, and does to the queue what the loop does."""
 
     def __init__(self, *objects: Any, **switches: Any) -> None:
-        values = {"GenericWorkload": True, "gang.group_preemption": "cluster"}
+        values = {"GenericWorkload": True, "gang.generation": "W2", "gang.group_preemption": "cluster"}
         values |= {name.replace("__", "."): value for name, value in switches.items()}
         handle = new_handle(Switches(values), *objects)
         self.handle = type(handle)(**{**vars(handle), "groups": PodGroups(is_on=True)})
