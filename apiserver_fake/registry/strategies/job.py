@@ -281,20 +281,49 @@ _NAME_MAX = 63
 
 
 def _with_own_selector(new: Document) -> None:
-    """Let the job select pods by its uid, and its template carry what says whose pods they are."""
+    """Let the job select pods by its uid, and its template carry what says whose pods they are.
+
+    What a client says itself of these labels or of the selector stays; where it differs, the job is refused.
+    Source: upstream `pkg/registry/batch/job/strategy.go`, `generateSelector`.
+    """
     spec, meta = new["spec"], new["metadata"]
     template = dict(spec.get("template") or {})
     about = dict(template.get("metadata") or {})
-    ids = {CONTROLLER_UID: meta["uid"], JOB_NAME: meta["name"]}
-    ids |= dict(zip(_OLD_LABELS, ids.values(), strict=True))
-    about["labels"] = {**(about.get("labels") or {}), **ids}
+    said = about.get("labels") or {}
+    about["labels"] = {**said, **{name: value for name, value in _own_labels(meta).items() if name not in said}}
     template["metadata"] = about
-    new["spec"] = {**spec, "selector": {"matchLabels": {CONTROLLER_UID: meta["uid"]}}, "template": template}
+    selector = dict(spec.get("selector") or {})
+    selector["matchLabels"] = {CONTROLLER_UID: meta["uid"], **(selector.get("matchLabels") or {})}
+    new["spec"] = {**spec, "selector": selector, "template": template}
+
+
+def _own_labels(meta: Document) -> dict[str, str]:
+    own = {CONTROLLER_UID: meta["uid"], JOB_NAME: meta["name"]}
+    return own | dict(zip(_OLD_LABELS, own.values(), strict=True))
 
 
 def _create(new: Document, ctx: WriteContext) -> None:
     if not new["spec"].get("manualSelector") and new["spec"].get("template") is not None:
         _with_own_selector(new)
+
+
+def _generated(new: Document, at: str, report: Report) -> Causes:
+    """Check that selector and labels are those that the server makes, unless the client selects by itself.
+
+    Source: upstream `pkg/apis/batch/validation/validation.go`, `validateGeneratedSelector`.
+    """
+    spec = new["spec"]
+    if report.update is not None or spec.get("manualSelector") or spec.get("selector") is None:
+        return
+    found, path = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}, "spec.template.metadata"
+    wanted = _own_labels(new["metadata"])
+    for name, value in wanted.items():
+        if name not in found:
+            yield required(f"{path}.labels[{name}]", f"must be '{value}'")
+        elif found[name] != value:
+            yield invalid(f"{path}.labels[{name}]", found, f"must be '{value}'")
+    if not label_selector("", spec["selector"]) and not selects(spec["selector"], wanted):
+        yield invalid("spec.selector", spec["selector"], "`selector` not auto-generated")
 
 
 def _rules(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
@@ -312,7 +341,7 @@ def _rules(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
 
 STRATEGIES = {
     "jobs.batch": declared(
-        Struct(Field("spec", default={}, struct=SPEC)),
+        Struct(_generated, Field("spec", default={}, struct=SPEC)),
         has_status=True,
         on_create=_create,
         rules=_rules,
