@@ -173,7 +173,7 @@ INGRESS_SPEC = Struct(
     Field("defaultBackend", struct=BACKEND),
     Field("rules", items=RULE),
     Field("tls", items=Struct(Field("hosts", items=Field(rule=_tls_host)), Field("secretName", form=subdomain))),
-    Field("ingressClassName", missing=None, rule=lambda name, path, report: subdomain(path, name)),
+    Field("ingressClassName", rule=lambda name, path, report: subdomain(path, name)),
 )
 
 
