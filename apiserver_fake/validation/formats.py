@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from services.api.meta import Document, LabelSelector
-from services.api.quantity import amount, milli
+from services.api.quantity import amount, canonical, milli
 from services.api.selectors import from_label_selector
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -69,6 +69,7 @@ HEADER_TEXT = (
     f"validation is '{_HEADER}')"
 )
 IP_TEXT = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+QUANTITY_TEXT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 NEGATIVE_TEXT = "must be greater than or equal to 0"
 IMMUTABLE = "field is immutable"
 ANNOTATIONS_MAX_BYTES = 256 * 1024
@@ -125,15 +126,28 @@ def too_many(path: str, count: int, maximum: int) -> list[Cause]:
     return [Cause(path, "FieldValueTooMany", f"Too many: {count}: must have at most {maximum} items")]
 
 
+def faults(form: Callable[[str, str], Iterable[Cause]], value: str) -> list[str]:
+    """Return what is wrong with a value in a form, without the value: for refusals that show another."""
+    shown = f"Invalid value: {_quoted(value)}: "
+    return [each.message.removeprefix(shown) for each in form("", value)]
+
+
 def too_long(path: str, maximum: int) -> Cause:
     """Return the cause of a value of more bytes than its limit."""
     return Cause(path, "FieldValueTooLong", f"Too long: may not be more than {maximum} bytes")
 
 
 _ESCAPES = {
-    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f",
-    "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
-}  # fmt: skip
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
 
 
 def _quoted(value: Any) -> str:
@@ -189,13 +203,12 @@ _config_key = _name(_CONFIG_KEY, 253, CONFIG_KEY_TEXT)
 def prefix_of(form: Callable[[str, str], list[Cause]]) -> Callable[[str, str], list[Cause]]:
     """Return the form of a text that more is appended to: it may end with a dash.
 
-    Source: apimachinery `NameIsDNSSubdomain` with `prefix`.
+    Source: upstream `staging/src/k8s.io/apimachinery/pkg/api/validation/generic.go`.
     """
 
     def check(path: str, value: str) -> list[Cause]:
         masked = f"{value[:-2]}a" if len(value) > 1 and value.endswith("-") else value
-        shown, own = _quoted(masked), _quoted(value)
-        return [each._replace(message=each.message.replace(shown, own, 1)) for each in form(path, masked)]
+        return [invalid(path, value, text) for text in faults(form, masked)]
 
     return check
 
@@ -288,6 +301,18 @@ def labels(path: str, values: Mapping[str, str]) -> Causes:
         yield from label_value(path, value)
 
 
+def annotations(path: str, values: Mapping[str, str]) -> Causes:
+    """Check a map of annotations: their keys, in lower case, and how large they are together."""
+    size = 0
+    for key, value in values.items():
+        lower = key.lower()
+        if qualified_name(path, lower):
+            yield from [invalid(path, key, text) for text in faults(qualified_name, lower)]
+        size += len(key.encode()) + len(value.encode())
+    if size > ANNOTATIONS_MAX_BYTES:
+        yield too_long(path, ANNOTATIONS_MAX_BYTES)
+
+
 def plain_text(path: str, value: str) -> list[Cause]:
     """Check that a text shown to people has no control characters but tab and newline (V10)."""
     if _CONTROL_RE.search(value):
@@ -295,20 +320,38 @@ def plain_text(path: str, value: str) -> list[Cause]:
     return []
 
 
+_COUNTED = frozenset(
+    (
+        "configmaps",
+        "persistentvolumeclaims",
+        "pods",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "services",
+        "services.loadbalancers",
+        "services.nodeports",
+    )
+)
+"""Resources that come in pieces, besides those that are extended."""
+
+
 def quantity(path: str, resource: str, text: str) -> list[Cause]:
-    """Check that a quantity parses, is not negative, and is whole where fractions make no sense."""
+    """Check that a quantity parses, is not negative, and is whole where fractions make no sense.
+
+    Source: upstream `pkg/apis/core/validation/validation.go` (v1.36), `ValidateResourceQuantityValue`.
+    """
     try:
         value = amount(resource, text)
         thousandths = milli(text)
     except ValueError:
-        detail = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-        return [invalid(path, text, detail)]
+        return [invalid(path, text, QUANTITY_TEXT)]
+    causes = []
     if value < 0 or thousandths < 0:
-        return [invalid(path, text, NEGATIVE_TEXT)]
-    is_divisible = resource in ("cpu", "memory", "ephemeral-storage") or resource.startswith("hugepages-")
-    if not is_divisible and thousandths % 1000:
-        return [invalid(path, text, "must be an integer")]
-    return []
+        causes.append(invalid(path, canonical(text), NEGATIVE_TEXT))
+    if thousandths % 1000 and (resource in _COUNTED or ("/" in resource and "kubernetes.io/" not in resource)):
+        causes.append(invalid(path, canonical(text), "must be an integer"))
+    return causes
 
 
 def metadata(document: Document, name_rule: Any = subdomain, *, is_custom: bool = False) -> Causes:
@@ -322,13 +365,8 @@ def metadata(document: Document, name_rule: Any = subdomain, *, is_custom: bool 
         yield required("metadata.name", "name or generateName is required")
     if own := meta.get("labels"):
         yield from labels("metadata.labels", own)
-    annotations = meta.get("annotations") or {}
-    size = 0
-    for key, value in annotations.items():
-        yield from qualified_name("metadata.annotations", key.lower())
-        size += len(key) + len(value)
-    if size > ANNOTATIONS_MAX_BYTES:
-        yield too_long("metadata.annotations", ANNOTATIONS_MAX_BYTES)
+    if notes := meta.get("annotations"):
+        yield from annotations("metadata.annotations", notes)
     yield from _owners(meta.get("ownerReferences") or [])
     finalizers = meta.get("finalizers") or []
     yield from too_many("metadata.finalizers", len(finalizers), FINALIZERS_MAX)
