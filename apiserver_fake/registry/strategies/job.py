@@ -15,7 +15,6 @@ from apiserver_fake.validation.formats import (
     immutable,
     invalid,
     label_selector,
-    labels,
     not_negative,
     qualified_name,
     required,
@@ -23,7 +22,7 @@ from apiserver_fake.validation.formats import (
     too_many,
     unsupported,
 )
-from apiserver_fake.validation.pod.spec import POD_SPEC
+from apiserver_fake.validation.pod.spec import pod_template
 from services.api.kinds.job import CONTROLLER_UID, JOB_NAME, parse_indexes
 from services.api.meta import Document
 
@@ -74,7 +73,7 @@ def _check_template(spec: Document, at: str, report: Report) -> Causes:
     if template is None:
         return
     own = (template.get("metadata") or {}).get("labels") or {}
-    wrong = [*labels(f"{at}template.metadata.labels", own)]
+    wrong = []
     if at != "spec.":
         # A CronJob's: each job gets a selector of its own.
         if selector is not None:
@@ -204,7 +203,7 @@ def _spec(defaults: Mapping[str, Any]) -> Struct:
         Field("podReplacementPolicy", default=defaults.get("podReplacementPolicy")),
         _check_modes,
         _check_template,
-        Field("template", required=True, struct=Struct(Field("spec", default={}, struct=POD_SPEC))),
+        Field("template", required=True, struct=pod_template()),
         _open_scope,
         Field("podFailurePolicy", struct=Struct(Field("rules", most=RULES_MAX, items=RULE))),
         Field("successPolicy", rule=_check_success_policy),

@@ -237,10 +237,9 @@ def _reference(parameters: Document, at: str, report: Report) -> Causes:
     scope, namespace = parameters.get("scope"), parameters.get("namespace")
     if scope not in SCOPES:
         yield unsupported(f"{at}scope", scope, SCOPES)
-    elif scope == "Namespace" and namespace is None:
-        yield required(f"{at}namespace", "`parameters.scope` is set to 'Namespace'")
     elif scope == "Namespace":
-        yield from label(f"{at}namespace", namespace)
+        missing = required(f"{at}namespace", "`parameters.scope` is set to 'Namespace'")
+        yield from [missing] if namespace is None else label(f"{at}namespace", namespace)
     elif namespace is not None:
         yield forbidden(f"{at}namespace", "`parameters.scope` is set to 'Cluster'")
 
