@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from services.api.meta import Document, LabelSelector
-from services.api.quantity import amount, milli
+from services.api.quantity import amount, canonical, milli
 from services.api.selectors import from_label_selector
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -69,6 +69,7 @@ HEADER_TEXT = (
     f"validation is '{_HEADER}')"
 )
 IP_TEXT = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+QUANTITY_TEXT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 NEGATIVE_TEXT = "must be greater than or equal to 0"
 IMMUTABLE = "field is immutable"
 ANNOTATIONS_MAX_BYTES = 256 * 1024
@@ -137,9 +138,16 @@ def too_long(path: str, maximum: int) -> Cause:
 
 
 _ESCAPES = {
-    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f",
-    "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
-}  # fmt: skip
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
 
 
 def _quoted(value: Any) -> str:
@@ -195,7 +203,7 @@ _config_key = _name(_CONFIG_KEY, 253, CONFIG_KEY_TEXT)
 def prefix_of(form: Callable[[str, str], list[Cause]]) -> Callable[[str, str], list[Cause]]:
     """Return the form of a text that more is appended to: it may end with a dash.
 
-    Source: apimachinery `NameIsDNSSubdomain` with `prefix`.
+    Source: upstream `staging/src/k8s.io/apimachinery/pkg/api/validation/generic.go`.
     """
 
     def check(path: str, value: str) -> list[Cause]:
@@ -312,20 +320,38 @@ def plain_text(path: str, value: str) -> list[Cause]:
     return []
 
 
+_COUNTED = frozenset(
+    (
+        "configmaps",
+        "persistentvolumeclaims",
+        "pods",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "services",
+        "services.loadbalancers",
+        "services.nodeports",
+    )
+)
+"""Resources that come in pieces, besides those that are extended."""
+
+
 def quantity(path: str, resource: str, text: str) -> list[Cause]:
-    """Check that a quantity parses, is not negative, and is whole where fractions make no sense."""
+    """Check that a quantity parses, is not negative, and is whole where fractions make no sense.
+
+    Source: upstream `pkg/apis/core/validation/validation.go` (v1.36), `ValidateResourceQuantityValue`.
+    """
     try:
         value = amount(resource, text)
         thousandths = milli(text)
     except ValueError:
-        detail = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-        return [invalid(path, text, detail)]
+        return [invalid(path, text, QUANTITY_TEXT)]
+    causes = []
     if value < 0 or thousandths < 0:
-        return [invalid(path, text, NEGATIVE_TEXT)]
-    is_divisible = resource in ("cpu", "memory", "ephemeral-storage") or resource.startswith("hugepages-")
-    if not is_divisible and thousandths % 1000:
-        return [invalid(path, text, "must be an integer")]
-    return []
+        causes.append(invalid(path, canonical(text), NEGATIVE_TEXT))
+    if thousandths % 1000 and (resource in _COUNTED or ("/" in resource and "kubernetes.io/" not in resource)):
+        causes.append(invalid(path, canonical(text), "must be an integer"))
+    return causes
 
 
 def metadata(document: Document, name_rule: Any = subdomain, *, is_custom: bool = False) -> Causes:

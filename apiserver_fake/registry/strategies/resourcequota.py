@@ -22,7 +22,7 @@ _BY_SCOPE = {
 """Standard names that a quota of that scope may have."""
 _OPPOSITE = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
 _ONLY_EXISTS = (
-    "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
     "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
 )
 

@@ -303,6 +303,8 @@ def _allocate(new: Document, ctx: WriteContext) -> None:
     spec = new["spec"]
     if spec.get("type", "ClusterIP") == "ExternalName" or (spec.get("clusterIPs") and not spec.get("clusterIP")):
         return
+    if (spec.get("ipFamilies") or [])[:1] == ["IPv6"] and not spec.get("clusterIP"):
+        return  # which this cluster has none of
     ports = spec.get("ports") or []
     lacks_ports = has_node_ports(spec) and any(not port.get("nodePort") for port in ports)
     lacks_health = _needs_health_port(spec) and not spec.get("healthCheckNodePort")

@@ -6,8 +6,6 @@ said of itself stays, but for how much it can attach. A CSIStorageCapacity is of
 for good; only the amounts change. A VolumeAttachment's spec never changes; its status is the attacher's.
 """
 
-from dataclasses import replace
-
 from apiserver_fake.admission.limit_ranger import check_claim
 from apiserver_fake.strategy import WriteContext, declared, keep_all_but_status
 from apiserver_fake.validation.fields import Field, Report, Struct, amount_of, not_repeated, unique
@@ -19,15 +17,14 @@ from apiserver_fake.validation.formats import (
     invalid,
     label_selector,
     qualified_name,
-    quantity,
     required,
     subdomain,
     too_long,
     too_many,
-    unsupported,
 )
 from apiserver_fake.validation.pod.placement import NODE_TERM
-from services.api.kinds.persistentvolume import CLASS_ANNOTATION, MODES
+from apiserver_fake.validation.volumeclaim import ACCESS_MODES, CLAIM_SPEC, STORAGE_CLASS, VOLUME_MODE, some_storage
+from services.api.kinds.persistentvolume import CLASS_ANNOTATION
 from services.api.kinds.persistentvolumeclaim import IN_USE_FINALIZER
 from services.api.kinds.storageclass import IMMEDIATE, IS_DEFAULT, WAIT_FOR_FIRST_CONSUMER
 from services.api.meta import Document
@@ -42,29 +39,6 @@ def with_finalizer(document: Document, finalizer: str) -> Document:
     meta: Document = document["metadata"]
     finalizers = list(meta.get("finalizers") or ())
     return meta if finalizer in finalizers else {**meta, "finalizers": [*finalizers, finalizer]}
-
-
-def _access_modes(modes: list[str], path: str, report: Report) -> Causes:
-    yield from [unsupported(path, mode, sorted(MODES)) for mode in modes if mode not in MODES]
-    if "ReadWriteOncePod" in modes and len(modes) > 1:
-        yield forbidden(path, "may not use ReadWriteOncePod with other access modes")
-
-
-def some_storage(amounts: Document, path: str, report: Report) -> Causes:
-    """Check a map that must say how much storage, and more than none."""
-    text = amounts.get("storage")
-    if text is None:
-        yield required(f"{path}[storage]")
-        return
-    wrong = quantity(f"{path}[storage]", "storage", text)
-    if not wrong and units(text) <= 0:
-        wrong.append(invalid(f"{path}[storage]", text, "must be greater than zero"))
-    yield from wrong
-
-
-ACCESS_MODES = Field("accessModes", required="at least 1 access mode is required", missing=[], rule=_access_modes)
-VOLUME_MODE = Field("volumeMode", default="Filesystem", enum=("Block", "Filesystem"), is_immutable=True)
-STORAGE_CLASS = Field("storageClassName", form=subdomain)
 
 
 VOLUME_IN_USE_FINALIZER = "kubernetes.io/pv-protection"
@@ -146,13 +120,6 @@ def _same_volume(old: Document, new: Document, ctx: WriteContext) -> Causes:
 
 
 CHANGEABLE = ("resources", "volumeAttributesClassName")
-CLAIM_SPEC = Struct(
-    ACCESS_MODES,
-    Field("resources", missing={}, struct=Struct(Field("requests", missing={}, rule=some_storage))),
-    replace(VOLUME_MODE, is_immutable=False),
-    STORAGE_CLASS,
-    Field("selector", form=label_selector),
-)
 FIXED_TEXT = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 NO_GROWTH_TEXT = (
     "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"

@@ -17,6 +17,7 @@ import msgspec
 from apiserver_fake.admission import limit_ranger
 from apiserver_fake.errors import forbidden
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
+from apiserver_fake.validation.fields import Report
 from apiserver_fake.validation.pod.update import check_resize, resized_spec
 from services.api.errors import invalid
 from services.api.kinds.node import Node
@@ -50,7 +51,8 @@ def _resize(stored: Document, body: Document, ctx: WriteContext) -> SubresourceR
     ranges = limit_ranger.ranges_of(ctx, ctx.request.namespace)
     if ranges and spec != before:
         spec, _ = limit_ranger.with_default_limits(spec, ranges)
-    if causes := check_resize(stored, spec, with_level=ctx.switches.pod_level_resize):
+    resized = {**stored, "spec": spec}
+    if causes := check_resize(stored, resized, Report(ctx.switches), with_level=ctx.switches.pod_level_resize):
         raise invalid("Pod", ctx.request.name, causes)
     if spec == before:
         return SubresourceResult()
