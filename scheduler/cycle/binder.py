@@ -211,7 +211,11 @@ class Binder:
         began = queued.initial_attempt if queued.initial_attempt is not None else now
         self.core.metrics.bound(info.uid, node, queued.attempts, now - began, now)
         self.recorder.event(
-            info, "Scheduled", f"Successfully assigned {info.key} to {node}", traceparent=span.traceparent
+            info,
+            "Scheduled",
+            f"Successfully assigned {info.key} to {node}",
+            action="Binding",
+            traceparent=span.traceparent,
         )
         # The event log has it anyway; at thousands of pods a second a log line each is what costs most.
         log.debug("pod.bound", pod=str(info.key), node=node, attempt=queued.attempts, trace_id=span.trace_id)

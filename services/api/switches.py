@@ -289,6 +289,10 @@ REGISTER: tuple[Switch, ...] = (
            "scheduling/pod-back-off", minimum=0.0),
     Switch("scheduler.backoff_max_s", 10.0, "longest back-off of a pod", "scheduler-queue-and-cycles 1",
            "scheduling/pod-back-off", minimum=0.0),
+    Switch("scheduler.event_recorder", "events", "how the scheduler's Events of a pod are put together: those that "
+           "differ in their text alone are a series of the first (client-go tools/events, KEP-383), or each text has "
+           "an Event and a count (tools/record)", "scheduler-queue-and-cycles 4.1", "scheduling/event-series",
+           ("events", "record")),
     Switch("scheduler.record", "memory", "write each decision onto the pod, under kube-scheduler-simulator's keys",
            "kubernetes-sigs/kube-scheduler-simulator", "scheduling/recorded", ("memory", "annotations")),
     Switch("descheduler.enabled", False, "a descheduler removes Failed pods (RemoveFailedPods)", f"{_UNBIND} 2",

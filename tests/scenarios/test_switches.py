@@ -118,6 +118,7 @@ ROWS = {
     "scheduler.percentage_of_nodes_to_score": Row((0,)),
     "scheduler.backoff_initial_s": Row((1.0,)),
     "scheduler.backoff_max_s": Row((10.0,)),
+    "scheduler.event_recorder": Row(("record",)),
     "scheduler.record": Row(("memory",)),
     "descheduler.enabled": Row((False,)),
     "descheduler.interval_s": Row((60.0,)),
