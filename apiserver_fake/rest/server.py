@@ -17,7 +17,7 @@ from aiohttp import web
 
 from apiserver_fake.admission.service_account import is_without_default_account
 from apiserver_fake.decode import json_object
-from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path
+from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path, not_found
 from apiserver_fake.fairness import FLOW_HEADERS, attributes_of
 from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.registry.read import with_items
@@ -62,7 +62,7 @@ from apiserver_fake.rest.protobuf import NotAcceptable
 from apiserver_fake.rest.streaming import Kubelets, KubeletTls
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
-from services.api.errors import ApiError, BadRequest, Forbidden, Timeout, UnknownOutcome
+from services.api.errors import ApiError, BadRequest, Forbidden, NotFound, Timeout, UnknownOutcome
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity, external
 from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
@@ -206,9 +206,11 @@ class RestHandler:
                     self._only_monitors(request, identity)
                 return web.Response(body=render(self._server.metrics()), content_type="text/plain", charset="utf-8")
             case ["openapi", "v2"]:
-                is_protobuf = openapi.SECOND_PROTOBUF_ASKED in request.headers.get("Accept", "")
-                content_type = openapi.SECOND_PROTOBUF if is_protobuf else "application/json"
-                return cached_answer(request, openapi.second(is_protobuf=is_protobuf), content_type)
+                content_type = openapi.second_type(request.headers.get("Accept", ""))
+                if not content_type:
+                    return web.Response(status=406, headers={"Vary": "Accept"})
+                found = openapi.second(self._catalogue, is_protobuf=content_type != media_types.JSON)
+                return cached_answer(request, found, content_type)
             case ["openapi", "v3"]:
                 return cached_answer(request, openapi.index(self._catalogue))
             case ["openapi", "v3", "api", version]:
@@ -318,7 +320,12 @@ class RestHandler:
             self._server.authorize(identity, streaming.right(request, resource, namespace, name, connected))
             itself = self._server.api_for(ADMIN)
             return await streaming.serve(request, resource, namespace, name, connected, itself, self._kubelets)
-        route = paths.parse(self._catalogue, group, version, rest)
+        try:
+            route = paths.parse(self._catalogue, group, version, rest)
+        except NotFound:
+            if not group or self._is_built_in(group):
+                raise
+            return self._not_defined(request, identity, group, version)
         verb = paths.verb_of(request.method, route)
         api = versioned(api, route.served)
         if verb == "get" and route.subresource == "log":
@@ -376,6 +383,17 @@ class RestHandler:
         if items is None:
             return response
         return msgspec.structs.replace(response, body=with_items(response.body, items), items=None)
+
+    def _not_defined(self, request: web.BaseRequest, identity: Identity, group: str, version: str) -> web.Response:
+        """Answer what leads nowhere in a group of definitions. Raises: NotFound that names the object whose subresource
+        is not defined."""
+        parts = paths.split(request.rel_url.raw_path)
+        asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
+        self._server.authorize_action(identity, asked)
+        served = self._catalogue.served[group, version].get(asked.resource)
+        if served is not None and asked.subresource:
+            raise not_found(served.resource, asked.name)
+        return page_not_found()
 
     def _span(self, request: web.BaseRequest, route: Route, verb: str) -> Span:
         parent = request.headers.get("traceparent", "")
