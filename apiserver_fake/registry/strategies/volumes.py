@@ -7,6 +7,7 @@ for good; only the amounts change. A VolumeAttachment's spec never changes; its 
 """
 
 from apiserver_fake.admission.limit_ranger import check_claim
+from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.strategy import WriteContext, declared, keep_all_but_status
 from apiserver_fake.validation.fields import Field, Report, Struct, amount_of, not_repeated, unique
 from apiserver_fake.validation.formats import (
@@ -22,8 +23,8 @@ from apiserver_fake.validation.formats import (
     too_long,
     too_many,
 )
-from apiserver_fake.validation.pod.placement import NODE_TERM
-from apiserver_fake.validation.volumeclaim import ACCESS_MODES, CLAIM_SPEC, STORAGE_CLASS, VOLUME_MODE, some_storage
+from apiserver_fake.validation.persistentvolume import SOURCES, VOLUME_SPEC
+from apiserver_fake.validation.volumeclaim import CLAIM_SPEC
 from services.api.kinds.persistentvolume import CLASS_ANNOTATION
 from services.api.kinds.persistentvolumeclaim import IN_USE_FINALIZER
 from services.api.kinds.storageclass import IMMEDIATE, IS_DEFAULT, WAIT_FOR_FIRST_CONSUMER
@@ -31,7 +32,8 @@ from services.api.meta import Document
 from services.api.quantity import units
 from services.api.times import format_time
 
-STORAGE_CLASSES = "storageclasses.storage.k8s.io"
+CLAIMS, STORAGE_CLASSES = "persistentvolumeclaims", "storageclasses.storage.k8s.io"
+CLASS_PATH = "spec.volumeAttributesClassName"
 
 
 def with_finalizer(document: Document, finalizer: str) -> Document:
@@ -42,60 +44,6 @@ def with_finalizer(document: Document, finalizer: str) -> Document:
 
 
 VOLUME_IN_USE_FINALIZER = "kubernetes.io/pv-protection"
-SOURCES = (
-    "awsElasticBlockStore",
-    "azureDisk",
-    "azureFile",
-    "cephfs",
-    "cinder",
-    "csi",
-    "fc",
-    "flexVolume",
-    "flocker",
-    "gcePersistentDisk",
-    "glusterfs",
-    "hostPath",
-    "iscsi",
-    "local",
-    "nfs",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "quobyte",
-    "rbd",
-    "scaleIO",
-    "storageos",
-    "vsphereVolume",
-)
-
-
-def _one_source(spec: Document, at: str, report: Report) -> Causes:
-    named = [name for name in SOURCES if spec.get(name) is not None]
-    if not named:
-        yield required("spec", "must specify a volume type")
-    yield from [forbidden(f"spec.{name}", "may not specify more than 1 volume type") for name in named[1:]]
-
-
-def _local_needs_affinity(spec: Document, at: str, report: Report) -> Causes:
-    if spec.get("nodeAffinity") is None and spec.get("local") is not None:
-        yield required("metadata.annotations", "Local volume requires node affinity")
-
-
-NODE_TERMS = Field(
-    "nodeSelectorTerms", required="must have at least one node selector term", missing=[], items=NODE_TERM
-)
-AFFINITY = Struct(Field("required", required="must specify required node constraints", struct=Struct(NODE_TERMS)))
-CSI = Struct(Field("driver", required=True), Field("volumeHandle", required=True))
-VOLUME_SPEC = Struct(
-    ACCESS_MODES,
-    Field("capacity", missing={}, rule=some_storage),
-    Field("persistentVolumeReclaimPolicy", default="Retain", enum=("Delete", "Recycle", "Retain")),
-    VOLUME_MODE,
-    STORAGE_CLASS,
-    _one_source,
-    Field("csi", struct=CSI),
-    _local_needs_affinity,
-    Field("nodeAffinity", struct=AFFINITY),
-)
 
 
 def _create_volume(new: Document, ctx: WriteContext) -> None:
@@ -110,13 +58,25 @@ def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
         new["status"] = {**status, "lastPhaseTransitionTime": format_time(ctx.wall_s)}
 
 
+def _source_of(spec: Document, *, has_expand_secret: bool) -> Document:
+    """Return the source of a volume; a secret for expansion may be named later."""
+    found: Document = {field.name: spec.get(field.name) for field in SOURCES}
+    if found["csi"] is not None and not has_expand_secret:
+        found["csi"] = {name: value for name, value in found["csi"].items() if name != "controllerExpandSecretRef"}
+    return found
+
+
 def _same_volume(old: Document, new: Document, ctx: WriteContext) -> Causes:
     before, spec = old["spec"], new["spec"]
-    if any(before.get(name) != spec.get(name) for name in SOURCES):
+    has_secret = (before.get("csi") or {}).get("controllerExpandSecretRef") is not None
+    if _source_of(before, has_expand_secret=True) != _source_of(spec, has_expand_secret=has_secret):
         yield forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
+    yield from immutable("volumeMode", before.get("volumeMode"), spec.get("volumeMode"))
     if before.get("nodeAffinity") is not None and before["nodeAffinity"] != spec.get("nodeAffinity"):
         text = "field is immutable, except for updating from beta label to GA"
-        yield invalid("spec.nodeAffinity", spec.get("nodeAffinity"), text)
+        yield invalid("nodeAffinity", spec.get("nodeAffinity"), text)
+    if before.get("volumeAttributesClassName") is not None and spec.get("volumeAttributesClassName") is None:
+        yield forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden")
 
 
 CHANGEABLE = ("resources", "volumeAttributesClassName")
@@ -147,20 +107,49 @@ def _default_class(ctx: WriteContext) -> str:
     return str(defaults[0]["metadata"]["name"]) if defaults else ""
 
 
+def _storage(spec: Document) -> int:
+    return units(((spec.get("resources") or {}).get("requests") or {}).get("storage") or "0")
+
+
 def _check_update(old: Document, new: Document, ctx: WriteContext) -> Causes:
     before, spec = old["spec"], new["spec"]
-    fixed = dict.fromkeys(name for name in (*before, *spec) if name not in CHANGEABLE)
+    is_bound = (old.get("status") or {}).get("phase") == "Bound"
+    free = CHANGEABLE if is_bound else ()
+    fixed = dict.fromkeys(name for name in (*before, *spec) if name not in free)
     changed = [name for name in fixed if before.get(name) != spec.get(name)]
     # Binding writes the volume's name once; a class may be named later, when one became the default (KEP-3333).
     is_late = ("volumeName", "storageClassName")
-    if any(name not in is_late or before.get(name) for name in changed):
+    if any(name not in is_late or before.get(name) for name in changed) or _limits(before) != _limits(spec):
         yield forbidden("spec", FIXED_TEXT)
-        return
-    was, wanted = (units(each["resources"]["requests"]["storage"]) for each in (before, spec))
-    if wanted < was:
+    held = units(((old.get("status") or {}).get("capacity") or {}).get("storage") or "0")
+    if (wanted := _storage(spec)) < _storage(before) and wanted <= held:
         yield forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")
-    elif wanted > was and ((old.get("status") or {}).get("phase") != "Bound" or not _may_grow(spec, ctx)):
-        yield forbidden("spec.resources.requests.storage", NO_GROWTH_TEXT)
+    yield from immutable("volumeMode", before.get("volumeMode"), spec.get("volumeMode"))
+    was, now, path = before.get("volumeAttributesClassName"), spec.get("volumeAttributesClassName"), CLASS_PATH
+    if was is not None and not now and was != now:
+        what = "nil" if now is None else "an empty string"
+        yield forbidden(path, f"update from non-nil value to {what} is forbidden")
+
+
+def _limits(spec: Document) -> Document:
+    """Return what a claim says of its resources besides how much storage it asks for."""
+    resources = spec.get("resources") or {}
+    requests = {name: text for name, text in (resources.get("requests") or {}).items() if name != "storage"}
+    return {**resources, "requests": requests}
+
+
+def _check_bounds(old: Document | None, new: Document, ctx: WriteContext) -> None:
+    """Refuse a claim beyond its namespace's limits, and growth of one whose class has none. Raises: Forbidden.
+
+    Source: upstream `plugin/pkg/admission/storage/persistentvolume/resize/admission.go`.
+    """
+    check_claim(old, new, ctx)
+    if old is None or _storage(new["spec"]) <= _storage(old["spec"]):
+        return
+    if (old.get("status") or {}).get("phase") != "Bound":
+        raise refused(CLAIMS, new["metadata"]["name"], "Only bound persistent volume claims can be expanded")
+    if not _may_grow(new["spec"], ctx):
+        raise refused(CLAIMS, new["metadata"]["name"], NO_GROWTH_TEXT)
 
 
 def _may_grow(spec: Document, ctx: WriteContext) -> bool:
@@ -318,7 +307,7 @@ STRATEGIES = {
         on_create=_create_claim,
         update_rules=_check_update,
         update_rules_need_valid=True,
-        check_bounds=check_claim,
+        check_bounds=_check_bounds,
     ),
     STORAGE_CLASSES: declared(CLASS_FIELDS),
     "volumeattributesclasses.storage.k8s.io": declared(ATTRIBUTES_CLASS_FIELDS),

@@ -129,7 +129,7 @@ CORE = [
     ("nodes", node(podCIDRs=["10.0.0.0/24", "2001:db8::/64"]), []),
     ("nodes", node({"capacity": {"cpu": "-1", "pods": "1.5"}, "allocatable": {}}),
      ['status.capacity.cpu: Invalid value: "-1": must be greater than or equal to 0',
-      'status.capacity.pods: Invalid value: "1.5": must be an integer']),
+      'status.capacity.pods: Invalid value: "1500m": must be an integer']),
     ("events", event(involvedObject={"namespace": "a"}),
      ['involvedObject.namespace: Invalid value: "a": does not match event.namespace']),
     ("events", {"metadata": {"name": "x", "namespace": "kube-system"}, "involvedObject": {}},

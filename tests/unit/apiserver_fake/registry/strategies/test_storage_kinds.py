@@ -11,7 +11,7 @@ from apiserver_fake.authorization.authorizer import admit
 from apiserver_fake.rest import tables
 from apiserver_fake.strategy import strategy_for
 from services.api.errors import Forbidden
-from services.api.identity import SCHEDULER, controller_identity, node_identity
+from services.api.identity import ADMIN, SCHEDULER, controller_identity, node_identity
 from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.resources import resources
@@ -83,14 +83,14 @@ def test_a_volume_is_pending_protected_and_retained_unless_it_says_otherwise(wor
         ("persistentvolumeclaims", claim(accessModes=["ReadWriteOncePod", "ReadOnlyMany"]),
          "spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes"),
         ("persistentvolumeclaims", claim(accessModes=["Wrong"]), 'spec.accessModes: Unsupported value: "Wrong"'),
-        ("persistentvolumeclaims", claim(resources={}), "spec.resources.requests[storage]: Required value"),
+        ("persistentvolumeclaims", claim(resources={}), "spec.resources[storage]: Required value"),
         ("persistentvolumes", volume(csi=None), "spec: Required value: must specify a volume type"),
         ("persistentvolumes", volume(hostPath={"path": "/"}),
-         "spec.hostPath: Forbidden: may not specify more than 1 volume type"),
+         "spec.csi: Forbidden: may not specify more than 1 volume type"),
         ("persistentvolumes", volume(capacity={"storage": "0"}),
          'spec.capacity[storage]: Invalid value: "0": must be greater than zero'),
         ("persistentvolumes", volume(csi=None, local={"path": "/"}),
-         "metadata.annotations: Required value: Local volume requires node affinity"),
+         "spec.nodeAffinity: Required value: Local volume requires node affinity"),
         ("persistentvolumes", volume(nodeAffinity={}),
          "spec.nodeAffinity.required: Required value: must specify required node constraints"),
         (CLASSES, storage_class(provisioner=""), "provisioner: Required value"),
@@ -127,11 +127,16 @@ def test_a_claim_changes_only_by_being_bound_and_by_growing(world):
     bigger = {"requests": {"storage": "2Gi"}}
     assert refused_update(world, "persistentvolumeclaims", made, volumeName="pv") == []
     assert "spec is immutable" in refused_update(world, "persistentvolumeclaims", made, volumeMode="Block")[0]
-    assert "only dynamically provisioned" in refused_update(world, "persistentvolumeclaims", made, resources=bigger)[0]
+    assert "spec is immutable" in refused_update(world, "persistentvolumeclaims", made, resources=bigger)[0]
     bound = world.put("persistentvolumeclaims", {**made, "spec": {**made["spec"], "volumeName": "pv"},
-                                                 "status": {"phase": "Bound"}})  # fmt: skip
+                                                 "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}})  # fmt: skip
     assert "spec is immutable" in refused_update(world, "persistentvolumeclaims", bound, volumeName="other")[0]
     assert refused_update(world, "persistentvolumeclaims", bound, resources=bigger) == []
+    slow = {**bound, "spec": {**bound["spec"], "storageClassName": "none"}}
+    with pytest.raises(Forbidden, match="only dynamically provisioned pvc can be resized"):
+        strategy_for("persistentvolumeclaims").check_bounds(
+            slow, {**slow, "spec": {**slow["spec"], "resources": bigger}}, world.ctx(ADMIN, Request())
+        )
     smaller = {"requests": {"storage": "1Mi"}}
     assert "can not be less" in refused_update(world, "persistentvolumeclaims", bound, resources=smaller)[0]
 
