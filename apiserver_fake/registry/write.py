@@ -45,7 +45,7 @@ from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
 from apiserver_fake.switches import ApiServerSwitches
-from apiserver_fake.validation.formats import Cause, Causes, forbidden, required
+from apiserver_fake.validation.formats import IMMUTABLE, Cause, Causes, forbidden, required
 from apiserver_fake.validation.formats import invalid as invalid_value
 from services.api.errors import AlreadyExists, ApiError, BadRequest, Forbidden, NotFound, invalid
 from services.api.identity import Identity
@@ -710,8 +710,10 @@ class Write:
         self._check_name(meta.get("name", before["name"]))
         self._place(meta)
         meta["name"] = before["name"]
-        version = str(meta.get("resourceVersion") or "")
-        self._check_preconditions(stored, str(meta.get("uid") or ""), version)
+        version, uid = str(meta.get("resourceVersion") or ""), str(meta.get("uid") or "")
+        if is_patch and self._is_outside and uid and uid != stored.uid:
+            self._refuse(stored.name, [invalid_value("metadata.uid", uid, IMMUTABLE)])
+        self._check_preconditions(stored, uid, version)
         is_named = is_patch or version or self.request.resource_version
         if not is_named and (self.strategy.needs_version or self.resource.name in VERSION_REQUIRED):
             text = "Invalid value: 0x0: must be specified for an update"
