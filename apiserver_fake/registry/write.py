@@ -731,7 +731,7 @@ class Write:
         self._place(meta)
         meta["name"] = before["name"]
         version = str(meta.get("resourceVersion") or "")
-        self._check_uid(stored, str(meta.get("uid") or ""), is_patch=is_patch)
+        self._check_uid(stored, str(meta.get("uid") or ""), is_patch=is_patch and self._is_outside)
         self._check_preconditions(stored, "", version)
         is_named = is_patch or version or self.request.resource_version
         if not is_named and (self.strategy.needs_version or self.resource.name in VERSION_REQUIRED):

@@ -502,3 +502,19 @@ def not_negative(path: str, value: int | None) -> list[Cause]:
     if value is not None and value < 0:
         return [invalid(path, value, NEGATIVE_TEXT)]
     return []
+
+
+def path_segment(path: str, value: str) -> Causes:
+    """Check a text that stands in a URL's path by itself."""
+    if value in (".", ".."):
+        yield invalid(path, value, f"may not be '{value}'")
+        return
+    for each in "/%":
+        if each in value:
+            yield invalid(path, value, f"may not contain '{each}'")
+
+
+def not_above(path: str, status: Document, name: str, other: str, shown: str) -> Causes:
+    """Check that one counter of a status is at most another."""
+    if (count := status.get(name) or 0) > (status.get(other) or 0):
+        yield invalid(f"{path}{name}", count, f"cannot be greater than {shown}")

@@ -12,6 +12,7 @@ from apiserver_fake.validation.formats import (
     annotations,
     forbidden,
     invalid,
+    label,
     label_selector,
     labels,
     quantity,
@@ -30,27 +31,55 @@ def _access_modes(modes: list[str], path: str, report: Report) -> Causes:
         yield forbidden(path, "may not use ReadWriteOncePod with other access modes")
 
 
-def some_storage(amounts: Document, path: str, report: Report) -> Causes:
-    """Check a map that must say how much storage, and more than none."""
-    text = amounts.get("storage")
+def _storage(spec: Document, at: str, report: Report) -> Causes:
+    """Check that a claim says how much storage, and more than none; requests are not named in the path, as upstream."""
+    text, path = ((spec.get("resources") or {}).get("requests") or {}).get("storage"), f"{at}resources[storage]"
     if text is None:
-        yield required(f"{path}[storage]")
+        yield required(path)
         return
-    wrong = quantity(f"{path}[storage]", "storage", text)
+    wrong = [each for each in quantity(path, "storage", text) if "greater than or equal" not in each.message]
     if not wrong and units(text) <= 0:
-        wrong.append(invalid(f"{path}[storage]", text, "must be greater than zero"))
+        wrong.append(invalid(path, text, "must be greater than zero"))
     yield from wrong
+
+
+def _source(source: Document, path: str, report: Report) -> Causes:
+    group, kind = source.get("apiGroup") or "", source.get("kind") or ""
+    for name in ("name", "kind"):
+        if not source.get(name):
+            yield required(f"{path}.{name}")
+    if not group and kind != "PersistentVolumeClaim":
+        yield invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
+    if group:
+        yield from subdomain(f"{path}.apiGroup", group)
+    if source.get("namespace"):
+        yield from label(f"{path}.namespace", source["namespace"])
+
+
+def _one_source(spec: Document, at: str, report: Report) -> Causes:
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source is None or reference is None:
+        return
+    if reference.get("namespace"):
+        yield invalid(at[:-1], {}, "may not be specified when dataSourceRef.namespace is specified")
+    elif any((source.get(name) or "") != (reference.get(name) or "") for name in ("apiGroup", "kind", "name")):
+        yield invalid(at[:-1], {}, "must match dataSourceRef")
 
 
 ACCESS_MODES = Field("accessModes", required="at least 1 access mode is required", missing=[], rule=_access_modes)
 VOLUME_MODE = Field("volumeMode", default="Filesystem", enum=("Block", "Filesystem"), is_immutable=True)
 STORAGE_CLASS = Field("storageClassName", form=subdomain)
 CLAIM_SPEC = Struct(
-    ACCESS_MODES,
-    Field("resources", missing={}, struct=Struct(Field("requests", missing={}, rule=some_storage))),
-    replace(VOLUME_MODE, is_immutable=False),
-    STORAGE_CLASS,
+    replace(ACCESS_MODES, rule=None),
     Field("selector", form=label_selector),
+    Field("accessModes", rule=_access_modes),
+    _storage,
+    STORAGE_CLASS,
+    replace(VOLUME_MODE, is_immutable=False),
+    Field("dataSource", rule=_source),
+    Field("dataSourceRef", rule=_source),
+    _one_source,
+    Field("volumeAttributesClassName", form=subdomain),
 )
 
 

@@ -26,6 +26,7 @@ from apiserver_fake.validation.formats import (
     invalid,
     label,
     label_value,
+    path_segment,
     plain_text,
     qualified_name,
     quantity,
@@ -339,7 +340,7 @@ def _node_status(old: Document, new: Document, ctx: WriteContext) -> Causes:
 STRATEGIES = {
     "configmaps": declared(CONFIGMAP_FIELDS, update_rules=frozen("data", "binaryData")),
     "secrets": declared(SECRET_FIELDS, before_update=_keep_type, update_rules=frozen("data")),
-    "events": declared(EVENT_FIELDS),
+    "events": declared(EVENT_FIELDS, name=path_segment),
     "namespaces": declared(
         Struct(_finalizers),
         name=label,

@@ -26,6 +26,7 @@ from apiserver_fake.validation.formats import (
     label,
     label_1035,
     label_selector,
+    path_segment,
     port,
     required,
     subdomain,
@@ -52,16 +53,6 @@ def domain_path(path: str, value: str) -> list[Cause]:
     if not _DOMAIN_PATH.fullmatch(rest):
         wrong.append(invalid(path, rest, f"Invalid path (regex used for validation is '{_DOMAIN_PATH.pattern}')"))
     return wrong
-
-
-def path_segment(path: str, value: str) -> Causes:
-    """Check a text that stands in a URL's path by itself."""
-    if value in (".", ".."):
-        yield invalid(path, value, f"may not be '{value}'")
-        return
-    for each in "/%":
-        if each in value:
-            yield invalid(path, value, f"may not contain '{each}'")
 
 
 # -- Ingress

@@ -1,5 +1,6 @@
 """ReplicationControllers and PodTemplates (core/v1). The texts are upstream's (`pkg/apis/core/validation`)."""
 
+from apiserver_fake.registry.strategies.apps import REPLICA_SET_STATUS
 from apiserver_fake.strategy import WriteContext, declared
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import Causes, invalid, labels, required
@@ -41,6 +42,7 @@ STRATEGIES = {
         Struct(Field("spec", default={}, struct=CONTROLLER_SPEC)),
         has_status=True,
         before_create=_from_template,
+        status=REPLICA_SET_STATUS,
         left_out_at_zero=COUNTERS,
     ),
     "podtemplates": declared(Struct(Field("template", default={}, struct=pod_template()))),

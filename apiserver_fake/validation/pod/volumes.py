@@ -460,6 +460,8 @@ _SOURCES = (
         ),
     ),
 )
+SOURCES = {field.name: field for field in _SOURCES}
+"""The sources of a volume by name, in the order in which two of them are named."""
 _RULES = {field.name: field.compiled() for field in _SOURCES}
 _PORTAL_TEXT = (
     "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is "

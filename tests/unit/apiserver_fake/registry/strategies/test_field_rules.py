@@ -11,6 +11,7 @@ from apiserver_fake.strategy import strategy_for
 from apiserver_fake.validation.formats import (
     CONFIG_KEY_TEXT,
     IP_TEXT,
+    LABEL_1035_TEXT,
     LABEL_TEXT,
     LABEL_VALUE_TEXT,
     NAME_PART_TEXT,
@@ -129,7 +130,7 @@ CORE = [
     ("nodes", node(podCIDRs=["10.0.0.0/24", "2001:db8::/64"]), []),
     ("nodes", node({"capacity": {"cpu": "-1", "pods": "1.5"}, "allocatable": {}}),
      ['status.capacity.cpu: Invalid value: "-1": must be greater than or equal to 0',
-      'status.capacity.pods: Invalid value: "1.5": must be an integer']),
+      'status.capacity.pods: Invalid value: "1500m": must be an integer']),
     ("events", event(involvedObject={"namespace": "a"}),
      ['involvedObject.namespace: Invalid value: "a": does not match event.namespace']),
     ("events", {"metadata": {"name": "x", "namespace": "kube-system"}, "involvedObject": {}},
@@ -230,7 +231,125 @@ SERVICES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("resource", "document", "found"), [*METADATA, *CORE, *SERVICES])
+def volume(**spec: Any) -> dict[str, Any]:
+    base = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    return {"metadata": {"name": "x"}, "spec": {**base, **spec}}
+
+
+def claim(**spec: Any) -> dict[str, Any]:
+    base = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return {"metadata": {"name": "x"}, "spec": {**base, **spec}}
+
+
+def ingress(backend: Any, **more: Any) -> dict[str, Any]:
+    path = {"path": "/", "pathType": "Prefix", "backend": backend, **more}
+    return {"metadata": {"name": "x"}, "spec": {"rules": [{"http": {"paths": [path]}}]}}
+
+
+def policy(rule: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x"}, "spec": {"podSelector": {}, "ingress": [rule]}}
+
+
+def ingress_class(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x"}, "spec": {"controller": "a.b/c", **spec}}
+
+
+def a_slice(kind: str, *addresses: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x"}, "addressType": kind, "endpoints": [{"addresses": [*addresses], **more}]}
+
+
+BACKEND = {"service": {"name": "a", "port": {"number": 80}}}
+PATH = "spec.rules[0].http.paths[0]"
+STORAGE = [
+    ("persistentvolumes", volume(hostPath={"path": "/a/../b"}),
+     ['spec.hostPath.path: Invalid value: "/a/../b": must not contain \'..\'']),
+    ("persistentvolumes", volume(hostPath={"path": "//"}, persistentVolumeReclaimPolicy="Recycle"),
+     ["spec.persistentVolumeReclaimPolicy: Forbidden: may not be 'recycle' for a hostPath mount of '/'"]),
+    ("persistentvolumes", {"metadata": {"name": "x"}, "spec": {}},
+     ["spec.accessModes: Required value", "spec.capacity: Required value",
+      'spec.capacity: Unsupported value: {}: supported values: "storage"',
+      "spec: Required value: must specify a volume type"]),
+    ("persistentvolumes", volume(capacity={"storage": "0"}, nfs={"server": "a", "path": "b"}, csi={"driver": "A_b"}),
+     ['spec.capacity[storage]: Invalid value: "0": must be greater than zero',
+      'spec.nfs.path: Invalid value: "b": must be an absolute path',
+      "spec.csi: Forbidden: may not specify more than 1 volume type"]),
+    ("persistentvolumes", volume(local={"path": ""}),
+     ["spec.local.path: Required value", "spec.nodeAffinity: Required value: Local volume requires node affinity"]),
+    ("persistentvolumes", volume(csi={"driver": "d", "nodePublishSecretRef": {"name": "A"}}),
+     ["spec.csi.volumeHandle: Required value",
+      f'spec.csi.nodePublishSecretRef.name: Invalid value: "A": {SUBDOMAIN_TEXT}',
+      "spec.csi.nodePublishSecretRef.namespace: Required value"]),
+    ("persistentvolumes", volume(cinder={"secretRef": {"name": "a"}}, volumeAttributesClassName=""),
+     ["spec.cinder.volumeID: Required value", "spec.cinder.secretRef.namespace: Required value",
+      "spec.volumeAttributesClassName: Required value: an empty string is disallowed",
+      "spec.csi: Required value: has to be specified when using volumeAttributesClassName"]),
+    ("persistentvolumeclaims", {"metadata": {"name": "x"}, "spec": {}},
+     ["spec.accessModes: Required value: at least 1 access mode is required",
+      "spec.resources[storage]: Required value"]),
+    ("persistentvolumeclaims", claim(resources={"requests": {"storage": "-1"}}, volumeMode="Odd",
+                                     dataSource={"kind": "Pod", "name": "a"}),
+     ['spec.resources[storage]: Invalid value: "-1": must be greater than zero',
+      'spec.volumeMode: Unsupported value: "Odd": supported values: "Block", "Filesystem"',
+      ('spec.dataSource: Invalid value: "Pod": must be \'PersistentVolumeClaim\' when referencing the default '
+       "apiGroup")]),
+    ("storageclasses.storage.k8s.io", {"metadata": {"name": "x"}, "reclaimPolicy": "Recycle", "parameters": {"": "a"}},
+     ["provisioner: Required value", 'parameters: Invalid value: "": field can not be empty.',
+      'reclaimPolicy: Unsupported value: "Recycle": supported values: "Delete", "Retain"']),
+    ("csinodes.storage.k8s.io",
+     {"metadata": {"name": "x"}, "spec": {"drivers": [{"name": "d", "nodeID": "n", "topologyKeys": ["a", "a"]}]}},
+     ['spec.drivers[0]: Duplicate value: "a"']),
+    ("csidrivers.storage.k8s.io",
+     {"metadata": {"name": "x"}, "spec": {"fsGroupPolicy": "Odd", "tokenRequests": [{"expirationSeconds": 1}, {}],
+                                          "nodeAllocatableUpdatePeriodSeconds": 9}},
+     ['spec.fsGroupPolicy: Unsupported value: "Odd": supported values: "File", "None", "ReadWriteOnceWithFSType"',
+      ("spec.tokenRequests[0].expirationSeconds: Invalid value: 1: may not specify a duration less than 10 minutes"),
+      'spec.tokenRequests[1].audience: Duplicate value: ""',
+      "spec.nodeAllocatableUpdatePeriodSeconds: Invalid value: 9: must be greater than or equal to 10 seconds"]),
+]  # fmt: skip
+NETWORKING = [
+    ("ingresses.networking.k8s.io", {"metadata": {"name": "x"}, "spec": {}},
+     ["spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"]),
+    ("ingresses.networking.k8s.io", ingress({}),
+     [f'{PATH}.backend: Invalid value: "": resource or service backend is required']),
+    ("ingresses.networking.k8s.io", ingress({"service": {"name": "A", "port": {"name": "a--b"}}}, pathType="Odd"),
+     [f'{PATH}.pathType: Unsupported value: "Odd": supported values: "Exact", "ImplementationSpecific", "Prefix"',
+      f'{PATH}.backend.service.name: Invalid value: "A": {LABEL_1035_TEXT}',
+      f'{PATH}.backend.service.port.name: Invalid value: "a--b": must not contain consecutive hyphens']),
+    ("ingresses.networking.k8s.io", ingress({"resource": {"kind": "a/b"}}),
+     [f'{PATH}.backend.resource.kind: Invalid value: "a/b": may not contain \'/\'',
+      f"{PATH}.backend.resource.name: Required value"]),
+    ("ingresses.networking.k8s.io", {"metadata": {"name": "x"}, "spec": {
+        "defaultBackend": BACKEND, "rules": [{"host": "1.2.3.4"}], "tls": [{"secretName": "A"}]}},
+     ['spec.rules[0].host: Invalid value: "1.2.3.4": must be a DNS name, not an IP address',
+      f'spec.tls[0].secretName: Invalid value: "A": {SUBDOMAIN_TEXT}']),
+    ("ingressclasses.networking.k8s.io", ingress_class(controller="", parameters={"scope": "Odd"}),
+     ["spec.controller: Required value", "spec.parameters.kind: Required value", "spec.parameters.name: Required value",
+      'spec.parameters.scope: Unsupported value: "Odd": supported values: "Cluster", "Namespace"']),
+    ("networkpolicies.networking.k8s.io",
+     policy({"ports": [{"port": "http", "endPort": 81}, {"endPort": 81}, {"port": 90, "endPort": 81}],
+             "from": [{}, {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["11.0.0.0/16"]}, "podSelector": {}}]}),
+     ["spec.ingress[0].ports[0].endPort: Invalid value: 81: may not be specified when `port` is non-numeric",
+      "spec.ingress[0].ports[1].endPort: Invalid value: 81: may not be specified when `port` is not specified",
+      "spec.ingress[0].ports[2].endPort: Invalid value: 81: must be greater than or equal to `port`",
+      "spec.ingress[0].from[0]: Required value: must specify a peer",
+      ('spec.ingress[0].from[1].ipBlock.except[0]: Invalid value: "11.0.0.0/16": must be a strict subset of `cidr`'),
+      "spec.ingress[0].from[1]: Forbidden: may not specify both ipBlock and another peer"]),
+    ("servicecidrs.networking.k8s.io", {"metadata": {"name": "x"}, "spec": {"cidrs": ["10.0.0.1/8", "10.1.0.0/16"]}},
+     ['spec.cidrs[0]: Invalid value: "10.0.0.1/8": must not have bits set beyond the prefix length',
+      ('spec.cidrs: Invalid value: ["10.0.0.1/8","10.1.0.0/16"]: may specify no more than one IP for each IP family, i.e '
+       "192.168.0.0/24 and 2001:db8::/64")]),
+    ("ipaddresses.networking.k8s.io",
+     {"metadata": {"name": "10.0.0.1"}, "spec": {"parentRef": {"resource": "a/b", "name": ""}}},
+     ["spec.parentRef.resource: Invalid value: \"a/b\": may not contain '/'", "spec.parentRef.name: Required value"]),
+    ("endpointslices.discovery.k8s.io", a_slice("FQDN", "a", "a.b."),
+     [('endpoints[0].addresses[0]: Invalid value: "a": should be a domain with at least two segments separated by '
+       "dots")]),
+    ("endpointslices.discovery.k8s.io", a_slice("IPv4", "10.0.0.1", hints={"forNodes": [{"name": "A"}]}, zone="a b"),
+     [f'endpoints[0].hints.forNodes[0].name: Invalid value: "A": {SUBDOMAIN_TEXT}']),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("resource", "document", "found"), [*METADATA, *CORE, *SERVICES, *STORAGE, *NETWORKING])
 def test_all_that_is_wrong_with_a_new_object_is_named_in_order(world, resource, document, found):
     causes, _ = world.try_create(resource, document)
     assert said(causes) == found

@@ -476,7 +476,8 @@ def test_a_selector_never_changes(world, resource):
             "poddisruptionbudgets.policy",
             {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "maxUnavailable": "5%"}},
             (
-                'spec: Invalid value: {"minAvailable":1,"maxUnavailable":"5%"}: '
+                'spec: Invalid value: {"MinAvailable":1,"MaxUnavailable":"5%","Selector":null,'
+                '"UnhealthyPodEvictionPolicy":null}: '
                 "minAvailable and maxUnavailable cannot be both set"
             ),
         ),
