@@ -3,7 +3,9 @@
 import msgspec
 import pytest
 
+from services.api.kinds.event import RESOURCE
 from services.api.meta import Key
+from services.api.printing import cells
 from services.client.event_series import FINISH_S, SeriesCorrelator
 from services.reconcile.actions import RecordEvent, Related
 
@@ -83,3 +85,10 @@ def test_one_that_stays_alone_is_forgotten_after_six_minutes():
     _, later = correlator.observe(REFUSED, "p.2", 2 * FINISH_S, 0.0)
 
     assert (later.name, later.count) == ("p.2", 1)
+
+
+@pytest.mark.parametrize(("found", "count"), [({}, 1), ({"count": 3}, 3), ({"count": 0, "series": {"count": 7}}, 7)])
+def test_kubectl_shows_the_count_of_a_series(found, count):
+    (column,) = (each for each in RESOURCE.columns if each.name == "Count")
+
+    assert cells((column,), found, 0.0) == [count]

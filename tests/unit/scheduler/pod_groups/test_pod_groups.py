@@ -264,6 +264,19 @@ def test_preemption_19_nothing_is_left_of_a_gang_that_does_not_fit():
     assert len(scene.queue.nominator) == 0
 
 
+@pytest.mark.parametrize("generation", ["W1", "W2"])
+def test_without_any_node_no_plugin_rejected_the_group_and_its_back_off_alone_tries_it_again(generation):
+    scene = Scene(group(count=2), gang__generation=generation).see(*(member(f"p{i}") for i in range(2)))
+
+    result = scene.attempt()
+
+    assert result.outcome is Outcome.UNSCHEDULABLE
+    assert (result.rejectors, result.pending) == (frozenset(), frozenset())
+    assert result.rejected[0].status.message == "no nodes available to schedule pods"
+    assert scene.pop(0.5) is None
+    assert scene.pop(2.5) is not None
+
+
 def test_members_keep_their_nominations_when_the_group_is_taken_back():
     scene = Scene(group(count=3)).nodes("n1", "n2").see(*(member(f"p{i}", cpu="3") for i in range(2)))
     scene.see(member("p2", cpu="9"))
