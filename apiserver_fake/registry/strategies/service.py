@@ -241,7 +241,12 @@ PORT = Struct(
     unique("name", is_empty_a_key=False),
     Field("port", missing=0, minimum=1, maximum=65535),
     Field("protocol", default="TCP", is_blank_absent=True, enum=PROTOCOLS),
-    Field("targetPort", default=lambda port: port.get("port"), is_blank_absent=True, form=a_port),
+    Field(
+        "targetPort",
+        default=lambda port: port.get("port"),
+        is_blank_absent=True,
+        rule=lambda value, path, report: a_port(path, value),
+    ),
     Field("appProtocol", form=qualified_name),
 )
 TRAFFIC = ("Cluster", "Local")

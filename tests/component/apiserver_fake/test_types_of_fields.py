@@ -113,3 +113,42 @@ def test_an_apply_of_wrong_types_is_an_internal_error(spec: Any, why: str) -> No
         assert (refused["code"], refused["message"]) == (500, why)
 
     run(scenario)
+
+
+def test_a_patch_of_the_uid_is_invalid_and_an_unknown_operation_cannot_be_processed() -> None:
+    async def scenario(call: Any) -> None:
+        await call(ADMIN, "create", RESOURCE, "", a_deployment(), **OUTSIDE)
+        refused = await status_of(call, "patch", "web", {"metadata": {"uid": "u"}}, patch_type="merge")
+        assert (refused["code"], refused["message"]) == (
+            422, 'Deployment.apps "web" is invalid: metadata.uid: Invalid value: "u": field is immutable'
+        )  # fmt: skip
+        assert refused["details"] == {
+            "name": "web", "group": "apps", "kind": "Deployment", "causes": [{
+                "reason": "FieldValueInvalid", "message": 'Invalid value: "u": field is immutable',
+                "field": "metadata.uid",
+            }],
+        }  # fmt: skip
+        refused = await status_of(call, "patch", "web", [{"op": "jump", "path": "/a"}], patch_type="json")
+        assert (refused["code"], refused["reason"]) == (422, "Invalid")
+
+    run(scenario)
+
+
+def test_all_that_is_wrong_with_a_service_is_one_status() -> None:
+    async def scenario(call: Any) -> None:
+        body = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 0}], "externalIPs": ["zz"]}}
+        answer = await call.try_call(ADMIN, "create", "services", "", body, **OUTSIDE)
+        port = "Invalid value: 0: must be between 1 and 65535, inclusive"
+        address = 'Invalid value: "zz": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)'
+        assert (answer.code, msgspec.json.decode(answer.body)) == (422, {
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Invalid", "code": 422,
+            "message": f'Service "a" is invalid: [spec.ports[0].port: {port}, spec.ports[0].targetPort: {port}, '
+                       f"spec.externalIPs[0]: {address}]",
+            "details": {"name": "a", "kind": "Service", "causes": [
+                {"reason": "FieldValueInvalid", "message": port, "field": "spec.ports[0].port"},
+                {"reason": "FieldValueInvalid", "message": port, "field": "spec.ports[0].targetPort"},
+                {"reason": "FieldValueInvalid", "message": address, "field": "spec.externalIPs[0]"},
+            ]},
+        })  # fmt: skip
+
+    run(scenario)

@@ -378,6 +378,13 @@ def test_what_a_stored_object_may_not_become_is_named(world, resource, document,
     assert said(causes) == found
 
 
+WORKLOAD = {
+    "metadata": {"name": "x"},
+    "spec": {
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+    },
+}
 STATUSES = [
     ("services", service(), {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}},
      ["status.loadBalancer.ingress: Forbidden: may only be used when `spec.type` is 'LoadBalancer'"]),
@@ -387,6 +394,20 @@ STATUSES = [
       ('status.loadBalancer.ingress[0].ipMode: Unsupported value: "Odd": supported values: "Proxy", "VIP"'),
       "status.loadBalancer.ingress[1].ipMode: Forbidden: may not be specified when `ip` is not set",
       'status.loadBalancer.ingress[1].hostname: Invalid value: "1.2.3.4": must be a DNS name, not an IP address']),
+    ("deployments.apps", WORKLOAD,
+     {"replicas": 1, "updatedReplicas": -1, "readyReplicas": 1, "availableReplicas": 2},
+     ["status.updatedReplicas: Invalid value: -1: must be greater than or equal to 0",
+      "status.availableReplicas: Invalid value: 2: cannot be greater than status.replicas",
+      "status.availableReplicas: Invalid value: 2: cannot be greater than readyReplicas"]),
+    ("replicasets.apps", WORKLOAD, {"replicas": 1, "fullyLabeledReplicas": 2},
+     ["status.fullyLabeledReplicas: Invalid value: 2: cannot be greater than status.replicas"]),
+    ("poddisruptionbudgets.policy", {"metadata": {"name": "a_B"}, "spec": {"minAvailable": 1}},
+     {"currentHealthy": -1, "conditions": [{"type": "a b", "status": "Odd"}]},
+     [f'status.conditions[0].type: Invalid value: "a b": {NAME_PART_TEXT}',
+      'status.conditions[0].status: Unsupported value: "Odd": supported values: "False", "True", "Unknown"',
+      "status.conditions[0].lastTransitionTime: Required value: must be set",
+      "status.conditions[0].reason: Required value: must be set",
+      "status.currentHealthy: Invalid value: -1: must be greater than or equal to 0"]),
     ("nodes", node(), {"addresses": [{"type": "Hostname", "address": "a"}] * 2},
      ['status.addresses[1]: Duplicate value: {"Type":"Hostname","Address":"a"}']),
 ]  # fmt: skip
@@ -399,6 +420,26 @@ def test_what_a_status_may_not_say_is_named(world, resource, document, status, f
     ctx = world.ctx(None, Request(verb="update", resource=resource, subresource="status"))
     strategy.prepare_status(stored, new, ctx)
     assert said(strategy.validate_status(stored, new, ctx)) == found
+
+
+@pytest.mark.parametrize(("spec", "labels", "found"), [
+    ({}, {}, []),
+    ({"selector": {"matchLabels": {"a": "b"}}}, {"a": "b"},
+     [('spec.selector: Invalid value: {"matchLabels":{"batch.kubernetes.io/controller-uid":"u","a":"b"}}: `selector` not '
+       "auto-generated")]),
+    ({}, {"job-name": "other"},
+     [('spec.template.metadata.labels[job-name]: Invalid value: {"job-name":"other",'
+       '"batch.kubernetes.io/controller-uid":"u","batch.kubernetes.io/job-name":"x","controller-uid":"u"}: must be '
+       "'x'")]),
+    ({"selector": {"matchLabels": {"a": "b"}}, "manualSelector": True}, {"a": "b"}, []),
+])  # fmt: skip
+def test_a_job_selects_by_its_own_uid_or_says_that_it_does_not(world, spec, labels, found):
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    causes, _ = world.try_create(
+        "jobs.batch", {"metadata": {"name": "x", "uid": "u"}, "spec": {**spec, "template": template}}
+    )
+    assert said(causes) == found
 
 
 def test_a_node_that_a_tool_makes_is_completed_and_keeps_pods_off_until_it_is_ready(world):
