@@ -429,7 +429,7 @@ class Write:
 
     def _refuse(self, name: str, causes: Causes) -> None:
         if found := [*causes]:
-            raise invalid(self.resource.kind, name, found)
+            raise invalid(self.resource.group_kind, name, found)
 
     def _generated_name(self, ctx: WriteContext, staged: Staged, namespace: str, prefix: str) -> str:
         """Return a free name for a new object, the one it had at the first attempt if that is still free."""

@@ -144,12 +144,19 @@ def from_status(code: int, body: bytes) -> ApiError:
 def invalid(kind: str, name: str, causes: Sequence[tuple[str, str, str]]) -> Invalid:
     """Return a 422 that names kind, object and each field.
 
-    `causes`: (field path, cause reason such as `FieldValueInvalid`, message). The text follows
-    apimachinery: `Pod "x" is invalid: spec.a: Invalid value: …`, several in brackets.
+    `kind`: with its group, as `Pod` or `Deployment.apps`. `causes`: (field path, cause reason such as
+    `FieldValueInvalid`, message). The text follows apimachinery: `Deployment.apps "x" is invalid: spec.a: Invalid
+    value: …`, several in brackets; clients print kind and causes of the details instead.
     """
+    alone, _, group = kind.partition(".")
     lines = [f"{path}: {message}" for path, _, message in causes]
     text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
     return Invalid(
         f'{kind} "{name}" is invalid: {text}',
-        details={"name": name, "kind": kind, "causes": [{"reason": r, "message": m, "field": p} for p, r, m in causes]},
+        details={
+            **({"name": name} if name else {}),
+            **({"group": group} if group else {}),
+            **({"kind": alone} if alone else {}),
+            "causes": [{"reason": r, "message": m, "field": p} for p, r, m in causes],
+        },
     )

@@ -162,6 +162,15 @@ class Column:
 
 
 NAME = Column("Name", "metadata.name", format="name")
+
+
+def group_kind_of(document: Document) -> str:
+    """Return the object's kind as refusals name it: `Pod`, `Deployment.apps`."""
+    group = str(document.get("apiVersion") or "").rpartition("/")[0]
+    kind = str(document.get("kind") or "")
+    return f"{kind}.{group}" if group else kind
+
+
 AGE = Column("Age", "metadata.creationTimestamp", default="<unknown>", is_age=True)
 
 
@@ -209,6 +218,11 @@ class Resource:
     def name(self) -> str:
         """The wire's name: `pods`, `replicasets.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def group_kind(self) -> str:
+        """The kind as refusals name it: `Pod`, `Deployment.apps`."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
 
     @property
     def api_version(self) -> str:

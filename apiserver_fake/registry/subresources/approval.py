@@ -8,7 +8,7 @@ from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
 from apiserver_fake.validation.formats import forbidden
 from services.api.errors import invalid
 from services.api.kinds.certificatesigningrequest import APPROVED, DENIED, REQUESTS
-from services.api.meta import Document
+from services.api.meta import Document, group_kind_of
 
 _DECISIONS = (APPROVED, DENIED)
 
@@ -26,7 +26,7 @@ def _approve(stored: Document, body: Document, ctx: WriteContext) -> Subresource
                 forbidden("status.conditions", f'updates may not remove a condition of type "{each["type"]}"')
             )
     if causes:
-        raise invalid(stored.get("kind", ""), ctx.request.name, causes)
+        raise invalid(group_kind_of(stored), ctx.request.name, causes)
     status = {**(stored.get("status") or {}), "conditions": stamped([*others, *asked], before, ctx.wall_s)}
     return SubresourceResult(document={**stored, "status": status})
 
