@@ -191,7 +191,7 @@ def test_an_upgrade_that_fails_is_rolled_back(helm, own_chart, kubectl):
     helm("upgrade", "--install", "own", own_chart, "--reset-values", "--wait", "--timeout=60s")
     failed = helm("upgrade", "own", own_chart, "--set=cpu=900", "--atomic", "--timeout=4s", code=1)
     assert "release own failed, and has been rolled back due to atomic being set" in failed
-    assert helm.statuses("own") == ["failed", "superseded", "failed", "deployed"]
+    assert helm.statuses("own") == ["superseded", "superseded", "failed", "deployed"]
     request = "jsonpath={.spec.template.spec.containers[0].resources.requests.cpu}"
     assert kubectl("get", "deployment", "server", "-o", request) == "10m"
     helm("uninstall", "own", "--wait", "--timeout=60s")
