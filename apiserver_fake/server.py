@@ -26,6 +26,7 @@ from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.controller import DefinitionController
 from apiserver_fake.event_log import MUTATING, EventLines
+from apiserver_fake.fairness import StoredFlowSchemas
 from apiserver_fake.rbac.policy import Attributes, Decision, PolicyRule
 from apiserver_fake.rbac.stored import StoredPolicy
 from apiserver_fake.registry.event_expiry import EventExpiry
@@ -106,6 +107,7 @@ class ApiServer:
             queue_bytes=config.watch_queue_bytes,
         )
         self._stored_policy = StoredPolicy(self.store) if self.access.is_rbac else None
+        self._flow_schemas = StoredFlowSchemas(self.store) if self.access.is_rbac else None
         issuer, find = self.access.accounts.tokens, self._document
         self._token_secrets = (
             TokenSecrets(issuer, self.access.authority, find, self._token_secrets_in, lambda: self.api_for(ADMIN))
@@ -283,6 +285,11 @@ class ApiServer:
         if not decision.allowed:
             raise forbidden_action(identity, asked, decision.reason)
         return decision.reason
+
+    def flow_of(self, identity: Identity, asked: Attributes) -> tuple[str, str] | None:
+        """Return the UIDs of the flow schema and the priority level of a client's request; None where there are none
+        for clients, or before recovery."""
+        return self._flow_schemas.match(identity, asked) if self._flow_schemas is not None and self.is_ready else None
 
     def api_for(self, identity: Identity) -> Api:
         """Return the server as that identity reaches it, in this process."""
@@ -488,6 +495,8 @@ class ApiServer:
             self._lines.commits(changes)
         if self._stored_policy is not None:
             self._stored_policy.note(changes)
+        if self._flow_schemas is not None:
+            self._flow_schemas.note(changes)
         if self._token_secrets is not None:
             self._note_accounts(self._token_secrets, changes)
         now_s, is_configured = self._clock.now(), False

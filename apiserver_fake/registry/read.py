@@ -8,6 +8,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,7 +131,10 @@ class Reads:
         token = ""
         if page.next_after is not None:
             token = self._cursors.token(rv, page.next_after, fingerprint, self._clock.now())
-        return Response(code=200, rv=rv, body=list_body(resource, page, rv, token))
+        head, items = list_head(resource, page, rv, token), tuple([record.body for record in page.records])
+        if request.is_split:
+            return Response(code=200, rv=rv, body=head, items=items)
+        return Response(code=200, rv=rv, body=with_items(head, items))
 
     def selection(self, resource: Resource, request: Request) -> Selection:
         """Return what the request selects. Raises: BadRequest."""
@@ -187,10 +191,19 @@ class ExpiredPage(Expired):
 
 def list_body(resource: Resource, page: Page, rv: int, token: str) -> bytes:
     """Return the list document, its items being the stored bytes."""
+    return with_items(list_head(resource, page, rv, token), [record.body for record in page.records])
+
+
+def with_items(head: bytes, items: Iterable[bytes]) -> bytes:
+    """Return a list document whose items have that JSON."""
+    return b"".join((head[:-1], b',"items":[', b",".join(items), b"]}"))
+
+
+def list_head(resource: Resource, page: Page, rv: int, token: str) -> bytes:
+    """Return the list document without its items."""
     metadata: Document = {"resourceVersion": str(rv)}
     if token:
         metadata["continue"] = token
         if page.remaining is not None:
             metadata["remainingItemCount"] = page.remaining
-    head = msgspec.json.encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata})
-    return b"".join((head[:-1], b',"items":[', b",".join([record.body for record in page.records]), b"]}"))
+    return msgspec.json.encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata})

@@ -4,6 +4,7 @@ This is the path grammar of the Kubernetes API: core and named groups, namespace
 `/watch/` prefix. Nothing here touches a socket; a refusal is an `ApiError` that says what the real server says.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -140,6 +141,11 @@ class Route:
         return self.served.resource
 
     @property
+    def is_of_definition(self) -> bool:
+        """Whether a definition defines the kind: what is known of its objects is what they say."""
+        return self.served.schema is not None
+
+    @property
     def template(self) -> str:
         """The path with placeholders: the low-cardinality name for spans and metrics."""
         r = self.resource
@@ -166,6 +172,14 @@ class Route:
 def split(raw_path: str) -> list[str]:
     """Return the decoded segments of a raw path; a trailing slash is ignored."""
     return [unquote(part) if "%" in part else part for part in raw_path.strip("/").split("/")]
+
+
+_MALFORMED = re.compile(r"[^?]*%(?![0-9A-Fa-f]{2})")
+
+
+def is_malformed(raw_path: str) -> bool:
+    """Whether the path before the query has a percent sign that begins no escape."""
+    return "%" in raw_path and _MALFORMED.match(raw_path) is not None
 
 
 def parse(catalogue: Catalogue, group: str, version: str, rest: Sequence[str]) -> Route:
@@ -316,6 +330,7 @@ def to_request(
             resource_version_match=parameters.text("resourceVersionMatch"),
             limit=parameters.limit() if verb == "list" else 0,
             continue_token=parameters.text("continue") if verb == "list" else "",
+            is_split=verb == "list",
             traceparent=traceparent,
         )
     dry_run = is_dry_run(verb, [parameters.text("dryRun")] if "dryRun" in parameters else [])

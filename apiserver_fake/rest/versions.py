@@ -39,6 +39,7 @@ class VersionedApi:
         request = msgspec.structs.replace(
             request,
             api_version=self._served.resource.api_version,
+            is_split=False,
             field_selector=self._stored_labels(request.field_selector),
         )
         if request.subresource not in _OWN_FORM:
