@@ -20,6 +20,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from apiserver_fake.rest.paths import is_set
 from apiserver_fake.rest.pod_streams import container_of, document_of, kubelet_address
 from services.api.errors import ApiError, BadRequest, NotFound, TooManyRequests, Unavailable
 from services.api.meta import Document
@@ -139,7 +140,7 @@ def _path(pod: Document, stream: str, request: web.BaseRequest) -> str:
         return "/portForward/" + "/".join(quote(meta[k], safe="") for k in ("namespace", "name")) + _query(words)
     container = container_of(pod, query.get("container", ""))
     flags = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
-    words = [(kubelet, "1") for name, kubelet in flags.items() if query.get(name) in ("1", "true")]
+    words = [(kubelet, "1") for name, kubelet in flags.items() if is_set(query, name)]
     if stream == "exec":
         words += [("command", word) for word in query.getall("command", [])]
     parts = (meta["namespace"], meta["name"], container)
@@ -359,7 +360,7 @@ async def _web_command(
     if offered and not protocol:
         raise BadRequest(f"none of the WebSocket protocols {offered} is served, want one of {list(WEB_SOCKETS)}")
     asked = request.rel_url.query
-    flags = {name for name in ("stdin", "stdout", "stderr", "tty") if asked.get(name) in ("1", "true")}
+    flags = {name for name in ("stdin", "stdout", "stderr", "tty") if is_set(asked, name)}
     wanted = [ERROR, *(channel for channel in (STDIN, STDOUT, STDERR) if _CHANNELS[channel] in flags)]
     if "tty" in flags:
         wanted = [channel for channel in wanted if channel != STDERR] + [RESIZE]
