@@ -247,18 +247,18 @@ def until(what, limit_s=20.0):
 
 
 def test_streams_that_are_cut_leave_nothing_behind(kubectl, mesh):
-    kubectl("exec", "p1", "-c", "c", "--", "true")
-    time.sleep(1.0)  # connections that are kept alive for the next request are those of any client
-    before = {process: mesh.open_files(process) for process in ("apiserver", "kubelet_h0")}
-    many = [kubectl.started("exec", "p1", "-c", "c", "--", "sleep", "600") for _ in range(8)]
-    until(lambda: mesh.open_files("kubelet_h0") >= before["kubelet_h0"] + len(many))
+    many = [kubectl.started("exec", "p1", "-c", "c", "--", "sh", "-c", "echo up; sleep 600") for _ in range(8)]
+    assert [each.stdout.readline() for each in many] == [b"up\n"] * len(many)
+    # a stream holds one connection at the kubelet, and two at the API server, which stands between
+    held = {"apiserver": 2 * len(many), "kubelet_h0": len(many)}
+    during = {process: mesh.open_files(process) for process in held}
     for each in many[:4]:
         each.send_signal(signal.SIGINT)
     for each in many[4:]:
         each.kill()
     for each in many:
         each.communicate(timeout=10)
-    until(lambda: all(mesh.open_files(process) <= count + 1 for process, count in before.items()))
+    until(lambda: all(mesh.open_files(process) <= during[process] - held[process] for process in held))
 
 
 @pytest.mark.parametrize("kubectl", [("forky", "websocket"), ("forky", "spdy")], indirect=True)
