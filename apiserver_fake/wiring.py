@@ -42,7 +42,8 @@ class ApiServerComponent:
         self.grpc_port: int | None = None
         self.rest_port: int | None = None
         self._is_listening = False
-        self._tls = tls_of(config)
+        # In a simulation there is no listener.
+        self._tls = tls_of(config) if _has_servers(config) else None
         self._publishing: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:

@@ -165,19 +165,26 @@ class Link:
         await stream.code()
         raise ConnectionError("the server closed the stream")
 
+    async def _explained(self, why: str) -> tuple[str, str]:
+        """Return why no stream comes to be, and what may help."""
+        if self.tls is not None:
+            why = await self.tls.why_refused(self.target) or why
+            return why, "is an API server listening there, and does it trust this certificate?"
+        if why.startswith("UNAVAILABLE") and await speaks_tls(self.target):
+            return (
+                f"{self.target} wants a client certificate, and this process has none",
+                "start it with --security strict, --client-certificate, --client-key and --certificate-authority",
+            )
+        return why, "is an API server listening there, and does it accept this token?"
+
     async def _failed(self, why: str) -> None:
         """Note a stream that broke or never came to be; a row of them is logged, with the reason if a handshake shows
         it (X-TLS3)."""
         self.reconnects += 1
         self._failures += 1
         if self._failures == TRIES_BEFORE_LOGGING or self._failures % 100 == 0:
-            hint = "is an API server listening there, and does it accept this token?"
-            if self.tls is not None:
-                hint = "is an API server listening there, and does it trust this certificate?"
-                why = await self.tls.why_refused(self.target) or why
-            elif why.startswith("UNAVAILABLE") and await speaks_tls(self.target):
-                why = f"{self.target} wants a client certificate, and this process has none"
-                hint = "start it with --security strict, --client-certificate, --client-key and --certificate-authority"
+            # A task of its own: after a group that failed, a timeout in this one ends it for good (Python 3.11.2).
+            why, hint = await asyncio.create_task(self._explained(why))
             _log.warning("apiserver.unreachable", target=self.target, tries=self._failures, error=why, hint=hint)
 
 

@@ -123,6 +123,7 @@ class Supervisor:
         """
         try:
             self._prepare()
+            self._tasks.append(asyncio.create_task(self._keep_certificates()))
             apiserver = self._add("apiserver", self._apiserver_arguments())
             await self._start_all([apiserver])
             # From now on restarts must find the same ports: clients hold on to them.
@@ -149,7 +150,7 @@ class Supervisor:
             await self._start_all([child for child in rest if child.name not in self._options.without])
             self._is_ready = True
             self._write_state()
-            self._tasks = [asyncio.create_task(self._keep_state()), asyncio.create_task(self._keep_certificates())]
+            self._tasks.append(asyncio.create_task(self._keep_state()))
         except OSError as error:
             await self.stop()
             raise MeshError(f"{error.filename or self._data}: {error.strerror}") from None

@@ -1,8 +1,14 @@
 """The profile `strict`: who may connect, what is said to those who may not, and certificates renewed under load."""
 
 import asyncio
+import base64
 import json
+import os
 import random
+import ssl
+import subprocess
+import sys
+import urllib.request
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -11,6 +17,7 @@ import grpc.aio
 import msgspec
 import pytest
 import structlog
+import yaml
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build
@@ -23,9 +30,10 @@ from services.api.switches import Switches
 from services.api.wire import Request, WatchRequest
 from services.client.rpc import RpcTransport
 from services.client.tls import ClientTls, TlsError, TlsFiles
-from services.runtime import certificates
+from services.runtime import certificates, rotation
 from services.runtime.config import StartError
 from services.runtime.real import MemoryDisk, NoTransport, RealClock
+from services.runtime.supervisor import MeshOptions, Supervisor
 from services.telemetry.eventlog import NullEventLog
 from services.telemetry.traces import Tracer
 
@@ -40,6 +48,11 @@ def in_loop(scenario):
 async def until(holds):
     while not holds():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
+
+
+async def until_async(holds):
+    while not await holds():  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
 
 
 @asynccontextmanager
@@ -333,3 +346,126 @@ def test_a_new_file_that_cannot_be_used_leaves_what_was_there_and_is_reported_on
     assert found == [False] * 5
     assert tls.material == before
     assert [line["error"] for line in lines] == [f"{tmp_path}/c.crt: no certificate in PEM"]
+
+
+# --- a whole mesh
+
+
+def nodes_by(kubeconfig):
+    """Return the names of the nodes, asked for with nothing but the text of a kubeconfig. Raises: OSError."""
+    config = yaml.safe_load(kubeconfig)
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    trust = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    headers = {"Authorization": f"Bearer {user['token']}"}
+    request = urllib.request.Request(f"{cluster['server']}/api/v1/nodes", headers=headers)
+    with urllib.request.urlopen(request, timeout=10, context=trust) as answer:
+        return sorted(item["metadata"]["name"] for item in json.load(answer)["items"])
+
+
+DRIVER = "gpu.example.com"
+STRICT = {
+    "engine": "memory", "security": "strict", "log_level": "warning", "serves_clients": True,
+    "definitions": {"h0": [{"name": "n0", "drivers": f"{DRIVER}:2"}], "h1": [{"name": "n1"}]},
+}  # fmt: skip
+
+
+def test_in_a_mesh_of_the_profile_every_process_takes_a_new_authority_and_none_is_restarted(tmp_path):
+    async def scenario():
+        mesh = Supervisor(MeshOptions(data_dir=tmp_path, **STRICT))
+        await mesh.start()
+        transport = mesh.client_transport()
+        api = transport.api()
+        try:
+
+            async def document(resource, name):
+                get = Request(verb="get", resource=resource, namespace="default", name=name)
+                return msgspec.json.decode((await api.call(get)).unwrap().body)
+
+            async def runs(name):
+                spec = {"containers": [{"name": "c", "image": "i"}]}
+                body = msgspec.json.encode({"metadata": {"name": name}, "spec": spec})
+                create = Request(verb="create", resource="pods", namespace="default", body=body)
+
+                async def is_made():  # once there is the service account
+                    return (await api.call(create)).code == 201
+
+                async def is_running():
+                    return (await document("pods", name))["status"].get("phase") == "Running"
+
+                await until_async(is_made)
+                await until_async(is_running)
+
+            async def publishes():
+                found = await api.call(Request(verb="list", resource="resourceslices.resource.k8s.io"))
+                return DRIVER in found.body.decode()
+
+            await runs("before")
+            await until_async(publishes)
+            first = mesh.kubeconfig.read_bytes()
+            said = []
+            await asyncio.to_thread(rotation.change_authority, tmp_path, said.append)
+            await runs("after")
+            assert said[0] == "both authorities are trusted"
+            assert said[2] == "the old authority is trusted no more"
+            assert [child.restarts for child in mesh.children.values()] == [0] * len(mesh.children)
+            assert await asyncio.to_thread(nodes_by, mesh.kubeconfig.read_bytes()) == ["n0", "n1"]
+            with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+                await asyncio.to_thread(nodes_by, first)
+
+            async def is_published():
+                found = (await document("configmaps", "kube-root-ca.crt"))["data"]["ca.crt"]
+                return found == (tmp_path / "credentials/ca.crt").read_text()
+
+            await until_async(is_published)
+            assert mesh.status()["security"] == "strict"
+        finally:
+            await transport.close()
+            await mesh.stop()
+        for log in (tmp_path / "logs").iterdir():
+            assert "Traceback" not in log.read_text()
+            assert "certificate_not_reloaded" not in log.read_text()
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+
+
+def test_a_running_mesh_renews_its_certificates_before_they_expire(tmp_path):
+    async def scenario():
+        mesh = Supervisor(MeshOptions(data_dir=tmp_path, certificate_life=timedelta(seconds=24), **STRICT))
+        await mesh.start()
+        try:
+            first = {each.name: each.not_after for each in rotation.held(tmp_path)}
+
+            def renewed():
+                return all(each.not_after > first[each.name] for each in rotation.held(tmp_path) if each.name != "ca")
+
+            await until(renewed)
+            await asyncio.to_thread(rotation.wait_until_used, tmp_path)
+            await asyncio.sleep(
+                max(0.0, (max(first[n] for n in first if n != "ca") - datetime.now(UTC)).total_seconds())
+            )
+            assert await asyncio.to_thread(nodes_by, mesh.kubeconfig.read_bytes()) == ["n0", "n1"]
+            await until(lambda: all(child.is_ready for child in mesh.children.values()))
+            assert [child.restarts for child in mesh.children.values()] == [0] * len(mesh.children)
+        finally:
+            await mesh.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+
+
+def keplab(*words):
+    environ = {**os.environ, "PYTHONPATH": os.getcwd()}
+    return subprocess.run(
+        [sys.executable, "-m", "services.cli", *words], capture_output=True, text=True, timeout=60, env=environ
+    )
+
+
+def test_the_commands_say_what_is_wrong_in_one_line(tmp_path):
+    nothing = keplab("rotate", "--data", str(tmp_path))
+    assert (nothing.returncode, nothing.stderr.count("\n")) == (2, 1)
+    assert f"no mesh has been on {tmp_path}: it has no credentials/ca.key" in nothing.stderr
+    short = keplab("up", "--data", str(tmp_path), "--certificate-life", "5s")
+    assert short.returncode == 2
+    assert "5s: want at least 30 s and at most ten years" in short.stderr
+    certificates.authority(tmp_path / "credentials").client("c", "x")
+    found = json.loads(keplab("rotate", "--data", str(tmp_path), "--authority", "-o", "json").stdout)
+    assert [each["name"] for each in found["certificates"]] == ["ca", "c"]
