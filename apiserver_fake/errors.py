@@ -42,6 +42,13 @@ def forbidden(resource: str, name: str, why: str, *, reason: str = "") -> Forbid
     return Forbidden(f'{resource} "{name}" is forbidden: {why}', details=details, reason=reason)
 
 
+def qualified_kind(document: dict[str, Any]) -> str:
+    """Return a document's kind with its group, as refusals name it: `Pod`, `ReplicaSet.apps`."""
+    group, _, _ = str(document.get("apiVersion") or "").rpartition("/")
+    kind = str(document.get("kind") or "")
+    return f"{kind}.{group}" if group else kind
+
+
 SCHEME = "pkg/api/legacyscheme/scheme.go:30"
 """What upstream's refusals call the register of its kinds."""
 _INTERNAL = {"": "core", "events.k8s.io": "core", "rbac.authorization.k8s.io": "rbac"}

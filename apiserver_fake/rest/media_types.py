@@ -111,7 +111,8 @@ def negotiate(accept: str, conversions: tuple[str, ...] = (), *, is_stream: bool
     """Return the form that a client likes best; `conversions` are the ones this answer can be made into.
 
     Protobuf is made for those who take nothing else: nearly every client that asks for it also accepts JSON, which is
-    stored and costs nothing. Raises: NotAcceptable.
+    stored and costs nothing. Metadata alone is made in either, so it goes as it is liked best: informers of metadata
+    compare what a list and a watch brought, and in JSON a list's items have a kind. Raises: NotAcceptable.
 
     Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go`.
     """
@@ -129,7 +130,7 @@ def negotiate(accept: str, conversions: tuple[str, ...] = (), *, is_stream: bool
                 continue
             if is_stream and media_type == YAML:
                 raise _not_acceptable(_STREAMS)
-            if media_type != PROTOBUF:
+            if media_type != PROTOBUF or form.convert:
                 return form
             protobuf_form = form
     if protobuf_form is not None:

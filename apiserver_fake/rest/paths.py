@@ -5,7 +5,7 @@ This is the path grammar of the Kubernetes API: core and named groups, namespace
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
@@ -70,6 +70,14 @@ def subresource_form(name: str, kind: str = "") -> SubresourceForm:
     return replace(form, kind=f"{kind}{form.kind}") if name == "proxy" else form
 
 
+def is_set(query: Mapping[str, str], name: str) -> bool:
+    """Return a boolean parameter: anything but `0` and `false` in any case is true, also nothing at all after its name.
+
+    Source: upstream `staging/src/k8s.io/apimachinery/pkg/runtime/conversion.go` (Convert_Slice_string_To_bool).
+    """
+    return query.get(name, "false").lower() not in ("0", "false")
+
+
 class Parameters:
     """A query read with types. Raises: BadRequest for a repeated known parameter or a malformed value (V14)."""
 
@@ -88,13 +96,8 @@ class Parameters:
         return self._query.get(name, "")
 
     def flag(self, name: str) -> bool:
-        """Return a boolean in the spellings of Go's ParseBool; present without a value is true."""
-        text = self._query.get(name, "false")
-        if text in ("", "1", "t", "T", "true", "TRUE", "True"):
-            return True
-        if text in ("0", "f", "F", "false", "FALSE", "False"):
-            return False
-        raise BadRequest(f"query parameter {name}={text!r}: want true or false")
+        """Return a boolean parameter, as `is_set` reads it."""
+        return is_set(self._query, name)
 
     def number(self, name: str) -> int | None:
         """Return a non-negative 64-bit integer, or None when absent."""

@@ -6,7 +6,6 @@ without touching the store. This file is the shell; what it decides with is in t
 """
 
 import asyncio
-import ssl
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -61,8 +60,7 @@ from apiserver_fake.rest.impersonation import impersonated
 from apiserver_fake.rest.media_types import PLAIN, Form
 from apiserver_fake.rest.paths import Parameters, Route
 from apiserver_fake.rest.protobuf import NotAcceptable
-from apiserver_fake.rest.streaming import Kubelets
-from apiserver_fake.rest.tls import ServingTls, identity_of_peer
+from apiserver_fake.rest.streaming import Kubelets, KubeletTls
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
 from services.api.errors import ApiError, BadRequest, Forbidden, NotFound, Timeout, UnknownOutcome
@@ -71,6 +69,7 @@ from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
 from services.api.times import format_time
 from services.api.wire import Api, Request, Response
+from services.runtime.serving_tls import ServingTls, identity_of_peer
 from services.telemetry.metrics import render
 
 log = structlog.get_logger()
@@ -85,8 +84,6 @@ SHUTDOWN_S = 2.0
 YEAR_S = 365 * 86400.0
 PROTOBUF_PIECE = 50
 """How many objects are encoded in protobuf at a time; others have their turn between."""
-RELOAD_S = 2.0
-"""How often it is looked whether there is another certificate to serve with."""
 ACCOUNT_TRIES, ACCOUNT_WAIT_S = 10, 0.15
 """How often and after how long a pod's creation is tried again that only lacks its namespace's default account."""
 CONVERSIONS = ("Table", "PartialObjectMetadata")
@@ -203,7 +200,7 @@ class RestHandler:
                 return self._health(request, identity, check, rest)
             case ["version"]:
                 self._only(request, "GET")
-                return raw_json(discovery.version())
+                return raw_json(discovery.version(self._server.release))
         if identity.user == ANONYMOUS.user and not self._server.access.is_rbac:
             raise Forbidden(f'forbidden: User "{identity.user}" cannot {request.method.lower()} path "{request.path}"')
         match parts:
@@ -577,12 +574,6 @@ def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) 
     return HttpRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
 
 
-async def _reload(tls: ServingTls) -> None:
-    while True:
-        await asyncio.sleep(RELOAD_S)
-        tls.reload()
-
-
 async def serve(
     server: ApiServer,
     host: str,
@@ -592,7 +583,7 @@ async def serve(
     tracer: Tracer,
     settings: RestSettings | None = None,
     tls: ServingTls | None = None,
-    kubelet_tls: ssl.SSLContext | None = None,
+    kubelet_tls: KubeletTls | None = None,
 ) -> tuple[AsyncExitStack, int]:
     """Listen on `host:port` (0: any free one) and return what ends it and everything it started, and the port.
 
@@ -630,7 +621,4 @@ async def serve(
         await running.aclose()
         raise
     sweep.start()
-    if tls is not None:
-        reading = asyncio.create_task(_reload(tls))
-        running.callback(reading.cancel)
     return running, runner.addresses[0][1]

@@ -96,7 +96,7 @@ class VersionedApi:
         warnings = report_fields(dropped, version, kind, request.field_validation)
         if causes:
             name = request.name or str((document.get("metadata") or {}).get("name") or "")
-            raise invalid(kind, name, causes)
+            raise invalid(resource.qualified_kind, name, causes)
         return read, warnings
 
     async def _rewrite(self, request: Request, change: Callable[[Document], Document]) -> Response:

@@ -49,7 +49,7 @@ BODIES = [
     ("pods", {**pod(), "kind": "Wombat"}, 400, "BadRequest", 'no kind "Wombat" is registered for version "v1"'),
     ("pods", {**pod(), "apiVersion": "v7"}, 400, "BadRequest", 'no kind "Pod" is registered for version "v7"'),
     ("pods", {**pod(), "spec": "x"}, 400, "BadRequest", "cannot unmarshal string"),
-    ("pods", pod(containers=[None]), 400, "BadRequest", "cannot unmarshal null"),
+    ("pods", pod(containers=["a"]), 400, "BadRequest", "cannot unmarshal string"),
     ("pods", cpu("six"), 422, "Invalid", "quantities must match"),
     ("pods", cpu("-1"), 422, "Invalid", "must be greater than or equal to 0"),
     ("pods", pod(containers=[{"name": f"c{i}", "image": "i"} for i in range(300)]), 422, "Invalid", "Too many"),

@@ -101,6 +101,16 @@ def test_guarantees_v14_numbers_are_bounded(value):
         parameters(("limit", value)).number("limit")
 
 
+@pytest.mark.parametrize(
+    ("query", "is_on"),
+    [([("watch", text)], True) for text in ("", "1", "true", "True", "t", "yes")]
+    + [([("watch", text)], False) for text in ("0", "false", "False", "FALSE")]
+    + [([], False)],
+)
+def test_a_boolean_parameter_is_true_but_for_0_and_false(query, is_on):
+    assert Parameters(MultiDict(query)).flag("watch") is is_on
+
+
 def test_guarantees_w12_initial_events_need_match_and_bookmarks():
     pods = route("/api/v1/pods")
     for given in (
