@@ -183,7 +183,7 @@ def test_heads_of_answers(ask):
         (f"{PROTOBUF},*/*", "application/json"),
         (PROTOBUF, PROTOBUF),
         (PROTOBUF + METADATA, PROTOBUF),
-        (f"{PROTOBUF}{METADATA},application/json{METADATA},application/json", "application/json"),
+        (f"{PROTOBUF}{METADATA},application/json{METADATA},application/json", PROTOBUF),
         (f"application/yaml{TABLE}", "application/yaml"),
         ("application/json;stream=watch", "application/json"),
         ("application/json;q=0", "application/json"),

@@ -65,6 +65,7 @@ class AnApi:
 
 class AServer:
     is_ready = True
+    release = "1.36"
     store = SimpleNamespace(rv=7)
     catalogue = Catalogue()
     access = Access()
