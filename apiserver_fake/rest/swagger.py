@@ -118,10 +118,24 @@ _SCHEMA: Final[tuple[tuple[str, int, str], ...]] = (
     ("additionalProperties", 21, "additional"),
     ("type", 22, "type"), ("items", 23, "items"), ("properties", 25, "schemas"),
 )  # fmt: skip
-_QUERY = (("required", 1, _FLAG), ("in", 2, _TEXT), ("description", 3, _TEXT), ("name", 4, _TEXT), ("type", 6, _TEXT),
-          ("format", 7, _TEXT), ("uniqueItems", 20, _FLAG))  # fmt: skip
-_PATH = (("required", 1, _FLAG), ("in", 2, _TEXT), ("description", 3, _TEXT), ("name", 4, _TEXT), ("type", 5, _TEXT),
-         ("format", 6, _TEXT), ("uniqueItems", 19, _FLAG))  # fmt: skip
+_QUERY = (
+    ("required", 1, _FLAG),
+    ("in", 2, _TEXT),
+    ("description", 3, _TEXT),
+    ("name", 4, _TEXT),
+    ("type", 6, _TEXT),
+    ("format", 7, _TEXT),
+    ("uniqueItems", 20, _FLAG),
+)
+_PATH = (
+    ("required", 1, _FLAG),
+    ("in", 2, _TEXT),
+    ("description", 3, _TEXT),
+    ("name", 4, _TEXT),
+    ("type", 5, _TEXT),
+    ("format", 6, _TEXT),
+    ("uniqueItems", 19, _FLAG),
+)
 _BODY = (
     ("description", 1, _TEXT),
     ("name", 2, _TEXT),
