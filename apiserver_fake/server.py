@@ -89,6 +89,8 @@ class ApiServer:
         self._journal = journal
         self._clock = seams.clock
         self.catalogue = Catalogue(hidden=hidden(seams.switches))
+        self.release = seams.switches.choice("emulate.version")
+        """The Kubernetes release that it says it is."""
         self._defined = definer
         self._definitions: dict[str, Kind] = {}
         # Sampled spans of the writes under way, by what their changes will be known as.
@@ -109,6 +111,7 @@ class ApiServer:
         self._stored_policy = StoredPolicy(self.store) if self.access.is_rbac else None
         self._flow_schemas = StoredFlowSchemas(self.store) if self.access.is_rbac else None
         issuer, find = self.access.accounts.tokens, self._document
+        self._binds_nodes = config.security == "strict"
         self._token_secrets = (
             TokenSecrets(issuer, self.access.authority, find, self._token_secrets_in, lambda: self.api_for(ADMIN))
             if issuer is not None
@@ -193,7 +196,12 @@ class ApiServer:
         )
         node_key = bytes.fromhex(self._tokens.node_key) if self._tokens.node_key else b"node\0" + recovered.secret
         self._authenticator = Authenticator(
-            self._tokens.tokens, node_key, self.access.accounts.tokens, self._document, self._clock.wall
+            self._tokens.tokens,
+            node_key,
+            self.access.accounts.tokens,
+            self._document,
+            self._clock.wall,
+            binds_nodes=self._binds_nodes,
         )
         if self._lines is not None:
             self._lines.recovered(recovered)
@@ -244,8 +252,19 @@ class ApiServer:
             if self.store.get(resource, "", name) is None:
                 request = Request(verb="create", resource=resource, body=msgspec.json.encode(document))
                 (await api.call(request)).unwrap()
+        await self._keep_access_objects()
+
+    async def _keep_access_objects(self) -> None:
         for request in access_objects(self.access, self._document):
-            (await api.call(request)).unwrap()
+            (await self.api_for(ADMIN).call(request)).unwrap()
+
+    async def change_authority(self, authority: str) -> None:
+        """Publish another bundle of certificates than `Access.authority`: the authorities of clients and servers have
+        changed. Raises: ApiError."""
+        self.access = replace(self.access, authority=authority)
+        await self._keep_access_objects()
+        if self._token_secrets is not None:
+            self._token_secrets.change_authority(authority)
 
     async def _expire_events(self) -> None:
         while True:
@@ -258,9 +277,10 @@ class ApiServer:
 
     # -- who
 
-    def authenticate(self, bearer: str) -> Identity:
-        """Return whose token this is; "" is anonymous. Raises: Unauthorized, Unavailable before recovery."""
-        return self._parts()[1].identify(bearer)
+    def authenticate(self, bearer: str, peer: str = "") -> Identity:
+        """Return whose token this is; "" is anonymous. `peer`: whose certificate the connection has. Raises:
+        Unauthorized, Unavailable before recovery."""
+        return self._parts()[1].identify(bearer, peer)
 
     def _document(self, resource: str, namespace: str, name: str) -> Document | None:
         record = self.store.get(resource, namespace, name)

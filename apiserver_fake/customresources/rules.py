@@ -17,11 +17,12 @@ import msgspec
 from apiserver_fake.customresources import jsonpath
 from apiserver_fake.customresources.scale import problems as scale_problems
 from apiserver_fake.customresources.structural import Structural
+from apiserver_fake.errors import qualified_kind
 from apiserver_fake.schema.schemas import Shape, component_shape
 from apiserver_fake.strategy import Strategy, Subresource, SubresourceResult, WriteContext
 from apiserver_fake.validation.formats import Cause, metadata, subdomain
 from services.api.errors import ApiError, BadRequest, MethodNotAllowed, invalid
-from services.api.meta import Document, group_kind_of
+from services.api.meta import Document
 
 _META = component_shape("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
 ENVELOPE = Shape(
@@ -183,7 +184,7 @@ def _write_scale(rules: Rules, stored: Document, body: Document, ctx: WriteConte
     new = _with_value(old, rules.scale.desired, replicas)
     new["metadata"] = {**new["metadata"], "generation": int(new["metadata"].get("generation") or 0) + 1}
     if causes := rules.causes(new, old):
-        raise invalid(group_kind_of(stored), ctx.request.name, causes)
+        raise invalid(qualified_kind(stored), ctx.request.name, causes)
     return SubresourceResult(document=new)
 
 

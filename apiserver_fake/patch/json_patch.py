@@ -64,7 +64,7 @@ class _Workpiece:
                     self._remove(source)
                     self._add(path, value)
             case _:
-                raise BadRequest(f"Unexpected kind: {op!r} is no JSON patch operation")
+                raise unprocessable(f"Unexpected kind: {op}")
 
     def _get(self, path: list[str]) -> Any:
         value = self.root

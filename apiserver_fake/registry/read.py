@@ -61,13 +61,17 @@ class ContinueTokens:
         try:
             raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
-            raise BadRequest("continue key is not valid: it is not a token of this server") from None
+            raise BadRequest(
+                "invalid continue token: continue key is not valid: it is not a token of this server"
+            ) from None
         mac, payload = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(payload)):
-            raise BadRequest("continue key is not valid: it is not a token of this server")
+            raise BadRequest("invalid continue token: continue key is not valid: it is not a token of this server")
         rv, namespace, name, of, expires_at_s = msgspec.json.decode(payload)
         if of != fingerprint.hex():
-            raise BadRequest("continue key is not valid: it belongs to a list with other selectors")
+            raise BadRequest(
+                "invalid continue token: continue key is not valid: it belongs to a list with other selectors"
+            )
         return Cursor(rv, Key(namespace, name), expires_at_s)
 
     def _mac(self, payload: bytes) -> bytes:
@@ -116,7 +120,7 @@ class Reads:
         fingerprint = ContinueTokens.fingerprint(request)
         if request.continue_token:
             if request.resource_version or request.resource_version_match:
-                raise BadRequest("specifying resourceVersion or resourceVersionMatch is not allowed with continue")
+                raise BadRequest("specifying resource version is not allowed when using continue")
             cursor = self._cursors.read(request.continue_token, fingerprint)
             rv, after = cursor.rv or self._store.rv, cursor.after
             is_expired = cursor.expires_at_s < self._clock.now() and bool(cursor.rv)

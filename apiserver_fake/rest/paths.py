@@ -104,7 +104,9 @@ class Parameters:
         text = self._query.get(name, "")
         if not text:
             return None
-        if not text.isascii() or not text.isdigit() or len(text) > 19 or int(text) > NUMBER_MAX:
+        if not text.isascii() or not text.lstrip("-").isdigit():
+            raise BadRequest(f'strconv.ParseInt: parsing "{text[:32]}": invalid syntax')
+        if not text.isdigit() or len(text) > 19 or int(text) > NUMBER_MAX:
             raise BadRequest(f"query parameter {name}={text[:32]!r}: want an integer from 0 to {NUMBER_MAX}")
         return int(text)
 
@@ -120,7 +122,7 @@ class Parameters:
         `staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go`.
         """
         is_of_the_cache = self.text("resourceVersion") == "0" and "continue" not in self
-        if self.text("limit").startswith("-") or (is_of_the_cache and not self.text("resourceVersionMatch")):
+        if is_of_the_cache or (self.text("limit").startswith("-") and self.text("limit")[1:].isdigit()):
             return 0
         return self.number("limit") or 0
 

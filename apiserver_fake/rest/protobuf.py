@@ -60,6 +60,7 @@ _PACKAGES = {
     "policy": "policy",
     "rbac.authorization.k8s.io": "rbac",
     "resource.k8s.io": "resource",
+    "resource.k8s.io/v1beta2": "resource",
     "scheduling.k8s.io": "scheduling",
     "storage.k8s.io": "storage",
 }

@@ -6,7 +6,6 @@ without touching the store. This file is the shell; what it decides with is in t
 """
 
 import asyncio
-import ssl
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from aiohttp import web
 
 from apiserver_fake.admission.service_account import is_without_default_account
 from apiserver_fake.decode import json_object
-from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path
+from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path, not_found
 from apiserver_fake.fairness import FLOW_HEADERS, attributes_of
 from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.registry.read import with_items
@@ -60,16 +59,16 @@ from apiserver_fake.rest.impersonation import impersonated
 from apiserver_fake.rest.media_types import PLAIN, Form
 from apiserver_fake.rest.paths import Parameters, Route
 from apiserver_fake.rest.protobuf import NotAcceptable
-from apiserver_fake.rest.streaming import Kubelets
-from apiserver_fake.rest.tls import ServingTls, identity_of_peer
+from apiserver_fake.rest.streaming import Kubelets, KubeletTls
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
-from services.api.errors import ApiError, BadRequest, Forbidden, Timeout, UnknownOutcome
+from services.api.errors import ApiError, BadRequest, Forbidden, NotFound, Timeout, UnknownOutcome
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity, external
 from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
 from services.api.times import format_time
 from services.api.wire import Api, Request, Response
+from services.runtime.serving_tls import ServingTls, identity_of_peer
 from services.telemetry.metrics import render
 
 log = structlog.get_logger()
@@ -82,8 +81,6 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 MONITOR = "system:monitor"
 SHUTDOWN_S = 2.0
 YEAR_S = 365 * 86400.0
-RELOAD_S = 2.0
-"""How often it is looked whether there is another certificate to serve with."""
 ACCOUNT_TRIES, ACCOUNT_WAIT_S = 10, 0.15
 """How often and after how long a pod's creation is tried again that only lacks its namespace's default account."""
 CONVERSIONS = ("Table", "PartialObjectMetadata")
@@ -200,7 +197,7 @@ class RestHandler:
                 return self._health(request, identity, check, rest)
             case ["version"]:
                 self._only(request, "GET")
-                return raw_json(discovery.version())
+                return raw_json(discovery.version(self._server.release))
         if identity.user == ANONYMOUS.user and not self._server.access.is_rbac:
             raise Forbidden(f'forbidden: User "{identity.user}" cannot {request.method.lower()} path "{request.path}"')
         match parts:
@@ -323,7 +320,12 @@ class RestHandler:
             self._server.authorize(identity, streaming.right(request, resource, namespace, name, connected))
             itself = self._server.api_for(ADMIN)
             return await streaming.serve(request, resource, namespace, name, connected, itself, self._kubelets)
-        route = paths.parse(self._catalogue, group, version, rest)
+        try:
+            route = paths.parse(self._catalogue, group, version, rest)
+        except NotFound:
+            if not group or self._is_built_in(group):
+                raise
+            return self._not_defined(request, identity, group, version)
         verb = paths.verb_of(request.method, route)
         api = versioned(api, route.served)
         if verb == "get" and route.subresource == "log":
@@ -381,6 +383,17 @@ class RestHandler:
         if items is None:
             return response
         return msgspec.structs.replace(response, body=with_items(response.body, items), items=None)
+
+    def _not_defined(self, request: web.BaseRequest, identity: Identity, group: str, version: str) -> web.Response:
+        """Answer what leads nowhere in a group of definitions. Raises: NotFound that names the object whose subresource
+        is not defined."""
+        parts = paths.split(request.rel_url.raw_path)
+        asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
+        self._server.authorize_action(identity, asked)
+        served = self._catalogue.served[group, version].get(asked.resource)
+        if served is not None and asked.subresource:
+            raise not_found(served.resource, asked.name)
+        return page_not_found()
 
     def _span(self, request: web.BaseRequest, route: Route, verb: str) -> Span:
         parent = request.headers.get("traceparent", "")
@@ -544,12 +557,6 @@ def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) 
     return HttpRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
 
 
-async def _reload(tls: ServingTls) -> None:
-    while True:
-        await asyncio.sleep(RELOAD_S)
-        tls.reload()
-
-
 async def serve(
     server: ApiServer,
     host: str,
@@ -559,7 +566,7 @@ async def serve(
     tracer: Tracer,
     settings: RestSettings | None = None,
     tls: ServingTls | None = None,
-    kubelet_tls: ssl.SSLContext | None = None,
+    kubelet_tls: KubeletTls | None = None,
 ) -> tuple[AsyncExitStack, int]:
     """Listen on `host:port` (0: any free one) and return what ends it and everything it started, and the port.
 
@@ -597,7 +604,4 @@ async def serve(
         await running.aclose()
         raise
     sweep.start()
-    if tls is not None:
-        reading = asyncio.create_task(_reload(tls))
-        running.callback(reading.cancel)
     return running, runner.addresses[0][1]

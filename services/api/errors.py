@@ -145,21 +145,16 @@ def from_status(code: int, body: bytes) -> ApiError:
 
 
 def invalid(kind: str, name: str, causes: Sequence[tuple[str, str, str]]) -> Invalid:
-    """Return a 422 that names kind, object and each field.
+    """Return a 422 that names kind (`Deployment.apps`), object and each field.
 
-    `kind`: with its group, as `Pod` or `Deployment.apps`. `causes`: (field path, cause reason such as
-    `FieldValueInvalid`, message). The text follows apimachinery: `Deployment.apps "x" is invalid: spec.a: Invalid
-    value: …`, several in brackets; clients print kind and causes of the details instead.
+    `causes`: (field path, cause reason such as `FieldValueInvalid`, message). The text follows
+    apimachinery: `Pod "x" is invalid: spec.a: Invalid value: …`, several in brackets, each once.
     """
-    alone, _, group = kind.partition(".")
-    lines = [f"{path}: {message}" for path, _, message in causes]
+    lines = list(dict.fromkeys(f"{path}: {message}" for path, _, message in causes))
     text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
+    short, _, group = kind.partition(".")
+    about = {name: value for name, value in (("name", name), ("group", group), ("kind", short)) if value}
     return Invalid(
         f'{kind} "{name}" is invalid: {text}',
-        details={
-            **({"name": name} if name else {}),
-            **({"group": group} if group else {}),
-            **({"kind": alone} if alone else {}),
-            "causes": [{"reason": r, "message": m, "field": p} for p, r, m in causes],
-        },
+        details={**about, "causes": [{"reason": r, "message": m, "field": p} for p, r, m in causes]},
     )

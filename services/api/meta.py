@@ -164,13 +164,6 @@ class Column:
 NAME = Column("Name", "metadata.name", format="name")
 
 
-def group_kind_of(document: Document) -> str:
-    """Return the object's kind as refusals name it: `Pod`, `Deployment.apps`."""
-    group = str(document.get("apiVersion") or "").rpartition("/")[0]
-    kind = str(document.get("kind") or "")
-    return f"{kind}.{group}" if group else kind
-
-
 AGE = Column("Age", "metadata.creationTimestamp", default="<unknown>", is_age=True)
 
 
@@ -220,8 +213,8 @@ class Resource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
-    def group_kind(self) -> str:
-        """The kind as refusals name it: `Pod`, `Deployment.apps`."""
+    def qualified_kind(self) -> str:
+        """The kind with its group, as refusals name it: `Pod`, `ReplicaSet.apps`."""
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
     @property

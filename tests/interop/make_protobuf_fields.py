@@ -57,6 +57,7 @@ ROOTS = [
     "rbac.Role", "rbac.RoleBinding", "rbac.ClusterRole", "rbac.ClusterRoleBinding",
     "admissionregistration.MutatingWebhookConfiguration", "admissionregistration.ValidatingWebhookConfiguration",
     "admissionregistration.ValidatingAdmissionPolicy", "admissionregistration.ValidatingAdmissionPolicyBinding",
+    "admissionregistration.MutatingAdmissionPolicy", "admissionregistration.MutatingAdmissionPolicyBinding",
     "authentication.TokenRequest", "authentication.TokenReview", "authentication.SelfSubjectReview",
     "authorization.SubjectAccessReview", "authorization.LocalSubjectAccessReview",
     "meta.Status", "meta.ListMeta", "meta.PartialObjectMetadata",

@@ -3,12 +3,13 @@
 Source: upstream `pkg/registry/certificates/certificates/strategy.go`.
 """
 
+from apiserver_fake.errors import qualified_kind
 from apiserver_fake.registry.strategies.certificates import check_conditions, conditions_of, stamped
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
 from apiserver_fake.validation.formats import forbidden
 from services.api.errors import invalid
 from services.api.kinds.certificatesigningrequest import APPROVED, DENIED, REQUESTS
-from services.api.meta import Document, group_kind_of
+from services.api.meta import Document
 
 _DECISIONS = (APPROVED, DENIED)
 
@@ -26,7 +27,7 @@ def _approve(stored: Document, body: Document, ctx: WriteContext) -> Subresource
                 forbidden("status.conditions", f'updates may not remove a condition of type "{each["type"]}"')
             )
     if causes:
-        raise invalid(group_kind_of(stored), ctx.request.name, causes)
+        raise invalid(qualified_kind(stored), ctx.request.name, causes)
     status = {**(stored.get("status") or {}), "conditions": stamped([*others, *asked], before, ctx.wall_s)}
     return SubresourceResult(document={**stored, "status": status})
 

