@@ -57,6 +57,8 @@ def answer(request: Request, store: Store, wall_s: float, group_versions: Iterab
             found = _chosen(resource, request, _nodes(request, store, scrape, wall_s))
         case _:
             found = _chosen(resource, request, _api_services(request, group_versions))
+            if request.verb == "list":
+                found["metadata"] = {"resourceVersion": str(store.rv)}
     return Response(code=200, rv=store.rv, body=msgspec.json.encode(found))
 
 

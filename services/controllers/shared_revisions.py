@@ -15,6 +15,7 @@ from services.api.kinds.controllerrevision import ControllerRevision
 from services.api.kinds.daemonset import DaemonSet
 from services.api.kinds.statefulset import StatefulSet
 from services.api.meta import Document, Key
+from services.controllers.shared_hash_text import hash_text
 from services.reconcile import writes
 from services.reconcile.actions import Create, Delete, Patch
 from services.reconcile.controller import Lister
@@ -25,8 +26,6 @@ HASH_LABEL = "controller.kubernetes.io/hash"
 POD_LABEL = "controller-revision-hash"
 """Label of pods: which revision they were made from (a StatefulSet writes its name, a DaemonSet its hash)."""
 _PREFIX_MAX = 223
-_SAFE = "bcdfghjklmnpqrstvwxz2456789"
-"""Hash texts use these, so that no bad word can appear."""
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
@@ -61,7 +60,7 @@ def hash_of(data: Document, collision_count: int) -> str:
     value = 2166136261
     for byte in _ENCODER.encode(data) + str(collision_count).encode():
         value = value * 16777619 & 0xFFFFFFFF ^ byte
-    return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(value))
+    return hash_text(value)
 
 
 def name_of(owner: str, text: str) -> str:

@@ -443,6 +443,7 @@ def test_kinds_of_all_groups_are_read_with_their_types(api, core, space):
         client.SchedulingV1Api(api).list_priority_class,
         client.RbacAuthorizationV1Api(api).list_cluster_role,
         client.ApiextensionsV1Api(api).list_custom_resource_definition,
+        client.ApiregistrationV1Api(api).list_api_service,
         client.AdmissionregistrationV1Api(api).list_validating_webhook_configuration,
         client.CertificatesV1Api(api).list_certificate_signing_request,
         client.CoordinationV1Api(api).list_lease_for_all_namespaces,

@@ -12,6 +12,7 @@ from services.api.kinds.replicaset import ReplicaSet
 from services.api.meta import Document
 from services.controllers.deployment.rollout import MAX, proportional
 from services.controllers.deployment.status import RESOURCE, SETS, Step, counters_of, is_complete
+from services.controllers.shared_hash_text import hash_text
 from services.reconcile import writes
 from services.reconcile.actions import Delete
 from services.reconcile.controller import Listers
@@ -24,8 +25,6 @@ HISTORY = PREFIX + "revision-history"
 DESIRED = PREFIX + "desired-replicas"
 _OTHERS = ("kubectl.kubernetes.io/last-applied-configuration", "deprecated.deployment.rollback.to")
 _OWN_ANNOTATIONS = frozenset((REVISION, HISTORY, DESIRED, MAX, *_OTHERS))
-_SAFE = "bcdfghjklmnpqrstvwxz2456789"
-"""Hash texts use these, so that no bad word can appear."""
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
@@ -40,7 +39,7 @@ def template_hash(template: Document, collision_count: int) -> str:
     value = 2166136261
     for byte in data:
         value = (value ^ byte) * 16777619 & 0xFFFFFFFF
-    return "".join(_SAFE[int(digit) if digit.isdigit() else 0] for digit in str(value))
+    return hash_text(value)
 
 
 def without_hash(template: Document) -> Document:

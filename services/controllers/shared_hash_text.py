@@ -1,0 +1,12 @@
+"""How hashes of templates and revisions stand in names and labels."""
+
+_SAFE = "bcdfghjklmnpqrstvwxz2456789"
+"""No vowels and nothing that looks like one, so that no bad word can appear."""
+
+
+def hash_text(value: int) -> str:
+    """Return a hash as a text: each decimal digit as one of the characters `456789bcdf`.
+
+    Source: upstream `staging/src/k8s.io/apimachinery/pkg/util/rand/rand.go` (SafeEncodeString).
+    """
+    return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(value))
