@@ -216,7 +216,8 @@ def _difference(baseline: Document | None, status: Document, pod: KubeletPod) ->
     """Return the fields to send; conditions only those that changed; None when none did. `pod`: as the API shows it."""
     if baseline is None:
         gone = _gone((c.type for c in pod.status.conditions), status.get("conditions") or ())
-        return {**status, "conditions": [*(status.get("conditions") or ()), *gone]} if gone else status
+        status = {**status, "conditions": [*(status.get("conditions") or ()), *gone]} if gone else status
+        return _with_own_addresses(status, pod)
     patch: dict[str, Any] = {}
     for field, value in status.items():
         held = baseline.get(field)
@@ -236,7 +237,15 @@ def _difference(baseline: Document | None, status: Document, pod: KubeletPod) ->
     if not patch:
         return None
     patch.setdefault("observedGeneration", status.get("observedGeneration", 0))
-    return patch
+    return _with_own_addresses(patch, pod)
+
+
+def _with_own_addresses(patch: Document, pod: KubeletPod) -> Document:
+    """Return the patch with an address that the pod lost taken away: a merge keeps it beside the new one."""
+    addresses, held = patch.get("podIPs"), pod.status.pod_ip
+    if not addresses or not held or any(each["ip"] == held for each in addresses):
+        return patch
+    return {**patch, "podIPs": [*addresses, {"$patch": "delete", "ip": held}]}
 
 
 def _gone(before: Iterable[str], now: Iterable[Document]) -> list[Document]:
