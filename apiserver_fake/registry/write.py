@@ -39,7 +39,7 @@ from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.rbac.policy import Policy
 from apiserver_fake.registry import warnings
 from apiserver_fake.registry.field_managers import SCALE, FieldManagers
-from apiserver_fake.schema.schemas import conform, strict_refusal, unknown_fields
+from apiserver_fake.schema.schemas import conform, strict_refusal, unknown_fields, zero_status
 from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
@@ -310,6 +310,9 @@ class Write:
         admitting = None if self.contexts.admission is None else self._admitting(ctx)
         if admitting is not None:
             new = self._mutated_creation(admitting, new, ctx, is_generated=not (body.get("metadata") or {}).get("name"))
+        if self._is_outside and (status := zero_status(resource.api_version, resource.kind)) is not None:
+            # Upstream's objects hold their status by value: to clients of REST it is there from the start.
+            new["status"] = {**status, **(new.get("status") or {})}
         self._refuse(name, self.strategy.validate(None, new, ctx))
         self.strategy.check_bounds(None, new, ctx)
         if admitting is not None:

@@ -1,6 +1,6 @@
 """OpenAPI v3: one index and one document a group version, made from the catalogue, `schemas.json` and tables.
 
-Types and descriptions are upstream's schemas; what is required, defaults, enums and bounds come from the tables that
+Types, descriptions and what is required are upstream's schemas; defaults, enums and bounds come from the tables that
 check writes.
 
 kubectl asks two things of it: does PATCH of this kind take `fieldValidation` (then it leaves validation to
@@ -21,6 +21,23 @@ from services.api.meta import Document, Resource
 from services.api.metrics.apis import COMPUTED
 
 _PREFIX = "#/components/schemas/"
+_QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_FIELDS = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"
+_NAMED: dict[str, Document] = {
+    _QUANTITY: {
+        "description": 'An amount with a suffix, such as "100m" or "1Gi".',
+        "oneOf": [{"type": "string"}, {"type": "number"}],
+    },
+    _INT_OR_STRING: {
+        "description": "An integer or a text: a number or a percentage, the number or the name of a port.",
+        "format": "int-or-string",
+        "oneOf": [{"type": "integer"}, {"type": "string"}],
+    },
+    _FIELDS: {"description": "A set of fields, as a tree of objects.", "type": "object"},
+}
+"""Types that upstream's documents name and ours have in place: kubectl explain prints the name."""
+_NAMES = {"quantity": _QUANTITY, "int-or-string": _INT_OR_STRING}
 _PARAMETERS: tuple[tuple[str, str, str], ...] = (
     ("dryRun", "string", "When present, indicates that modifications should not be persisted; the only value is All."),
     ("fieldManager", "string", "A name associated with the actor or entity that is making these changes."),
@@ -91,8 +108,30 @@ def _constrain(components: dict[str, Document], name: str, table: Struct, seen: 
         if inner is not None and target:
             _constrain(components, target.removeprefix(_PREFIX), inner, seen)
     components[name] = {**components[name], "properties": properties}
-    if needed := {field.name for field in table.fields if field.required and field.name in properties}:
-        components[name]["required"] = sorted(needed.union(components[name].get("required", ())))
+
+
+def _name_types(components: dict[str, Document]) -> None:
+    """Refer to quantities, and to integers or texts, by the names that upstream's documents have for them."""
+    used: set[str] = set()
+
+    def named(schema: Any) -> Any:
+        if isinstance(schema, list):
+            return [named(each) for each in schema]
+        if not isinstance(schema, dict):
+            return schema
+        if target := _NAMES.get(str(schema.get("format", ""))):
+            used.add(target)
+            kept = {name: value for name, value in schema.items() if name not in ("format", "type", "oneOf")}
+            return {"$ref": _PREFIX + target, **kept}
+        return {name: named(value) for name, value in schema.items()}
+
+    for name, schema in components.items():
+        components[name] = named(schema)
+        properties = components[name].get("properties", {})
+        if (held := properties.get("fieldsV1")) is not None and name.endswith(".ManagedFieldsEntry"):
+            used.add(_FIELDS)
+            properties["fieldsV1"] = {"$ref": _PREFIX + _FIELDS, "description": held["description"]}
+    components.update((name, _NAMED[name]) for name in used)
 
 
 def document(catalogue: Catalogue, group: str, version: str) -> Document:
@@ -150,12 +189,18 @@ def document(catalogue: Catalogue, group: str, version: str) -> Document:
             }
             entry["parameters"] = _path_parameters(r, named=True)
             paths[f"{base}/{{name}}/{name}"] = entry
+    for r in discovery.CREATED_ONLY:
+        if (r.group, r.version) == (group, version):
+            of = component(r.group, r.version, r.kind)
+            path = f"{root}/namespaces/{{namespace}}/{r.plural}" if r.namespaced else f"{root}/{r.plural}"
+            paths[path] = {"post": _operation("post", r, of), "parameters": _path_parameters(r, named=False)}
     # The closure shares the loaded schemas; a root is copied before its kinds are written into it.
     components = {**_closure(roots, invented), **invented}
     for r in served:
         # A second version under another group has no table of its own.
         if r.name in catalogue.resources and (table := catalogue.kind(r.name).strategy.fields) is not None:
             _constrain(components, component_of(r.api_version, r.kind), table, {})
+    _name_types(components)
     for name in roots:
         components[name] = {**components[name], "x-kubernetes-group-version-kind": kinds[name]}
     return {

@@ -23,6 +23,7 @@ from apiserver_fake.errors import invalid_option, method_not_allowed
 from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.rest import (
     discovery,
+    health,
     media_types,
     openapi,
     paths,
@@ -222,17 +223,23 @@ class RestHandler:
         return sorted(roots + served)
 
     def _health(self, request: web.BaseRequest, identity: Identity, check: str, rest: list[str]) -> web.Response:
+        """Answer a health check, all together or one of them."""
         self._only(request, "GET")
-        is_good = self._server.is_ready or check == "livez"
-        mark = "+" if is_good else "-"
-        text = "ok" if is_good else f"{check} check failed"
-        if "verbose" in request.rel_url.query and not rest:
+        checks, query = health.checks_of(check), request.rel_url.query
+        if rest and rest != [""]:
+            one = "/".join(rest)
+            if one not in checks:
+                return page_not_found()
+            checks = (one,)
+        failed = health.failed(checks, is_ready=self._server.is_ready or check == "livez")
+        if "verbose" in query and not rest:
             self._only_monitors(request, identity)
-            lines = ["[+]ping ok", f"[{mark}]store {'ok' if is_good else 'failed: not recovered yet'}"]
-            text = "\n".join([*lines, f"{check} check {'passed' if is_good else 'failed'}", ""])
+            text = health.report(check, checks, failed, query.getall("exclude", []))
+        else:
+            text = f"{check} check failed" if failed - set(query.getall("exclude", [])) else "ok"
         return web.Response(
             text=text,
-            status=200 if is_good else 503,
+            status=503 if failed - set(query.getall("exclude", [])) else 200,
             headers={"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"},
         )
 

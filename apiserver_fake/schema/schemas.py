@@ -110,6 +110,7 @@ _BY_VALUE_IN = {
     "AllocationResult": ("devices",), "Container": ("resources",), "ContainerStatus": ("state", "lastState"),
     "DeviceTaintRuleSpec": ("taint",), "Endpoint": ("conditions",), "EphemeralContainer": ("resources",),
     "Event": ("involvedObject",), "HorizontalPodAutoscalerSpec": ("scaleTargetRef",),
+    "IngressStatus": ("loadBalancer",),
     "NodeDaemonEndpoints": ("kubeletEndpoint",), "NodeStatus": ("daemonEndpoints", "nodeInfo"),
     "PersistentVolumeClaimSpec": ("resources",), "ResourceClaimSpec": ("devices",),
     "ResourceSliceSpec": ("pool",), "ServiceStatus": ("loadBalancer",),
@@ -128,6 +129,37 @@ def _present(kind: str, schema: dict[str, Any]) -> frozenset[str]:
         if is_struct or (name in required and member.get("type") == "array"):
             found.append(name)
     return frozenset(found)
+
+
+@cache
+def zero(name: str) -> dict[str, Any]:
+    """Return what an object of a component has of itself, as upstream's encoder writes it: numbers, switches and texts
+    that are required, and the structs of `present`. Lists, which upstream writes as null, are left out.
+    """
+    schema, made = schemas().get(name, {}), {}
+    kind = name.rpartition(".")[2]
+    present, required = _present(kind, schema), (*schema.get("required", ()), *_ALWAYS.get(kind, ()))
+    for member, each in schema.get("properties", {}).items():
+        if member in present and "$ref" in each:
+            made[member] = zero(each["$ref"][len(_PREFIX) :])
+        elif member in required and each.get("type") in _ZEROES:
+            made[member] = _ZEROES[each["type"]]
+    return made
+
+
+_ZEROES: dict[str, Any] = {"integer": 0, "boolean": False, "string": ""}
+_ALWAYS = {
+    "PodDisruptionBudgetStatus": ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"),
+    "StatefulSetStatus": ("availableReplicas",),
+}
+"""Members that upstream's types write in any case though they are optional."""
+
+
+def zero_status(api_version: str, kind: str) -> dict[str, Any] | None:
+    """Return the status of a new object that nothing was said of; None for a kind without."""
+    name = component_of(api_version, kind)
+    member = schemas().get(name, {}).get("properties", {}).get("status") or {}
+    return zero(member["$ref"][len(_PREFIX) :]) if "$ref" in member else None
 
 
 def _fill(shape: Shape, schema: dict[str, Any]) -> None:
