@@ -3,7 +3,7 @@
 One mesh serves all; each kubectl has a namespace of its own. A pattern is searched line by line, one that begins with `!`
 must not be found. What other files here test is not repeated.
 
-Source: kubectl-requests 3, 4, 7, 8; printers.go and the describers of kubectl, v1.36.
+Source: kubectl-requests 3, 4, 7, 8.
 """
 
 import json
