@@ -17,6 +17,7 @@ import msgspec
 from apiserver_fake.customresources import jsonpath
 from apiserver_fake.customresources.scale import problems as scale_problems
 from apiserver_fake.customresources.structural import Structural
+from apiserver_fake.errors import qualified_kind
 from apiserver_fake.schema.schemas import Shape, component_shape
 from apiserver_fake.strategy import Strategy, Subresource, SubresourceResult, WriteContext
 from apiserver_fake.validation.formats import Cause, metadata, subdomain
@@ -176,14 +177,14 @@ def _write_scale(rules: Rules, stored: Document, body: Document, ctx: WriteConte
         raise BadRequest(text)
     if replicas < 0:
         text = f"Invalid value: {replicas}: must be greater than or equal to 0"
-        raise invalid("Scale", ctx.request.name, [("spec.replicas", "FieldValueInvalid", text)])
+        raise invalid("Scale.autoscaling", ctx.request.name, [("spec.replicas", "FieldValueInvalid", text)])
     old = rules.read_stored(stored)[0]
     if _value_at(old, rules.scale.desired) == replicas:
         return SubresourceResult()
     new = _with_value(old, rules.scale.desired, replicas)
     new["metadata"] = {**new["metadata"], "generation": int(new["metadata"].get("generation") or 0) + 1}
     if causes := rules.causes(new, old):
-        raise invalid(str(stored["kind"]), ctx.request.name, causes)
+        raise invalid(qualified_kind(stored), ctx.request.name, causes)
     return SubresourceResult(document=new)
 
 

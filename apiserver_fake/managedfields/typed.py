@@ -25,6 +25,7 @@ from apiserver_fake.managedfields.fieldset import (
     union,
     without_trees,
 )
+from apiserver_fake.schema.mistakes import go_text
 from apiserver_fake.schema.schemas import ANYTHING, Shape
 from services.api.meta import Document
 
@@ -106,8 +107,14 @@ def _with_self(node: Fields | None) -> Fields:
 
 
 def undeclared(document: Any, shape: Shape, at: Path = ()) -> Iterator[str]:
-    """Yield why a configuration is not of its type: fields that it does not have, list keys that occur twice."""
-    if isinstance(document, dict) and shape.fields is not None:
+    """Yield why a configuration is not of its type: fields that it does not have, values of other types, list keys
+    that occur twice.
+    """
+    if document is None:
+        return
+    if wrong := _unexpected(document, shape):
+        yield f"{text_of(at)}: {wrong}"
+    elif isinstance(document, dict) and shape.fields is not None:
         for name, child in document.items():
             here = (*at, f"f:{name}")
             if name in shape.fields or shape.values is not None:
@@ -135,6 +142,25 @@ def undeclared(document: Any, shape: Shape, at: Path = ()) -> Iterator[str]:
     elif isinstance(document, list) and shape.items is not None:
         for index, item in enumerate(document):
             yield from undeclared(item, shape.items, (*at, f"i:{index}"))
+
+
+def _unexpected(value: Any, shape: Shape) -> str:
+    """Return why a value cannot be of that type; "" where it can. Times and amounts are read later."""
+    match shape.type:
+        case "object" if not isinstance(value, dict):
+            return f"expected map, got &{{{go_text(value)}}}"
+        case "array" if not isinstance(value, list):
+            return f"expected list, got &{{{go_text(value)}}}"
+        case "integer" | "number" if isinstance(value, bool) or not isinstance(value, int | float):
+            shown = {bool: "bool", str: "string", list: "[]interface {}", dict: "map[string]interface {}"}
+            return f"expected numeric (int or float), got {shown[type(value)]}"
+        case "string" if not isinstance(value, str):
+            return f"expected string, got &value.valueUnstructured{{Value:{go_text(value)}}}"
+        case "boolean" if not isinstance(value, bool):
+            return f"expected boolean, got &{{{go_text(value)}}}"
+        case "quantity" | "int-or-string" | "time" if isinstance(value, dict | list):
+            return f"expected any scalar, got &{{{go_text(value)}}}"
+    return ""
 
 
 # -- two documents

@@ -170,7 +170,7 @@ class FieldManagers:
             return document
         read, _, causes = served.check(document, live, self._request.subresource)
         if causes:
-            raise invalid(self._kind.resource.kind, self._request.name, causes)
+            raise invalid(self._kind.resource.qualified_kind, self._request.name, causes)
         return read
 
 

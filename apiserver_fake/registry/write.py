@@ -39,7 +39,8 @@ from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.rbac.policy import Policy
 from apiserver_fake.registry import warnings
 from apiserver_fake.registry.field_managers import SCALE, FieldManagers
-from apiserver_fake.schema.schemas import conform, strict_refusal, unknown_fields, zero_status
+from apiserver_fake.schema.mistakes import go_text
+from apiserver_fake.schema.schemas import Mistyped, conform, strict_refusal, unknown_fields
 from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
@@ -238,6 +239,16 @@ _GIVEN = ("uid", "creationTimestamp", "generation")
 """Metadata that a new object is given after admission changed it."""
 
 
+_PREFIXES = {"nodes": "minions", "services": "services/specs", "endpoints": "services/endpoints"}
+
+
+def _storage_key(resource: Resource, stored: Record) -> str:
+    """Return what upstream's storage calls an object; refusals name it."""
+    place = _PREFIXES.get(resource.name, resource.plural)
+    parts = ["", "registry", place, stored.namespace, stored.name]
+    return "/".join(parts if stored.namespace else [*parts[:3], stored.name])
+
+
 class Write:
     """One write being evaluated inside the commit."""
 
@@ -310,9 +321,6 @@ class Write:
         admitting = None if self.contexts.admission is None else self._admitting(ctx)
         if admitting is not None:
             new = self._mutated_creation(admitting, new, ctx, is_generated=not (body.get("metadata") or {}).get("name"))
-        if self._is_outside and (status := zero_status(resource.api_version, resource.kind)) is not None:
-            # Upstream's objects hold their status by value: to clients of REST it is there from the start.
-            new["status"] = {**status, **(new.get("status") or {})}
         self._refuse(name, self.strategy.validate(None, new, ctx))
         self.strategy.check_bounds(None, new, ctx)
         if admitting is not None:
@@ -338,8 +346,7 @@ class Write:
         resource = self.resource
         kind, version = body.get("kind") or resource.kind, body.get("apiVersion") or resource.api_version
         if (version, kind) != (resource.api_version, resource.kind):
-            text = f"{resource.name} take {resource.api_version} {resource.kind}, the body is {version} {kind}"
-            raise BadRequest(text)
+            raise self.contexts.catalogue.wrong_type(resource, str(version), str(kind))
         meta = body.get("metadata")
         if meta is not None and not isinstance(meta, dict):
             raise BadRequest(f"metadata must be an object, got {type(meta).__name__}")
@@ -370,16 +377,41 @@ class Write:
         if request.patch_type == APPLY:
             raise BadRequest(f"error strict decoding YAML: error converting YAML to JSON: {'; '.join(faults)}")
         if request.patch_type:
-            text = f"strict decoding error: {', '.join(faults)}"
-            raise invalid("", "", [invalid_value("patch", self._patch_text(), text)])
+            raise self._bad_patch(f"strict decoding error: {', '.join(faults)}", None)
         raise strict_refusal(request.api_version or resource.api_version, resource.kind, faults)
 
-    def _patch_text(self) -> str:
-        return self.request.body.decode(errors="replace")
+    def _bad_patch(self, why: str, result: Document | None) -> ApiError:
+        """Return the refusal of a patch that makes what is not of the kind's type: upstream shows what it decoded."""
+        try:
+            patch = msgspec.json.decode(self.request.body)
+        except msgspec.DecodeError:
+            patch = self.request.body.decode(errors="replace")
+        is_merged = self.request.patch_type == "strategic"
+        shown = go_text(patch) if is_merged else msgspec.json.encode(patch if result is None else result).decode()
+        return invalid("", "", [invalid_value("patch", shown, why)])
+
+    def _mistyped(self, refusal: Mistyped, new: Document) -> ApiError:
+        request, resource = self.request, self.resource
+        if request.patch_type == APPLY:
+            version = request.api_version or resource.api_version
+            group, _, name = version.rpartition("/")
+            meta = new.get("metadata") or {}
+            what = f"{meta.get('namespace') or ''}/{meta.get('name') or ''}; {group}/{name}, Kind={resource.kind}"
+            return ApiError(
+                f"failed to convert new object ({what}) to proper version: unable to convert unstructured object to "
+                f"{version}, Kind={resource.kind}: {refusal.mistake}"
+            )
+        return self._bad_patch(refusal.mistake, new) if request.patch_type else refusal
 
     def _typed(self, new: Document, old: Document | None) -> Document:
         resource, strategy = self.resource, self.strategy
-        typed = conform(strategy.typed or self._shape, resource.api_version, resource.kind, new, old, self._unknown)
+        shape, is_converted = strategy.typed or self._shape, self.request.patch_type in ("strategic", APPLY)
+        try:
+            typed = conform(
+                shape, resource.api_version, resource.kind, new, old, self._unknown, is_converted=is_converted
+            )
+        except Mistyped as refusal:
+            raise self._mistyped(refusal, new) from None
         try:
             msgspec.convert(typed["metadata"], ObjectMeta)
         except msgspec.ValidationError as error:
@@ -432,7 +464,7 @@ class Write:
 
     def _refuse(self, name: str, causes: Causes) -> None:
         if found := [*causes]:
-            raise invalid(self.resource.kind, name, found)
+            raise invalid(self.resource.qualified_kind, name, found)
 
     def _generated_name(self, ctx: WriteContext, staged: Staged, namespace: str, prefix: str) -> str:
         """Return a free name for a new object, the one it had at the first attempt if that is still free."""
@@ -677,6 +709,17 @@ class Write:
         if version and parse_rv(version) != stored.rv and version != "0":
             raise conflict(self.resource, name, MODIFIED_TEXT)
 
+    def _check_uid(self, stored: Record, uid: str, *, is_patch: bool) -> None:
+        """Refuse a document that is of another object with the name. Raises: Invalid for a patch, else Conflict."""
+        if not uid or uid == stored.uid:
+            return
+        if is_patch:
+            text = f'Invalid value: "{uid}": field is immutable'
+            self._refuse(stored.name, [Cause("metadata.uid", "FieldValueInvalid", text)])
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored.uid}"
+        at = f"Key: {_storage_key(self.resource, stored)}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+        raise conflict(self.resource, stored.name, f"StorageError: invalid object, Code: 4, {at}")
+
     def _inherit(self, changed: Document, old: Document, stored: Record, *, is_patch: bool) -> Document:
         """Return the new document with what only the server may set taken from the old one (S19, S22).
 
@@ -688,7 +731,8 @@ class Write:
         self._place(meta)
         meta["name"] = before["name"]
         version = str(meta.get("resourceVersion") or "")
-        self._check_preconditions(stored, str(meta.get("uid") or ""), version)
+        self._check_uid(stored, str(meta.get("uid") or ""), is_patch=is_patch and self._is_outside)
+        self._check_preconditions(stored, "", version)
         is_named = is_patch or version or self.request.resource_version
         if not is_named and (self.strategy.needs_version or self.resource.name in VERSION_REQUIRED):
             text = "Invalid value: 0x0: must be specified for an update"

@@ -1,44 +1,55 @@
-"""What `/healthz`, `/livez` and `/readyz` check, under upstream's names, and the lines of their long form.
+"""`/healthz`, `/livez` and `/readyz`: named checks, each with a path of its own.
 
-The store stands for etcd; of the hooks that run after a start those are named whose work is done here too.
-
-Source: upstream `staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go`, `server/healthz.go`.
+Source: upstream `staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
-_FIRST = ("ping", "log", "etcd")
-_READY = ("etcd-readiness", "informer-sync")
-_HOOKS = (
+CHECKS = (
+    "ping",
+    "log",
+    "etcd",
+    "poststarthook/start-apiextensions-controllers",
     "poststarthook/crd-informer-synced",
     "poststarthook/rbac/bootstrap-roles",
     "poststarthook/scheduling/bootstrap-system-priority-classes",
+    "poststarthook/priority-and-fairness-config-producer",
+    "poststarthook/bootstrap-controller",
+    "poststarthook/start-system-namespaces-controller",
 )
-_AT_ONCE = ("ping", "log")
-"""What is well from the moment that somebody answers; all others once the store is recovered."""
+"""What this server does too, under upstream's names, in upstream's order; all of it is done once it has recovered."""
+READINESS = ("etcd-readiness", "informer-sync")
+"""Checks that `/readyz` alone has."""
+ALWAYS = frozenset(("ping", "log"))
 
 
 def checks_of(endpoint: str) -> tuple[str, ...]:
-    """Return the names of what `healthz`, `livez` or `readyz` checks, in order."""
-    return (*_FIRST, *_READY, *_HOOKS, "shutdown") if endpoint == "readyz" else (*_FIRST, *_HOOKS)
+    """Return the checks of `healthz`, `livez` or `readyz`."""
+    return (*CHECKS[:3], *READINESS, *CHECKS[3:]) if endpoint == "readyz" else CHECKS
 
 
-def failed(checks: Iterable[str], *, is_ready: bool) -> set[str]:
-    """Return those of the checks that fail."""
-    return set() if is_ready else set(checks) - set(_AT_ONCE)
+def is_passing(endpoint: str, check: str, *, is_ready: bool) -> bool:
+    """Whether a check passes; a server that is still reading its store is alive."""
+    return is_ready or endpoint == "livez" or check in ALWAYS
 
 
-def report(endpoint: str, checks: Iterable[str], failed: set[str], excluded: list[str]) -> str:
-    """Return the long form; `excluded`: checks that the caller leaves out of the judgement."""
-    lines, left = [], [each for each in excluded if each]
-    for name in checks:
-        if name in left:
-            left.remove(name)
-            lines.append(f"[+]{name} excluded: ok")
+def report(endpoint: str, *, is_ready: bool, is_verbose: bool, excluded: Sequence[str]) -> tuple[int, str]:
+    """Return status and text of an endpoint's whole answer; what fails is always named."""
+    left = dict.fromkeys(sorted(excluded))
+    lines, failed = [], False
+    for check in checks_of(endpoint):
+        if check in left:
+            del left[check]
+            lines.append(f"[+]{check} excluded: ok\n")
+        elif is_passing(endpoint, check, is_ready=is_ready):
+            lines.append(f"[+]{check} ok\n")
         else:
-            lines.append(f"[-]{name} failed: reason withheld" if name in failed else f"[+]{name} ok")
+            failed = True
+            lines.append(f"[-]{check} failed: reason withheld\n")
     if left:
-        names = ", ".join(f'"{each}"' for each in left)
-        lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
-    outcome = "failed" if failed - set(excluded) else "passed"
-    return "\n".join([*lines, f"{endpoint} check {outcome}", ""])
+        names = ",".join(f'"{name}"' for name in left)
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {names}\n")
+    said = "".join(lines)
+    if failed:
+        return 500, f"{said}{endpoint} check failed\n"
+    return 200, f"{said}{endpoint} check passed\n" if is_verbose else "ok"

@@ -15,9 +15,19 @@ from typing import Annotated, Any
 
 import msgspec
 
+from apiserver_fake.schema.mistakes import (
+    BITS,
+    conversion_mistake,
+    cut,
+    decoding_mistake,
+    fits,
+    go_types,
+    quantity_mistake,
+    wrong_base64,
+    wrong_time,
+)
 from services.api.errors import BadRequest
 from services.api.meta import Document
-from services.api.times import parse_time
 
 _PREFIX = "#/components/schemas/"
 
@@ -33,7 +43,8 @@ class Shape:
     list merges, `map_keys` tell the items of a map apart, and what `is_atomic` is taken whole. `default`: what a member
     that is missing counts as, None where nothing. `present`: members that upstream's types hold by value, so that they
     are there, empty, where their object is. `keeps_unknown`: members that `fields` does not have are legal
-    (`x-kubernetes-preserve-unknown-fields`).
+    (`x-kubernetes-preserve-unknown-fields`). `component`: the name of the type, where it has one. `form`: int32 or
+    int64 of an integer, bytes of a text in base64, micro of a time with microseconds.
     """
 
     type: str = ""
@@ -49,6 +60,8 @@ class Shape:
     default: Any = None
     present: frozenset[str] = frozenset()
     keeps_unknown: bool = False
+    component: str = ""
+    form: str = ""
 
     def member(self, name: str) -> Shape:
         """Return the shape of an object's member; anything where nothing is known of it."""
@@ -100,8 +113,19 @@ def _component(name: str) -> Shape:
         shape = _COMPONENTS[name] = Shape()
         schema = schemas().get(name, {})
         _fill(shape, schema)
+        shape.component = name
+        for member, go_type in go_types().get(name, {}).get("types", {}).items():
+            if (form := _FORMS.get(go_type)) and shape.fields is not None:
+                _set_form(shape.fields[member], form)
         shape.present = _present(name.rpartition(".")[2], schema)
     return shape
+
+
+_FORMS = {"v1.MicroTime": "micro", "[]uint8": "bytes", "map[string][]uint8": "bytes"}
+
+
+def _set_form(shape: Shape, form: str) -> None:
+    (shape.values or shape).form = form
 
 
 _BY_VALUE = frozenset(("metadata", "spec", "status", "template", "strategy", "updateStrategy", "jobTemplate", "source"))
@@ -110,7 +134,6 @@ _BY_VALUE_IN = {
     "AllocationResult": ("devices",), "Container": ("resources",), "ContainerStatus": ("state", "lastState"),
     "DeviceTaintRuleSpec": ("taint",), "Endpoint": ("conditions",), "EphemeralContainer": ("resources",),
     "Event": ("involvedObject",), "HorizontalPodAutoscalerSpec": ("scaleTargetRef",),
-    "IngressStatus": ("loadBalancer",),
     "NodeDaemonEndpoints": ("kubeletEndpoint",), "NodeStatus": ("daemonEndpoints", "nodeInfo"),
     "PersistentVolumeClaimSpec": ("resources",), "ResourceClaimSpec": ("devices",),
     "ResourceSliceSpec": ("pool",), "ServiceStatus": ("loadBalancer",),
@@ -131,40 +154,10 @@ def _present(kind: str, schema: dict[str, Any]) -> frozenset[str]:
     return frozenset(found)
 
 
-@cache
-def zero(name: str) -> dict[str, Any]:
-    """Return what an object of a component has of itself, as upstream's encoder writes it: numbers, switches and texts
-    that are required, and the structs of `present`. Lists, which upstream writes as null, are left out.
-    """
-    schema, made = schemas().get(name, {}), {}
-    kind = name.rpartition(".")[2]
-    present, required = _present(kind, schema), (*schema.get("required", ()), *_ALWAYS.get(kind, ()))
-    for member, each in schema.get("properties", {}).items():
-        if member in present and "$ref" in each:
-            made[member] = zero(each["$ref"][len(_PREFIX) :])
-        elif member in required and each.get("type") in _ZEROES:
-            made[member] = _ZEROES[each["type"]]
-    return made
-
-
-_ZEROES: dict[str, Any] = {"integer": 0, "boolean": False, "string": ""}
-_ALWAYS = {
-    "PodDisruptionBudgetStatus": ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"),
-    "StatefulSetStatus": ("availableReplicas",),
-}
-"""Members that upstream's types write in any case though they are optional."""
-
-
-def zero_status(api_version: str, kind: str) -> dict[str, Any] | None:
-    """Return the status of a new object that nothing was said of; None for a kind without."""
-    name = component_of(api_version, kind)
-    member = schemas().get(name, {}).get("properties", {}).get("status") or {}
-    return zero(member["$ref"][len(_PREFIX) :]) if "$ref" in member else None
-
-
 def _fill(shape: Shape, schema: dict[str, Any]) -> None:
     form = str(schema.get("format", ""))
     shape.type = {"date-time": "time", "quantity": form, "int-or-string": form}.get(form, str(schema.get("type", "")))
+    shape.form = form if form in BITS else ""
     shape.is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
     shape.default = schema.get("default")
     if "properties" in schema:
@@ -179,7 +172,7 @@ def _member(schema: dict[str, Any]) -> Shape:
         target = _component(schema["$ref"][len(_PREFIX) :])
         if schema.get("x-kubernetes-map-type") == "granular":
             return replace(target, is_atomic=False)
-        return Shape("object", target.fields, is_replaced=True) if strategy == "replace" else target
+        return replace(target, is_replaced=True) if strategy == "replace" else target
     if schema.get("type") == "array":
         return Shape(
             "array",
@@ -198,6 +191,12 @@ class _Mismatch(Exception):
     """A value of the wrong type; `(path, type wanted, value)`."""
 
 
+class Mistyped(BadRequest):
+    """A document that is not of its kind's type; `mistake`: what Go says of it."""
+
+    mistake: str = ""
+
+
 def conform(
     shape: Shape,
     api_version: str,
@@ -205,13 +204,16 @@ def conform(
     document: Document,
     old: Document | None = None,
     unknown: list[str] | None = None,
+    *,
+    is_converted: bool = False,
 ) -> Document:
     """Return the document as its kind's type, `shape`, reads it: known fields have their types, nulls are gone.
 
     A null counts as absent, as in upstream's types, and numbers given for quantities become text; fields that the type
     does not have are left out, and their paths are added to `unknown` in document order (decision 0030). Parts that
     are shared with `old` (patches share what they do not touch) are not looked at again. After this, rules may rely on
-    the types of known fields. Raises: BadRequest naming the field and both types.
+    the types of known fields. `is_converted`: as upstream reads what a strategic merge patch or an apply makes, where
+    integers are cut to their width. Raises: Mistyped, with what Go's decoder or converter says.
     """
     wanted = _strict_type(shape)
     if wanted is not None:
@@ -221,34 +223,41 @@ def conform(
         except msgspec.ValidationError:
             pass  # nulls, numbers for quantities, unknown fields, or a mistake: looked at one by one
     try:
-        conformed = _conform(shape, document, old, "", [] if unknown is None else unknown)
+        conformed = _conform(shape, document, old, "", [] if unknown is None else unknown, is_converted)
     except _Mismatch as mismatch:
+        say = conversion_mistake if is_converted else decoding_mistake
         path, wanted, value = mismatch.args
+        mistake = (
+            say(shape, document) or f"json: cannot unmarshal {_json_type(value)} into field {path} of type {wanted}"
+        )
         version = api_version.rpartition("/")[2]
-        raise BadRequest(
-            f'{kind} in version "{version}" cannot be handled as a {kind}: '
-            f"json: cannot unmarshal {_json_type(value)} into field {path} of type {wanted}"
-        ) from None
+        refusal = Mistyped(f'{kind} in version "{version}" cannot be handled as a {kind}: {mistake}')
+        refusal.mistake = mistake
+        raise refusal from None
     assert isinstance(conformed, dict)
     return conformed
 
 
-_PLAIN_TYPES: dict[str, Any] = {
-    "": Any,
-    "string": str,
-    "integer": int,
-    "number": float,
-    "boolean": bool,
-    "int-or-string": int | str,
-    "quantity": str,
-    # A part of what `parse_time` accepts, the part that our own clients write.
-    "time": Annotated[
-        str,
-        msgspec.Meta(
-            pattern=r"^(19[7-9]\d|2[01]\d\d)-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])"
-            r"T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{6})?Z\Z"
-        ),
+# The part of what is accepted that nearly every client writes.
+_MOMENT = r"^(19[7-9]\d|2[01]\d\d)-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d"
+_INT32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+_PLAIN_TYPES: dict[tuple[str, str], Any] = {
+    ("", ""): Any,
+    ("string", ""): str,
+    ("string", "bytes"): Annotated[
+        str, msgspec.Meta(pattern=r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\Z")
     ],
+    ("integer", ""): int,
+    ("integer", "int32"): _INT32,
+    ("integer", "int64"): Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)],
+    ("number", ""): float,
+    ("boolean", ""): bool,
+    ("int-or-string", ""): _INT32 | str,
+    ("quantity", ""): Annotated[
+        str, msgspec.Meta(pattern=r"^[+-]?[0-9]+(\.[0-9]*)?([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]{1,9})?\Z")
+    ],
+    ("time", ""): Annotated[str, msgspec.Meta(pattern=_MOMENT + r"(\.\d{6})?Z\Z")],
+    ("time", "micro"): Annotated[str, msgspec.Meta(pattern=_MOMENT + r"\.\d{6}Z\Z")],
 }
 _STRICT: dict[int, tuple[Shape, Any]] = {}
 
@@ -275,7 +284,7 @@ def _strict(shape: Shape, above: tuple[int, ...]) -> Any:
         item = _strict(shape.items or ANYTHING, (*above, id(shape)))
         return list[item]  # type: ignore[valid-type]
     if shape.type != "object":
-        return _PLAIN_TYPES[shape.type]
+        return _PLAIN_TYPES[shape.type, shape.form]
     known = _STRICT.get(id(shape))
     if known is not None and known[1] is not None:
         return known[1]
@@ -301,9 +310,10 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "int-or-string": (int, str),
 }
+_ZERO: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False, "quantity": "0", "int-or-string": 0}
 
 
-def _conform(shape: Shape, value: Any, old: Any, path: str, unknown: list[str]) -> Any:
+def _conform(shape: Shape, value: Any, old: Any, path: str, unknown: list[str], is_converted: bool) -> Any:
     if value is old and old is not None:
         return value
     match shape.type:
@@ -312,7 +322,7 @@ def _conform(shape: Shape, value: Any, old: Any, path: str, unknown: list[str]) 
         case "object":
             if not isinstance(value, dict):
                 raise _Mismatch(path or "the body", "object", value)
-            return _conform_object(shape, value, old, path, unknown)
+            return _conform_object(shape, value, old, path, unknown, is_converted)
         case "array":
             if not isinstance(value, list):
                 raise _Mismatch(path, "array", value)
@@ -321,27 +331,39 @@ def _conform(shape: Shape, value: Any, old: Any, path: str, unknown: list[str]) 
             copy = value
             for index, (member, was) in enumerate(zip(value, before, strict=True)):
                 if member is None and item.type:
-                    raise _Mismatch(f"{path}[{index}]", item.type, None)
-                same = _conform(item, member, was, f"{path}[{index}]", unknown)
+                    # Go's zero value: an empty text or object.
+                    same = _ZERO.get(item.type, [] if item.type == "array" else {})
+                else:
+                    same = _conform(item, member, was, f"{path}[{index}]", unknown, is_converted)
                 if same is not member:
                     copy = list(value) if copy is value else copy
                     copy[index] = same
             return copy
         case "quantity":
-            if isinstance(value, str):
-                return value
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            if quantity_mistake(value):
                 raise _Mismatch(path, "quantity", value)
-            return repr(value)
+            return value.strip() if isinstance(value, str) else repr(value)
         case "time":
-            return _conform_time(value, path)
+            if not isinstance(value, str) or wrong_time(value, is_micro=shape.form == "micro"):
+                raise _Mismatch(path, "time", value)
+            return value
+        case "integer" if is_converted:
+            if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+                raise _Mismatch(path, "integer", value)
+            return value if type(value) is int and fits(value, shape.form) else cut(value, shape.form)
         case wanted:
             if not isinstance(value, _PYTHON_TYPES[wanted]) or (isinstance(value, bool) and wanted != "boolean"):
+                raise _Mismatch(path, wanted, value)
+            if isinstance(value, int) and not fits(value, shape.form or ("int32" if wanted == "int-or-string" else "")):
+                raise _Mismatch(path, wanted, value)
+            if shape.form == "bytes" and isinstance(value, str) and wrong_base64(value):
                 raise _Mismatch(path, wanted, value)
             return value
 
 
-def _conform_object(shape: Shape, value: dict[str, Any], old: Any, path: str, unknown: list[str]) -> dict[str, Any]:
+def _conform_object(
+    shape: Shape, value: dict[str, Any], old: Any, path: str, unknown: list[str], is_converted: bool
+) -> dict[str, Any]:
     fields, values = shape.fields or {}, shape.values
     keeps_unknown = shape.keeps_unknown or shape.fields is None
     before = old if isinstance(old, dict) else {}
@@ -357,22 +379,12 @@ def _conform_object(shape: Shape, value: dict[str, Any], old: Any, path: str, un
         if member is None:
             changed[name] = None
             continue
-        same = _conform(known, member, before.get(name), here, unknown)
+        same = _conform(known, member, before.get(name), here, unknown, is_converted)
         if same is not member:
             changed[name] = same
     if not changed:
         return value
     return {n: changed.get(n, m) for n, m in value.items() if not (n in changed and changed[n] is None)}
-
-
-def _conform_time(value: Any, path: str) -> Any:
-    if not isinstance(value, str):
-        raise _Mismatch(path, "time", value)
-    try:
-        parse_time(value)
-    except ValueError:
-        raise _Mismatch(path, "time (RFC 3339)", value) from None
-    return value
 
 
 def _json_type(value: Any) -> str:

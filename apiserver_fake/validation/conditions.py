@@ -33,7 +33,7 @@ def _message(value: str, path: str, report: Report) -> Causes:
 CONDITION = Struct(
     Field("type", missing="", form=qualified_name),
     unique("type"),
-    Field("status", missing="", enum=("True", "False", "Unknown")),
+    Field("status", missing="", enum=("False", "True", "Unknown")),
     Field("observedGeneration", minimum=0, text="must be greater than or equal to zero"),
     Field("lastTransitionTime", required="must be set"),
     Field("reason", required="must be set", rule=_reason),

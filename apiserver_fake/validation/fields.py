@@ -35,17 +35,18 @@ class Report:
     """What is wrong with one object so far.
 
     `switches`: the feature gates that rules ask. `seen`: the keys of the list whose items are
-    being checked. `scope`: what a rule across fields lends to the rules of what lies deeper.
-    `update`: the stored document and the new one, where it is an update.
+    being checked. `scope`: what a rule across fields lends to the rules of what lies deeper. `pod`: the metadata of the
+    pod that is checked, None for templates. `update`: the stored document and the new one, where it is an update.
     """
 
-    __slots__ = ("causes", "scope", "seen", "switches", "update")
+    __slots__ = ("causes", "pod", "scope", "seen", "switches", "update")
 
     def __init__(self, switches: ApiServerSwitches = NO_GATES, causes: list[Cause] | None = None) -> None:
         self.causes: list[Cause] = [] if causes is None else causes
         self.switches = switches
         self.seen: set[Any] = set()
         self.scope: Any = None
+        self.pod: Document | None = None
         self.update: tuple[Document, Document] | None = None
 
 
@@ -58,8 +59,8 @@ members so far (`spec.`, "" for a whole document)."""
 class Field:
     """One member of an object.
 
-    `default`: what an absent member becomes, or a function of its object (None: nothing). `is_blank_absent`: "" counts
-    as absent, too. `required`: refused when absent or "", with this detail if it is a text; 0, [] and {} count as
+    `default`: what an absent member becomes, or a function of its object (None: nothing). `is_blank_absent`: "" and 0
+    count as absent, too. `required`: refused when absent or "", with this detail if it is a text; 0, [] and {} count as
     absent, too, when they are what `missing` says. `missing`: what an absent member is checked as, instead of not at
     all. `enum`, `minimum`, `maximum`: the values it may have (`text` instead of upstream's usual words). `form`: a
     format; empty values have none unless they are checked as `missing`. `struct`, `items`, `most`: what an object or
@@ -234,7 +235,7 @@ class Struct:
                 result[name] = empty.copy()
         for name, default in self._blank:
             if not result[name]:
-                result[name] = default
+                result[name] = default(result) if callable(default) else default
         for name, is_made, complete in self._nested:
             if (value := result.get(name)) is not None or is_made:
                 result[name] = complete(value or {})

@@ -7,21 +7,28 @@ scripts recognise them. They rely on `schemas.conform` having checked the types.
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from ipaddress import IPv6Address, ip_address
 from typing import Any, NamedTuple
 
 import msgspec
 
+from services.api import label_syntax
 from services.api.meta import Document, LabelSelector
-from services.api.quantity import amount, milli
+from services.api.quantity import amount, canonical, milli
 from services.api.selectors import from_label_selector
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
-_VALUE = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
 _NAME_PART = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _SUBDOMAIN_RE, _NAME_PART_RE = re.compile(_SUBDOMAIN), re.compile(_NAME_PART)
 _CONTROL_RE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+_UNDERSCORED = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_UNDERSCORED_SUBDOMAIN = rf"{_UNDERSCORED}(\.{_UNDERSCORED})*"
+_ENV_NAME_RE, _CONFIG_KEY = re.compile(r"[\x20-<>-~]+"), r"[-._a-zA-Z0-9]+"
+_PORT_NAME_RE, _HEADER = re.compile("[-a-z0-9]+"), "[-A-Za-z0-9]+"
+_LEADING_ZERO_RE = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])")
 
 SUBDOMAIN_TEXT = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
@@ -31,21 +38,34 @@ LABEL_TEXT = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
     f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
 )
+UNDERSCORED_SUBDOMAIN_TEXT = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must "
+    "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    f"'{_UNDERSCORED_SUBDOMAIN}')"
+)
 LABEL_1035_TEXT = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
     f"and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
     f"'{_LABEL_1035}')"
 )
-LABEL_VALUE_TEXT = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
-    "and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation "
-    f"is '{_VALUE}')"
-)
-NAME_PART_TEXT = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+_QUALIFIED_TEXT = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
     "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     f"'{_NAME_PART}')"
 )
+NAME_PART_TEXT = f"name part {_QUALIFIED_TEXT}"
+ENV_NAME_TEXT = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+CONFIG_KEY_TEXT = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
+    f"or 'key-name', regex used for validation is '{_CONFIG_KEY}')"
+)
+HEADER_TEXT = (
+    "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for "
+    f"validation is '{_HEADER}')"
+)
+IP_TEXT = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+QUANTITY_TEXT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+NEGATIVE_TEXT = "must be greater than or equal to 0"
 IMMUTABLE = "field is immutable"
 ANNOTATIONS_MAX_BYTES = 256 * 1024
 OWNERS_MAX, FINALIZERS_MAX, CONDITIONS_MAX = 16, 32, 64
@@ -74,9 +94,14 @@ def invalid(path: str, value: Any, detail: str) -> Cause:
 
 
 def unsupported(path: str, value: Any, supported: Iterable[str]) -> Cause:
-    """Return the cause of a value outside a fixed set."""
-    values = ", ".join(f'"{each}"' for each in sorted(supported))
+    """Return the cause of a value outside a fixed set, which is named in the order given."""
+    values = ", ".join(f'"{each}"' for each in supported)
     return Cause(path, "FieldValueNotSupported", f"Unsupported value: {_quoted(value)}: supported values: {values}")
+
+
+def unknown(path: str, value: Any, detail: str = "") -> Cause:
+    """Return the cause of a name that nothing has."""
+    return Cause(path, "FieldValueNotFound", f"Not found: {_quoted(value)}{': ' if detail else ''}{detail}")
 
 
 def duplicate(path: str, value: Any) -> Cause:
@@ -96,49 +121,176 @@ def too_many(path: str, count: int, maximum: int) -> list[Cause]:
     return [Cause(path, "FieldValueTooMany", f"Too many: {count}: must have at most {maximum} items")]
 
 
+def faults(form: Callable[[str, str], Iterable[Cause]], value: str) -> list[str]:
+    """Return what is wrong with a value in a form, without the value: for refusals that show another."""
+    shown = f"Invalid value: {_quoted(value)}: "
+    return [each.message.removeprefix(shown) for each in form("", value)]
+
+
 def too_long(path: str, maximum: int) -> Cause:
     """Return the cause of a value of more bytes than its limit."""
     return Cause(path, "FieldValueTooLong", f"Too long: may not be more than {maximum} bytes")
 
 
+_SHOWN_MAX = 16384
+_ESCAPES = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
 def _quoted(value: Any) -> str:
+    """Return a value as refusals show it: texts as Go's `%q`, anything else as its JSON.
+
+    Upstream shows values whole; here they are cut where a refusal would grow without end.
+    """
     if isinstance(value, str):
-        return json.dumps(value[:256], ensure_ascii=False)
-    text = json.dumps(value)
-    return text if len(text) <= 256 else text[:256] + "…"
+        return f'"{"".join(map(_escaped, value[:_SHOWN_MAX]))}"'
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "…"
 
 
-def _name(pattern: str, length_max: int, text: str) -> Callable[[str, str], list[Cause]]:
+def _escaped(char: str) -> str:
+    if found := _ESCAPES.get(char):
+        return found
+    if char.isprintable():
+        return char
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 128 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+
+
+def _name(pattern: str, length_max: int, text: str, unit: str = "characters") -> Callable[[str, str], list[Cause]]:
     matches = re.compile(pattern).fullmatch
 
     def check(path: str, value: str) -> list[Cause]:
-        if len(value) > length_max:
-            return [invalid(path, value, f"must be no more than {length_max} bytes")]
-        return [] if matches(value) else [invalid(path, value, text)]
+        is_match = matches(value)
+        if is_match and len(value) <= length_max:
+            return []
+        causes = []
+        if len(value.encode()) > length_max:
+            causes.append(invalid(path, value, f"must be no more than {length_max} {unit}"))
+        if not is_match:
+            is_dotted = text is LABEL_TEXT and _SUBDOMAIN_RE.fullmatch(value)
+            causes.append(invalid(path, value, "must not contain dots" if is_dotted else text))
+        return causes
 
     return check
 
 
 subdomain = _name(_SUBDOMAIN, 253, SUBDOMAIN_TEXT)
 """Check a DNS-1123 subdomain."""
+underscored_subdomain = _name(_UNDERSCORED_SUBDOMAIN, 253, UNDERSCORED_SUBDOMAIN_TEXT)
+"""Check a DNS-1123 subdomain that may have underscores, as search domains do."""
 label = _name(_LABEL, 63, LABEL_TEXT)
 """Check a DNS-1123 label."""
 label_1035 = _name(_LABEL_1035, 63, LABEL_1035_TEXT)
 """Check a DNS-1035 label, the form of service names."""
-label_value = _name(_VALUE, 63, LABEL_VALUE_TEXT)
+label_value = _name(label_syntax.VALUE, label_syntax.VALUE_MAX, label_syntax.VALUE_TEXT, "bytes")
 """Check a label's value."""
+header_name = _name(_HEADER, 2**31, HEADER_TEXT)
+"""Check the name of an HTTP header."""
+_config_key = _name(_CONFIG_KEY, 253, CONFIG_KEY_TEXT)
+
+
+def prefix_of(form: Callable[[str, str], list[Cause]]) -> Callable[[str, str], list[Cause]]:
+    """Return the form of a text that more is appended to: it may end with a dash.
+
+    Source: upstream `staging/src/k8s.io/apimachinery/pkg/api/validation/generic.go`.
+    """
+
+    def check(path: str, value: str) -> list[Cause]:
+        masked = f"{value[:-2]}a" if len(value) > 1 and value.endswith("-") else value
+        return [invalid(path, value, text) for text in faults(form, masked)]
+
+    return check
+
+
+def config_key(path: str, value: str) -> list[Cause]:
+    """Check a key of a ConfigMap or Secret, which is a file's name too."""
+    causes = _config_key(path, value)
+    if value in (".", ".."):
+        causes.append(invalid(path, value, f"must not be '{value}'"))
+    elif value.startswith(".."):
+        causes.append(invalid(path, value, "must not start with '..'"))
+    return causes
+
+
+def variable_name(path: str, value: str) -> list[Cause]:
+    """Check the name of an environment variable (KEP-4369)."""
+    return [] if _ENV_NAME_RE.fullmatch(value) else [invalid(path, value, ENV_NAME_TEXT)]
+
+
+def port_name(path: str, value: str) -> Causes:
+    """Check a port's name, an IANA service name."""
+    if len(value) > 15:
+        yield invalid(path, value, "must be no more than 15 characters")
+    if not _PORT_NAME_RE.fullmatch(value):
+        yield invalid(path, value, "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search("[a-z]", value):
+        yield invalid(path, value, "must contain at least one letter (a-z)")
+    if "--" in value:
+        yield invalid(path, value, "must not contain consecutive hyphens")
+    if value.startswith("-") or value.endswith("-"):
+        yield invalid(path, value, "must not begin or end with a hyphen")
+
+
+def port(path: str, value: int | str) -> Causes:
+    """Check a port: 1 to 65535, or the name of one."""
+    if isinstance(value, str):
+        yield from port_name(path, value)
+    elif not 1 <= value <= 65535:
+        yield invalid(path, value, "must be between 1 and 65535, inclusive")
+
+
+def address(path: str, value: str) -> list[Cause]:
+    """Check an IP address that need not be in its canonical form (KEP-4858, gate StrictIPCIDRValidation)."""
+    try:
+        found = ip_address(value)
+    except ValueError:
+        try:
+            ip_address(_LEADING_ZERO_RE.sub("", value))
+        except ValueError:
+            return [invalid(path, value, IP_TEXT)]
+        return [invalid(path, value, "must not have leading 0s")]
+    if "%" in value:
+        return [invalid(path, value, IP_TEXT)]
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
+        return [invalid(path, value, "must not be an IPv4-mapped IPv6 address")]
+    return []
 
 
 def qualified_name(path: str, value: str) -> list[Cause]:
     """Check `[prefix/]name`, the form of label keys, annotation keys and resource names."""
     prefix, slash, name = value.rpartition("/")
-    if slash and (not prefix or "/" in prefix or len(prefix) > 253 or not _SUBDOMAIN_RE.fullmatch(prefix)):
-        return [invalid(path, value, f"prefix part {SUBDOMAIN_TEXT}")]
+    if not slash and len(name) <= 63 and _NAME_PART_RE.fullmatch(name):
+        return []
+    if "/" in prefix:
+        text = f"a valid label key {_QUALIFIED_TEXT}"
+        return [
+            invalid(path, value, f"{text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")
+        ]
+    details = []
+    if slash:
+        if not prefix:
+            details.append("prefix part must be non-empty")
+        if len(prefix) > 253:
+            details.append("prefix part must be no more than 253 bytes")
+        if prefix and not _SUBDOMAIN_RE.fullmatch(prefix):
+            details.append(f"prefix part {SUBDOMAIN_TEXT}")
     if not name:
-        return [invalid(path, value, "name part must be non-empty")]
-    if len(name) > 63:
-        return [invalid(path, value, "name part must be no more than 63 bytes")]
-    return [] if _NAME_PART_RE.fullmatch(name) else [invalid(path, value, NAME_PART_TEXT)]
+        details.append("name part must be non-empty")
+    if len(name.encode()) > 63:
+        details.append("name part must be no more than 63 bytes")
+    if not _NAME_PART_RE.fullmatch(name):
+        details.append(NAME_PART_TEXT)
+    return [invalid(path, value, detail) for detail in details]
 
 
 def labels(path: str, values: Mapping[str, str]) -> Causes:
@@ -148,6 +300,18 @@ def labels(path: str, values: Mapping[str, str]) -> Causes:
         yield from label_value(path, value)
 
 
+def annotations(path: str, values: Mapping[str, str]) -> Causes:
+    """Check a map of annotations: their keys, in lower case, and how large they are together."""
+    size = 0
+    for key, value in values.items():
+        lower = key.lower()
+        if qualified_name(path, lower):
+            yield from [invalid(path, key, text) for text in faults(qualified_name, lower)]
+        size += len(key.encode()) + len(value.encode())
+    if size > ANNOTATIONS_MAX_BYTES:
+        yield too_long(path, ANNOTATIONS_MAX_BYTES)
+
+
 def plain_text(path: str, value: str) -> list[Cause]:
     """Check that a text shown to people has no control characters but tab and newline (V10)."""
     if _CONTROL_RE.search(value):
@@ -155,20 +319,38 @@ def plain_text(path: str, value: str) -> list[Cause]:
     return []
 
 
+_COUNTED = frozenset(
+    (
+        "configmaps",
+        "persistentvolumeclaims",
+        "pods",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "services",
+        "services.loadbalancers",
+        "services.nodeports",
+    )
+)
+"""Resources that come in pieces, besides those that are extended."""
+
+
 def quantity(path: str, resource: str, text: str) -> list[Cause]:
-    """Check that a quantity parses, is not negative, and is whole where fractions make no sense."""
+    """Check that a quantity parses, is not negative, and is whole where fractions make no sense.
+
+    Source: upstream `pkg/apis/core/validation/validation.go` (v1.36), `ValidateResourceQuantityValue`.
+    """
     try:
         value = amount(resource, text)
         thousandths = milli(text)
     except ValueError:
-        detail = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-        return [invalid(path, text, detail)]
+        return [invalid(path, text, QUANTITY_TEXT)]
+    causes = []
     if value < 0 or thousandths < 0:
-        return [invalid(path, text, "must be greater than or equal to 0")]
-    is_divisible = resource in ("cpu", "memory", "ephemeral-storage") or resource.startswith("hugepages-")
-    if not is_divisible and thousandths % 1000:
-        return [invalid(path, text, "must be an integer")]
-    return []
+        causes.append(invalid(path, canonical(text), NEGATIVE_TEXT))
+    if thousandths % 1000 and (resource in _COUNTED or ("/" in resource and "kubernetes.io/" not in resource)):
+        causes.append(invalid(path, canonical(text), "must be an integer"))
+    return causes
 
 
 def metadata(document: Document, name_rule: Any = subdomain, *, is_custom: bool = False) -> Causes:
@@ -176,30 +358,20 @@ def metadata(document: Document, name_rule: Any = subdomain, *, is_custom: bool 
     `is_custom`: of a defined kind, whose finalizers may be of any name.
     """
     meta = document["metadata"]
+    if prefix := meta.get("generateName"):
+        yield from prefix_of(name_rule)("metadata.generateName", prefix)
     if name := meta.get("name"):
         yield from name_rule("metadata.name", name)
     else:
         yield required("metadata.name", "name or generateName is required")
     if own := meta.get("labels"):
         yield from labels("metadata.labels", own)
-    annotations = meta.get("annotations") or {}
-    size = 0
-    for key, value in annotations.items():
-        yield from qualified_name("metadata.annotations", key.lower())
-        size += len(key) + len(value)
-    if size > ANNOTATIONS_MAX_BYTES:
-        yield too_long("metadata.annotations", ANNOTATIONS_MAX_BYTES)
-    yield from _owners(meta.get("ownerReferences") or [])
-    finalizers = meta.get("finalizers") or []
-    yield from too_many("metadata.finalizers", len(finalizers), FINALIZERS_MAX)
-    for finalizer in finalizers[:FINALIZERS_MAX]:
-        yield from qualified_name("metadata.finalizers", finalizer)
-        if is_custom or qualified_name("", finalizer) or "/" in finalizer:
-            continue
-        if finalizer not in _STANDARD_FINALIZERS:
-            yield invalid(
-                "metadata.finalizers", finalizer, "name is neither a standard finalizer name nor is it fully qualified"
-            )
+    if notes := meta.get("annotations"):
+        yield from annotations("metadata.annotations", notes)
+    if owners := meta.get("ownerReferences"):
+        yield from _owners(owners)
+    if finalizers := meta.get("finalizers"):
+        yield from _finalizers(finalizers, is_custom=is_custom)
     conditions = (document.get("status") or {}).get("conditions")
     if isinstance(conditions, list):
         yield from too_many("status.conditions", len(conditions), CONDITIONS_MAX)
@@ -208,21 +380,49 @@ def metadata(document: Document, name_rule: Any = subdomain, *, is_custom: bool 
 _STANDARD_FINALIZERS = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
 
 
-def _owners(owners: list[Document]) -> list[Cause]:
-    causes = too_many("metadata.ownerReferences", len(owners), OWNERS_MAX)
-    controllers = 0
-    for index, owner in enumerate(owners[:OWNERS_MAX]):
-        here = f"metadata.ownerReferences[{index}]"
-        for field in ("apiVersion", "kind", "name", "uid"):
-            if not owner.get(field) and field == "apiVersion":
-                causes.append(invalid(f"{here}.apiVersion", "", "version must not be empty"))
-            elif not owner.get(field):
-                causes.append(required(f"{here}.{field}", "must not be empty"))
-        controllers += owner.get("controller") is True
-    if controllers > 1:
-        text = "Only one reference can have Controller set to true"
-        causes.append(invalid("metadata.ownerReferences", controllers, text))
-    return causes
+def finalizer(path: str, name: str) -> Causes:
+    """Check the name of a finalizer: a qualified one, or one that Kubernetes knows."""
+    yield from qualified_name(path, name)
+    yield from _known_finalizer(path, name)
+
+
+def _known_finalizer(path: str, name: str) -> Causes:
+    if "/" not in name and name not in _STANDARD_FINALIZERS:
+        yield invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified")
+
+
+def _finalizers(names: list[str], *, is_custom: bool) -> Causes:
+    path = "metadata.finalizers"
+    yield from too_many(path, len(names), FINALIZERS_MAX)
+    names = names[:FINALIZERS_MAX]
+    for name in names:
+        yield from qualified_name(path, name)
+    if "orphan" in names and "foregroundDeletion" in names:
+        yield invalid(path, names, "finalizer orphan and foregroundDeletion cannot be both set")
+    for index, name in enumerate(names if not is_custom else ()):
+        yield from _known_finalizer(f"{path}[{index}]", name)
+
+
+def _owners(owners: list[Document]) -> Causes:
+    """Check references to owners, whose paths have no index upstream either."""
+    path = "metadata.ownerReferences"
+    yield from too_many(path, len(owners), OWNERS_MAX)
+    controller = ""
+    for owner in owners[:OWNERS_MAX]:
+        version, kind = owner.get("apiVersion") or "", owner.get("kind") or ""
+        if not version.rpartition("/")[2] or version.count("/") > 1:
+            yield invalid(f"{path}.apiVersion", version, "version must not be empty")
+        for field in ("kind", "name", "uid"):
+            if not owner.get(field):
+                yield invalid(f"{path}.{field}", owner.get(field) or "", "must not be empty")
+        if (version, kind) == ("v1", "Event"):
+            yield invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner")
+        if owner.get("controller") is True:
+            name = f"{kind}/{owner.get('name') or ''}"
+            if controller:
+                text = 'Only one reference can have Controller set to true. Found "true" in references for '
+                yield invalid(path, owners, f"{text}{controller} and {name}")
+            controller = controller or name
 
 
 def label_selector(path: str, selector: Document) -> list[Cause]:
@@ -243,8 +443,8 @@ def label_selector(path: str, selector: Document) -> list[Cause]:
         else:
             causes.append(invalid(f"{here}.operator", operator, "not a valid selector operator"))
         causes += qualified_name(f"{here}.key", term.get("key", ""))
-        for value in values:
-            causes += label_value(f"{here}.values", value)
+        for place, value in enumerate(values):
+            causes += label_value(f"{here}.values[{place}]", value)
     return causes
 
 
@@ -295,5 +495,21 @@ def not_decremented(path: str, old: int | None, new: int | None) -> list[Cause]:
 def not_negative(path: str, value: int | None) -> list[Cause]:
     """Check an optional count."""
     if value is not None and value < 0:
-        return [invalid(path, value, "must be greater than or equal to 0")]
+        return [invalid(path, value, NEGATIVE_TEXT)]
     return []
+
+
+def path_segment(path: str, value: str) -> Causes:
+    """Check a text that stands in a URL's path by itself."""
+    if value in (".", ".."):
+        yield invalid(path, value, f"may not be '{value}'")
+        return
+    for each in "/%":
+        if each in value:
+            yield invalid(path, value, f"may not contain '{each}'")
+
+
+def not_above(path: str, status: Document, name: str, other: str, shown: str) -> Causes:
+    """Check that one counter of a status is at most another."""
+    if (count := status.get(name) or 0) > (status.get(other) or 0):
+        yield invalid(f"{path}{name}", count, f"cannot be greater than {shown}")

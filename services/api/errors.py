@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 _BY_CODE: dict[int, type[ApiError]] = {}
+_WITHOUT_DETAILS = frozenset((400, 401, 406, 410, 413, 415))
+"""Codes whose Status names nothing. Source: upstream `staging/src/k8s.io/apimachinery/pkg/api/errors/errors.go`."""
 
 
 class ApiError(Exception):
@@ -55,6 +57,7 @@ class ApiError(Exception):
 
     def status(self) -> dict[str, Any]:
         """Return the `Status` document of this error."""
+        details = {} if self.code in _WITHOUT_DETAILS and not self.details else {"details": self.details}
         return {
             "kind": "Status",
             "apiVersion": "v1",
@@ -62,7 +65,7 @@ class ApiError(Exception):
             "status": "Failure",
             "message": self.message,
             "reason": self.reason,
-            "details": self.details,
+            **details,
             "code": self.code,
         }
 
@@ -142,14 +145,16 @@ def from_status(code: int, body: bytes) -> ApiError:
 
 
 def invalid(kind: str, name: str, causes: Sequence[tuple[str, str, str]]) -> Invalid:
-    """Return a 422 that names kind, object and each field.
+    """Return a 422 that names kind (`Deployment.apps`), object and each field.
 
     `causes`: (field path, cause reason such as `FieldValueInvalid`, message). The text follows
-    apimachinery: `Pod "x" is invalid: spec.a: Invalid value: …`, several in brackets.
+    apimachinery: `Pod "x" is invalid: spec.a: Invalid value: …`, several in brackets, each once.
     """
-    lines = [f"{path}: {message}" for path, _, message in causes]
+    lines = list(dict.fromkeys(f"{path}: {message}" for path, _, message in causes))
     text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
+    short, _, group = kind.partition(".")
+    about = {name: value for name, value in (("name", name), ("group", group), ("kind", short)) if value}
     return Invalid(
         f'{kind} "{name}" is invalid: {text}',
-        details={"name": name, "kind": kind, "causes": [{"reason": r, "message": m, "field": p} for p, r, m in causes]},
+        details={**about, "causes": [{"reason": r, "message": m, "field": p} for p, r, m in causes]},
     )

@@ -162,6 +162,8 @@ class Column:
 
 
 NAME = Column("Name", "metadata.name", format="name")
+
+
 AGE = Column("Age", "metadata.creationTimestamp", default="<unknown>", is_age=True)
 
 
@@ -209,6 +211,11 @@ class Resource:
     def name(self) -> str:
         """The wire's name: `pods`, `replicasets.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def qualified_kind(self) -> str:
+        """The kind with its group, as refusals name it: `Pod`, `ReplicaSet.apps`."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
 
     @property
     def api_version(self) -> str:

@@ -65,3 +65,35 @@ def format_amount(resource: str, value: int) -> str:
         if value and value % _BINARY[suffix] == 0:
             return f"{value // _BINARY[suffix]}{suffix}"
     return str(value)
+
+
+_POWERS = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
+
+
+def canonical(text: str) -> str:
+    """Return a quantity as upstream's `Quantity.String` writes it: `1000m` is `1`, `0.5` is `500m`, `1024Mi` is `1Gi`.
+
+    A text that is no quantity is returned as it is.
+    """
+    match = _FORM.fullmatch(text)
+    try:
+        nano = _nano(text)
+    except ValueError:
+        return text
+    assert match is not None
+    suffix, exponent = match[4], match[5]
+    sign, nano = ("-", -nano) if nano < 0 else ("", nano)
+    if suffix in _BINARY and nano >= 1024 * 10**9:
+        value = -(-nano // 10**9)
+        for name in reversed(_BINARY):
+            if value % _BINARY[name] == 0:
+                return f"{sign}{value // _BINARY[name]}{name}"
+        return f"{sign}{value}"
+    if not nano:
+        return "0"
+    power = -9
+    while power < 18 and nano % 1000 == 0:
+        nano, power = nano // 1000, power + 3
+    if exponent is not None:
+        return f"{sign}{nano}" if not power else f"{sign}{nano}e{power}"
+    return f"{sign}{nano}{_POWERS[power]}"

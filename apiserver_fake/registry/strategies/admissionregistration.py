@@ -23,6 +23,7 @@ from apiserver_fake.validation.formats import (
     invalid,
     label_1035,
     label_selector,
+    path_segment,
     qualified_name,
     required,
     subdomain,
@@ -90,14 +91,6 @@ def _resources(values: list[str], path: str, report: Report) -> Causes:
         yield invalid(path, values, "if '*' is present, must not specify other resources without subresources")
 
 
-def _path_segment(path: str, value: str) -> Causes:
-    if value in (".", ".."):
-        yield invalid(path, value, f"may not be '{value}'")
-    for each in "/%":
-        if each in value:
-            yield invalid(path, value, f"may not contain '{each}'")
-
-
 OPERATION = Field("operations", required=True, missing=[], rule=_operations, items=Field(enum=OPERATIONS))
 RULE_FIELDS = (
     OPERATION,
@@ -109,7 +102,7 @@ RULE_FIELDS = (
 
 
 def _segment(value: str, path: str, report: Report) -> Causes:
-    yield from _path_segment(path, value)
+    yield from path_segment(path, value)
     yield from not_repeated(value, path, report)
 
 
@@ -435,7 +428,7 @@ def _param_ref(ref: Document, path: str, report: Report) -> Causes:
     name, selector, action = ref.get("name") or "", ref.get("selector"), ref.get("parameterNotFoundAction")
     both = "name and selector are mutually exclusive"
     if name:
-        yield from _path_segment(f"{path}.name", name)
+        yield from path_segment(f"{path}.name", name)
     if name and selector is not None:
         yield forbidden(f"{path}.name", both)
     if selector is not None:

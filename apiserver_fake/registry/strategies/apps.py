@@ -11,6 +11,7 @@ from apiserver_fake.validation.formats import (
     forbidden,
     invalid,
     label,
+    not_above,
     not_decremented,
     not_negative,
     number_of,
@@ -70,6 +71,29 @@ DEPLOYMENT_SPEC = Struct(
 )
 
 
+def counted(name: str, *counters: str, above: tuple[tuple[str, str], ...]) -> Struct:
+    """Return the table of a status whose counters are not negative, and none above another."""
+
+    def compare(status: Document, at: str, report: Report) -> Causes:
+        for one, other in above:
+            shown = "status.replicas" if other == "replicas" else f"{name}{other}"
+            yield from not_above(at, status, one, other, shown)
+
+    return Struct(*(Field(each, minimum=0) for each in counters), compare)
+
+
+REPLICA_SET_STATUS = counted(
+    "",
+    "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration",
+    above=(("fullyLabeledReplicas", "replicas"), ("readyReplicas", "replicas"), ("availableReplicas", "replicas"),
+           ("availableReplicas", "readyReplicas")),
+)  # fmt: skip
+DEPLOYMENT_STATUS = counted(
+    "",
+    "observedGeneration", *DEPLOYMENT_COUNTERS, "terminatingReplicas", "collisionCount",
+    above=(("updatedReplicas", "replicas"), ("readyReplicas", "replicas"), ("availableReplicas", "replicas"),
+           ("availableReplicas", "readyReplicas")),
+)  # fmt: skip
 DAEMON_SET_COUNTERS = (
     "currentNumberScheduled",
     "numberMisscheduled",
@@ -199,8 +223,7 @@ STATEFUL_SET_SPEC = Struct(
         struct=Struct(*(Field(name, default=RETAIN, enum=(RETAIN, DELETE)) for name in KEPT)),
     ),
     Field("ordinals", struct=Struct(Field("start", minimum=0))),
-    # As upstream: a pod's volumes are known only with its claims, so that a wrong pod is refused when it is made.
-    *workload_fields("statefulset", is_whole=False, is_selector_fixed=False),
+    *workload_fields("statefulset", has_claims=True, is_selector_fixed=False),
     Field("volumeClaimTemplates", items=CLAIM),
 )
 STATEFUL_SET_STATUS = Struct(
@@ -248,10 +271,15 @@ STRATEGIES = {
     "replicasets.apps": declared(
         Struct(Field("spec", default={}, struct=REPLICA_SET_SPEC)),
         has_status=True,
+        status=REPLICA_SET_STATUS,
         left_out_at_zero=REPLICA_SET_COUNTERS,
     ),
     "deployments.apps": declared(
-        Struct(Field("spec", default={}, struct=DEPLOYMENT_SPEC)), has_status=True, left_out_at_zero=DEPLOYMENT_COUNTERS
+        Struct(Field("spec", default={}, struct=DEPLOYMENT_SPEC)),
+        has_status=True,
+        status=DEPLOYMENT_STATUS,
+        status_rules=_collisions,
+        left_out_at_zero=DEPLOYMENT_COUNTERS,
     ),
     "daemonsets.apps": declared(
         Struct(Field("spec", default={}, struct=DAEMON_SET_SPEC)),

@@ -3,55 +3,50 @@
 Data has keys that can be file names, and never changes once declared immutable; a Secret's `stringData` is folded into
 its `data`. An Event is about an object of its own namespace. A Namespace is held by `spec.finalizers` until its content
 is gone (controllers 11). A Node may bring a first status.
+Source: upstream `pkg/apis/core/validation/validation.go`, `pkg/apis/core/validation/events.go`.
 """
 
 import base64
-import binascii
-import re
 from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
 
 from apiserver_fake.accounts.tokens import ACCOUNT_NAME, LEGACY_TYPE
 from apiserver_fake.errors import forbidden as refused
 from apiserver_fake.strategy import DeleteOptions, Rules, WriteContext, declared, keep_all_but_status, keep_status
-from apiserver_fake.validation.fields import Field, Report, Struct, not_repeated, quantities, unique
+from apiserver_fake.validation.addresses import network, version_of
+from apiserver_fake.validation.fields import Field, Report, Struct, not_repeated
 from apiserver_fake.validation.formats import (
-    Cause,
     Causes,
+    config_key,
     duplicate,
+    faults,
+    finalizer,
     forbidden,
     invalid,
     label,
     label_value,
+    path_segment,
     plain_text,
     qualified_name,
+    quantity,
     required,
+    subdomain,
+    too_long,
+    unsupported,
 )
-from apiserver_fake.validation.pod.placement import EFFECTS
+from apiserver_fake.validation.secrets import SECRET_TYPES, size_of
 from services.api.meta import Document
 from services.api.times import format_time
 
-_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
-_KEY_TEXT = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
-    "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-)
 FROZEN = "field is immutable when `immutable` is set"
+DATA_MAX_BYTES = 1 << 20
 
 
 def keys(values: Mapping[str, str], path: str, report: Report) -> Causes:
     """A rule for the keys of a ConfigMap's or Secret's data."""
     for name in values:
-        if not _KEY.fullmatch(name) or name in (".", ".."):
-            yield invalid(f"{path}[{name}]", name, _KEY_TEXT)
-
-
-def base64_values(values: Mapping[str, str], path: str, report: Report) -> Causes:
-    """A rule for values in base64. The causes never show a value: it may be secret (X-SEC)."""
-    for name, text in values.items():
-        try:
-            base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError):
-            yield Cause(f"{path}[{name}]", "FieldValueInvalid", "Invalid value: not base64")
+        yield from config_key(f"{path}[{name}]", name)
 
 
 def frozen(*names: str) -> Rules:
@@ -66,14 +61,20 @@ def frozen(*names: str) -> Rules:
     return check
 
 
-def _distinct(new: Document, at: str, report: Report) -> Causes:
-    binary = new.get("binaryData") or {}
-    yield from [duplicate(f"data[{name}]", name) for name in new.get("data") or {} if name in binary]
+def _data(new: Document, at: str, report: Report) -> Causes:
+    data, binary = new.get("data") or {}, new.get("binaryData") or {}
+    for name in data:
+        yield from config_key(f"data[{name}]", name)
+        if name in binary:
+            yield invalid(f"data[{name}]", name, "duplicate of key present in binaryData")
+    for name in binary:
+        yield from config_key(f"binaryData[{name}]", name)
+    if sum(len(text.encode()) for text in data.values()) + size_of(binary) > DATA_MAX_BYTES:
+        # Upstream's path of the whole object.
+        yield too_long("[]", DATA_MAX_BYTES)
 
 
-CONFIGMAP_FIELDS = Struct(
-    Field("data", rule=keys), Field("binaryData", rule=keys), Field("binaryData", rule=base64_values), _distinct
-)
+CONFIGMAP_FIELDS = Struct(_data)
 
 
 def _fold(new: Document) -> None:
@@ -87,33 +88,54 @@ def _keep_type(old: Document, new: Document, ctx: WriteContext) -> None:
         new["type"] = old.get("type") or "Opaque"
 
 
-def _names_account(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
-    """Yield that a token's secret does not say whose it is."""
-    if new.get("type") == LEGACY_TYPE and not (new["metadata"].get("annotations") or {}).get(ACCOUNT_NAME):
+def _secret(new: Document, at: str, report: Report) -> Causes:
+    data = new.get("data") or {}
+    if size_of(data) > DATA_MAX_BYTES:
+        yield too_long("data", DATA_MAX_BYTES)
+    kind = new.get("type") or ""
+    if kind == LEGACY_TYPE and not (new["metadata"].get("annotations") or {}).get(ACCOUNT_NAME):
         yield required(f"metadata.annotations[{ACCOUNT_NAME}]")
+    elif (rule := SECRET_TYPES.get(kind)) is not None:
+        yield from rule(data)
 
 
 SECRET_FIELDS = Struct(
     Field("data", rule=keys),
-    Field("data", rule=base64_values),
+    _secret,
     Field("type", default="Opaque", is_blank_absent=True, is_immutable=True),
     completion=_fold,
 )
 
 
 _MESSAGE_MAX = 4096
+_NEW_EVENT_MAX = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
+"""How long texts are of an event that has a time of its own (KEP-383)."""
 
 
-def _own_namespace(event: Document, at: str, report: Report) -> Causes:
-    about = (event.get("involvedObject") or {}).get("namespace") or ""
-    own = event["metadata"].get("namespace") or ""
-    # Events about cluster-scoped objects name no namespace and live in default (or kube-system).
-    if about != own and not (about == "" and own in ("default", "kube-system")):
-        yield invalid("involvedObject.namespace", about, "does not match event.namespace")
+def _event(event: Document, at: str, report: Report) -> Causes:
+    about, own = (event.get("involvedObject") or {}).get("namespace") or "", event["metadata"].get("namespace") or ""
+    if not event.get("eventTime"):
+        # Events about cluster-scoped objects name no namespace and live in default.
+        if about != own and not (about == "" and own == "default"):
+            yield invalid("involvedObject.namespace", about, "does not match event.namespace")
+    else:
+        if not about and own not in ("default", "kube-system"):
+            yield invalid("involvedObject.namespace", about, "does not match event.namespace")
+        controller = event.get("reportingComponent") or ""
+        if not controller:
+            yield required("reportingController")
+        yield from qualified_name("reportingController", controller)
+        for name, most in _NEW_EVENT_MAX.items():
+            text = event.get(name) or ""
+            if not text and name != "message":
+                yield required(name)
+            if len(text.encode()) > most:
+                yield invalid(name, "", f"can have at most {most} characters")
+    yield from subdomain("namespace", own)
 
 
 EVENT_FIELDS = Struct(
-    _own_namespace,
+    _event,
     Field("reason", form=plain_text),
     Field("message", form=plain_text),
     completion=lambda event: event.update(message=(event.get("message") or "")[:_MESSAGE_MAX]),
@@ -169,20 +191,86 @@ def is_done(namespace: Document) -> bool:
     return not (namespace.get("spec") or {}).get("finalizers") and not namespace["metadata"].get("finalizers")
 
 
+def _finalizers(namespace: Document, at: str, report: Report) -> Causes:
+    if report.update is None:
+        for name in (namespace.get("spec") or {}).get("finalizers") or ():
+            yield from finalizer("spec.finalizers", name)
+
+
 POLICY = "podPreemptionPolicy"
-TAINT = Struct(
-    Field("key", missing="", form=qualified_name),
-    Field("value", form=label_value),
-    Field("effect", required=True, enum=EFFECTS),
-    unique("key", "effect"),
-)
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+TAINTS_MAX = 200
+
+
+def _taints(node: Document, at: str, report: Report) -> Causes:
+    """Check the taints, which refusals name below the metadata, as upstream does."""
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(((node.get("spec") or {}).get("taints") or ())[:TAINTS_MAX]):
+        path = f"metadata.taints[{index}]"
+        key, value, effect = (taint.get(name) or "" for name in ("key", "value", "effect"))
+        yield from qualified_name(f"{path}.key", key)
+        if wrong := faults(label_value, value):
+            yield invalid(f"{path}.value", value, ";".join(wrong))
+        if not effect:
+            yield required(f"{path}.effect")
+        elif effect not in EFFECTS:
+            yield unsupported(f"{path}.effect", effect, EFFECTS)
+        if (key, effect) in seen:
+            shown = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint.get("timeAdded")}
+            cause = duplicate(path, shown)
+            yield cause._replace(message=f"{cause.message}: taints must be unique by key and effect pair")
+        seen.add((key, effect))
+
+
+def _resources(node: Document, at: str, report: Report) -> Causes:
+    status = node.get("status") or {}
+    for part in ("capacity", "allocatable"):
+        for name, text in (status.get(part) or {}).items():
+            yield from quantity(f"status.{part}.{name}", name, text)
+
+
+def _ranges(spec: Document) -> list[str]:
+    """Return the ranges of addresses of a node's pods: `podCIDR`, the field of old, wins over the first of a list."""
+    first, ranges = spec.get("podCIDR"), spec.get("podCIDRs") or []
+    return [first] if first and ranges[:1] != [first] else list(ranges)
+
+
+def _pod_ranges(node: Document, at: str, report: Report) -> Causes:
+    if report.update is not None:
+        return
+    path, ranges = "spec.podCIDRs", _ranges(node.get("spec") or {})
+    for index, each in enumerate(ranges):
+        yield from network(f"{path}[{index}]", each)
+    if len(ranges) > 1:
+        if len(ranges) > 2 or any(version_of(one) == version_of(other) for one, other in pairwise(ranges)):
+            yield invalid(path, ranges, "may specify no more than one CIDR for each IP family")
+        for index, each in enumerate(ranges):
+            if each in ranges[:index]:
+                yield duplicate(f"{path}[{index}]", each)
+
+
+def _addresses(node: Document) -> Causes:
+    seen: list[Any] = []
+    for index, each in enumerate((node.get("status") or {}).get("addresses") or ()):
+        if each in seen:
+            shown = {"Type": each.get("type") or "", "Address": each.get("address") or ""}
+            yield duplicate(f"status.addresses[{index}]", shown)
+        seen.append(each)
+
+
 OWNER = Field(missing="", form=qualified_name, rule=not_repeated)
 NODE_SPEC = Struct(
-    Field("taints", most=200, items=TAINT),
+    Field("taints", most=TAINTS_MAX),
     Field(POLICY, struct=Struct(Field("disableResizePreemption", most=20, items=OWNER))),
 )
-STATUS = Struct(Field("capacity", rule=quantities), Field("allocatable", rule=quantities), Field("conditions", most=64))
-NODE_FIELDS = Struct(Field("spec", default={}, struct=NODE_SPEC), Field("status", default={}, struct=STATUS))
+NODE_FIELDS = Struct(
+    _taints,
+    _resources,
+    _pod_ranges,
+    Field("spec", default={}, struct=NODE_SPEC),
+    Field("status", default={}, struct=Struct(Field("conditions", most=64))),
+)
+NOT_READY = "node.kubernetes.io/not-ready"
 
 
 def _drop_unknown_policy(new: Document, ctx: WriteContext) -> None:
@@ -191,18 +279,70 @@ def _drop_unknown_policy(new: Document, ctx: WriteContext) -> None:
         new["spec"] = {name: value for name, value in new["spec"].items() if name != POLICY}
 
 
+def _create_node(new: Document, ctx: WriteContext) -> None:
+    """Complete a node: allocatable is the capacity where it is left out, and pods keep off one that tools make.
+
+    The taint is the admission plug-in's TaintNodesByCondition. A kubelet of the mesh is registered with its readiness
+    known to its controllers, so that the plug-in acts on nodes from REST alone (decision 0034).
+    Source: upstream `plugin/pkg/admission/nodetaint/admission.go`, `pkg/apis/core/v1/defaults.go`.
+    """
+    _drop_unknown_policy(new, ctx)
+    status, spec = new.get("status") or {}, new["spec"]
+    if status.get("capacity") is not None and status.get("allocatable") is None:
+        new["status"] = {**status, "allocatable": dict(status["capacity"])}
+    if ranges := _ranges(spec):
+        spec = {**spec, "podCIDR": ranges[0], "podCIDRs": ranges}
+    taints = spec.get("taints") or []
+    if ctx.request.field_validation and not any(
+        (each.get("key"), each.get("effect")) == (NOT_READY, "NoSchedule") for each in taints
+    ):
+        spec = {**spec, "taints": [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]}
+    if not spec.get("taints"):
+        spec = {name: value for name, value in spec.items() if name != "taints"}
+    new["spec"] = spec
+
+
 def _update_node(old: Document, new: Document, ctx: WriteContext) -> None:
     keep_status(old, new, ctx)
     if POLICY not in (old.get("spec") or {}):
         _drop_unknown_policy(new, ctx)
+    spec = new["spec"]
+    if spec.get("taints") == []:
+        spec = new["spec"] = {name: value for name, value in spec.items() if name != "taints"}
+    ranges = _ranges(spec)
+    if ranges and (spec.get("podCIDR"), spec.get("podCIDRs")) != (ranges[0], ranges):
+        new["spec"] = {**spec, "podCIDR": ranges[0], "podCIDRs": ranges}
+
+
+_SET_ONCE = 'node updates may not change {} except from "" to valid'
+
+
+def _same_node(old: Document, new: Document, ctx: WriteContext) -> Causes:
+    yield from _addresses(new)
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    was, now = _ranges(before), _ranges(after)
+    if was and len(was) != len(now):
+        yield forbidden("spec.podCIDRs", _SET_ONCE.format("podCIDR"))
+    for one, other in zip(was, now, strict=False) if len(was) == len(now) else ():
+        if one != other:
+            yield forbidden("spec.podCIDRs", _SET_ONCE.format("podCIDR"))
+    if before.get("providerID") and before["providerID"] != after.get("providerID"):
+        yield forbidden("spec.providerID", _SET_ONCE.format("providerID"))
+    if (before.get("externalID") or "") != (after.get("externalID") or ""):
+        yield forbidden("spec.externalID", "may not be updated")
+
+
+def _node_status(old: Document, new: Document, ctx: WriteContext) -> Causes:
+    yield from _resources(new, "", Report())
+    yield from _addresses(new)
 
 
 STRATEGIES = {
     "configmaps": declared(CONFIGMAP_FIELDS, update_rules=frozen("data", "binaryData")),
-    "secrets": declared(SECRET_FIELDS, before_update=_keep_type, rules=_names_account, update_rules=frozen("data")),
-    "events": declared(EVENT_FIELDS),
+    "secrets": declared(SECRET_FIELDS, before_update=_keep_type, update_rules=frozen("data")),
+    "events": declared(EVENT_FIELDS, name=path_segment),
     "namespaces": declared(
-        Struct(),
+        Struct(_finalizers),
         name=label,
         has_status=True,
         on_create=_create,
@@ -210,6 +350,13 @@ STRATEGIES = {
         before_delete=_before_delete,
         prepare_status=_prepare_status,
     ),
-    "nodes": declared(NODE_FIELDS, on_create=_drop_unknown_policy, on_update=_update_node, status=STATUS),
+    "nodes": declared(
+        NODE_FIELDS,
+        on_create=_create_node,
+        on_update=_update_node,
+        update_rules=_same_node,
+        status=Struct(Field("conditions", most=64)),
+        status_rules=_node_status,
+    ),
     "serviceaccounts": declared(Struct()),
 }

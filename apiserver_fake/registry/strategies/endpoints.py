@@ -1,32 +1,23 @@
 """Endpoints (core/v1): subsets of addresses with the same ports, in the words of `pkg/apis/core/validation`."""
 
-from ipaddress import ip_address, ip_network
-
 from apiserver_fake.strategy import declared
-from apiserver_fake.validation.fields import Field, Report, Struct, unique
-from apiserver_fake.validation.formats import Causes, invalid, label, required, subdomain
+from apiserver_fake.validation.addresses import ordinary
+from apiserver_fake.validation.fields import Field, Report, Struct
+from apiserver_fake.validation.formats import Causes, address, label, qualified_name, required, subdomain
 from services.api.meta import Document
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
-_LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), ip_network("ff02::/16"))
 
 
-def _address(value: str, path: str, report: Report) -> Causes:
-    try:
-        found = ip_address(value)
-    except ValueError:
-        yield invalid(path, value, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
-        return
-    if report.scope:
-        return
-    if found.is_unspecified:
-        yield invalid(path, value, f"may not be unspecified ({found})")
-    if found.is_loopback:
-        yield invalid(path, value, "may not be in the loopback range (127.0.0.0/8, ::1/128)")
-    if found.is_link_local:
-        yield invalid(path, value, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
-    if any(found in each for each in _LINK_LOCAL_MULTICAST if each.version == found.version):
-        yield invalid(path, value, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+def _address(item: Document, at: str, report: Report) -> Causes:
+    ip, host, node = item.get("ip") or "", item.get("hostname") or "", item.get("nodeName")
+    yield from address(f"{at}ip", ip)
+    if host:
+        yield from label(f"{at}hostname", host)
+    if node is not None:
+        yield from subdomain(f"{at}nodeName", node)
+    if not report.scope:
+        yield from ordinary(f"{at}ip", ip)
 
 
 def _some_address(subset: Document, at: str, report: Report) -> Causes:
@@ -34,10 +25,12 @@ def _some_address(subset: Document, at: str, report: Report) -> Causes:
         yield required(at[:-1], "must specify `addresses` or `notReadyAddresses`")
 
 
-def _named(subset: Document, at: str, report: Report) -> Causes:
-    ports = subset.get("ports") or []
-    if len(ports) > 1:
-        yield from [required(f"{at}ports[{index}].name") for index, port in enumerate(ports) if not port.get("name")]
+def _port_name(port: Document, at: str, report: Report) -> Causes:
+    name = port.get("name") or ""
+    if name:
+        yield from label(f"{at}name", name)
+    elif report.scope:
+        yield required(f"{at}name")
 
 
 def is_own(document: Document) -> bool:
@@ -51,20 +44,26 @@ def _whose(document: Document, at: str, report: Report) -> Causes:
     return ()
 
 
-ADDRESS = Struct(
-    Field("ip", missing="", rule=_address), Field("hostname", form=label), Field("nodeName", form=subdomain)
-)
+def _ports(subset: Document, at: str, report: Report) -> Causes:
+    before, report.scope = report.scope, len(subset.get("ports") or ()) > 1
+    for index, port in enumerate(subset.get("ports") or ()):
+        PORT.check(port, f"{at}ports[{index}].", report)
+    report.scope = before
+    return ()
+
+
+ADDRESS = Struct(_address)
 PORT = Struct(
-    Field("name", form=label),
+    _port_name,
     Field("port", missing=0, minimum=1, maximum=65535),
-    Field("protocol", default="TCP", enum=PROTOCOLS),
-    unique("name", is_empty_a_key=False),
+    Field("protocol", default="TCP", is_blank_absent=True, enum=PROTOCOLS),
+    Field("appProtocol", form=qualified_name),
 )
 SUBSET = Struct(
     _some_address,
     Field("addresses", items=ADDRESS),
     Field("notReadyAddresses", items=ADDRESS),
-    _named,
-    Field("ports", items=PORT),
+    Field("ports", items=PORT, is_checked=False),
+    _ports,
 )
 STRATEGIES = {"endpoints": declared(Struct(_whose, Field("subsets", items=SUBSET)))}

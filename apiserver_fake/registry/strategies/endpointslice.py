@@ -3,16 +3,26 @@
 The texts are upstream's (`pkg/apis/discovery/validation`).
 """
 
-from ipaddress import IPv4Address, IPv6Address
-
 from apiserver_fake.registry.strategies.endpoints import is_own
 from apiserver_fake.strategy import WriteContext, declared
-from apiserver_fake.validation.fields import Field, Report, Struct, not_repeated, unique
-from apiserver_fake.validation.formats import Causes, invalid, label, label_value, required, subdomain
+from apiserver_fake.validation.addresses import ordinary, version_of
+from apiserver_fake.validation.fields import Field, Report, Struct, unique
+from apiserver_fake.validation.formats import (
+    Causes,
+    address,
+    faults,
+    invalid,
+    label,
+    label_value,
+    labels,
+    qualified_name,
+    required,
+    subdomain,
+)
 from services.api.meta import Document
 
 ENDPOINTS_MAX, ADDRESSES_MAX, PORTS_MAX = 1000, 100, 20000
-FAMILIES: dict[str, type[IPv4Address] | type[IPv6Address]] = {"IPv4": IPv4Address, "IPv6": IPv6Address}
+FAMILIES = {"IPv4": 4, "IPv6": 6}
 
 
 def _family(document: Document, at: str, report: Report) -> Causes:
@@ -20,21 +30,35 @@ def _family(document: Document, at: str, report: Report) -> Causes:
     return ()
 
 
-def _address(address: str, path: str, report: Report) -> Causes:
-    yield from not_repeated(address, path, report)
-    family = FAMILIES.get(report.scope)
-    if family is None:  # a domain name, or where the API server itself listens
-        yield from subdomain(path, address)
-        return
-    try:
-        found = family(address)
-    except ValueError:
-        yield invalid(path, address, f"must be a valid {report.scope} address")
-        return
-    if found.is_unspecified or found.is_loopback or found.is_link_local or found.is_multicast:
-        kinds = (("unspecified", found.is_unspecified), ("in the loopback range", found.is_loopback))
-        kind = next((text for text, is_so in kinds if is_so), "in the link-local range")
-        yield invalid(path, address, f"may not be {kind}" + (f" ({found})" if kind == "unspecified" else ""))
+HINTS_MAX = 8
+
+
+def _address(value: str, path: str, report: Report) -> Causes:
+    if (version := FAMILIES.get(report.scope)) is not None:
+        text = f"must be a valid IPv{version} address"
+        wrong = [*address(path, value)]
+        if not wrong and version_of(value) != version:
+            wrong = [invalid(path, value, text)]
+        yield from wrong
+        yield from ordinary(path, value)
+    elif report.scope == "FQDN":
+        yield from _domain_name(value, path)
+    elif report.scope is None:  # where the API server itself listens
+        yield from subdomain(path, value)
+
+
+def _domain_name(value: str, path: str) -> Causes:
+    name = value.removesuffix(".")
+    if not value:
+        yield required(path)
+    elif wrong := faults(subdomain, name):
+        yield invalid(path, name, ",".join(wrong))
+    elif "." not in name:
+        yield invalid(path, name, "should be a domain with at least two segments separated by dots")
+    else:
+        for part in name.split("."):
+            if wrong := faults(label, part):
+                yield invalid(path, part, ",".join(wrong))
 
 
 def _addresses(endpoint: Document, at: str, report: Report) -> Causes:
@@ -42,15 +66,31 @@ def _addresses(endpoint: Document, at: str, report: Report) -> Causes:
         yield required(f"{at}addresses", "must contain at least 1 address")
 
 
+def _zone(zone: Document, at: str, report: Report) -> Causes:
+    yield from label_value(f"{at}name", zone.get("name") or "")
+
+
+def _node(node: Document, at: str, report: Report) -> Causes:
+    yield from subdomain(f"{at}name", node.get("name") or "")
+
+
+HINTS = Struct(
+    Field("forZones", most=HINTS_MAX, items=Struct(unique("name"), _zone)),
+    Field("forNodes", most=HINTS_MAX, items=Struct(unique("name"), _node)),
+)
 ENDPOINT = Struct(
     _addresses,
     Field("addresses", most=ADDRESSES_MAX, items=Field(rule=_address)),
-    Field("nodeName", form=subdomain),
-    Field("zone", form=label_value),
-    Field("hostname", form=label),
+    Field("nodeName", rule=lambda name, path, report: subdomain(path, name)),
+    Field("deprecatedTopology", form=labels),
+    Field("hostname", rule=lambda name, path, report: label(path, name)),
+    Field("hints", struct=HINTS),
 )
 PORT = Struct(
-    unique("name"), Field("name", default="", form=label), Field("protocol", default="TCP", enum=("SCTP", "TCP", "UDP"))
+    Field("name", default="", form=label),
+    unique("name"),
+    Field("protocol", default="TCP", enum=("SCTP", "TCP", "UDP")),
+    Field("appProtocol", rule=lambda name, path, report: qualified_name(path, name)),
 )
 FIELDS = Struct(
     Field("addressType", required=True, enum=("FQDN", "IPv4", "IPv6"), is_immutable=True),

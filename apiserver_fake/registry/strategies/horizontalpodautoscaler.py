@@ -5,7 +5,16 @@ The texts are upstream's (`pkg/apis/autoscaling/validation`), the defaults those
 
 from apiserver_fake.strategy import declared
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import Cause, Causes, forbidden, invalid, label, required, unsupported
+from apiserver_fake.validation.formats import (
+    Cause,
+    Causes,
+    forbidden,
+    invalid,
+    label,
+    path_segment,
+    required,
+    unsupported,
+)
 from services.api.meta import Document
 from services.api.quantity import milli
 
@@ -41,11 +50,6 @@ def _bounds(spec: Document, at: str, report: Report) -> Causes:
         yield invalid(f"{at}maxReplicas", most, "must be greater than 0")
     if least is not None and most < least:
         yield invalid(f"{at}maxReplicas", most, "must be greater than or equal to `minReplicas`")
-
-
-def _path_segment(name: str, path: str, report: Report) -> Causes:
-    if name in (".", "..") or "/" in name or "%" in name:
-        yield invalid(path, name, f"may not be '{name}'" if name in (".", "..") else "may not contain '/' or '%'")
 
 
 def _one_source(metric: Document, at: str, report: Report) -> Causes:
@@ -168,7 +172,7 @@ def _rules(defaults: Document) -> Struct:
 BEHAVIOR = Struct(
     Field("scaleUp", default={}, struct=_rules(SCALE_UP)), Field("scaleDown", default={}, struct=_rules(SCALE_DOWN))
 )
-REFERENCE = Struct(Field("kind", required=True, rule=_path_segment), Field("name", required=True, rule=_path_segment))
+REFERENCE = Struct(Field("kind", required=True, form=path_segment), Field("name", required=True, form=path_segment))
 
 
 def _complete(spec: Document) -> None:
@@ -187,5 +191,9 @@ SPEC = Struct(
 
 
 STRATEGIES = {
-    "horizontalpodautoscalers.autoscaling": declared(Struct(Field("spec", default={}, struct=SPEC)), has_status=True)
+    "horizontalpodautoscalers.autoscaling": declared(
+        Struct(Field("spec", default={}, struct=SPEC)),
+        has_status=True,
+        status=Struct(Field("currentReplicas", minimum=0), Field("desiredReplicas", minimum=0)),
+    )
 }

@@ -15,7 +15,6 @@ from apiserver_fake.validation.formats import (
     immutable,
     invalid,
     label_selector,
-    labels,
     not_negative,
     qualified_name,
     required,
@@ -23,7 +22,7 @@ from apiserver_fake.validation.formats import (
     too_many,
     unsupported,
 )
-from apiserver_fake.validation.pod.spec import POD_SPEC
+from apiserver_fake.validation.pod.spec import pod_template
 from services.api.kinds.job import CONTROLLER_UID, JOB_NAME, parse_indexes
 from services.api.meta import Document
 
@@ -74,7 +73,7 @@ def _check_template(spec: Document, at: str, report: Report) -> Causes:
     if template is None:
         return
     own = (template.get("metadata") or {}).get("labels") or {}
-    wrong = [*labels(f"{at}template.metadata.labels", own)]
+    wrong = []
     if at != "spec.":
         # A CronJob's: each job gets a selector of its own.
         if selector is not None:
@@ -204,7 +203,7 @@ def _spec(defaults: Mapping[str, Any]) -> Struct:
         Field("podReplacementPolicy", default=defaults.get("podReplacementPolicy")),
         _check_modes,
         _check_template,
-        Field("template", required=True, struct=Struct(Field("spec", default={}, struct=POD_SPEC))),
+        Field("template", required=True, struct=pod_template()),
         _open_scope,
         Field("podFailurePolicy", struct=Struct(Field("rules", most=RULES_MAX, items=RULE))),
         Field("successPolicy", rule=_check_success_policy),
@@ -281,20 +280,49 @@ _NAME_MAX = 63
 
 
 def _with_own_selector(new: Document) -> None:
-    """Let the job select pods by its uid, and its template carry what says whose pods they are."""
+    """Let the job select pods by its uid, and its template carry what says whose pods they are.
+
+    What a client says itself of these labels or of the selector stays; where it differs, the job is refused.
+    Source: upstream `pkg/registry/batch/job/strategy.go`, `generateSelector`.
+    """
     spec, meta = new["spec"], new["metadata"]
     template = dict(spec.get("template") or {})
     about = dict(template.get("metadata") or {})
-    ids = {CONTROLLER_UID: meta["uid"], JOB_NAME: meta["name"]}
-    ids |= dict(zip(_OLD_LABELS, ids.values(), strict=True))
-    about["labels"] = {**(about.get("labels") or {}), **ids}
+    said = about.get("labels") or {}
+    about["labels"] = {**said, **{name: value for name, value in _own_labels(meta).items() if name not in said}}
     template["metadata"] = about
-    new["spec"] = {**spec, "selector": {"matchLabels": {CONTROLLER_UID: meta["uid"]}}, "template": template}
+    selector = dict(spec.get("selector") or {})
+    selector["matchLabels"] = {CONTROLLER_UID: meta["uid"], **(selector.get("matchLabels") or {})}
+    new["spec"] = {**spec, "selector": selector, "template": template}
+
+
+def _own_labels(meta: Document) -> dict[str, str]:
+    own = {CONTROLLER_UID: meta["uid"], JOB_NAME: meta["name"]}
+    return own | dict(zip(_OLD_LABELS, own.values(), strict=True))
 
 
 def _create(new: Document, ctx: WriteContext) -> None:
     if not new["spec"].get("manualSelector") and new["spec"].get("template") is not None:
         _with_own_selector(new)
+
+
+def _generated(new: Document, at: str, report: Report) -> Causes:
+    """Check that selector and labels are those that the server makes, unless the client selects by itself.
+
+    Source: upstream `pkg/apis/batch/validation/validation.go`, `validateGeneratedSelector`.
+    """
+    spec = new["spec"]
+    if report.update is not None or spec.get("manualSelector") or spec.get("selector") is None:
+        return
+    found, path = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}, "spec.template.metadata"
+    wanted = _own_labels(new["metadata"])
+    for name, value in wanted.items():
+        if name not in found:
+            yield required(f"{path}.labels[{name}]", f"must be '{value}'")
+        elif found[name] != value:
+            yield invalid(f"{path}.labels[{name}]", found, f"must be '{value}'")
+    if not label_selector("", spec["selector"]) and not selects(spec["selector"], wanted):
+        yield invalid("spec.selector", spec["selector"], "`selector` not auto-generated")
 
 
 def _rules(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
@@ -312,7 +340,7 @@ def _rules(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
 
 STRATEGIES = {
     "jobs.batch": declared(
-        Struct(Field("spec", default={}, struct=SPEC)),
+        Struct(_generated, Field("spec", default={}, struct=SPEC)),
         has_status=True,
         on_create=_create,
         rules=_rules,

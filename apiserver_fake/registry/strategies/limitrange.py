@@ -6,6 +6,7 @@ from apiserver_fake.admission.limit_ranger import LIMIT_RANGES
 from apiserver_fake.strategy import declared
 from apiserver_fake.validation.fields import Field, Report, Struct, unique
 from apiserver_fake.validation.formats import Cause, Causes, forbidden, invalid, qualified_name, quantity, required
+from services.api import quotas
 from services.api.kinds.limitrange import CLAIM, CONTAINER, POD
 from services.api.meta import Document
 from services.api.quantity import milli
@@ -13,6 +14,7 @@ from services.api.quantity import milli
 _PARTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _NO_DEFAULTS = ("default", "defaultRequest")
 _CONTAINERS = frozenset(("cpu", "memory", "ephemeral-storage"))
+_KNOWN = quotas.STANDARD | {"storage"}
 _STANDARD = _CONTAINERS | {"storage", "pods"}
 
 
@@ -57,9 +59,11 @@ def _check_name(name: str, kind: str, at: str) -> list[Cause]:
     causes = qualified_name(at, name)
     if causes or "/" in name or name.startswith("hugepages-"):
         return causes
-    if kind in (CONTAINER, POD):
-        return [] if name in _CONTAINERS else [invalid(at, name, "must be a standard resource for containers")]
-    return [] if name in _STANDARD else [invalid(at, name, "must be a standard resource type or fully qualified")]
+    if name not in _KNOWN:
+        causes = [invalid(at, name, "must be a standard resource type or fully qualified")]
+    if kind in (CONTAINER, POD) and name not in _CONTAINERS:
+        causes = [*causes, invalid(at, name, "must be a standard resource for containers")]
+    return causes
 
 
 _ORDER = (

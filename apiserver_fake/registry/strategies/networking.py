@@ -5,19 +5,32 @@ The texts are upstream's (`pkg/apis/networking/validation`). An Ingress that nam
 """
 
 import re
-from ipaddress import ip_address, ip_network
 
 from apiserver_fake.strategy import WriteContext, declared
+from apiserver_fake.validation.addresses import (
+    canonical_address,
+    canonical_network,
+    network,
+    parsed,
+    parsed_network,
+    version_of,
+)
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
+    IMMUTABLE,
     Cause,
     Causes,
+    address,
     forbidden,
     invalid,
+    label,
     label_1035,
     label_selector,
+    path_segment,
+    port,
     required,
     subdomain,
+    too_long,
     unsupported,
 )
 from services.api.kinds.ingressclass import DEFAULT_CLASS
@@ -26,50 +39,50 @@ from services.api.meta import Document
 INGRESS_CLASSES = "ingressclasses.networking.k8s.io"
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
-PROTOCOLS = ("SCTP", "TCP", "UDP")
-_PORT_NAME = re.compile("[-a-z0-9]+")
 _DOMAIN_PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
-
-
-def port_name_or_number(path: str, value: int | str) -> Causes:
-    """Check a port: 1 to 65535, or an IANA service name."""
-    if isinstance(value, int):
-        if not 1 <= value <= 65535:
-            yield invalid(path, value, "must be between 1 and 65535, inclusive")
-        return
-    if len(value) > 15:
-        yield invalid(path, value, "must be no more than 15 characters")
-    if not _PORT_NAME.fullmatch(value):
-        yield invalid(path, value, "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
-    if not re.search("[a-z]", value):
-        yield invalid(path, value, "must contain at least one letter (a-z)")
-    if "--" in value:
-        yield invalid(path, value, "must not contain consecutive hyphens")
-    if value.startswith("-") or value.endswith("-"):
-        yield invalid(path, value, "must not begin or end with a hyphen")
 
 
 def domain_path(path: str, value: str) -> list[Cause]:
     """Check a name with a domain in front: `example.com/thing`."""
+    if not value:
+        return [required(path)]
     domain, slash, rest = value.partition("/")
     if not slash or not domain or not rest:
         return [invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
     wrong = subdomain(path, domain)
-    if not wrong and not _DOMAIN_PATH.fullmatch(rest):
-        return [invalid(path, value, "Invalid path")]
+    if not _DOMAIN_PATH.fullmatch(rest):
+        wrong.append(invalid(path, rest, f"Invalid path (regex used for validation is '{_DOMAIN_PATH.pattern}')"))
     return wrong
 
 
 # -- Ingress
 
 
+_WILDCARD = r"\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_WILDCARD_TEXT = (
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+    "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', "
+    f"regex used for validation is '{_WILDCARD}')"
+)
+
+
+def host_name(path: str, host: str) -> Causes:
+    """Check a host's name, which may stand for all names below a domain."""
+    if "*" not in host:
+        yield from subdomain(path, host)
+        return
+    if len(host.encode()) > 253:
+        yield invalid(path, host, "must be no more than 253 characters")
+    if not re.fullmatch(_WILDCARD, host):
+        yield invalid(path, host, _WILDCARD_TEXT)
+
+
 def _host(host: str, path: str, report: Report) -> Causes:
-    try:
-        ip_address(host)
-    except ValueError:
-        yield from subdomain(path, host[2:]) if host.startswith("*.") else subdomain(path, host)
-    else:
+    if not host:
+        return
+    if parsed(host) is not None:
         yield invalid(path, host, "must be a DNS name, not an IP address")
+    yield from host_name(path, host)
 
 
 _INVALID_SEQUENCES = ("//", "/./", "/../", "%2f", "%2F")
@@ -80,21 +93,27 @@ def _path(each: Document, at: str, report: Report) -> Causes:
     kind, path = each.get("pathType"), each.get("path") or ""
     if kind is None:
         yield required(f"{at}pathType", "pathType must be specified")
-    elif kind not in PATH_TYPES:
+        return
+    if kind not in PATH_TYPES:
         yield unsupported(f"{at}pathType", kind, PATH_TYPES)
-    elif kind == "ImplementationSpecific":
-        if path and not path.startswith("/"):
-            yield invalid(f"{at}path", path, "must be an absolute path")
-    else:
-        if not path.startswith("/"):
-            yield invalid(f"{at}path", path, "must be an absolute path")
-        elif path:
-            yield from [
-                invalid(f"{at}path", path, f"must not contain '{each}'") for each in _INVALID_SEQUENCES if each in path
-            ]
-            yield from [
-                invalid(f"{at}path", path, f"cannot end with '{each}'") for each in _INVALID_ENDS if path.endswith(each)
-            ]
+    elif (path or kind != "ImplementationSpecific") and not path.startswith("/"):
+        yield invalid(f"{at}path", path, "must be an absolute path")
+    if kind in ("Exact", "Prefix") and path:
+        for part in _INVALID_SEQUENCES:
+            if part in path:
+                yield invalid(f"{at}path", path, f"must not contain '{part}'")
+        for part in _INVALID_ENDS:
+            if path.endswith(part):
+                yield invalid(f"{at}path", path, f"cannot end with '{part}'")
+    yield from _backend(each.get("backend") or {}, f"{at}backend.", report)
+
+
+def _reference_names(reference: Document, at: str) -> Causes:
+    if (group := reference.get("apiGroup")) is not None:
+        yield from subdomain(f"{at}apiGroup", group)
+    for name in ("kind", "name"):
+        value = reference.get(name) or ""
+        yield from path_segment(f"{at}{name}", value) if value else [required(f"{at}{name}")]
 
 
 def _backend(backend: Document, at: str, report: Report) -> Causes:
@@ -102,54 +121,62 @@ def _backend(backend: Document, at: str, report: Report) -> Causes:
     if resource is not None and service is not None:
         yield invalid(at[:-1], "", "cannot set both resource and service backends")
     elif resource is not None:
-        for name in ("kind", "name"):
-            if not resource.get(name):
-                yield required(f"{at}resource.{name}")
+        yield from _reference_names(resource, f"{at}resource.")
     elif service is None:
-        yield required(at[:-1], "resource or service backend is required")
+        yield invalid(at[:-1], "", "resource or service backend is required")
     else:
-        yield from _service(service, f"{at}service.")
+        yield from _service(service, at)
 
 
 def _service(service: Document, at: str) -> Causes:
     if not service.get("name"):
-        yield required(f"{at}name")
+        yield required(f"{at}service.name")
     else:
-        yield from label_1035(f"{at}name", service["name"])
-    port = service.get("port") or {}
-    name, number = port.get("name") or "", port.get("number") or 0
+        yield from label_1035(f"{at}service.name", service["name"])
+    target = service.get("port") or {}
+    name, number = target.get("name") or "", target.get("number") or 0
     if name and number:
         yield invalid(at[:-1], "", "cannot set both port name & port number")
-    elif name:
-        yield from port_name_or_number(f"{at}port.name", name)
-    elif number:
-        yield from port_name_or_number(f"{at}port.number", number)
+    elif name or number:
+        yield from port(f"{at}service.port.{'name' if name else 'number'}", name or number)
     else:
         yield required(at[:-1], "port name or number is required")
 
 
 def _some_rule(spec: Document, at: str, report: Report) -> Causes:
     if not spec.get("rules") and spec.get("defaultBackend") is None:
-        yield invalid(at[:-1], spec.get("rules") or [], "either `defaultBackend` or `rules` must be specified")
+        yield invalid(at[:-1], spec.get("rules"), "either `defaultBackend` or `rules` must be specified")
 
 
 BACKEND = Struct(_backend)
 RULE = Struct(
-    Field("host", rule=lambda host, path, report: _host(host, path, report) if host else ()),
-    Field(
-        "http",
-        struct=Struct(
-            Field("paths", required=True, missing=[], items=Struct(_path, Field("backend", missing={}, struct=BACKEND)))
-        ),
-    ),
+    Field("host", rule=_host),
+    Field("http", struct=Struct(Field("paths", required=True, missing=[], items=Struct(_path)))),
 )
+
+
+def _tls_host(host: str, path: str, report: Report) -> Causes:
+    return host_name(path, host)
+
+
 INGRESS_SPEC = Struct(
     _some_rule,
-    Field("rules", items=RULE),
-    Field("tls", items=Struct(Field("hosts", items=Field(rule=_host)))),
     Field("defaultBackend", struct=BACKEND),
-    Field("ingressClassName", form=subdomain),
+    Field("rules", items=RULE),
+    Field("tls", items=Struct(Field("hosts", items=Field(rule=_tls_host)), Field("secretName", form=subdomain))),
+    Field("ingressClassName", rule=lambda name, path, report: subdomain(path, name)),
 )
+
+
+def _ingress_status(old: Document, new: Document, ctx: WriteContext) -> Causes:
+    for index, each in enumerate(((new.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()):
+        at, ip, name = f"status.loadBalancer.ingress[{index}].", each.get("ip") or "", each.get("hostname") or ""
+        if ip:
+            yield from address(f"{at}ip", ip)
+        if name:
+            yield from subdomain(f"{at}hostname", name)
+            if parsed(name) is not None:
+                yield invalid(f"{at}hostname", name, "must be a DNS name, not an IP address")
 
 
 def _class(new: Document, ctx: WriteContext) -> None:
@@ -170,11 +197,12 @@ def _class(new: Document, ctx: WriteContext) -> None:
 
 
 def _one_class(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
-    annotations = new["metadata"].get("annotations") or {}
+    said = (new["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
     named = (new.get("spec") or {}).get("ingressClassName")
-    if old is None and named is not None and CLASS_ANNOTATION in annotations:
-        at = f"metadata.annotations.{CLASS_ANNOTATION}"
-        yield invalid(at, annotations[CLASS_ANNOTATION], "can not be set when the class field is also set")
+    if old is None and named is not None and said is not None and said != named:
+        # The path has no metadata in front, as upstream.
+        text = "must match `ingressClassName` when both are specified"
+        yield invalid(f"annotations.{CLASS_ANNOTATION}", said, text)
 
 
 def _empty_load_balancer(new: Document, ctx: WriteContext) -> None:
@@ -185,50 +213,53 @@ def _empty_load_balancer(new: Document, ctx: WriteContext) -> None:
 # -- IngressClass
 
 
+CONTROLLER_MAX = 250
+SCOPES = ("Cluster", "Namespace")
+
+
 def _controller(value: str, path: str, report: Report) -> Causes:
-    if len(value) > 250:
-        yield invalid(path, value, "must be no more than 250 characters")
+    if len(value.encode()) > CONTROLLER_MAX:
+        yield too_long(path, CONTROLLER_MAX)
     yield from domain_path(path, value)
 
 
 def _reference(parameters: Document, at: str, report: Report) -> Causes:
+    yield from _reference_names(parameters, at)
     scope, namespace = parameters.get("scope"), parameters.get("namespace")
-    if scope == "Namespace" and not namespace:
-        yield required(f"{at}namespace", "`parameters.scope` is set to 'Namespace'")
-    elif scope == "Cluster" and namespace is not None:
+    if scope not in SCOPES:
+        yield unsupported(f"{at}scope", scope, SCOPES)
+    elif scope == "Namespace":
+        missing = required(f"{at}namespace", "`parameters.scope` is set to 'Namespace'")
+        yield from [missing] if namespace is None else label(f"{at}namespace", namespace)
+    elif namespace is not None:
         yield forbidden(f"{at}namespace", "`parameters.scope` is set to 'Cluster'")
 
 
 INGRESS_CLASS_SPEC = Struct(
-    Field("controller", missing="", is_immutable=True, rule=_controller),
-    Field(
-        "parameters",
-        struct=Struct(
-            Field("kind", required="kind is required"),
-            Field("name", required="name is required"),
-            Field("scope", default="Cluster", enum=("Cluster", "Namespace")),
-            _reference,
-        ),
-    ),
+    Field("controller", required=True, is_immutable=True, rule=_controller),
+    Field("parameters", struct=Struct(Field("scope", default="Cluster"), _reference)),
 )
 
 
 # -- NetworkPolicy
 
 
-def _ports(port: Document, at: str, report: Report) -> Causes:
-    first, last = port.get("port"), port.get("endPort")
-    if last is not None:
-        if first is None:
-            yield invalid(f"{at}endPort", last, "must specify port when endPort is specified")
-        elif isinstance(first, str):
-            yield invalid(f"{at}endPort", last, "may not be specified when `port` is non-numeric")
-        elif last < first:
-            yield invalid(f"{at}endPort", last, "must be greater than or equal to `port`")
-        elif not 1 <= last <= 65535:
-            yield invalid(f"{at}endPort", last, "must be between 1 and 65535, inclusive")
-    if first is not None:
-        yield from port_name_or_number(f"{at}port", first)
+def _ports(each: Document, at: str, report: Report) -> Causes:
+    first, last = each.get("port"), each.get("endPort")
+    path = f"{at}endPort"
+    if first is None:
+        if last is not None:
+            yield invalid(path, last, "may not be specified when `port` is not specified")
+    elif isinstance(first, str):
+        if last is not None:
+            yield invalid(path, last, "may not be specified when `port` is non-numeric")
+        yield from port(f"{at}port", first)
+    else:
+        yield from port(f"{at}port", first)
+        if last is not None:
+            if last < first:
+                yield invalid(path, last, "must be greater than or equal to `port`")
+            yield from port(path, last)
 
 
 def _peer(peer: Document, at: str, report: Report) -> Causes:
@@ -245,29 +276,24 @@ def _peer(peer: Document, at: str, report: Report) -> Causes:
 
 
 def _ip_block(block: Document, at: str) -> Causes:
-    text = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
     if not block.get("cidr"):
         yield required(f"{at}cidr")
         return
-    try:
-        whole = ip_network(block["cidr"], strict=False)
-    except ValueError:
-        yield invalid(f"{at}cidr", block["cidr"], text)
-        return
-    for index, each in enumerate(block.get("except") or ()):
-        try:
-            part = ip_network(each, strict=False)
-        except ValueError:
-            yield invalid(f"{at}except[{index}]", each, text)
+    yield from network(f"{at}cidr", block["cidr"])
+    whole = parsed_network(block["cidr"])
+    for index, each in enumerate(block.get("except") or () if whole is not None else ()):
+        yield from network(f"{at}except[{index}]", each)
+        part = parsed_network(each)
+        if part is None or whole is None:
             continue
-        within = part.version == whole.version and part.subnet_of(whole)  # type: ignore[arg-type]
-        if not within or part.prefixlen <= whole.prefixlen:
-            yield invalid(f"{at}except[{index}]", each, f"must be a strict subset of `cidr`: {block['cidr']}")
+        is_within = part.version == whole.version and part.network_address in whole
+        if not is_within or whole.prefixlen >= part.prefixlen:
+            yield invalid(f"{at}except[{index}]", each, "must be a strict subset of `cidr`")
 
 
 def _rule(side: str) -> Struct:
-    port = Struct(Field("protocol", default="TCP", enum=PROTOCOLS), _ports)
-    return Struct(Field("ports", items=port), Field(side, items=Struct(_peer)))
+    target = Struct(Field("protocol", default="TCP", enum=("TCP", "UDP", "SCTP")), _ports)
+    return Struct(Field("ports", items=target), Field(side, items=Struct(_peer)))
 
 
 def _types(spec: Document) -> None:
@@ -281,7 +307,7 @@ def _few_types(types: list[str], path: str, report: Report) -> Causes:
     else:
         for index, each in enumerate(types):
             if each not in ("Egress", "Ingress"):
-                yield unsupported(f"{path}[{index}]", each, ("Egress", "Ingress"))
+                yield unsupported(f"{path}[{index}]", each, ("Ingress", "Egress"))
 
 
 NETWORK_POLICY_SPEC = Struct(
@@ -297,7 +323,7 @@ NETWORK_POLICY_SPEC = Struct(
 
 
 def _cidrs(spec: Document, at: str, report: Report) -> Causes:
-    cidrs, path, families = spec.get("cidrs") or [], f"{at}cidrs", []
+    cidrs, path = spec.get("cidrs") or [], f"{at}cidrs"
     if not cidrs:
         yield required(path, "at least one CIDR required")
         return
@@ -305,12 +331,9 @@ def _cidrs(spec: Document, at: str, report: Report) -> Causes:
         yield invalid(path, cidrs, "may only hold up to 2 values")
         return
     for index, each in enumerate(cidrs):
-        try:
-            families.append(ip_network(each).version)
-        except ValueError:
-            text = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-            yield invalid(f"{path}[{index}]", each, text)
-    if len(cidrs) == 2 and len(families) == 2 and families[0] == families[1]:
+        yield from canonical_network(f"{path}[{index}]", each)
+    versions = [version_of(each) for each in cidrs]
+    if len(cidrs) == 2 and 0 not in versions and versions[0] == versions[1]:
         yield invalid(
             path, cidrs, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
         )
@@ -318,22 +341,24 @@ def _cidrs(spec: Document, at: str, report: Report) -> Causes:
 
 def _cidrs_stay(old: Document, new: Document, ctx: WriteContext) -> Causes:
     before, after = ((each.get("spec") or {}).get("cidrs") or [] for each in (old, new))
-    if after[: len(before)] != before:
-        yield invalid("spec.cidrs", after, "field is immutable")
+    if len(before) == len(after) or (len(before), len(after)) == (1, 2):
+        for index, each in enumerate(before):
+            if after[index] != each:
+                yield invalid(f"spec.cidrs[{index}]", after[index], IMMUTABLE)
+    else:
+        yield invalid("spec.cidrs", after, IMMUTABLE)
 
 
-def canonical_address(path: str, value: str) -> list[Cause]:
-    """Check an address that is spelled in its one canonical form: an IPAddress's name."""
-    try:
-        address = ip_address(value)
-    except ValueError:
-        return [invalid(path, value, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")]
-    if str(address) != value:
-        return [invalid(path, value, f'must be in canonical form ("{address}")')]
-    return []
+def _segment(value: str, path: str, report: Report) -> Causes:
+    return path_segment(path, value)
 
 
-PARENT = Struct(Field("resource", required=True), Field("name", required=True))
+PARENT = Struct(
+    Field("group", form=subdomain),
+    Field("resource", required=True, rule=_segment),
+    Field("name", required=True, rule=_segment),
+    Field("namespace", form=path_segment),
+)
 IP_ADDRESS = Struct(
     Field("spec", missing={}, struct=Struct(Field("parentRef", required=True, struct=PARENT, is_immutable=True)))
 )
@@ -345,6 +370,7 @@ STRATEGIES = {
         has_status=True,
         on_create=_empty_load_balancer,
         rules=_one_class,
+        status_rules=_ingress_status,
     ),
     INGRESS_CLASSES: declared(Struct(Field("spec", default={}, struct=INGRESS_CLASS_SPEC))),
     "networkpolicies.networking.k8s.io": declared(Struct(Field("spec", default={}, struct=NETWORK_POLICY_SPEC))),

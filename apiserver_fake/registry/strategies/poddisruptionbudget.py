@@ -1,8 +1,9 @@
 """Disruption budgets: one bound, not both; the status belongs to the disruption controller."""
 
 from apiserver_fake.strategy import declared
+from apiserver_fake.validation.conditions import CONDITION
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import Causes, at_most_all, invalid, label_selector
+from apiserver_fake.validation.formats import Causes, at_most_all, invalid, label_selector, path_segment
 from services.api.meta import Document
 
 BOUNDS = ("minAvailable", "maxUnavailable")
@@ -10,7 +11,10 @@ BOUNDS = ("minAvailable", "maxUnavailable")
 
 def _one_bound(spec: Document, at: str, report: Report) -> Causes:
     if all(spec.get(name) is not None for name in BOUNDS):
-        yield invalid(at[:-1], spec, "minAvailable and maxUnavailable cannot be both set")
+        # The value is shown as upstream's internal type is written.
+        names = (*BOUNDS, "selector", "unhealthyPodEvictionPolicy")
+        shown = {f"{name[0].upper()}{name[1:]}": spec.get(name) for name in names}
+        yield invalid(at[:-1], shown, "minAvailable and maxUnavailable cannot be both set")
 
 
 def _bound(value: int | str, path: str, report: Report) -> Causes:
@@ -23,4 +27,10 @@ SPEC = Struct(
     Field("selector", form=label_selector),
     Field("unhealthyPodEvictionPolicy", enum=("AlwaysAllow", "IfHealthyBudget")),
 )
-STRATEGIES = {"poddisruptionbudgets.policy": declared(Struct(Field("spec", default={}, struct=SPEC)), has_status=True)}
+COUNTERS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+STATUS = Struct(Field("conditions", items=CONDITION), *(Field(name, minimum=0) for name in COUNTERS))
+STRATEGIES = {
+    "poddisruptionbudgets.policy": declared(
+        Struct(Field("spec", default={}, struct=SPEC)), name=path_segment, has_status=True, status=STATUS
+    )
+}

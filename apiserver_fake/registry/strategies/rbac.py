@@ -25,7 +25,7 @@ from apiserver_fake.rbac.policy import (
 )
 from apiserver_fake.strategy import Strategy, WriteContext, declared
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import Cause, Causes, invalid, required, subdomain, unsupported
+from apiserver_fake.validation.formats import Cause, Causes, invalid, path_segment, required, subdomain, unsupported
 from services.api.errors import NotFound
 from services.api.meta import Document
 
@@ -34,14 +34,6 @@ EVERYTHING = (
     PolicyRule(verbs=("*",), api_groups=("*",), resources=("*",)),
     PolicyRule(verbs=("*",), non_resource_urls=("*",)),
 )
-
-
-def path_segment(path: str, value: str) -> Causes:
-    """Yield why a text cannot be one segment of a path: the form of names of roles and bindings."""
-    if value in (".", ".."):
-        yield invalid(path, value, f"may not be '{value}'")
-    else:
-        yield from (invalid(path, value, f"may not contain '{char}'") for char in "/%" if char in value)
 
 
 def _policy_rule(*, namespaced: bool) -> Rule:

@@ -1,9 +1,10 @@
 """ReplicationControllers and PodTemplates (core/v1). The texts are upstream's (`pkg/apis/core/validation`)."""
 
+from apiserver_fake.registry.strategies.apps import REPLICA_SET_STATUS
 from apiserver_fake.strategy import WriteContext, declared
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import Causes, invalid, labels, required
-from apiserver_fake.validation.pod.spec import POD_SPEC, TEMPLATE_METADATA, always_restarts
+from apiserver_fake.validation.pod.spec import always_restarts, pod_template
 from services.api.meta import Document
 
 COUNTERS = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
@@ -28,13 +29,12 @@ def _selector(spec: Document, at: str, report: Report) -> Causes:
         yield invalid(f"{at}template.metadata.labels", own, "`selector` does not match template `labels`")
 
 
-TEMPLATE = Struct(TEMPLATE_METADATA, Field("spec", default={}, struct=POD_SPEC))
 CONTROLLER_SPEC = Struct(
     Field("minReadySeconds", minimum=0),
     _selector,
     Field("selector", form=labels),
     Field("replicas", default=1, minimum=0),
-    Field("template", required=True, struct=Struct(*TEMPLATE.fields, always_restarts("replicationcontroller"))),
+    Field("template", required=True, struct=pod_template(always_restarts("replicationcontroller"))),
 )
 
 STRATEGIES = {
@@ -42,7 +42,8 @@ STRATEGIES = {
         Struct(Field("spec", default={}, struct=CONTROLLER_SPEC)),
         has_status=True,
         before_create=_from_template,
+        status=REPLICA_SET_STATUS,
         left_out_at_zero=COUNTERS,
     ),
-    "podtemplates": declared(Struct(Field("template", default={}, struct=TEMPLATE))),
+    "podtemplates": declared(Struct(Field("template", default={}, struct=pod_template()))),
 }

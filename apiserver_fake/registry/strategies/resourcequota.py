@@ -22,7 +22,7 @@ _BY_SCOPE = {
 """Standard names that a quota of that scope may have."""
 _OPPOSITE = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
 _ONLY_EXISTS = (
-    "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
     "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
 )
 
@@ -30,8 +30,11 @@ _ONLY_EXISTS = (
 def _amounts(amounts: Document, path: str, report: Report) -> Causes:
     for name, text in amounts.items():
         here = f"{path}[{name}]"
-        yield from qualified_name(here, name)
+        wrong = qualified_name(here, name)
+        yield from wrong
         if "/" not in name and name not in quotas.STANDARD and quotas.resource_of(name) != quotas.PODS:
+            if not wrong and name != "storage":
+                yield invalid(here, name, "must be a standard resource type or fully qualified")
             yield invalid(here, name, "must be a standard resource for quota")
         yield from quantity(here, _measured_as(name), text)
 

@@ -3,6 +3,7 @@
 Source: upstream `pkg/registry/certificates/certificates/strategy.go`.
 """
 
+from apiserver_fake.errors import qualified_kind
 from apiserver_fake.registry.strategies.certificates import check_conditions, conditions_of, stamped
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
 from apiserver_fake.validation.formats import forbidden
@@ -26,7 +27,7 @@ def _approve(stored: Document, body: Document, ctx: WriteContext) -> Subresource
                 forbidden("status.conditions", f'updates may not remove a condition of type "{each["type"]}"')
             )
     if causes:
-        raise invalid(stored.get("kind", ""), ctx.request.name, causes)
+        raise invalid(qualified_kind(stored), ctx.request.name, causes)
     status = {**(stored.get("status") or {}), "conditions": stamped([*others, *asked], before, ctx.wall_s)}
     return SubresourceResult(document={**stored, "status": status})
 

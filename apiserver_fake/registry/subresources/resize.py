@@ -4,10 +4,10 @@ It is read and written as the whole pod; what it says besides cpu and memory is 
 the request is the node's affair, shown by the conditions PodResizePending and PodResizeInProgress. A request that its
 namespace's limit ranges or quotas do not allow is refused (3.2).
 
-So is, if that is wanted (`resize.feasibility`), one that its node never could meet. Up to v1.36 such a resize is
-accepted, and the node calls it Infeasible; since v1.37 the admission plugin PodResizeValidator refuses it, so that the
+So is, by default (`resize.feasibility`), one that its node never could meet. Up to v1.35 such a resize is
+accepted, and the node calls it Infeasible; since v1.36 the admission plugin PodResizeValidator refuses it, so that the
 client learns of it at once. What only the kubelet knows, of swap or of static managers, stays its affair.
-Source: upstream `plugin/pkg/admission/podresize` (v1.37).
+Source: upstream `plugin/pkg/admission/podresize` (v1.36).
 """
 
 from typing import Final
@@ -17,6 +17,7 @@ import msgspec
 from apiserver_fake.admission import limit_ranger
 from apiserver_fake.errors import forbidden
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext, next_generation
+from apiserver_fake.validation.fields import Report
 from apiserver_fake.validation.pod.update import check_resize, resized_spec
 from services.api.errors import invalid
 from services.api.kinds.node import Node
@@ -50,7 +51,8 @@ def _resize(stored: Document, body: Document, ctx: WriteContext) -> SubresourceR
     ranges = limit_ranger.ranges_of(ctx, ctx.request.namespace)
     if ranges and spec != before:
         spec, _ = limit_ranger.with_default_limits(spec, ranges)
-    if causes := check_resize(stored, spec, with_level=ctx.switches.pod_level_resize):
+    resized = {**stored, "spec": spec}
+    if causes := check_resize(stored, resized, Report(ctx.switches), with_level=ctx.switches.pod_level_resize):
         raise invalid("Pod", ctx.request.name, causes)
     if spec == before:
         return SubresourceResult()

@@ -32,7 +32,7 @@ def _write(stored: Document, body: Document, ctx: WriteContext) -> SubresourceRe
         raise BadRequest(text)
     if not 0 <= replicas <= 2**31 - 1:
         text = f"Invalid value: {replicas}: must be greater than or equal to 0"
-        raise invalid("Scale", ctx.request.name, [("spec.replicas", "FieldValueInvalid", text)])
+        raise invalid("Scale.autoscaling", ctx.request.name, [("spec.replicas", "FieldValueInvalid", text)])
     if stored["spec"].get("replicas") == replicas:
         return SubresourceResult()
     return SubresourceResult(document={**next_generation(stored), "spec": {**stored["spec"], "replicas": replicas}})

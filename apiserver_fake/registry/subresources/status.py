@@ -5,6 +5,7 @@ before the other fields are put back: a node that tries to change a label is ref
 """
 
 from apiserver_fake.authorization.authorizer import admit
+from apiserver_fake.errors import qualified_kind
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
 from services.api.errors import invalid
 from services.api.meta import Document
@@ -16,7 +17,7 @@ def _write(stored: Document, body: Document, ctx: WriteContext) -> SubresourceRe
     new = dict(body)
     strategy.prepare_status(stored, new, ctx)
     if causes := [*strategy.validate_status(stored, new, ctx)]:
-        raise invalid(stored.get("kind", ""), ctx.request.name, causes)
+        raise invalid(qualified_kind(stored), ctx.request.name, causes)
     return SubresourceResult(document=new)
 
 

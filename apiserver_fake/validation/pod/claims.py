@@ -6,23 +6,22 @@ makes for extended resources; KEP-4680 for the health of devices; dra-core 1.5.
 
 from collections.abc import Iterable
 
-from apiserver_fake.validation.fields import Field, Report, Struct, unique
+from apiserver_fake.validation.fields import Report, Struct
 from apiserver_fake.validation.formats import (
-    Cause,
     Causes,
     duplicate,
-    forbidden,
     invalid,
     label,
     required,
     subdomain,
+    too_long,
     unsupported,
 )
+from apiserver_fake.validation.pod.scope import as_internal
 from services.api.meta import Document
 
-CLAIMS_MAX = 32
+CLAIMS_MAX, MESSAGE_MAX = 32, 256
 HEALTH = ("Healthy", "Unhealthy", "Unknown")
-NOT_A_NAME = "must be one of the names in pod.spec.resourceClaims"
 NOT_AN_ENTRY = "must match the name of an entry in `spec.resourceClaims`"
 NOT_A_CONTAINER = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
 NOT_REQUESTED = (
@@ -39,49 +38,32 @@ SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 
 def _source(claim: Document, at: str, report: Report) -> Causes:
     named = [name for name in SOURCES if claim.get(name) is not None]
-    if len(named) == 1:
-        yield from subdomain(at + named[0], claim[named[0]])
-        return
-    quoted = [f"`{name}`" for name in SOURCES]
-    text = (
-        f"at most one of {' or '.join(quoted)} may be specified"
-        if named
-        else f"must specify one of: {', '.join(quoted)}"
-    )
-    yield invalid(at[:-1], claim.get("name") or "", text)
+    if len(named) != 1:
+        quoted = [f"`{name}`" for name in SOURCES]
+        text = (
+            f"at most one of {' or '.join(quoted)} may be specified"
+            if named
+            else f"must specify one of: {', '.join(quoted)}"
+        )
+        shown = as_internal([("name", claim.get("name") or ""), *((name, claim.get(name)) for name in SOURCES)])
+        yield invalid(at[:-1], shown, text)
+    for name in named:
+        yield from subdomain(at + name, claim[name])
 
 
-POD_CLAIM = Struct(Field("name", required=True, form=label), unique("name"), _source)
+def _name_once(claim: Document, at: str, report: Report) -> Causes:
+    name = claim.get("name") or ""
+    if not name:
+        yield required(f"{at}name")
+    elif name in report.seen:
+        yield duplicate(f"{at}name", name)
+    else:
+        yield from label(f"{at}name", name)
+        report.seen.add(name)
+
+
+POD_CLAIM = Struct(_name_once, _source)
 """A claim by the name that containers use, of a pod or of a pod group."""
-
-
-def used_claims(spec: Document, at: str, report: Report) -> Causes:
-    """Containers use claims that the pod names, each of them, or each request of one, once; pods as such use none."""
-    for kind in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(kind) or ()):
-            if used := (container.get("resources") or {}).get("claims"):
-                yield from _used(used, spec, f"{at}{kind}[{index}].resources.claims")
-    if (spec.get("resources") or {}).get("claims"):
-        yield forbidden(f"{at}resources.claims", "claims may not be set for Resources at pod-level")
-
-
-def _used(used: list[Document], spec: Document, at: str) -> Causes:
-    names = [each.get("name") or "" for each in (spec.get("resourceClaims") or [])[:CLAIMS_MAX]]
-    known = f": {', '.join(sorted(names))}" if names else " which is empty"
-    seen: set[str] = set()
-    for index, each in enumerate(used):
-        name, request, here = each.get("name") or "", each.get("request") or "", f"{at}[{index}]"
-        if not name:
-            yield required(here)
-            continue
-        if request:
-            yield from label(f"{here}.request", request)
-        key = f"{name}/{request}" if request else name
-        if key in seen:
-            yield duplicate(here, key)
-        seen.add(key)
-        if name not in names:
-            yield Cause(here, "FieldValueNotFound", f'Not found: "{name}": {NOT_A_NAME}{known}')
 
 
 def made_claims(statuses: Iterable[Document], spec: Document, at: str) -> Causes:
@@ -96,7 +78,7 @@ def made_claims(statuses: Iterable[Document], spec: Document, at: str) -> Causes
             yield duplicate(here, name)
         seen.add(name)
         if made is not None:
-            yield from subdomain(here, made)
+            yield from subdomain(f"{at}[{index}].resourceClaimName", made)
 
 
 def extended_resource_claim(status: Document, spec: Document, at: str) -> Causes:
@@ -114,7 +96,7 @@ def extended_resource_claim(status: Document, spec: Document, at: str) -> Causes
             yield invalid(f"{here}.containerName", key[0], NOT_A_CONTAINER)
         elif key[1] not in ((container.get("resources") or {}).get("requests") or {}):
             yield invalid(f"{here}.resourceName", key[1], NOT_REQUESTED)
-        yield from label(f"{here}.requestName", key[2])
+        yield from label(f"{at}.requestName", key[2])
         if key in seen:
             for name, value in zip(("containerName", "resourceName", "requestName"), key, strict=True):
                 yield duplicate(f"{here}.{name}", value)
@@ -137,8 +119,13 @@ def device_health(statuses: Iterable[Document], containers: Iterable[Document], 
             seen: set[str] = set()
             for place, each in enumerate(resource.get("resources") or ()):
                 health, name = each.get("health") or "", each.get("resourceID") or ""
+                message, at_message = each.get("message"), f"{here}.resources[{place}].message"
                 if health not in HEALTH:
                     yield unsupported(f"{here}.resources[{place}].health", health, HEALTH)
+                if message == "":
+                    yield required(at_message, "must be non-empty if specified")
+                elif message is not None and len(message.encode()) > MESSAGE_MAX:
+                    yield too_long(at_message, MESSAGE_MAX)
                 if name in seen:
                     yield duplicate(f"{here}.resources[{place}].resourceID", name)
                 seen.add(name)

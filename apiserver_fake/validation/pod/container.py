@@ -1,152 +1,77 @@
-"""Rules and defaults of one container.
+"""Rules and defaults of one container, and of the containers of a pod together.
 
-The texts are upstream's (`pkg/apis/core/validation`). Source: KEP-5307 for a container's own restart policy and rules
-by exit code above it (gate ContainerRestartRules), kep-1287 3 for `resizePolicy`.
+Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `validateContainers`, `validateInitContainers`,
+`validateEphemeralContainers` and what they call; KEP-753 for sidecars, KEP-5307 for a container's own restart policy
+and rules by exit code (gate ContainerRestartRules), kep-1287 3 for `resizePolicy`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from apiserver_fake.validation.fields import Check, Field, Report, Struct, unique
+from apiserver_fake.validation.fields import Check, Field, Report, Struct
 from apiserver_fake.validation.formats import (
-    Cause,
     Causes,
     duplicate,
     forbidden,
     invalid,
     label,
     plain_text,
-    qualified_name,
-    quantity,
+    port_name,
     required,
+    too_many,
+    unknown,
     unsupported,
 )
+from apiserver_fake.validation.pod.environment import VARIABLE, VARIABLES
+from apiserver_fake.validation.pod.images import PULL_POLICIES, pull_policy
+from apiserver_fake.validation.pod.mounts import mounts_and_devices
+from apiserver_fake.validation.pod.probes import LIFECYCLE, ONCE, READINESS
+from apiserver_fake.validation.pod.resources import check_resources
+from apiserver_fake.validation.pod.security import CONTAINER_CONTEXT
 from services.api.meta import Document
-from services.api.numa import PREFIX, page_size
-from services.api.quantity import amount
 
-CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
-RULES_MAX, CODES_MAX, CODE_MAX = 20, 255, 255
+CONTAINERS_MAX, RULES_MAX, CODES_MAX, CODE_MAX = 100, 20, 255, 255
 RESTART_POLICIES = ("Always", "Never", "OnFailure")
 RESIZABLE = ("cpu", "memory")
 RESIZE_POLICIES = ("NotRequired", "RestartContainer")
-STANDARD = frozenset(("cpu", "memory", "ephemeral-storage"))
 
 
-@dataclass
-class PodScope:
-    """What the containers of one pod share: its restart policy, its volumes, and what is taken already.
-
-    `causes_before`: how many rules were broken before this pod was looked at.
-    """
-
-    restart_policy: str
-    volumes: Mapping[str, Any]
-    causes_before: int
-    names: set[str] = field(default_factory=set)
-    host_ports: set[tuple[Any, ...]] = field(default_factory=set)
-
-
-def _host_port(port: Document, at: str, report: Report) -> Causes:
-    host = port.get("hostPort")
-    if not host:
+def _port_name(port: Document, at: str, report: Report) -> Causes:
+    name = port.get("name")
+    if not name:
         return
-    if not 1 <= host <= 65535:
-        yield invalid(f"{at}hostPort", host, "must be between 1 and 65535, inclusive")
-        return
-    # Init containers run one after another, so each shares its ports with none; all others run beside each other.
-    container = at.rpartition(".ports[")[0]
-    among = container if container.rpartition("[")[0].endswith("initContainers") else ""
-    used = (among, port.get("protocol", "TCP"), port.get("hostIP", ""), host)
-    if used in report.scope.host_ports:
-        yield duplicate(f"{at}hostPort", "/".join(map(str, used[1:])))
-    report.scope.host_ports.add(used)
+    if wrong := [*port_name(f"{at}name", name)]:
+        yield from wrong
+    elif name in report.seen:
+        yield duplicate(f"{at}name", name)
+    else:
+        report.seen.add(name)
+
+
+def _host_port(port: int, path: str, report: Report) -> Causes:
+    if port and not 1 <= port <= 65535:
+        yield invalid(path, port, "must be between 1 and 65535, inclusive")
 
 
 _PORT = Struct(
+    _port_name,
     Field("containerPort", required=True, missing=0, minimum=1, maximum=65535),
-    _host_port,
-    Field("protocol", default="TCP", enum=("SCTP", "TCP", "UDP")),
-    unique("name", is_empty_a_key=False),
+    Field("hostPort", rule=_host_port),
+    Field("protocol", default="TCP", is_blank_absent=True, enum=("SCTP", "TCP", "UDP")),
 )
 
 
-def _one_source(variable: Document, at: str, report: Report) -> Causes:
-    if variable.get("name") and variable.get("value") and variable.get("valueFrom"):
-        yield invalid(f"{at}valueFrom", "", "may not be specified when `value` is not empty")
-
-
-_VARIABLE = Struct(Field("name", required=True), _one_source)
-
-
-def _known_volume(name: str, path: str, report: Report) -> Causes:
-    if name not in report.scope.volumes:
-        yield Cause(path, "FieldValueNotFound", f'Not found: "{name}"')
-
-
-_MOUNT = Struct(Field("name", required=True, rule=_known_volume), Field("mountPath", required=True))
-_PROBE = Struct(
-    Field("timeoutSeconds", default=1),
-    Field("periodSeconds", default=10),
-    Field("successThreshold", default=1),
-    Field("failureThreshold", default=3),
-    Field("httpGet", struct=Struct(Field("path", default="/"), Field("scheme", default="HTTP"))),
-)
-
-
-def _image(image: str, path: str, report: Report) -> Causes:
-    if image != image.strip():
-        yield invalid(path, image, "must not have leading or trailing whitespace")
-    elif wrong := plain_text(path, image):
-        yield from wrong
-
-
-def _pull_policy(container: Mapping[str, Any]) -> str:
-    image = container.get("image") or ""
-    if "@" in image:
-        return "IfNotPresent"
-    return "Always" if image.rpartition("/")[2].partition(":")[2] in ("", "latest") else "IfNotPresent"
-
-
-def check_resources(resources: Document, path: str, report: Report) -> Causes:
-    """Yield what is wrong with limits and requests, each in itself and beside each other."""
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    causes: list[Cause] = []
-    for part, values in (("limits", limits), ("requests", requests)):
-        for name, text in values.items():
-            causes += qualified_name(f"{path}.{part}", name)
-            if "/" not in name and name not in STANDARD and not name.startswith(PREFIX):
-                causes.append(invalid(f"{path}.{part}", name, "must be a standard resource type or fully qualified"))
-            causes += quantity(f"{path}.{part}[{name}]", name, text)
-    if causes:
-        yield from causes
-        return
-    for name, text in requests.items():
-        may_differ = name in STANDARD
-        if name in limits:
-            limit, request = amount(name, limits[name]), amount(name, text)
-            if not may_differ and limit != request:
-                yield invalid(f"{path}.requests", text, f"must be equal to {name} limit of {limits[name]}")
-            elif request > limit:
-                yield invalid(f"{path}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}")
-        elif not may_differ:
-            yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
-    yield from _check_hugepages(limits, requests, path)
-
-
-def _check_hugepages(limits: Document, requests: Document, path: str) -> Causes:
-    """Huge pages come in whole pages, and never alone."""
-    asked = [(name, text) for part in (limits, requests) for name, text in part.items() if name.startswith(PREFIX)]
-    for name, text in asked:
-        try:
-            is_whole = amount(name, text) % page_size(name) == 0
-        except ValueError:
-            is_whole = False
-        if not is_whole:
-            yield invalid(path, text, f"{text} is not positive integer multiple of {name}")
-    if asked and not {"cpu", "memory"} & {*limits, *requests}:
-        yield forbidden(path, "HugePages require cpu or memory")
+def _host_ports_once(containers: Iterable[tuple[str, Document]], report: Report) -> None:
+    """Check that containers which run beside each other have each port of the host once."""
+    taken: set[str] = set()
+    for at, container in containers:
+        for index, port in enumerate(container.get("ports") or ()):
+            if not (host := port.get("hostPort")):
+                continue
+            key = f"{port.get('protocol') or ''}/{port.get('hostIP') or ''}/{host}"
+            if key in taken:
+                report.causes.append(duplicate(f"{at}.ports[{index}].hostPort", key))
+            taken.add(key)
 
 
 def without_own_policies(spec: Document) -> Document:
@@ -170,6 +95,10 @@ def _rules_need_a_policy(container: Document, at: str, report: Report) -> Causes
         yield required(f"{at}restartPolicy", "must specify restartPolicy when restart rules are used")
 
 
+def _few_codes(codes: list[int], path: str, report: Report) -> Causes:
+    return too_many(path, len(codes), CODES_MAX)
+
+
 _RESTART_RULE = Struct(
     Field("action", missing="", enum=("Restart",)),
     Field(
@@ -178,29 +107,33 @@ _RESTART_RULE = Struct(
         missing={},
         struct=Struct(
             Field("operator", missing="", enum=("In", "NotIn")),
-            Field("values", required=True, missing=[], most=CODES_MAX, items=Field(minimum=0, maximum=CODE_MAX)),
+            Field("values", rule=_few_codes),
+            Field("values", items=Field(minimum=0, maximum=CODE_MAX)),
         ),
     ),
 )
-_OWN_POLICY: tuple[Field | Check, ...] = (
-    Field("restartPolicy", enum=RESTART_POLICIES),
+_OWN_POLICY = Struct(
     _rules_need_a_policy,
+    Field("restartPolicy", enum=RESTART_POLICIES),
     Field("restartPolicyRules", most=RULES_MAX, items=_RESTART_RULE),
 )
 
 
-def _not_for_ephemeral(value: Any, path: str, report: Report) -> Causes:
-    yield forbidden(path, "may not be set for ephemeral containers")
-
-
-_NO_POLICY: tuple[Field | Check, ...] = (
-    Field("restartPolicy", rule=_not_for_ephemeral),
-    Field("restartPolicyRules", rule=_not_for_ephemeral),
-)
+def _policy_of_init_container(container: Document, at: str, report: Report) -> None:
+    policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules")
+    if policy is None:
+        report.causes += _rules_need_a_policy(container, at, report)
+    elif policy != "Always":
+        _OWN_POLICY.check(container, at, report)
+    elif rules:
+        text = "restartPolicyRules are not allowed for init containers with restart policy Always"
+        report.causes.append(forbidden(f"{at}restartPolicyRules", text))
 
 
 def _resize_policies(policies: list[Document], path: str, report: Report) -> Causes:
+    """Each resource once, cpu and memory alone; what is wrong inside is named by the list, as upstream does."""
     seen: set[str] = set()
+    never = report.scope.spec.get("restartPolicy") == "Never"
     for index, policy in enumerate(policies):
         resource, restart = policy.get("resourceName") or "", policy.get("restartPolicy") or ""
         if resource in seen:
@@ -212,37 +145,136 @@ def _resize_policies(policies: list[Document], path: str, report: Report) -> Cau
             elif value not in allowed:
                 yield unsupported(path, value, allowed)
         # A pod that never restarts its containers cannot ask for a restart either.
-        if report.scope.restart_policy == "Never" and restart != "NotRequired":
-            yield invalid(path, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'")
+        if never and restart != "NotRequired":
+            yield invalid(path, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 
 
-def _unique_name(container: Document, at: str, report: Report) -> Causes:
-    """No two containers of a pod have one name, whichever lists they are in."""
-    if name := container.get("name"):
-        if name in report.scope.names:
-            yield duplicate(f"{at}name", name)
-        report.scope.names.add(name)
+def _image(image: str, path: str, report: Report) -> Causes:
+    return plain_text(path, image)
 
 
-def _container(*restarts: Field | Check) -> Struct:
-    return Struct(
-        Field("name", required=True, form=label),
-        Field("image", required=True, rule=_image),
-        Field("resources", default={}),
-        Field("terminationMessagePath", default="/dev/termination-log"),
-        Field("terminationMessagePolicy", default="File", enum=("FallbackToLogsOnError", "File")),
-        Field("imagePullPolicy", default=_pull_policy, enum=("Always", "IfNotPresent", "Never")),
-        *restarts,
-        Field("env", items=_VARIABLE),
-        Field("volumeMounts", items=_MOUNT),
-        Field("ports", items=_PORT),
-        Field("resources", rule=check_resources),
-        Field("livenessProbe", struct=_PROBE),
-        Field("readinessProbe", struct=_PROBE),
-        Field("startupProbe", struct=_PROBE),
-        Field("resizePolicy", rule=_resize_policies),
-        _unique_name,
-    )
+_COMMON: tuple[Field | Check, ...] = (
+    Field("resources", default={}),
+    Field("terminationMessagePath", default="/dev/termination-log", is_blank_absent=True),
+    Field("name", required=True, form=label),
+    Field("image", required=True, rule=_image),
+    Field("terminationMessagePolicy", default="File", is_blank_absent=True, enum=("File", "FallbackToLogsOnError")),
+    Field("ports", items=_PORT),
+    Field("env", items=VARIABLE),
+    Field("envFrom", items=VARIABLES),
+    mounts_and_devices,
+    Field(
+        "imagePullPolicy",
+        default=lambda container: pull_policy(container.get("image") or ""),
+        is_blank_absent=True,
+        enum=PULL_POLICIES,
+    ),
+    Field("resources", rule=check_resources),
+    Field("resizePolicy", rule=_resize_policies),
+    Field("securityContext", struct=CONTAINER_CONTEXT),
+)
+_RUNNING = Struct(
+    Field("lifecycle", struct=LIFECYCLE),
+    Field("livenessProbe", struct=ONCE),
+    Field("readinessProbe", struct=READINESS),
+    Field("startupProbe", struct=ONCE),
+)
+"""Hooks and probes: of containers that run beside each other."""
+CONTAINER = Struct(*_COMMON, *(Field(each.name, struct=each.struct, is_checked=False) for each in _RUNNING.fields))
+"""What all containers have, and the defaults of what only some may have."""
+HOOKS = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+_NO_HOOKS = "may not be set for init containers without restartPolicy=Always"
 
 
-CONTAINER, EPHEMERAL_CONTAINER = _container(*_OWN_POLICY), _container(*_NO_POLICY)
+def check_containers(containers: list[Document], path: str, report: Report) -> Iterable[Any]:
+    """Check the containers that run beside each other."""
+    causes, names = report.causes, set()
+    for index, container in enumerate(containers):
+        at = f"{path}[{index}]."
+        CONTAINER.check(container, at, report)
+        name = container.get("name") or ""
+        if name in names:
+            causes.append(duplicate(f"{at}name", name))
+        names.add(name)
+        _RUNNING.check(container, at, report)
+        if "restartPolicy" in container or "restartPolicyRules" in container:
+            _OWN_POLICY.check(container, at, report)
+    _host_ports_once(((f"{path}[{index}]", each) for index, each in enumerate(containers)), report)
+    return ()
+
+
+def check_init_containers(containers: list[Document], path: str, report: Report) -> Iterable[Any]:
+    """Check the containers that run first, one after another, and the sidecars among them."""
+    causes = report.causes
+    names = {each.get("name") or "" for each in report.scope.spec.get("containers") or ()}
+    for index, container in enumerate(containers):
+        at = f"{path}[{index}]."
+        CONTAINER.check(container, at, report)
+        _policy_of_init_container(container, at, report)
+        name, is_sidecar = container.get("name") or "", container.get("restartPolicy") == "Always"
+        if name in names:
+            causes.append(duplicate(f"{at}name", name))
+        elif name:
+            names.add(name)
+        # As upstream: each is looked at by itself, and named as the first.
+        _host_ports_once([(f"{path}[0]", container)], report)
+        if is_sidecar:
+            _RUNNING.check(container, at, report)
+            continue
+        causes += [forbidden(f"{at}{each}", _NO_HOOKS) for each in HOOKS if container.get(each) is not None]
+        for place, policy in enumerate(container.get("resizePolicy") or ()):
+            if policy.get("restartPolicy") == "RestartContainer":
+                text = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+                causes.append(invalid(f"{at}resizePolicy[{place}].restartPolicy", "RestartContainer", text))
+    return ()
+
+
+NOT_EPHEMERAL = (
+    "ports",
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+)
+"""What an ephemeral container cannot have: it is no part of what the pod offers or was allocated."""
+_NOT_EPHEMERAL_TEXT = "cannot be set for an Ephemeral Container"
+
+
+def check_ephemeral_containers(containers: list[Document], path: str, report: Report) -> Iterable[Any]:
+    """Check containers for looking into a pod that runs (KEP-277)."""
+    causes, spec = report.causes, report.scope.spec
+    others = {each.get("name") or "" for kind in ("containers", "initContainers") for each in spec.get(kind) or ()}
+    names = set(others)
+    for index, container in enumerate(containers):
+        at = f"{path}[{index}]."
+        CONTAINER.check(container, at, report)
+        _trimmed(container, at, report)
+        name, target = container.get("name") or "", container.get("targetContainerName") or ""
+        if name in names:
+            causes.append(duplicate(f"{at}name", name))
+        names.add(name)
+        if target and target not in others:
+            causes.append(unknown(f"{at}targetContainerName", target))
+        causes += [forbidden(f"{at}{each}", _NOT_EPHEMERAL_TEXT) for each in NOT_EPHEMERAL if container.get(each)]
+        for place, mount in enumerate(container.get("volumeMounts") or ()):
+            for each in ("subPath", "subPathExpr"):
+                if mount.get(each):
+                    causes.append(forbidden(f"{at}volumeMounts[{place}].{each}", _NOT_EPHEMERAL_TEXT))
+    return ()
+
+
+def _trimmed(container: Mapping[str, Any], at: str, report: Report) -> None:
+    image = container.get("image") or ""
+    if image != image.strip():
+        report.causes.append(invalid(f"{at}image", image, "must not have leading or trailing whitespace"))
+
+
+def check_images(spec: Document, at: str, report: Report) -> None:
+    """Check that the images of a pod have no blanks around them; templates may have."""
+    for kind in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(kind) or ()):
+            _trimmed(container, f"{at}{kind}[{index}].", report)

@@ -8,11 +8,12 @@ kep-1287-in-place-resize 13; upstream `defaultPodRequests` and `validatePodResou
 import msgspec
 
 from apiserver_fake.validation.formats import Causes, invalid
-from apiserver_fake.validation.pod.container import CONTAINER_LISTS
+from apiserver_fake.validation.pod.scope import CONTAINER_LISTS
 from services.api.kinds.pod import Pod
 from services.api.meta import Document
+from services.api.numa import PREFIX
 from services.api.podresources import POD_LEVEL, Amounts, pod_requests
-from services.api.quantity import amount, format_amount
+from services.api.quantity import amount, canonical, format_amount
 
 
 def requests_from_limits(spec: Document) -> Document:
@@ -123,24 +124,52 @@ def with_pod_level_requests(spec: Document) -> Document:
 
 
 def check_pod_level(spec: Document, at: str) -> Causes:
-    """Return where containers ask for more than their pod, or one may use more than it. Quantities must be valid."""
+    """Return where containers ask for more than their pod, or one may use more than it; `at`: of the pod's resources.
+
+    What cannot be read is left out.
+    """
     level = spec.get("resources") or {}
     limits, requests = level.get("limits") or {}, level.get("requests") or {}
     if not limits and not requests:
         return
     asked = _asked_by_containers(spec) or {}
-    for name in _NAMES:
-        if name in requests and asked.get(name, 0) > amount(name, requests[name]):
+    for name in asked:
+        if name in requests and _exceeds(asked[name], name, requests[name]):
             together = format_amount(name, asked[name])
             text = f"must be greater than or equal to aggregate container requests of {together}"
-            yield invalid(f"{at}.resources.requests[{name}]", requests[name], text)
-    for kind in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(kind) or []):
-            own = (container.get("resources") or {}).get("limits") or {}
-            for name in _NAMES:
-                if name in own and name in limits and amount(name, own[name]) > amount(name, limits[name]):
-                    here = f"{at}.{kind}[{index}].resources.limits[{name}]"
-                    yield invalid(here, own[name], f"must be less than or equal to pod limits of {limits[name]}")
+            yield invalid(f"{at}.requests[{name}]", canonical(requests[name]), text)
+    if any(name.startswith(PREFIX) for name in limits):
+        allowed = _asked_by_containers(_with_limits_as_requests(spec)) or {}
+        for name in allowed:
+            if name.startswith(PREFIX) and name in limits and _exceeds(allowed[name], name, limits[name]):
+                together = format_amount(name, allowed[name])
+                text = f"must be greater than or equal to aggregate container limits of {together}"
+                yield invalid(f"{at}.limits[{name}]", canonical(limits[name]), text)
+    for index, container in enumerate(spec.get("containers") or []):
+        for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
+            try:
+                is_above = name in limits and amount(name, text) > amount(name, limits[name])
+            except ValueError:
+                continue
+            if is_above:
+                # As upstream: named below the pod's resources.
+                here, most = f"{at}.containers[{index}][{name}].limits", canonical(limits[name])
+                yield invalid(here, canonical(text), f"must be less than or equal to pod limits of {most}")
+
+
+def _exceeds(value: int, name: str, text: str) -> bool:
+    try:
+        return value > amount(name, text)
+    except ValueError:
+        return False
+
+
+def _with_limits_as_requests(spec: Document) -> Document:
+    def limited(container: Document) -> Document:
+        resources = container.get("resources") or {}
+        return {**container, "resources": {**resources, "requests": resources.get("limits") or {}}}
+
+    return {kind: [limited(each) for each in spec.get(kind) or ()] for kind in CONTAINER_LISTS[:2]}
 
 
 def _asked_by_containers(spec: Document) -> Amounts | None:

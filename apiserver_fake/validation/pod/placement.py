@@ -20,6 +20,7 @@ from apiserver_fake.validation.formats import (
     label_value,
     qualified_name,
     required,
+    subdomain,
     unsupported,
 )
 from services.api.meta import Document
@@ -101,7 +102,7 @@ def _check_keys(keys: Sequence[str], selector: Any, at: str) -> list[Cause]:
 TOLERATIONS_MAX, TERMS_MAX = 200, 100
 POLICIES = ("Honor", "Ignore")
 NOT_DECIMAL = "must be a valid decimal integer in canonical form"
-EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def _operator(each: Document, at: str, report: Report) -> Causes:
@@ -116,12 +117,29 @@ def _operator(each: Document, at: str, report: Report) -> Causes:
     elif operator == "Exists":
         if value:
             yield invalid(f"{at}operator", value, "value must be empty when `operator` is 'Exists'")
-    elif operator in ("Gt", "Lt") and report.switches.toleration_comparison:
-        if not is_decimal(value):
-            yield invalid(f"{at}value", value, NOT_DECIMAL)
+    elif operator not in ("Gt", "Lt"):
+        yield unsupported(f"{at}operator", operator, ("Equal", "Exists"))
+    elif not report.switches.toleration_comparison:
+        yield unsupported(f"{at}operator", operator, ("Equal", "Exists", "Lt", "Gt"))
     else:
-        known = ("Equal", "Exists", "Gt", "Lt") if report.switches.toleration_comparison else ("Equal", "Exists")
-        yield unsupported(f"{at}operator", operator, known)
+        yield from _decimal(f"{at}value", value)
+
+
+def _decimal(path: str, value: str) -> Causes:
+    """Check a number of 64 bits as Go prints it, and name both of upstream's checks that it fails."""
+    if is_decimal(value):
+        return
+    digits = value.removeprefix("-")
+    is_number = digits.isascii() and digits.isdigit()
+    if not value:
+        yield invalid(path, value, "must be non-empty")
+    elif not is_number or (digits.startswith("0") and value != "0"):
+        yield invalid(path, value, NOT_DECIMAL)
+    unsigned = value[1:] if value[:1] in ("+", "-") else value
+    if not (unsigned.isascii() and unsigned.isdigit()):
+        yield invalid(path, value, f'strconv.ParseInt: parsing "{value}": invalid syntax')
+    elif not -(2**63) <= int(value) < 2**63:
+        yield invalid(path, value, f'strconv.ParseInt: parsing "{value}": value out of range')
 
 
 TOLERATION = Struct(Field("key", form=qualified_name), _operator, Field("effect", enum=EFFECTS, is_blank_absent=True))
@@ -143,21 +161,26 @@ def _node_requirement(each: Document, at: str, report: Report) -> Causes:
 
 
 def _field_requirement(each: Document, at: str, report: Report) -> Causes:
-    key, operator = each.get("key") or "", each.get("operator") or ""
-    if key != "metadata.name":
-        yield invalid(f"{at}key", key, "not a valid field selector key")
+    key, operator, values = each.get("key") or "", each.get("operator") or "", each.get("values") or []
     if operator not in ("In", "NotIn"):
         yield invalid(f"{at}operator", operator, "not a valid selector operator")
-    elif len(each.get("values") or []) != 1:
+    elif len(values) != 1:
         text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
         yield required(f"{at}values", text)
+    if key != "metadata.name":
+        yield invalid(f"{at}key", key, "not a valid field selector key")
+        return
+    for index, value in enumerate(values):
+        yield from subdomain(f"{at}values[{index}]", value)
 
 
-NODE_TERM = Struct(
-    Field("matchExpressions", items=Struct(_node_requirement, Field("key", missing="", form=qualified_name))),
-    Field("matchFields", items=Struct(_field_requirement)),
-)
+_KEY = Field("key", missing="", form=qualified_name)
+_FIELDS = Field("matchFields", items=Struct(_field_requirement))
+_VALUES = Field("values", items=Field(missing="", form=label_value))
+NODE_TERM = Struct(Field("matchExpressions", items=Struct(_node_requirement, _KEY, _VALUES)), _FIELDS)
 """One term of a node selector."""
+_PREFERRED_TERM = Struct(Field("matchExpressions", items=Struct(_node_requirement, _KEY)), _FIELDS)
+"""The same where it is a preference: its values may be no labels, which match no node."""
 NODE_SELECTOR_TERMS = Field(
     "nodeSelectorTerms",
     required="must have at least one node selector term",
@@ -173,12 +196,19 @@ def _namespaces(names: list[str], path: str, report: Report) -> Causes:
         yield from label(path.removesuffix("s"), name)
 
 
+def _topology_key(term: Document, at: str, report: Report) -> Causes:
+    key = term.get("topologyKey") or ""
+    if not key:
+        yield required(f"{at}topologyKey", "can not be empty")
+    yield from qualified_name(f"{at}topologyKey", key)
+
+
 _POD_TERM = Struct(
-    Field("topologyKey", required="can not be empty", form=qualified_name),
     Field("labelSelector", form=label_selector),
     Field("namespaceSelector", form=label_selector),
     Field("namespaces", rule=_namespaces),
     _label_keys,
+    _topology_key,
 )
 _POD_TERMS = Struct(
     Field(REQUIRED_TERMS, most=TERMS_MAX, items=_POD_TERM),
@@ -191,7 +221,7 @@ AFFINITY = Struct(
         "nodeAffinity",
         struct=Struct(
             Field(REQUIRED_TERMS, struct=Struct(NODE_SELECTOR_TERMS)),
-            Field(PREFERRED_TERMS, most=TERMS_MAX, items=Struct(_WEIGHT, Field("preference", struct=NODE_TERM))),
+            Field(PREFERRED_TERMS, most=TERMS_MAX, items=Struct(_WEIGHT, Field("preference", struct=_PREFERRED_TERM))),
         ),
     ),
     Field("podAffinity", struct=_POD_TERMS),
@@ -199,11 +229,14 @@ AFFINITY = Struct(
 )
 
 
-def _once(each: Document, at: str, report: Report) -> Causes:
-    key: Any = (each.get("topologyKey") or "", each.get("whenUnsatisfiable") or "")
-    if key in report.seen:
-        yield duplicate(f"{at}{{topologyKey, whenUnsatisfiable}}", f"{{{key[0]}, {key[1]}}}")
-    report.seen.add(key)
+def _spreads_once(each: Document, at: str, report: Report) -> Causes:
+    """Each kind of constraint is there once; named is the first that comes again."""
+    constraints, place = report.scope.spec["topologySpreadConstraints"], int(at[at.rindex("[") + 1 : -2])
+    key = (each.get("topologyKey") or "", each.get("whenUnsatisfiable") or "")
+    for other in constraints[place + 1 :]:
+        if key == (other.get("topologyKey") or "", other.get("whenUnsatisfiable") or ""):
+            yield duplicate(f"{at}{{topologyKey, whenUnsatisfiable}}", f"{{{key[0]}, {key[1]}}}")
+            return
 
 
 def _domains_need_a_hard_constraint(each: Document, at: str, report: Report) -> Causes:
@@ -217,7 +250,7 @@ SPREAD = Struct(
     Field("maxSkew", missing=0, minimum=1, text="must be greater than zero"),
     Field("topologyKey", required="can not be empty"),
     Field("whenUnsatisfiable", missing="", enum=("DoNotSchedule", "ScheduleAnyway")),
-    _once,
+    _spreads_once,
     Field("minDomains", minimum=1, text="must be greater than zero"),
     _domains_need_a_hard_constraint,
     Field("nodeAffinityPolicy", enum=POLICIES),

@@ -1,13 +1,19 @@
 """The table of a pod's spec, wherever it stands: in a Pod or in a workload's template.
 
-The texts are upstream's (`pkg/apis/core/validation`). What may change later is in `update` and `resize`.
+Rules stand in upstream's order, so that a refusal names mistakes in that order. What may change later is in `update`.
+Lists have limits that upstream has not (guarantees V7).
+Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `ValidatePodSpec`, `ValidatePodCreate`,
+`validatePodMetadataAndSpec`, `ValidatePodTemplateSpec`.
 """
 
 from apiserver_fake.switches import NO_GATES, ApiServerSwitches
-from apiserver_fake.validation.fields import Check, Field, Report, Struct, quantities, unique
+from apiserver_fake.validation.fields import Check, Field, Report, Struct
 from apiserver_fake.validation.formats import (
+    NEGATIVE_TEXT,
     Cause,
     Causes,
+    annotations,
+    duplicate,
     forbidden,
     invalid,
     label,
@@ -19,52 +25,45 @@ from apiserver_fake.validation.formats import (
     subdomain,
     unsupported,
 )
-from apiserver_fake.validation.pod.claims import CLAIMS_MAX, POD_CLAIM, used_claims
-from apiserver_fake.validation.pod.container import CONTAINER, EPHEMERAL_CONTAINER, PodScope, check_resources
+from apiserver_fake.validation.pod.annotations import check_agreement, check_annotations
+from apiserver_fake.validation.pod.claims import CLAIMS_MAX, POD_CLAIM
+from apiserver_fake.validation.pod.container import (
+    CONTAINER,
+    CONTAINERS_MAX,
+    check_containers,
+    check_ephemeral_containers,
+    check_images,
+    check_init_containers,
+)
 from apiserver_fake.validation.pod.defaults import check_pod_level
+from apiserver_fake.validation.pod.environment import files_are_in_empty_dirs
+from apiserver_fake.validation.pod.network import DNS_POLICIES, HOST_ALIAS, dns_config, host_name, ports_of_host
 from apiserver_fake.validation.pod.placement import AFFINITY, SPREAD, TERMS_MAX, TOLERATION, TOLERATIONS_MAX
+from apiserver_fake.validation.pod.resources import check_overhead, check_pod_resources
+from apiserver_fake.validation.pod.scope import CONTAINER_LISTS, PodScope
+from apiserver_fake.validation.pod.security import POD_CONTEXT, host_processes, own_users, system
+from apiserver_fake.validation.pod.volumes import VOLUME, check_volumes
 from services.api.meta import Document
 
-CONTAINERS_MAX, GATES_MAX = 100, 32
-PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
-
-_MODE = Struct(Field("defaultMode", default=420))
-
-
-def _empty_dir(volume: Document) -> None:
-    if len(volume) == 1 and "name" in volume:
-        volume["emptyDir"] = {}
-
-
-_VOLUME = Struct(
-    Field("name", required=True, form=label),
-    unique("name", is_empty_a_key=False),
-    Field("persistentVolumeClaim", struct=Struct(Field("claimName", required=True))),
-    Field("ephemeral", struct=Struct(Field("volumeClaimTemplate", required=True, missing={}))),
-    Field("secret", struct=_MODE),
-    Field("configMap", struct=_MODE),
-    Field("downwardAPI", struct=_MODE),
-    Field("projected", struct=_MODE),
-    Field("hostPath", struct=Struct(Field("type", default=""))),
-    completion=_empty_dir,
-)
+GATES_MAX = 32
+RESTART_POLICIES = ("Always", "OnFailure", "Never")
+PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 
 
 def _open_scope(spec: Document, at: str, report: Report) -> Causes:
-    volumes = {name: None for volume in spec.get("volumes") or () if (name := volume.get("name"))}
-    report.scope = PodScope(spec.get("restartPolicy") or "", volumes, len(report.causes))
+    names = [name for each in spec.get("resourceClaims") or () if (name := each.get("name"))]
+    report.scope = PodScope(spec, report.pod, names)
     return ()
 
 
-def _agree_with_pod_level(spec: Document, at: str, report: Report) -> Causes:
-    # Quantities must be valid for that.
-    if len(report.causes) == report.scope.causes_before and spec.get("resources"):
-        yield from check_pod_level(spec, at[:-1])
+def _agree_with_pod_level(resources: Document, path: str, report: Report) -> Causes:
+    if report.scope.os != "windows":
+        yield from check_pod_level(report.scope.spec, path)
 
 
 def _complete(spec: Document) -> None:
     if spec.get("hostNetwork"):
-        for kind in ("initContainers", "containers", "ephemeralContainers"):
+        for kind in CONTAINER_LISTS:
             for container in spec.get(kind) or ():
                 if ports := container.get("ports"):
                     container["ports"] = [_on_host(port) for port in ports]
@@ -73,47 +72,170 @@ def _complete(spec: Document) -> None:
 
 
 def _on_host(port: Document) -> Document:
-    return {"hostPort": port["containerPort"], **port} if port.get("containerPort") else port
+    if not port.get("containerPort") or port.get("hostPort"):
+        return port
+    return {"hostPort": port["containerPort"], **{name: value for name, value in port.items() if name != "hostPort"}}
+
+
+def _gates(gates: list[Document], path: str, report: Report) -> Causes:
+    seen: set[str] = set()
+    for index, gate in enumerate(gates):
+        name = gate.get("name") or ""
+        yield from qualified_name(f"{path}[{index}]", name)
+        if name in seen:
+            yield duplicate(f"{path}[{index}]", name)
+        seen.add(name)
+
+
+def _group(group: Document, at: str, report: Report) -> Causes:
+    name = group.get("podGroupName")
+    if name is None:
+        yield invalid(f"{at}podGroupName", None, "must specify one of: `podGroupName`")
+    else:
+        yield from subdomain(f"{at}podGroupName", name)
 
 
 POD_SPEC = Struct(
-    _open_scope,
-    Field("volumes", items=_VOLUME),
-    Field("containers", required=True, missing=[]),
-    Field("initContainers", most=CONTAINERS_MAX, items=CONTAINER),
-    Field("containers", most=CONTAINERS_MAX, items=CONTAINER),
-    Field("ephemeralContainers", most=CONTAINERS_MAX, items=EPHEMERAL_CONTAINER),
-    Field("restartPolicy", default="Always", is_blank_absent=True, enum=("Always", "OnFailure", "Never")),
-    Field("terminationGracePeriodSeconds", default=30, minimum=0),
-    Field(
-        "dnsPolicy",
-        default="ClusterFirst",
-        is_blank_absent=True,
-        enum=("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
-    ),
-    Field("preemptionPolicy", enum=PREEMPTION_POLICIES),
-    Field("activeDeadlineSeconds", minimum=1, maximum=2**31 - 1),
-    Field("nodeSelector", form=labels),
-    Field("schedulerName", default="default-scheduler", is_blank_absent=True, form=subdomain),
-    Field("nodeName", form=subdomain),
-    Field("priorityClassName", form=subdomain),
-    Field("serviceAccountName", form=subdomain),
-    Field("runtimeClassName", form=subdomain),
+    # The defaults, in the order in which they are written.
+    Field("restartPolicy", default="Always", is_blank_absent=True),
+    Field("terminationGracePeriodSeconds", default=30),
+    Field("dnsPolicy", default="ClusterFirst", is_blank_absent=True),
+    Field("schedulerName", default="default-scheduler", is_blank_absent=True),
     Field("securityContext", default={}),
-    Field("tolerations", most=TOLERATIONS_MAX, items=TOLERATION),
-    Field("affinity", struct=AFFINITY),
-    Field("topologySpreadConstraints", most=TERMS_MAX, items=SPREAD),
-    Field(
-        "schedulingGates", most=GATES_MAX, items=Struct(Field("name", missing="", form=qualified_name), unique("name"))
-    ),
-    Field("schedulingGroup", struct=Struct(Field("podGroupName", required=True, form=subdomain))),
+    # The rules, in upstream's order.
+    _open_scope,
+    Field("volumes", items=VOLUME, is_checked=False, rule=check_volumes),
     Field("resourceClaims", most=CLAIMS_MAX, items=POD_CLAIM),
-    used_claims,
-    Field("overhead", rule=quantities),
-    Field("resources", rule=check_resources),
-    _agree_with_pod_level,
+    Field("containers", required=True, missing=[]),
+    Field("containers", most=CONTAINERS_MAX),
+    Field("containers", items=CONTAINER, is_checked=False, rule=check_containers),
+    Field("initContainers", most=CONTAINERS_MAX),
+    Field("initContainers", items=CONTAINER, is_checked=False, rule=check_init_containers),
+    Field("ephemeralContainers", most=CONTAINERS_MAX),
+    Field("ephemeralContainers", items=CONTAINER, is_checked=False, rule=check_ephemeral_containers),
+    Field("resources", rule=check_pod_resources),
+    Field("resources", rule=_agree_with_pod_level),
+    ports_of_host,
+    Field("restartPolicy", enum=RESTART_POLICIES),
+    Field("dnsPolicy", enum=DNS_POLICIES),
+    Field("nodeSelector", form=labels),
+    Field("securityContext", struct=POD_CONTEXT),
+    Field("affinity", struct=AFFINITY),
+    dns_config,
+    Field("readinessGates", items=Struct(Field("conditionType", missing="", form=qualified_name))),
+    Field("schedulingGates", most=GATES_MAX),
+    Field("schedulingGates", rule=_gates),
+    Field("topologySpreadConstraints", most=TERMS_MAX, items=SPREAD),
+    host_processes,
+    own_users,
+    Field("hostnameOverride", rule=host_name),
+    Field("serviceAccountName", form=subdomain),
+    Field("nodeName", form=subdomain),
+    Field("activeDeadlineSeconds", minimum=1, maximum=2**31 - 1),
+    Field("hostname", form=label),
+    Field("subdomain", form=label),
+    Field("tolerations", most=TOLERATIONS_MAX, items=TOLERATION),
+    Field("hostAliases", items=HOST_ALIAS),
+    Field("priorityClassName", form=subdomain),
+    Field("runtimeClassName", rule=lambda name, path, report: subdomain(path, name)),
+    Field("preemptionPolicy", enum=PREEMPTION_POLICIES),
+    Field("overhead", rule=check_overhead),
+    system,
+    Field("schedulingGroup", struct=Struct(_group)),
+    files_are_in_empty_dirs,
     completion=_complete,
 )
+
+
+def _tokens_need_an_account(spec: Document, at: str, report: Report) -> Causes:
+    if spec.get("serviceAccountName"):
+        return
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        for place, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+            if source.get("serviceAccountToken") is not None:
+                path = f"{at}volumes[{index}].projected.sources[{place}].serviceAccountToken"
+                yield forbidden(path, "must not be specified when serviceAccountName is not set")
+
+
+def check_pod(pod: Document, report: Report) -> None:
+    """Add what is wrong with a pod's annotations and spec: what no pod may have, new or changed."""
+    meta, spec = pod["metadata"], pod.get("spec") or {}
+    check_annotations(meta.get("annotations") or {}, spec, "metadata.annotations", report)
+    report.pod = meta
+    POD_SPEC.check(spec, "spec.", report)
+    report.causes += _tokens_need_an_account(spec, "spec.", report)
+    grace = spec.get("terminationGracePeriodSeconds")
+    if grace is not None and grace < 0:
+        report.causes.append(invalid("spec.terminationGracePeriodSeconds", grace, NEGATIVE_TEXT))
+    check_images(spec, "spec.", report)
+
+
+def check_new_pod(pod: Document, report: Report) -> None:
+    """Add what is wrong with a pod that is created (upstream `ValidatePodCreate`)."""
+    check_pod(pod, report)
+    meta, spec = pod["metadata"], pod.get("spec") or {}
+    if spec.get("ephemeralContainers"):
+        report.causes.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        text = "cannot be set until all schedulingGates have been cleared"
+        report.causes.append(forbidden("spec.nodeName", text))
+    report.causes += check_agreement(meta.get("annotations") or {}, spec, "spec.")
+
+
+def _template(template: Document, at: str, report: Report) -> Causes:
+    meta, spec = template.get("metadata") or {}, template.get("spec") or {}
+    annotated = meta.get("annotations") or {}
+    if annotated:
+        check_annotations(annotated, spec, f"{at}annotations", report)
+    POD_SPEC.check(spec, f"{at}spec.", report)
+    if annotated:
+        report.causes += check_agreement(annotated, spec, f"{at}spec.")
+    if spec.get("ephemeralContainers"):
+        text = "ephemeral containers not allowed in pod template"
+        report.causes.append(forbidden(f"{at}spec.ephemeralContainers", text))
+    return ()
+
+
+def _template_metadata(template: Document, at: str, report: Report) -> Causes:
+    # As upstream: named without `metadata`.
+    meta = template.get("metadata") or {}
+    yield from labels(f"{at}labels", meta.get("labels") or {})
+    yield from annotations(f"{at}annotations", meta.get("annotations") or {})
+
+
+_TEMPLATE_PARTS = (_template_metadata, Field("spec", default={}, struct=POD_SPEC, is_checked=False))
+
+
+def pod_template(*rules: Check) -> Struct:
+    """Return the table of a pod template with rules of its kind."""
+    return Struct(*_TEMPLATE_PARTS, _template, *rules)
+
+
+def _template_of_set(spec: Document, at: str, report: Report) -> Causes:
+    """Check the template of a StatefulSet; it may stay wrong where it is stored so.
+
+    Source: upstream `pkg/apis/apps/validation/validation.go` (v1.36), `ValidateStatefulSetSpec`.
+    """
+    if (template := spec.get("template")) is None:
+        return
+    wrong = _wrong_with_claims(spec, at, report)
+    if wrong and (report.update is None or not _wrong_with_claims(report.update[0]["spec"], at, report)):
+        yield from wrong
+    yield from always_restarts("statefulset")(template, f"{at}template.", report)
+
+
+def _wrong_with_claims(spec: Document, at: str, report: Report) -> list[Cause]:
+    """Return what is wrong with the template when the claims' volumes stand before those that it names otherwise."""
+    template = spec["template"]
+    pod = template.get("spec") or {}
+    names = [(claim.get("metadata") or {}).get("name") or "" for claim in spec.get("volumeClaimTemplates") or ()]
+    if names:
+        volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in dict.fromkeys(names)]
+        volumes += [each for each in pod.get("volumes") or () if each.get("name") not in names]
+        template = {**template, "spec": {**pod, "volumes": volumes}}
+    found = Report(report.switches)
+    _template(template, f"{at}template.", found)
+    return found.causes
 
 
 def check(spec: Document, at: str, switches: ApiServerSwitches = NO_GATES) -> list[Cause]:
@@ -123,6 +245,8 @@ def check(spec: Document, at: str, switches: ApiServerSwitches = NO_GATES) -> li
     return report.causes
 
 
+TEMPLATE_METADATA = Field("metadata", struct=Struct(Field("labels", form=labels)))
+"""The metadata of a template that is no pod's."""
 _POD_MAKERS = {
     "replicaset": "ReplicaSet",
     "deployment": "ReplicaSet",
@@ -164,25 +288,21 @@ def always_restarts(kind: str) -> Check:
     return check
 
 
-TEMPLATE_METADATA = Field("metadata", struct=Struct(Field("labels", form=labels)))
-
-
 def workload_fields(
     kind: str,
     *,
     has_replicas: bool = True,
     has_history: bool = True,
-    is_whole: bool = True,
+    has_claims: bool = False,
     is_selector_fixed: bool = True,
 ) -> tuple[Field | Check, ...]:
-    """Return what workloads' specs begin with: selector, template, counts. `is_whole`: the template is a whole pod."""
-    template = Struct(
-        TEMPLATE_METADATA, Field("spec", default={}, struct=POD_SPEC, is_checked=is_whole), always_restarts(kind)
-    )
+    """Return what workloads' specs begin with: selector, template, counts. `has_claims`: pods get volumes of those."""
+    template = Struct(*_TEMPLATE_PARTS) if has_claims else pod_template(always_restarts(kind))
     return (
         _selector(kind),
         Field("selector", is_immutable=is_selector_fixed),
         Field("template", required=True, struct=template),
+        *([_template_of_set] if has_claims else []),
         *([Field("replicas", default=1, minimum=0)] if has_replicas else []),
         Field("minReadySeconds", minimum=0),
         *([Field("revisionHistoryLimit", default=10, minimum=0)] if has_history else []),

@@ -6,13 +6,18 @@ not exist here. Source: kep-1287-in-place-resize 3.1 and 13; upstream `ValidateP
 strategy (v1.36).
 """
 
+import difflib
+import json
+from collections.abc import Iterable
 from typing import Any
 
-from apiserver_fake.validation.formats import IMMUTABLE, Cause, Causes, forbidden, invalid
+from apiserver_fake.validation.fields import Report
+from apiserver_fake.validation.formats import Cause, Causes, forbidden, invalid, required
 from apiserver_fake.validation.pod import defaults
 from apiserver_fake.validation.pod.container import RESIZABLE
 from apiserver_fake.validation.pod.placement import REQUIRED_TERMS
-from apiserver_fake.validation.pod.spec import check
+from apiserver_fake.validation.pod.scope import as_internal
+from apiserver_fake.validation.pod.spec import check_pod
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
 from services.api.quantity import amount
@@ -22,35 +27,57 @@ _FROZEN = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
+INT32_MAX = 2**31 - 1
 
 
 def check_update(old: Document, new: Document) -> Causes:
     """Return what a pod's new spec may not change (upstream `ValidatePodUpdate`)."""
     if old == new:
         return
-    was_gated = bool(old.get("schedulingGates"))
-    kept = {gate.get("name") for gate in old.get("schedulingGates") or []}
-    for gate in new.get("schedulingGates") or []:
-        if gate.get("name") not in kept:
-            yield forbidden(
-                "spec.schedulingGates", f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
-            )
+    for kind in ("containers", "initContainers"):
+        if len(new.get(kind) or ()) != len(old.get(kind) or ()):
+            yield forbidden(f"spec.{kind}", "pod updates may not add or remove containers")
+            return
+        for index, container in enumerate(new.get(kind) or ()):
+            image, path = container.get("image") or "", f"spec.{kind}[{index}].image"
+            if not image:
+                yield required(path)
+            if image != image.strip():
+                yield invalid(path, image, "must not have leading or trailing whitespace")
     before, after = old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds")
-    if before is not None and after is None:
+    if after is not None:
+        if not 0 <= after <= INT32_MAX:
+            yield invalid("spec.activeDeadlineSeconds", after, f"must be between 0 and {INT32_MAX}, inclusive")
+            return
+        if before is not None and before < after:
+            yield invalid("spec.activeDeadlineSeconds", after, "must be less than or equal to previous value")
+            return
+    elif before is not None:
         yield invalid("spec.activeDeadlineSeconds", None, "must not update from a positive integer to nil value")
-    elif before is not None and after is not None and after > before:
-        yield invalid("spec.activeDeadlineSeconds", after, f"must be less than or equal to previous value, {before}")
     tolerations = [_timeless(each) for each in new.get("tolerations") or []]
     if any(_timeless(each) not in tolerations for each in old.get("tolerations") or []):
         yield forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+    kept = {gate.get("name") for gate in old.get("schedulingGates") or []}
+    for index, gate in enumerate(new.get("schedulingGates") or ()):
+        if (name := gate.get("name")) not in kept:
+            text = f"only deletion is allowed, but found new scheduling gate '{name}'"
+            yield forbidden(f"spec.schedulingGates[{index}].name", text)
+    was_gated = bool(kept)
     if was_gated:
         yield from _tightened(old, new)
     frozen_old, frozen_new = _frozen(old, was_gated), _frozen(new, was_gated)
-    changed = [
-        name for name in dict.fromkeys([*frozen_old, *frozen_new]) if frozen_old.get(name) != frozen_new.get(name)
-    ]
-    if changed:
-        yield forbidden("spec", f"{_FROZEN}; changed: {', '.join(f'spec.{name}' for name in changed)}")
+    if frozen_old != frozen_new:
+        yield forbidden("spec", f"{_FROZEN}\n{difference(frozen_old, frozen_new)}")
+
+
+def difference(old: Document, new: Document) -> str:
+    """Return what differs between two objects, line by line, as refusals show it; members have the API's names.
+
+    Source: upstream `staging/src/k8s.io/apimachinery/pkg/util/diff/diff.go`.
+    """
+    before, after = (json.dumps(each, indent=1).splitlines(keepends=True) for each in (old, new))
+    lines = [*difflib.unified_diff([*before, "\n"], [*after, "\n"], n=3)]
+    return "".join(lines[2:])
 
 
 def _timeless(toleration: Document) -> Document:
@@ -66,6 +93,8 @@ def _frozen(spec: Document, was_gated: bool) -> Document:
         and not (was_gated and name in ("nodeSelector", "affinity"))
         and value not in (None, "", [], {})
     }
+    if was_gated and (affinity := _without_nodes(spec.get("affinity"))):
+        rest["affinity"] = affinity
     for kind in ("containers", "initContainers"):
         if kind in rest:
             rest[kind] = [{**container, "image": ""} for container in rest[kind]]
@@ -74,22 +103,43 @@ def _frozen(spec: Document, was_gated: bool) -> Document:
     return rest
 
 
+def _without_nodes(affinity: Document | None) -> Document:
+    return {name: value for name, value in (affinity or {}).items() if name != "nodeAffinity" and value}
+
+
 def _tightened(old: Document, new: Document) -> Causes:
     # While gated, what the pod asks for may only become narrower (KEP-3838).
     selector = new.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in (old.get("nodeSelector") or {}).items()):
-        yield invalid("spec.nodeSelector", selector, "only additions are allowed while the pod is gated")
-    before, after = old.get("affinity") or {}, new.get("affinity") or {}
-    for name in ("podAffinity", "podAntiAffinity"):
-        if before.get(name) != after.get(name):
-            yield invalid(f"spec.affinity.{name}", after.get(name), IMMUTABLE)
-    terms, wanted = _required_terms(before), _required_terms(after)
-    for index, term in enumerate(terms):
-        now = wanted[index] if len(wanted) == len(terms) else {}
-        for part in ("matchExpressions", "matchFields"):
-            if any(each not in (now.get(part) or []) for each in term.get(part) or []):
-                here = f"spec.affinity.nodeAffinity.{REQUIRED_TERMS}.nodeSelectorTerms[{index}]"
-                yield invalid(here, now, "only additions are allowed (no mutations or deletions)")
+        text = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        yield invalid("spec.nodeSelector", dict(sorted(selector.items())), text)
+    here = f"spec.affinity.nodeAffinity.{REQUIRED_TERMS}.nodeSelectorTerms"
+    terms, wanted = _required_terms(old.get("affinity") or {}), _required_terms(new.get("affinity") or {})
+    if terms and len(terms) != len(wanted):
+        text = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        yield invalid(here, [_shown(each) for each in wanted] or None, text)
+        return
+    for index, (before, after) in enumerate(zip(terms, wanted, strict=False)):
+        if not _has_only_additions(before, after):
+            yield invalid(f"{here}[{index}]", _shown(after), "only additions are allowed (no mutations or deletions)")
+
+
+def _has_only_additions(before: Document, after: Document) -> bool:
+    parts = [(before.get(part) or [], after.get(part) or []) for part in ("matchExpressions", "matchFields")]
+    if not any(was for was, _ in parts):
+        return not any(now for _, now in parts)
+    return all(now[: len(was)] == was for was, now in parts)
+
+
+def _shown(term: Document) -> Document:
+    """Return a term of a node selector as refusals show it."""
+
+    def requirements(part: str) -> list[Document] | None:
+        found = term.get(part)
+        names = ("key", "operator", "values")
+        return None if found is None else [as_internal((name, each.get(name)) for name in names) for each in found]
+
+    return as_internal((part, requirements(part)) for part in ("matchExpressions", "matchFields"))
 
 
 def _required_terms(affinity: Document) -> list[Document]:
@@ -131,37 +181,69 @@ def _resized(before: Document, after: Document) -> Document:
     return {**before, **{name: after[name] for name in _OWN if name in after}}
 
 
-def check_resize(old: Document, spec: Document, *, with_level: bool = True) -> list[Cause]:
-    """Return what is wrong with resizing the stored pod to this spec.
+def check_resize(old: Document, new: Document, report: Report, *, with_level: bool = True) -> list[Cause]:
+    """Return what is wrong with resizing the stored pod to the new one.
 
     `with_level`: pods with resources of their own may be resized (InPlacePodLevelResourcesVerticalScaling).
     """
-    before = old.get("spec") or {}
-    causes = check(spec, "spec")
+    before, spec = old.get("spec") or {}, new.get("spec") or {}
     if MIRROR_ANNOTATION in (old["metadata"].get("annotations") or {}):
         return [forbidden("", "static pods cannot be resized")]
     if (before.get("os") or {}).get("name") == "windows":
         return [forbidden("", "windows pods cannot be resized")]
-    if not with_level and (before.get("resources") or spec.get("resources")):
-        return [forbidden("", "pods with pod-level resources cannot be resized")]
-    if causes:
-        # Quantities may be malformed: all that can be said besides is who is there.
-        return [*causes, *_check_order(before, spec)]
-    status = old.get("status") or {}
+    check_pod(new, report)
+    causes = report.causes
+    try:
+        causes += _beside(old, spec, with_level=with_level)
+    except ValueError:  # a malformed quantity, named already
+        causes += _check_order(before, spec)
+    return causes
+
+
+def _beside(old: Document, spec: Document, *, with_level: bool) -> Causes:
+    """Yield what is wrong with a resized spec beside the stored pod."""
+    before, status = old.get("spec") or {}, old.get("status") or {}
     qos = status.get("qosClass") or defaults.qos_class(before)
     if defaults.qos_class(spec) != qos:
-        causes.append(invalid("spec", qos, "Pod QOS Class may not change as a result of resizing"))
+        yield invalid("spec", qos, "Pod QOS Class may not change as a result of resizing")
     if not is_supported(status):
-        causes.append(forbidden("spec", "Pod running on node without support for resize"))
-    causes += _check_level(before.get("resources"), spec.get("resources"))
+        yield forbidden("spec", "Pod running on node without support for resize")
+    if not with_level and (_has_amounts(before.get("resources")) or _has_amounts(spec.get("resources"))):
+        yield forbidden("", _NO_LEVEL)
+        return
+    yield from _check_level(before.get("resources"), spec.get("resources"))
     if disorder := [*_check_order(before, spec)]:
-        return causes + disorder
+        yield from disorder
+        return
     for kind in (INIT_CONTAINERS, CONTAINERS):
-        for index, (was, now) in enumerate(zip(before.get(kind) or [], spec.get(kind) or [], strict=True)):
-            here = f"spec.{kind}[{index}]"
-            causes += _check_kept(was.get("resources"), now.get("resources"), f"{here}.resources", "resource")
-            causes += _check_container(was, now, kind, here)
-    return causes
+        for index, (was, now) in enumerate(_pairs(before, spec, kind)):
+            if kind == CONTAINERS or was.get("restartPolicy") == "Always":
+                at = f"spec.{kind}[{index}].resources"
+                yield from _check_kept(was.get("resources"), now.get("resources"), at, "resource")
+    for was, now in _pairs(before, spec, CONTAINERS):
+        if _fixed(was) != _fixed(now):
+            yield forbidden("spec", "only cpu and memory resources are mutable")
+    for index, (was, now) in enumerate(_pairs(before, spec, INIT_CONTAINERS)):
+        if was.get("restartPolicy") == "Always":
+            if _fixed(was) != _fixed(now):
+                text = "only cpu and memory resources for init or sidecar containers are mutable"
+                yield forbidden(f"spec.initContainers[{index}]", text)
+        elif _exact(was) != _exact(now):
+            yield forbidden("spec", "resources for non-sidecar init containers are immutable")
+
+
+def _pairs(before: Document, after: Document, kind: str) -> Iterable[tuple[Document, Document]]:
+    return zip(before.get(kind) or [], after.get(kind) or [], strict=True)
+
+
+_NO_LEVEL = (
+    "resize of pods with pod-level resources is forbidden when InPlacePodLevelResourcesVerticalScalingEnabled feature "
+    "gate is disabled"
+)
+
+
+def _has_amounts(resources: Any) -> bool:
+    return bool(resources and (resources.get("requests") or resources.get("limits")))
 
 
 def is_supported(status: Document) -> bool:
@@ -205,17 +287,9 @@ def _check_kept(before: Any, after: Any, at: str, what: str) -> list[Cause]:
     ]
 
 
-def _check_container(before: Document, after: Document, kind: str, at: str) -> list[Cause]:
-    if _exact(before) == _exact(after):
-        return []
-    if kind == INIT_CONTAINERS and before.get("restartPolicy") != "Always":
-        return [forbidden(at, "resources for non-sidecar init containers are immutable")]
-    was, now = ((_policies(each), _without_resizable(each.get("resources"))) for each in (before, after))
-    if was == now:
-        return []
-    if kind == INIT_CONTAINERS:
-        return [forbidden(at, "only cpu and memory resources for sidecar containers are mutable")]
-    return [forbidden("spec", "only cpu and memory resources are mutable")]
+def _fixed(container: Document) -> Any:
+    """Return what a resize may not change of a container that can be resized."""
+    return _policies(container), _without_resizable(container.get("resources"))
 
 
 def _without_resizable(resources: Any) -> Document:

@@ -229,7 +229,7 @@ def test_what_rules_and_bindings_may_not_say_is_refused_in_upstreams_words(clust
             'roleRef.kind: Unsupported value: "User": supported values: "ClusterRole"',
             "roleRef.name: Required value",
             "subjects[0].name: Required value",
-            'subjects[0].kind: Unsupported value: "Node": supported values: "Group", "ServiceAccount", "User"',
+            'subjects[0].kind: Unsupported value: "Node": supported values: "ServiceAccount", "User", "Group"',
         ],
         [
             (

@@ -78,9 +78,11 @@ async def test_a_value_that_the_schema_refuses_is_named_with_its_path(cluster):
     refused = await cluster.call("create", body=a_crontab(replicas=20), code=422)
 
     assert refused["message"] == (
-        'CronTab "one" is invalid: spec.replicas: Invalid value: 20: spec.replicas in body should be less than or '
-        "equal to 10"
+        'CronTab.stable.example.com "one" is invalid: spec.replicas: Invalid value: 20: spec.replicas in '
+        "body should be less than or equal to 10"
     )
+    named = {key: refused["details"][key] for key in ("name", "group", "kind")}
+    assert named == {"name": "one", "group": "stable.example.com", "kind": "CronTab"}
 
 
 @with_crontabs(a_version(subresources=BOTH))

@@ -215,7 +215,7 @@ def test_a_field_of_the_wrong_type_or_of_no_kind_names_itself(tmp_path):
 
     wrong, unknown = run(scenario())
 
-    assert "spec.devices[0].taints of type array" in wrong["message"]
+    assert "Device.spec.devices.taints of type []v1.DeviceTaint" in wrong["message"]
     assert 'unknown field "spec.driverName"' in unknown["message"]
 
 

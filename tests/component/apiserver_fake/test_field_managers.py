@@ -66,17 +66,6 @@ def managers(document: Any) -> list[tuple[str, str, str]]:
     return [(each["manager"], each["operation"], each.get("subresource", "")) for each in entries]
 
 
-def test_clients_of_rest_see_a_status_from_the_first_answer_and_the_mesh_stores_what_it_is_given():
-    async def scenario() -> None:
-        async with a_mesh() as call:
-            client, within = Client(call), a_deployment()
-            assert (await client.write("create", "deployments.apps", "", a_deployment()))["status"] == {}
-            within["metadata"]["name"] = "within"
-            assert "status" not in await call(ADMIN, "create", "deployments.apps", "", within)
-
-    simloop.run(scenario())
-
-
 @pytest.mark.parametrize(
     ("resource", "document"),
     [

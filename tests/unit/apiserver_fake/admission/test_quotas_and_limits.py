@@ -481,7 +481,7 @@ def test_a_bound_younger_than_the_pod_binds_only_what_a_resize_changes(server):
     ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In"}]}},
      "spec.scopeSelector.matchExpressions.values", "must be at least one value"),
     ({"scopeSelector": {"matchExpressions": [{"scopeName": "BestEffort", "operator": "In", "values": ["x"]}]}},
-     "spec.scopeSelector.matchExpressions.operator", "must be 'Exist' when scope is any of"),
+     "spec.scopeSelector.matchExpressions.operator", "must be 'Exists' when scope is any of"),
 ])  # fmt: skip
 def test_a_quota_that_makes_no_sense_is_invalid(server, spec, path, message):
     with pytest.raises(Invalid) as error:

@@ -83,7 +83,10 @@ def test_a_resource_within_is_checked_as_one():
         'x.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
         "x.kind: Required value",
         "x.metadata.name: Invalid value: \"a/b\": may not contain '/'",
-        'l[0].metadata: Invalid value: {"labels":1}: json: cannot unmarshal number 1 into field labels of type object',
+        (
+            'l[0].metadata: Invalid value: {"labels":1}: json: cannot unmarshal number into Go struct field '
+            "ObjectMeta.labels of type map[string]string"
+        ),
     ]
 
 

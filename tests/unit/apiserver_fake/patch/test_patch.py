@@ -384,7 +384,6 @@ def test_a_document_of_wrong_types_is_400_and_nulls_and_numbers_are_read_as_upst
         {"spec": 5},
         {"spec": {"containers": {}}},
         {"metadata": {"labels": {"a": 1}}},
-        {"spec": {"containers": [None]}},
         {"spec": {"priority": "1"}},
         {"spec": {"priority": 1.5}},
         {"spec": {"hostNetwork": 1}},

@@ -56,7 +56,7 @@ def test_what_the_strict_type_takes_is_left_as_it_is_by_the_walk(status):
     except msgspec.ValidationError:
         return
 
-    assert _conform(POD, document, None, "", []) is document
+    assert _conform(POD, document, None, "", [], False) is document
 
 
 def test_what_the_strict_type_does_not_take_is_put_right_or_refused():

@@ -23,7 +23,7 @@ def test_the_number_may_change_and_the_data_may_not(world):
     altered, _ = world.try_update(KIND, stored, {**stored, "data": {"spec": {}}})
 
     assert not renumbered
-    assert refused(altered) == ['data: Invalid value: {"spec": {}}: field is immutable']
+    assert refused(altered) == ['data: Invalid value: {"spec":{}}: field is immutable']
 
 
 def test_a_revision_without_data_or_with_a_negative_number_is_refused(world):

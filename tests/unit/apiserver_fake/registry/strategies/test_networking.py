@@ -37,9 +37,9 @@ def test_an_ingress_takes_the_default_class_unless_it_names_one(world):
         (an_ingress(kind="Regex"), 'pathType: Unsupported value: "Regex": supported values: "Exact"'),
         (an_ingress(path="x"), 'paths[0].path: Invalid value: "x": must be an absolute path'),
         (an_ingress(path="/a//b"), "must not contain '//'"),
-        (an_ingress(backend={}), "paths[0].backend: Required value: resource or service backend is required"),
-        (an_ingress(backend={"service": {"name": "web"}}), "backend.service: Required value: port name or number"),
-        (an_ingress(tls=[{"hosts": ["10.0.0.1"]}]), "must be a DNS name, not an IP address"),
+        (an_ingress(backend={}), 'paths[0].backend: Invalid value: "": resource or service backend is required'),
+        (an_ingress(backend={"service": {"name": "web"}}), "paths[0].backend: Required value: port name or number"),
+        (an_ingress(tls=[{"hosts": ["A"]}]), 'spec.tls[0].hosts[0]: Invalid value: "A": a lowercase RFC 1123'),
     ],
 )
 def test_what_an_ingress_may_not_say(world, ingress, cause):

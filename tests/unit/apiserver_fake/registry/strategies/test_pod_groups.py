@@ -66,8 +66,10 @@ def test_a_pod_keeps_the_name_of_its_group_and_may_not_change_it(gated):
     made = gated.create("pods", pod())
 
     assert made["spec"]["schedulingGroup"] == {"podGroupName": "g"}
-    assert "changed: spec.schedulingGroup" in changed(gated, "pods", made, schedulingGroup={"podGroupName": "h"})[0]
-    assert said(gated, "pods", pod(schedulingGroup={})) == ["spec.schedulingGroup.podGroupName: Required value"]
+    assert '+  "podGroupName": "h"' in changed(gated, "pods", made, schedulingGroup={"podGroupName": "h"})[0]
+    assert said(gated, "pods", pod(schedulingGroup={})) == [
+        "spec.schedulingGroup.podGroupName: Invalid value: null: must specify one of: `podGroupName`"
+    ]
 
 
 def test_a_group_gets_its_mode_and_the_priority_of_its_class(gated):

@@ -11,7 +11,7 @@ from apiserver_fake.authorization.authorizer import admit
 from apiserver_fake.rest import tables
 from apiserver_fake.strategy import strategy_for
 from services.api.errors import Forbidden
-from services.api.identity import SCHEDULER, controller_identity, node_identity
+from services.api.identity import ADMIN, SCHEDULER, controller_identity, node_identity
 from services.api.kinds.persistentvolume import PersistentVolume
 from services.api.kinds.persistentvolumeclaim import PersistentVolumeClaim
 from services.api.resources import resources
@@ -83,25 +83,25 @@ def test_a_volume_is_pending_protected_and_retained_unless_it_says_otherwise(wor
         ("persistentvolumeclaims", claim(accessModes=["ReadWriteOncePod", "ReadOnlyMany"]),
          "spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes"),
         ("persistentvolumeclaims", claim(accessModes=["Wrong"]), 'spec.accessModes: Unsupported value: "Wrong"'),
-        ("persistentvolumeclaims", claim(resources={}), "spec.resources.requests[storage]: Required value"),
+        ("persistentvolumeclaims", claim(resources={}), "spec.resources[storage]: Required value"),
         ("persistentvolumes", volume(csi=None), "spec: Required value: must specify a volume type"),
         ("persistentvolumes", volume(hostPath={"path": "/"}),
-         "spec.hostPath: Forbidden: may not specify more than 1 volume type"),
+         "spec.csi: Forbidden: may not specify more than 1 volume type"),
         ("persistentvolumes", volume(capacity={"storage": "0"}),
          'spec.capacity[storage]: Invalid value: "0": must be greater than zero'),
         ("persistentvolumes", volume(csi=None, local={"path": "/"}),
-         "metadata.annotations: Required value: Local volume requires node affinity"),
+         "spec.nodeAffinity: Required value: Local volume requires node affinity"),
         ("persistentvolumes", volume(nodeAffinity={}),
          "spec.nodeAffinity.required: Required value: must specify required node constraints"),
         (CLASSES, storage_class(provisioner=""), "provisioner: Required value"),
         (CLASSES, storage_class(volumeBindingMode="Soon"), 'volumeBindingMode: Unsupported value: "Soon"'),
         (CLASSES, storage_class(allowedTopologies=[{"matchLabelExpressions": [{"key": "zone"}]}]),
          "allowedTopologies[0].matchLabelExpressions[0].values: Required value"),
-        (CAPACITIES, {"metadata": {"name": "c"}, "capacity": "1Gi"}, "storageClassName: Required value"),
+        (CAPACITIES, {"metadata": {"name": "c"}, "capacity": "1Gi"}, 'storageClassName: Invalid value: ""'),
         ("csinodes.storage.k8s.io", {"metadata": {"name": "n1"}, "spec": {"drivers": [{"name": "d"}]}},
          "spec.drivers[0].nodeID: Required value"),
         ("csidrivers.storage.k8s.io", {"metadata": {"name": "d"}, "spec": {"volumeLifecycleModes": ["Odd"]}},
-         'spec.volumeLifecycleModes[0]: Unsupported value: "Odd"'),
+         'spec.volumeLifecycleModes: Unsupported value: "Odd"'),
         (ATTACHMENTS, attachment(attacher=""), "spec.attacher: Required value"),
         (ATTACHMENTS, attachment(attacher="no_driver"), 'spec.attacher: Invalid value: "no_driver"'),
         (ATTACHMENTS, attachment(attacher="d" * 64), "spec.attacher: Too long: may not be more than 63 bytes"),
@@ -127,11 +127,18 @@ def test_a_claim_changes_only_by_being_bound_and_by_growing(world):
     bigger = {"requests": {"storage": "2Gi"}}
     assert refused_update(world, "persistentvolumeclaims", made, volumeName="pv") == []
     assert "spec is immutable" in refused_update(world, "persistentvolumeclaims", made, volumeMode="Block")[0]
-    assert "only dynamically provisioned" in refused_update(world, "persistentvolumeclaims", made, resources=bigger)[0]
+    assert "spec is immutable" in refused_update(world, "persistentvolumeclaims", made, resources=bigger)[0]
     bound = world.put("persistentvolumeclaims", {**made, "spec": {**made["spec"], "volumeName": "pv"},
-                                                 "status": {"phase": "Bound"}})  # fmt: skip
+                                                 "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}})  # fmt: skip
     assert "spec is immutable" in refused_update(world, "persistentvolumeclaims", bound, volumeName="other")[0]
     assert refused_update(world, "persistentvolumeclaims", bound, resources=bigger) == []
+    slow = {**bound, "spec": {**bound["spec"], "storageClassName": "none"}}
+    with pytest.raises(Forbidden, match="only dynamically provisioned pvc can be resized"):
+        strategy_for("persistentvolumeclaims").check_bounds(
+            slow,
+            {**slow, "spec": {**slow["spec"], "resources": bigger}},
+            world.ctx(ADMIN, Request(verb="update", resource="persistentvolumeclaims")),
+        )
     smaller = {"requests": {"storage": "1Mi"}}
     assert "can not be less" in refused_update(world, "persistentvolumeclaims", bound, resources=smaller)[0]
 
@@ -144,7 +151,7 @@ def test_an_attachment_begins_unattached_never_changes_and_its_status_is_its_own
     check = strategy_for(ATTACHMENTS).validate_status
     causes = check(made, {**made, "status": {"attached": False, "attachError": error}}, None)
     assert [f"{cause.path}: {cause.message}" for cause in causes] == [
-        "status.attachError.message: Too long: may not be more than 1024 bytes"]  # fmt: skip
+        "status.attachError.message: Too long: may not be more than 262144 bytes"]  # fmt: skip
 
 
 def test_a_volume_keeps_its_source_its_mode_and_its_reach(world):

@@ -138,7 +138,7 @@ def test_an_undefined_priority_class_is_forbidden(world, spec, text):
         ),
         (
             {"restartPolicy": "Sometimes"},
-            'spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "Never", "OnFailure"',
+            'spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"',
         ),
         (
             {"terminationGracePeriodSeconds": -1},
@@ -205,13 +205,13 @@ def test_a_pod_that_breaks_a_rule_is_refused_with_that_rule(world, spec, text):
         (
             {"requests": {"gpus": "1"}},
             (
-                'spec.containers[0].resources.requests: Invalid value: "gpus": '
+                'spec.containers[0].resources.requests[gpus]: Invalid value: "gpus": '
                 "must be a standard resource type or fully qualified"
             ),
         ),
         (
             {"limits": {"example.com/gpu": "1.5"}},
-            'spec.containers[0].resources.limits[example.com/gpu]: Invalid value: "1.5": must be an integer',
+            'spec.containers[0].resources.limits[example.com/gpu]: Invalid value: "1500m": must be an integer',
         ),
         (
             {"requests": {"example.com/gpu": "1"}},
@@ -228,7 +228,7 @@ def test_a_pod_that_breaks_a_rule_is_refused_with_that_rule(world, spec, text):
         (
             {"limits": {"cpu": "1", "hugepages-2Mi": "3Mi"}},
             (
-                'spec.containers[0].resources: Invalid value: "3Mi": '
+                'spec.containers[0].resources.limits[hugepages-2Mi]: Invalid value: "3Mi": '
                 "3Mi is not positive integer multiple of hugepages-2Mi"
             ),
         ),
@@ -256,7 +256,7 @@ def test_a_pods_spec_is_frozen_but_for_the_fields_upstream_lets_change(world):
     assert change(world, stored, tolerations=[*stored["spec"]["tolerations"], {"key": "k", "operator": "Exists"}]) == []
     (text,) = change(world, stored, containers=[{**container, "command": ["sh"]}])
     assert text.startswith("spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`")
-    assert "spec.nodeName" in change(world, stored, nodeName="n1")[0]
+    assert '+ "nodeName": "n1"' in change(world, stored, nodeName="n1")[0]
     assert change(world, stored, tolerations=[]) == []  # the defaults come back
     longer = [{**each, "tolerationSeconds": 9} for each in stored["spec"]["tolerations"]]
     assert change(world, stored, tolerations=longer) == []
@@ -269,7 +269,7 @@ def test_gates_are_only_removed_and_what_a_gated_pod_wants_only_narrows(world):
     stored = world.create("pods", pod(schedulingGates=[{"name": "a"}, {"name": "b"}], nodeSelector={"x": "1"}))
     assert change(world, stored, schedulingGates=[{"name": "b"}]) == []
     assert change(world, stored, schedulingGates=[{"name": "c"}]) == [
-        "spec.schedulingGates: Forbidden: only deletion is allowed, but found new scheduling gate 'c'"
+        "spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'c'"
     ]
     assert change(world, stored, nodeSelector={"x": "1", "y": "2"}) == []
     assert change(world, stored, nodeSelector={"y": "2"}) != []
@@ -429,7 +429,7 @@ def test_a_deployment_is_completed(world):
         ({"selector": None}, "spec.selector: Required value"),
         (
             {"selector": {"matchLabels": {"app": "db"}}},
-            'spec.template.metadata.labels: Invalid value: {"app": "web"}: `selector` does not match template `labels`',
+            'spec.template.metadata.labels: Invalid value: {"app":"web"}: `selector` does not match template `labels`',
         ),
         ({"replicas": -1}, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"),
         (
@@ -476,7 +476,8 @@ def test_a_selector_never_changes(world, resource):
             "poddisruptionbudgets.policy",
             {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "maxUnavailable": "5%"}},
             (
-                'spec: Invalid value: {"minAvailable": 1, "maxUnavailable": "5%"}: '
+                'spec: Invalid value: {"MinAvailable":1,"MaxUnavailable":"5%","Selector":null,'
+                '"UnhealthyPodEvictionPolicy":null}: '
                 "minAvailable and maxUnavailable cannot be both set"
             ),
         ),
@@ -488,14 +489,13 @@ def test_a_selector_never_changes(world, resource):
         (
             "nodes",
             {"metadata": {"name": "n"}, "spec": {"taints": [{"key": "k", "effect": "Never"}]}},
-            'spec.taints[0].effect: Unsupported value: "Never"',
+            'metadata.taints[0].effect: Unsupported value: "Never"',
         ),
         (
             "configmaps",
             {"metadata": {"name": "c"}, "data": {"a/b": ""}},
             'data[a/b]: Invalid value: "a/b": a valid config key',
         ),
-        ("secrets", {"metadata": {"name": "s"}, "data": {"k": "not base64!"}}, "data[k]: Invalid value: not base64"),
         ("services", {"metadata": {"name": "s"}, "spec": {}}, "spec.ports: Required value"),
         (
             "events",

@@ -57,7 +57,7 @@ def test_one_that_joined_neither_changes_nor_leaves(world: Any) -> None:
      ({**DEBUGGER, "targetContainerName": "d"}, 'targetContainerName: Not found: "d"'),
      ({**DEBUGGER, "ports": [{"containerPort": 1}]}, "cannot be set for an Ephemeral Container"),
      ({**DEBUGGER, "livenessProbe": {"exec": {"command": ["true"]}}}, "livenessProbe: Forbidden"),
-     ({**DEBUGGER, "restartPolicy": "Always"}, "may not be set for ephemeral containers")],
+     ({**DEBUGGER, "restartPolicy": "Always"}, "restartPolicy: Forbidden: cannot be set")],
 )  # fmt: skip
 def test_it_offers_nothing_and_is_allocated_nothing(world: Any, container: Any, why: str) -> None:
     make(world)

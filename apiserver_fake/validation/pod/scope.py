@@ -1,0 +1,45 @@
+"""What the rules of one pod's spec share while it is checked."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.api.meta import Document
+
+CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
+
+
+@dataclass
+class PodScope:
+    """One spec being checked.
+
+    `spec`: the whole of it. `pod`: the metadata of the pod it is of, None in a template. `volumes`: those without
+    mistakes, by name, filled in as they are checked. `claims`: the names by which containers use claims.
+    """
+
+    spec: Document
+    pod: Document | None
+    claims: list[str] = field(default_factory=list)
+    volumes: dict[str, Document] = field(default_factory=dict)
+
+    @property
+    def os(self) -> str:
+        """Return the operating system that the pod names, "" if none."""
+        return str((self.spec.get("os") or {}).get("name") or "")
+
+    @property
+    def has_own_users(self) -> bool:
+        """Whether the pod has a user namespace of its own (KEP-127)."""
+        return self.spec.get("hostUsers") is False
+
+
+def containers(spec: Document, at: str) -> Iterator[tuple[str, Document]]:
+    """Yield the containers of a pod with the paths of their members: `spec.containers[0].`."""
+    for kind in CONTAINER_LISTS:
+        for index, container in enumerate(spec.get(kind) or ()):
+            yield f"{at}{kind}[{index}].", container
+
+
+def as_internal(members: Iterable[tuple[str, Any]]) -> Document:
+    """Return an object as refusals show one of upstream's internal types: all fields, named as in Go."""
+    return {f"{name[0].upper()}{name[1:]}": value for name, value in members}

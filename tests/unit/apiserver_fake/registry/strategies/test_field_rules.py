@@ -1,0 +1,461 @@
+"""What each kind refuses, whole and in order: paths, types and details are those of upstream v1.36."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from apiserver_fake.strategy import strategy_for
+from apiserver_fake.validation.formats import (
+    CONFIG_KEY_TEXT,
+    IP_TEXT,
+    LABEL_1035_TEXT,
+    LABEL_TEXT,
+    LABEL_VALUE_TEXT,
+    NAME_PART_TEXT,
+    SUBDOMAIN_TEXT,
+)
+from services.api.wire import Request
+
+ONE_TO_65535 = "must be between 1 and 65535, inclusive"
+CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+
+
+def b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def said(causes: Any) -> list[str]:
+    return [f"{cause.path}: {cause.message}" for cause in causes]
+
+
+def meta(**more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x", **more}}
+
+
+def service(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x"}, "spec": {"ports": [{"port": 80}], **spec}}
+
+
+def node(status: Any = None, **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x"}, "spec": spec, **({"status": status} if status else {})}
+
+
+def secret(kind: str, **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": "x"}, "type": kind, "data": data}
+
+
+def endpoints(*addresses: Any, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x"}, "subsets": [{"addresses": [*addresses], **more}]}
+
+
+def lease(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x"}, "spec": spec}
+
+
+def event(**more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x", "namespace": "default"}, "involvedObject": {"namespace": "default"}, **more}
+
+
+METADATA = [
+    ("configmaps", meta(generateName="AB-"), [f'metadata.generateName: Invalid value: "AB-": {SUBDOMAIN_TEXT}']),
+    ("configmaps", meta(generateName="a-"), []),
+    ("configmaps", meta(annotations={"A/B": "1", "a b": "1"}),
+     [f'metadata.annotations: Invalid value: "a b": {NAME_PART_TEXT}']),
+    ("configmaps", meta(ownerReferences=[{"apiVersion": "../../etc", "kind": "K", "name": "n", "uid": "u"}]),
+     ['metadata.ownerReferences.apiVersion: Invalid value: "../../etc": version must not be empty']),
+    ("configmaps", meta(ownerReferences=[{"apiVersion": "v1"}]),
+     ['metadata.ownerReferences.kind: Invalid value: "": must not be empty',
+      'metadata.ownerReferences.name: Invalid value: "": must not be empty',
+      'metadata.ownerReferences.uid: Invalid value: "": must not be empty']),
+    ("configmaps", meta(finalizers=["mine", "a/b"]),
+     [('metadata.finalizers[0]: Invalid value: "mine": name is neither a standard finalizer name nor is it fully '
+      "qualified")]),
+    ("configmaps", meta(finalizers=["orphan", "foregroundDeletion"]),
+     [('metadata.finalizers: Invalid value: ["orphan","foregroundDeletion"]: finalizer orphan and foregroundDeletion '
+      "cannot be both set")]),
+]  # fmt: skip
+CORE = [
+    ("configmaps", {**meta(), "data": {"a/b": "1", "..": "1"}},
+     [f'data[a/b]: Invalid value: "a/b": {CONFIG_KEY_TEXT}', "data[..]: Invalid value: \"..\": must not be '..'"]),
+    ("configmaps", {**meta(), "data": {"a": "1"}, "binaryData": {"a": ""}},
+     ['data[a]: Invalid value: "a": duplicate of key present in binaryData']),
+    ("configmaps", {**meta(), "data": {"a": "x" * (1 << 20)}, "binaryData": {"b": "QQ=="}},
+     ["[]: Too long: may not be more than 1048576 bytes"]),
+    ("configmaps", {**meta(), "data": {"a": "x" * ((1 << 20) - 1)}, "binaryData": {"b": "QQ=="}}, []),
+    ("secrets", {**meta(), "data": {"a": b64("x" * ((1 << 20) + 1))}},
+     ["data: Too long: may not be more than 1048576 bytes"]),
+    ("secrets", {**meta(), "stringData": {"a": "x" * (1 << 20)}}, []),
+    ("secrets", secret("kubernetes.io/tls", **{"tls.crt": ""}), ["data[tls.key]: Required value"]),
+    ("secrets", secret("kubernetes.io/tls"), ["data[tls.crt]: Required value", "data[tls.key]: Required value"]),
+    ("secrets", secret("kubernetes.io/tls", **{"tls.crt": "", "tls.key": ""}), []),
+    ("secrets", secret("kubernetes.io/basic-auth"),
+     ["data[username]: Required value", "data[password]: Required value"]),
+    ("secrets", secret("kubernetes.io/basic-auth", password=""), []),
+    ("secrets", secret("kubernetes.io/ssh-auth"), ["data[ssh-privatekey]: Required value"]),
+    ("secrets", secret("kubernetes.io/service-account-token"),
+     ["metadata.annotations[kubernetes.io/service-account.name]: Required value"]),
+    ("secrets", secret("kubernetes.io/dockercfg"), ["data[.dockercfg]: Required value"]),
+    ("secrets", secret("kubernetes.io/dockerconfigjson", **{".dockerconfigjson": b64("{a}")}),
+     [('data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": invalid character \'a\' looking for '
+      "beginning of object key string")]),
+    ("secrets", secret("kubernetes.io/dockerconfigjson", **{".dockerconfigjson": b64("")}),
+     ['data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": unexpected end of JSON input']),
+    ("secrets", secret("kubernetes.io/dockerconfigjson", **{".dockerconfigjson": b64("[]")}),
+     [('data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": json: cannot unmarshal array into Go value '
+      "of type map[string]interface {}")]),
+    ("secrets", secret("example.com/mine", a=b64("x")), []),
+    ("namespaces", {"metadata": {"name": "a.b"}}, ['metadata.name: Invalid value: "a.b": must not contain dots']),
+    ("namespaces", {"metadata": {"name": "x"}, "spec": {"finalizers": ["mine"]}},
+     [('spec.finalizers: Invalid value: "mine": name is neither a standard finalizer name nor is it fully '
+      "qualified")]),
+    ("nodes", node(taints=[{"key": "a", "effect": "Never"}, {"value": "a b"}]),
+     [('metadata.taints[0].effect: Unsupported value: "Never": supported values: "NoSchedule", "PreferNoSchedule", '
+      '"NoExecute"'),
+      'metadata.taints[1].key: Invalid value: "": name part must be non-empty',
+      f'metadata.taints[1].key: Invalid value: "": {NAME_PART_TEXT}',
+      f'metadata.taints[1].value: Invalid value: "a b": {LABEL_VALUE_TEXT}',
+      "metadata.taints[1].effect: Required value"]),
+    ("nodes", node(taints=[{"key": "a", "effect": "NoSchedule"}, {"key": "a", "value": "b", "effect": "NoSchedule"}]),
+     [('metadata.taints[1]: Duplicate value: {"Key":"a","Value":"b","Effect":"NoSchedule","TimeAdded":null}: taints must '
+      "be unique by key and effect pair")]),
+    ("nodes", node(podCIDR="zz"), [f'spec.podCIDRs[0]: Invalid value: "zz": {CIDR}']),
+    ("nodes", node(podCIDRs=["10.0.0.1/24", "10.01.0.0/24"]),
+     ['spec.podCIDRs[0]: Invalid value: "10.0.0.1/24": must not have bits set beyond the prefix length',
+      'spec.podCIDRs[1]: Invalid value: "10.01.0.0/24": must not have leading 0s in IP or prefix length',
+      ('spec.podCIDRs: Invalid value: ["10.0.0.1/24","10.01.0.0/24"]: may specify no more than one CIDR for each IP '
+       "family")]),
+    ("nodes", node(podCIDRs=["10.0.0.0/24", "2001:db8::/64"]), []),
+    ("nodes", node({"capacity": {"cpu": "-1", "pods": "1.5"}, "allocatable": {}}),
+     ['status.capacity.cpu: Invalid value: "-1": must be greater than or equal to 0',
+      'status.capacity.pods: Invalid value: "1500m": must be an integer']),
+    ("events", event(involvedObject={"namespace": "a"}),
+     ['involvedObject.namespace: Invalid value: "a": does not match event.namespace']),
+    ("events", {"metadata": {"name": "x", "namespace": "kube-system"}, "involvedObject": {}},
+     ['involvedObject.namespace: Invalid value: "": does not match event.namespace']),
+    ("events", event(eventTime="2026-01-01T00:00:00.000000Z", reportingInstance="a" * 129),
+     ["reportingController: Required value",
+      'reportingController: Invalid value: "": name part must be non-empty',
+      f'reportingController: Invalid value: "": {NAME_PART_TEXT}',
+      'reportingInstance: Invalid value: "": can have at most 128 characters',
+      "action: Required value", "reason: Required value"]),
+    ("leases.coordination.k8s.io", lease(leaseDurationSeconds=0, leaseTransitions=-1, strategy="Mine",
+                                         preferredHolder="a"),
+     ["spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
+      "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0",
+      'spec.strategy.strategy: Unsupported value: "Mine": supported values: "OldestEmulationVersion"']),
+    ("leases.coordination.k8s.io", lease(preferredHolder="a"),
+     ["spec.preferredHolder: Forbidden: may only be specified if `strategy` is defined"]),
+]  # fmt: skip
+SERVICES = [
+    ("services", service(ports=[]), ["spec.ports: Required value"]),
+    ("services", service(ports=[{"port": 0, "protocol": "ICMP", "name": "A", "targetPort": "a--b", "appProtocol": "a b"}]),
+     [f'spec.ports[0].name: Invalid value: "A": {LABEL_TEXT}',
+      f"spec.ports[0].port: Invalid value: 0: {ONE_TO_65535}",
+      'spec.ports[0].protocol: Unsupported value: "ICMP": supported values: "SCTP", "TCP", "UDP"',
+      'spec.ports[0].targetPort: Invalid value: "a--b": must not contain consecutive hyphens',
+      f'spec.ports[0].appProtocol: Invalid value: "a b": {NAME_PART_TEXT}']),
+    ("services", service(ports=[{"port": 80, "targetPort": 70000}]),
+     [f"spec.ports[0].targetPort: Invalid value: 70000: {ONE_TO_65535}"]),
+    ("services", service(ports=[{"port": 80}, {"port": 80}]),
+     ["spec.ports[0].name: Required value", "spec.ports[1].name: Required value",
+      ('spec.ports[1]: Duplicate value: {"Name":"","Protocol":"TCP","AppProtocol":null,"Port":80,"TargetPort":0,'
+       '"NodePort":0}')]),
+    ("services", service(ports=[{"name": "a", "port": 80}, {"name": "a", "port": 81}]),
+     ['spec.ports[1].name: Duplicate value: "a"']),
+    ("services", service(ports=[{"port": 80, "nodePort": 5}]),
+     ["spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"]),
+    ("services", service(type="NodePort", ports=[{"port": 80, "nodePort": 5}]),
+     [("spec.ports[0].nodePort: Invalid value: 5: provided port is not in the valid range. The range of valid ports is "
+      "30000-32767")]),
+    ("services", service(type="Odd"),
+     [('spec.type: Unsupported value: "Odd": supported values: "ClusterIP", "ExternalName", "LoadBalancer", '
+      '"NodePort"')]),
+    ("services", service(type="ExternalName"), ["spec.externalName: Required value"]),
+    ("services", service(type="ExternalName", externalName="a.b.", ports=[]), []),
+    ("services", service(clusterIP="zz"), [f'spec.clusterIPs[0]: Invalid value: "zz": {IP_TEXT}']),
+    ("services", service(clusterIP="10.96.0.9", clusterIPs=["10.96.0.8"]),
+     ['spec.clusterIPs: Invalid value: ["10.96.0.8"]: first value must match `clusterIP`']),
+    ("services", service(clusterIPs=["10.96.0.8"]),
+     ['spec.clusterIPs: Invalid value: ["10.96.0.8"]: must be empty when `clusterIP` is not specified']),
+    ("services", service(clusterIP="10.96.0.8", clusterIPs=["10.96.0.8", "10.96.0.9"]),
+     [('spec.clusterIPs: Invalid value: ["10.96.0.8","10.96.0.9"]: may specify no more than one IP for each IP '
+      "family")]),
+    ("services", service(ipFamilies=["IPv4", "IPv4", "IPX"], ipFamilyPolicy="Both"),
+     ['spec.ipFamilies[1]: Duplicate value: "IPv4"',
+      'spec.ipFamilies[2]: Unsupported value: "IPX": supported values: "IPv4", "IPv6"',
+      ('spec.ipFamilyPolicy: Unsupported value: "Both": supported values: "PreferDualStack", "RequireDualStack", '
+       '"SingleStack"')]),
+    ("services", service(ipFamilies=["IPv6"]),
+     ['spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster']),
+    ("services", service(ipFamilyPolicy="RequireDualStack"),
+     [('spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack '
+      "services")]),
+    ("services", service(sessionAffinity="Always"),
+     ['spec.sessionAffinity: Unsupported value: "Always": supported values: "ClientIP", "None"']),
+    ("services", service(sessionAffinity="ClientIP", sessionAffinityConfig={"clientIP": {"timeoutSeconds": 86401}}),
+     [("spec.sessionAffinityConfig.clientIP.timeoutSeconds: Invalid value: 86401: must be greater than 0 and less than "
+      "86400")]),
+    ("services", service(sessionAffinityConfig={"clientIP": {}}),
+     ["spec.sessionAffinityConfig: Forbidden: must not be set when session affinity is None"]),
+    ("services", service(externalIPs=["zz", "127.0.0.1", "1.2.03.4", "::ffff:1.2.3.4"]),
+     [f'spec.externalIPs[0]: Invalid value: "zz": {IP_TEXT}',
+      'spec.externalIPs[1]: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)',
+      'spec.externalIPs[2]: Invalid value: "1.2.03.4": must not have leading 0s',
+      'spec.externalIPs[3]: Invalid value: "::ffff:1.2.3.4": must not be an IPv4-mapped IPv6 address']),
+    ("services", service(loadBalancerSourceRanges=["10.0.0.0/8", "zz"]),
+     ["spec.LoadBalancerSourceRanges: Forbidden: may only be used when `type` is 'LoadBalancer'",
+      f'spec.LoadBalancerSourceRanges[1]: Invalid value: "zz": {CIDR}']),
+    ("services", service(type="LoadBalancer", loadBalancerSourceRanges=[" 10.0.0.0/8"]), []),
+    ("services", service(loadBalancerClass="a/b", allocateLoadBalancerNodePorts=True),
+     ["spec.allocateLoadBalancerNodePorts: Forbidden: may only be used when `type` is 'LoadBalancer'",
+      "spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'"]),
+    ("services", service(externalTrafficPolicy="Local", internalTrafficPolicy="Near", trafficDistribution="Near"),
+     ['spec.externalTrafficPolicy: Invalid value: "Local": may only be set for externally-accessible services',
+      'spec.internalTrafficPolicy: Unsupported value: "Near": supported values: "Cluster", "Local"',
+      ('spec.trafficDistribution: Unsupported value: "Near": supported values: "PreferClose", "PreferSameNode", '
+       '"PreferSameZone"')]),
+    ("endpoints", endpoints({"ip": "127.0.0.1"}, {"ip": "zz", "hostname": "A"}),
+     ['subsets[0].addresses[0].ip: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)',
+      f'subsets[0].addresses[1].ip: Invalid value: "zz": {IP_TEXT}',
+      f'subsets[0].addresses[1].hostname: Invalid value: "A": {LABEL_TEXT}',
+      'subsets[0].addresses[1].ip: Invalid value: "zz": must be a valid IP address']),
+    ("endpoints", endpoints({"ip": "1.2.3.4"}, ports=[{"port": 0}, {"port": 1, "name": "a", "appProtocol": "a b"}]),
+     ["subsets[0].ports[0].name: Required value",
+      f"subsets[0].ports[0].port: Invalid value: 0: {ONE_TO_65535}",
+      f'subsets[0].ports[1].appProtocol: Invalid value: "a b": {NAME_PART_TEXT}']),
+    ("endpoints", endpoints(),
+     ["subsets[0]: Required value: must specify `addresses` or `notReadyAddresses`"]),
+]  # fmt: skip
+
+
+def volume(**spec: Any) -> dict[str, Any]:
+    base = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    return {"metadata": {"name": "x"}, "spec": {**base, **spec}}
+
+
+def claim(**spec: Any) -> dict[str, Any]:
+    base = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return {"metadata": {"name": "x"}, "spec": {**base, **spec}}
+
+
+def ingress(backend: Any, **more: Any) -> dict[str, Any]:
+    path = {"path": "/", "pathType": "Prefix", "backend": backend, **more}
+    return {"metadata": {"name": "x"}, "spec": {"rules": [{"http": {"paths": [path]}}]}}
+
+
+def policy(rule: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x"}, "spec": {"podSelector": {}, "ingress": [rule]}}
+
+
+def ingress_class(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x"}, "spec": {"controller": "a.b/c", **spec}}
+
+
+def a_slice(kind: str, *addresses: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x"}, "addressType": kind, "endpoints": [{"addresses": [*addresses], **more}]}
+
+
+BACKEND = {"service": {"name": "a", "port": {"number": 80}}}
+PATH = "spec.rules[0].http.paths[0]"
+STORAGE = [
+    ("persistentvolumes", volume(hostPath={"path": "/a/../b"}),
+     ['spec.hostPath.path: Invalid value: "/a/../b": must not contain \'..\'']),
+    ("persistentvolumes", volume(hostPath={"path": "//"}, persistentVolumeReclaimPolicy="Recycle"),
+     ["spec.persistentVolumeReclaimPolicy: Forbidden: may not be 'recycle' for a hostPath mount of '/'"]),
+    ("persistentvolumes", {"metadata": {"name": "x"}, "spec": {}},
+     ["spec.accessModes: Required value", "spec.capacity: Required value",
+      'spec.capacity: Unsupported value: {}: supported values: "storage"',
+      "spec: Required value: must specify a volume type"]),
+    ("persistentvolumes", volume(capacity={"storage": "0"}, nfs={"server": "a", "path": "b"}, csi={"driver": "A_b"}),
+     ['spec.capacity[storage]: Invalid value: "0": must be greater than zero',
+      'spec.nfs.path: Invalid value: "b": must be an absolute path',
+      "spec.csi: Forbidden: may not specify more than 1 volume type"]),
+    ("persistentvolumes", volume(local={"path": ""}),
+     ["spec.local.path: Required value", "spec.nodeAffinity: Required value: Local volume requires node affinity"]),
+    ("persistentvolumes", volume(csi={"driver": "d", "nodePublishSecretRef": {"name": "A"}}),
+     ["spec.csi.volumeHandle: Required value",
+      f'spec.csi.nodePublishSecretRef.name: Invalid value: "A": {SUBDOMAIN_TEXT}',
+      "spec.csi.nodePublishSecretRef.namespace: Required value"]),
+    ("persistentvolumes", volume(cinder={"secretRef": {"name": "a"}}, volumeAttributesClassName=""),
+     ["spec.cinder.volumeID: Required value", "spec.cinder.secretRef.namespace: Required value",
+      "spec.volumeAttributesClassName: Required value: an empty string is disallowed",
+      "spec.csi: Required value: has to be specified when using volumeAttributesClassName"]),
+    ("persistentvolumeclaims", {"metadata": {"name": "x"}, "spec": {}},
+     ["spec.accessModes: Required value: at least 1 access mode is required",
+      "spec.resources[storage]: Required value"]),
+    ("persistentvolumeclaims", claim(resources={"requests": {"storage": "-1"}}, volumeMode="Odd",
+                                     dataSource={"kind": "Pod", "name": "a"}),
+     ['spec.resources[storage]: Invalid value: "-1": must be greater than zero',
+      'spec.volumeMode: Unsupported value: "Odd": supported values: "Block", "Filesystem"',
+      ('spec.dataSource: Invalid value: "Pod": must be \'PersistentVolumeClaim\' when referencing the default '
+       "apiGroup")]),
+    ("storageclasses.storage.k8s.io", {"metadata": {"name": "x"}, "reclaimPolicy": "Recycle", "parameters": {"": "a"}},
+     ["provisioner: Required value", 'parameters: Invalid value: "": field can not be empty.',
+      'reclaimPolicy: Unsupported value: "Recycle": supported values: "Delete", "Retain"']),
+    ("csinodes.storage.k8s.io",
+     {"metadata": {"name": "x"}, "spec": {"drivers": [{"name": "d", "nodeID": "n", "topologyKeys": ["a", "a"]}]}},
+     ['spec.drivers[0]: Duplicate value: "a"']),
+    ("csidrivers.storage.k8s.io",
+     {"metadata": {"name": "x"}, "spec": {"fsGroupPolicy": "Odd", "tokenRequests": [{"expirationSeconds": 1}, {}],
+                                          "nodeAllocatableUpdatePeriodSeconds": 9}},
+     ['spec.fsGroupPolicy: Unsupported value: "Odd": supported values: "File", "None", "ReadWriteOnceWithFSType"',
+      ("spec.tokenRequests[0].expirationSeconds: Invalid value: 1: may not specify a duration less than 10 minutes"),
+      'spec.tokenRequests[1].audience: Duplicate value: ""',
+      "spec.nodeAllocatableUpdatePeriodSeconds: Invalid value: 9: must be greater than or equal to 10 seconds"]),
+]  # fmt: skip
+NETWORKING = [
+    ("ingresses.networking.k8s.io", {"metadata": {"name": "x"}, "spec": {}},
+     ["spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"]),
+    ("ingresses.networking.k8s.io", ingress({}),
+     [f'{PATH}.backend: Invalid value: "": resource or service backend is required']),
+    ("ingresses.networking.k8s.io", ingress({"service": {"name": "A", "port": {"name": "a--b"}}}, pathType="Odd"),
+     [f'{PATH}.pathType: Unsupported value: "Odd": supported values: "Exact", "ImplementationSpecific", "Prefix"',
+      f'{PATH}.backend.service.name: Invalid value: "A": {LABEL_1035_TEXT}',
+      f'{PATH}.backend.service.port.name: Invalid value: "a--b": must not contain consecutive hyphens']),
+    ("ingresses.networking.k8s.io", ingress({"resource": {"kind": "a/b"}}),
+     [f'{PATH}.backend.resource.kind: Invalid value: "a/b": may not contain \'/\'',
+      f"{PATH}.backend.resource.name: Required value"]),
+    ("ingresses.networking.k8s.io", {"metadata": {"name": "x"}, "spec": {
+        "defaultBackend": BACKEND, "rules": [{"host": "1.2.3.4"}], "tls": [{"secretName": "A"}]}},
+     ['spec.rules[0].host: Invalid value: "1.2.3.4": must be a DNS name, not an IP address',
+      f'spec.tls[0].secretName: Invalid value: "A": {SUBDOMAIN_TEXT}']),
+    ("ingressclasses.networking.k8s.io", ingress_class(controller="", parameters={"scope": "Odd"}),
+     ["spec.controller: Required value", "spec.parameters.kind: Required value", "spec.parameters.name: Required value",
+      'spec.parameters.scope: Unsupported value: "Odd": supported values: "Cluster", "Namespace"']),
+    ("networkpolicies.networking.k8s.io",
+     policy({"ports": [{"port": "http", "endPort": 81}, {"endPort": 81}, {"port": 90, "endPort": 81}],
+             "from": [{}, {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["11.0.0.0/16"]}, "podSelector": {}}]}),
+     ["spec.ingress[0].ports[0].endPort: Invalid value: 81: may not be specified when `port` is non-numeric",
+      "spec.ingress[0].ports[1].endPort: Invalid value: 81: may not be specified when `port` is not specified",
+      "spec.ingress[0].ports[2].endPort: Invalid value: 81: must be greater than or equal to `port`",
+      "spec.ingress[0].from[0]: Required value: must specify a peer",
+      ('spec.ingress[0].from[1].ipBlock.except[0]: Invalid value: "11.0.0.0/16": must be a strict subset of `cidr`'),
+      "spec.ingress[0].from[1]: Forbidden: may not specify both ipBlock and another peer"]),
+    ("servicecidrs.networking.k8s.io", {"metadata": {"name": "x"}, "spec": {"cidrs": ["10.0.0.1/8", "10.1.0.0/16"]}},
+     ['spec.cidrs[0]: Invalid value: "10.0.0.1/8": must not have bits set beyond the prefix length',
+      ('spec.cidrs: Invalid value: ["10.0.0.1/8","10.1.0.0/16"]: may specify no more than one IP for each IP family, i.e '
+       "192.168.0.0/24 and 2001:db8::/64")]),
+    ("ipaddresses.networking.k8s.io",
+     {"metadata": {"name": "10.0.0.1"}, "spec": {"parentRef": {"resource": "a/b", "name": ""}}},
+     ["spec.parentRef.resource: Invalid value: \"a/b\": may not contain '/'", "spec.parentRef.name: Required value"]),
+    ("endpointslices.discovery.k8s.io", a_slice("FQDN", "a", "a.b."),
+     [('endpoints[0].addresses[0]: Invalid value: "a": should be a domain with at least two segments separated by '
+       "dots")]),
+    ("endpointslices.discovery.k8s.io", a_slice("IPv4", "10.0.0.1", hints={"forNodes": [{"name": "A"}]}, zone="a b"),
+     [f'endpoints[0].hints.forNodes[0].name: Invalid value: "A": {SUBDOMAIN_TEXT}']),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("resource", "document", "found"), [*METADATA, *CORE, *SERVICES, *STORAGE, *NETWORKING])
+def test_all_that_is_wrong_with_a_new_object_is_named_in_order(world, resource, document, found):
+    causes, _ = world.try_create(resource, document)
+    assert said(causes) == found
+
+
+UPDATES = [
+    ("nodes", node(podCIDR="10.0.0.0/24", providerID="a"), {"spec": {"podCIDR": "10.0.1.0/24", "providerID": "b"}},
+     ['spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid',
+      'spec.providerID: Forbidden: node updates may not change providerID except from "" to valid']),
+    ("nodes", node(), {"spec": {"podCIDR": "10.0.1.0/24", "providerID": "b"}}, []),
+    ("secrets", secret("kubernetes.io/basic-auth", username=""), {"type": "Opaque"},
+     ['type: Invalid value: "Opaque": field is immutable']),
+    ("services", service(type="LoadBalancer", loadBalancerClass="a/b"),
+     {"spec": {"type": "LoadBalancer", "ports": [{"port": 80}], "loadBalancerClass": "a/c"}},
+     ['spec.loadBalancerClass: Invalid value: "a/c": may not change once set']),
+    ("services", service(clusterIP="10.96.0.9"),
+     {"spec": {"ports": [{"port": 80}], "clusterIP": "10.96.0.8", "clusterIPs": ["10.96.0.8"]}},
+     ['spec.clusterIPs[0]: Invalid value: ["10.96.0.8"]: may not change once set']),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("resource", "document", "change", "found"), UPDATES)
+def test_what_a_stored_object_may_not_become_is_named(world, resource, document, change, found):
+    stored = world.create(resource, document)
+    causes, _ = world.try_update(resource, stored, {**stored, **change})
+    assert said(causes) == found
+
+
+WORKLOAD = {
+    "metadata": {"name": "x"},
+    "spec": {
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+    },
+}
+STATUSES = [
+    ("services", service(), {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}},
+     ["status.loadBalancer.ingress: Forbidden: may only be used when `spec.type` is 'LoadBalancer'"]),
+    ("services", service(type="LoadBalancer"),
+     {"loadBalancer": {"ingress": [{"ip": "zz", "ipMode": "Odd"}, {"hostname": "1.2.3.4", "ipMode": "VIP"}]}},
+     [f'status.loadBalancer.ingress[0].ip: Invalid value: "zz": {IP_TEXT}',
+      ('status.loadBalancer.ingress[0].ipMode: Unsupported value: "Odd": supported values: "Proxy", "VIP"'),
+      "status.loadBalancer.ingress[1].ipMode: Forbidden: may not be specified when `ip` is not set",
+      'status.loadBalancer.ingress[1].hostname: Invalid value: "1.2.3.4": must be a DNS name, not an IP address']),
+    ("deployments.apps", WORKLOAD,
+     {"replicas": 1, "updatedReplicas": -1, "readyReplicas": 1, "availableReplicas": 2},
+     ["status.updatedReplicas: Invalid value: -1: must be greater than or equal to 0",
+      "status.availableReplicas: Invalid value: 2: cannot be greater than status.replicas",
+      "status.availableReplicas: Invalid value: 2: cannot be greater than readyReplicas"]),
+    ("replicasets.apps", WORKLOAD, {"replicas": 1, "fullyLabeledReplicas": 2},
+     ["status.fullyLabeledReplicas: Invalid value: 2: cannot be greater than status.replicas"]),
+    ("poddisruptionbudgets.policy", {"metadata": {"name": "a_B"}, "spec": {"minAvailable": 1}},
+     {"currentHealthy": -1, "conditions": [{"type": "a b", "status": "Odd"}]},
+     [f'status.conditions[0].type: Invalid value: "a b": {NAME_PART_TEXT}',
+      'status.conditions[0].status: Unsupported value: "Odd": supported values: "False", "True", "Unknown"',
+      "status.conditions[0].lastTransitionTime: Required value: must be set",
+      "status.conditions[0].reason: Required value: must be set",
+      "status.currentHealthy: Invalid value: -1: must be greater than or equal to 0"]),
+    ("nodes", node(), {"addresses": [{"type": "Hostname", "address": "a"}] * 2},
+     ['status.addresses[1]: Duplicate value: {"Type":"Hostname","Address":"a"}']),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("resource", "document", "status", "found"), STATUSES)
+def test_what_a_status_may_not_say_is_named(world, resource, document, status, found):
+    stored = world.create(resource, document)
+    strategy, new = strategy_for(resource), {**stored, "status": status}
+    ctx = world.ctx(None, Request(verb="update", resource=resource, subresource="status"))
+    strategy.prepare_status(stored, new, ctx)
+    assert said(strategy.validate_status(stored, new, ctx)) == found
+
+
+@pytest.mark.parametrize(("spec", "labels", "found"), [
+    ({}, {}, []),
+    ({"selector": {"matchLabels": {"a": "b"}}}, {"a": "b"},
+     [('spec.selector: Invalid value: {"matchLabels":{"batch.kubernetes.io/controller-uid":"u","a":"b"}}: `selector` not '
+       "auto-generated")]),
+    ({}, {"job-name": "other"},
+     [('spec.template.metadata.labels[job-name]: Invalid value: {"job-name":"other",'
+       '"batch.kubernetes.io/controller-uid":"u","batch.kubernetes.io/job-name":"x","controller-uid":"u"}: must be '
+       "'x'")]),
+    ({"selector": {"matchLabels": {"a": "b"}}, "manualSelector": True}, {"a": "b"}, []),
+])  # fmt: skip
+def test_a_job_selects_by_its_own_uid_or_says_that_it_does_not(world, spec, labels, found):
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    causes, _ = world.try_create(
+        "jobs.batch", {"metadata": {"name": "x", "uid": "u"}, "spec": {**spec, "template": template}}
+    )
+    assert said(causes) == found
+
+
+def test_a_node_that_a_tool_makes_is_completed_and_keeps_pods_off_until_it_is_ready(world):
+    new = node({"capacity": {"cpu": "4"}}, podCIDR="10.0.0.0/24")
+    made = world.create("nodes", new, field_validation="Warn")
+    assert made["status"] == {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "4"}}
+    assert made["spec"] == {
+        "podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"],
+        "taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}],
+    }  # fmt: skip
+    assert "taints" not in world.create("nodes", {**node(), "metadata": {"name": "of-a-kubelet"}})["spec"]
+
+
+def test_an_address_of_a_balancer_is_a_virtual_one_unless_it_is_said(world):
+    stored = world.create("services", service(type="LoadBalancer"))
+    new = {**stored, "status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}, {"hostname": "a"}]}}}
+    ctx = world.ctx(None, Request(verb="update", resource="services", subresource="status"))
+    strategy_for("services").prepare_status(stored, new, ctx)
+    assert new["status"]["loadBalancer"]["ingress"] == [{"ipMode": "VIP", "ip": "1.2.3.4"}, {"hostname": "a"}]
