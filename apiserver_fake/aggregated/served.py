@@ -56,7 +56,7 @@ def answer(request: Request, store: Store, wall_s: float, group_versions: Iterab
         case NODE_METRICS.kind:
             found = _chosen(resource, request, _nodes(request, store, scrape, wall_s))
         case _:
-            found = _chosen(resource, request, _api_services(request, group_versions))
+            found = _chosen(resource, request, _api_services(request, store, group_versions))
             if request.verb == "list":
                 found["metadata"] = {"resourceVersion": str(store.rv)}
     return Response(code=200, rv=store.rv, body=msgspec.json.encode(found))
@@ -211,12 +211,17 @@ def _external(request: Request, store: Store, scrape: Scrape) -> list[Document]:
     ]
 
 
-def _api_services(request: Request, group_versions: Iterable[tuple[str, str]]) -> list[Document]:
-    """Return an APIService a group version: all of them are served here, none is another server's."""
+def _api_services(request: Request, store: Store, group_versions: Iterable[tuple[str, str]]) -> list[Document]:
+    """Return an APIService a group version: all of them are served here, none is another server's.
+
+    They are as old as the first namespace of the cluster.
+    """
+    first = store.get("namespaces", "", "kube-system")
+    since = format_time(0.0) if first is None else _OBJECT.decode(first.body).metadata.creation_timestamp
     available = {
         "type": "Available",
         "status": "True",
-        "lastTransitionTime": "1970-01-01T00:00:00Z",
+        "lastTransitionTime": since,
         "reason": "Local",
         "message": "Local APIServices are always available",
     }
@@ -225,7 +230,7 @@ def _api_services(request: Request, group_versions: Iterable[tuple[str, str]]) -
         name = f"{version}.{group}"
         labels = {"kube-aggregator.kubernetes.io/automanaged": "onstart"}
         if request.name in ("", name) and asked.matches(labels):
-            metadata = {"name": name, "labels": labels, "creationTimestamp": available["lastTransitionTime"]}
+            metadata = {"name": name, "labels": labels, "creationTimestamp": since}
             spec = {"group": group, "version": version, "groupPriorityMinimum": 100, "versionPriority": 100}
             found.append({"metadata": metadata, "spec": spec, "status": {"conditions": [available]}})
     return found

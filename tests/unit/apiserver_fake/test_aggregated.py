@@ -183,12 +183,14 @@ def test_what_cannot_be_read_is_not_measured(metrics):
     assert metrics.refusal(CUSTOM, "pods/p/rps") == "the server could not find the metric rps for pods p"
 
 
-def test_every_group_version_is_an_available_api_service(metrics):
+def test_every_group_version_is_an_available_api_service_as_old_as_the_cluster(metrics):
+    metrics.put("v1", "Namespace", "kube-system", age_s=60, namespace="")
     listed = metrics.read("apiservices.apiregistration.k8s.io", namespace="")
     names = [each["metadata"]["name"] for each in listed["items"]]
     one = metrics.read("apiservices.apiregistration.k8s.io", "v1beta1.metrics.k8s.io", namespace="")
 
     assert int(listed["metadata"]["resourceVersion"]) > 0
+    assert one["metadata"]["creationTimestamp"] == one["status"]["conditions"][0]["lastTransitionTime"] == ago(60)
     assert {"v1.apps", "v1.autoscaling", "v1beta1.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io"} <= set(names)
     assert [(c["type"], c["status"]) for c in one["status"]["conditions"]] == [("Available", "True")]
     assert metrics.refusal("apiservices.apiregistration.k8s.io", "v1.x", namespace="") == (
