@@ -137,6 +137,7 @@ def too_long(path: str, maximum: int) -> Cause:
     return Cause(path, "FieldValueTooLong", f"Too long: may not be more than {maximum} bytes")
 
 
+_SHOWN_MAX = 16384
 _ESCAPES = {
     '"': '\\"',
     "\\": "\\\\",
@@ -151,11 +152,14 @@ _ESCAPES = {
 
 
 def _quoted(value: Any) -> str:
-    """Return a value as refusals show it: texts as Go's `%q`, anything else as its JSON; at most 256 characters."""
+    """Return a value as refusals show it: texts as Go's `%q`, anything else as its JSON.
+
+    Upstream shows values whole; here they are cut where a refusal would grow without end.
+    """
     if isinstance(value, str):
-        return f'"{"".join(map(_escaped, value[:256]))}"'
+        return f'"{"".join(map(_escaped, value[:_SHOWN_MAX]))}"'
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return text if len(text) <= 256 else text[:256] + "…"
+    return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "…"
 
 
 def _escaped(char: str) -> str:

@@ -223,8 +223,7 @@ STATEFUL_SET_SPEC = Struct(
         struct=Struct(*(Field(name, default=RETAIN, enum=(RETAIN, DELETE)) for name in KEPT)),
     ),
     Field("ordinals", struct=Struct(Field("start", minimum=0))),
-    # As upstream: a pod's volumes are known only with its claims, so that a wrong pod is refused when it is made.
-    *workload_fields("statefulset", is_whole=False, is_selector_fixed=False),
+    *workload_fields("statefulset", has_claims=True, is_selector_fixed=False),
     Field("volumeClaimTemplates", items=CLAIM),
 )
 STATEFUL_SET_STATUS = Struct(

@@ -12,13 +12,13 @@ from apiserver_fake.admission.runtime_class import set_runtime_class
 from apiserver_fake.admission.service_account import with_account
 from apiserver_fake.strategy import DeleteOptions, Strategy, WriteContext, delete_now_or_mark, keep_all_but_status
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import Cause, invalid, metadata, plain_text, unsupported
+from apiserver_fake.validation.formats import Cause, invalid, metadata, unsupported
 from apiserver_fake.validation.pod import defaults
-from apiserver_fake.validation.pod.annotations import check_annotations_update
-from apiserver_fake.validation.pod.claims import device_health, extended_resource_claim, made_claims
+from apiserver_fake.validation.pod.annotations import check_annotations, check_annotations_update
 from apiserver_fake.validation.pod.container import without_own_policies
 from apiserver_fake.validation.pod.placement import with_label_keys
 from apiserver_fake.validation.pod.spec import POD_SPEC, check_new_pod, check_pod
+from apiserver_fake.validation.pod.status import STATUS, check_status
 from apiserver_fake.validation.pod.update import check_update
 from services.api.kinds.pod import MIRROR_ANNOTATION
 from services.api.meta import Document
@@ -158,16 +158,6 @@ def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
         new["metadata"] = {**{name: value for name, value in kept.items() if name not in _NOTED}, **noted}
 
 
-CONDITION = Struct(
-    Field("status", missing="", enum=("True", "False", "Unknown")),
-    Field("reason", form=plain_text),
-    Field("message", form=plain_text),
-)
-STATUS = Struct(
-    Field("conditions", most=64, items=CONDITION), Field("reason", form=plain_text), Field("message", form=plain_text)
-)
-
-
 def _validate_status(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
     before, status = (old or {}).get("status") or {}, new.get("status") or {}
     causes: list[Cause] = []
@@ -178,27 +168,15 @@ def _validate_status(old: Document | None, new: Document, ctx: WriteContext) -> 
         causes.append(invalid("status.phase", phase, f"the phase may not go back from {was}"))
     elif phase != was and _RANK.get(was, 0) == 2:
         causes.append(invalid("status.phase", phase, f"the phase {was} is final"))
-    STATUS.check(status, "status.", Report(causes=causes))
-    if old is not None:
-        causes += _devices(before, status, old.get("spec") or {})
-    return causes
-
-
-def _devices(before: Document, status: Document, spec: Document) -> list[Cause]:
-    """Check what changes of the pod's devices: claims made for it, and the health of what its containers have."""
-    causes: list[Cause] = []
-    if (made := status.get("resourceClaimStatuses")) and made != before.get("resourceClaimStatuses"):
-        causes += made_claims(made, spec, "status.resourceClaimStatuses")
-    made_for = status.get("extendedResourceClaimStatus")
-    if made_for is not None and made_for != before.get("extendedResourceClaimStatus"):
-        causes += extended_resource_claim(made_for, spec, "status.extendedResourceClaimStatus")
-    for kind, name in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
-        statuses = status.get(kind) or ()
-        for each in statuses:
-            if "allocatedResourcesStatus" in each:
-                causes += device_health(statuses, spec.get(name) or (), f"status.{kind}")
-                break
-    return causes
+    report = Report(ctx.switches, causes)
+    if old is None:
+        STATUS.check(status, "status.", report)
+        return causes
+    was_notes, notes = (each["metadata"].get("annotations") or {} for each in (old, new))
+    if notes != was_notes:
+        causes += check_annotations_update(was_notes, notes, "metadata.annotations")
+        check_annotations(notes, old.get("spec") or {}, "metadata.annotations", report)
+    return check_status(old, new, report)
 
 
 def _before_delete(old: Document, ctx: WriteContext, options: DeleteOptions) -> Document | None:

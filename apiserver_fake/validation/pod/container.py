@@ -163,7 +163,12 @@ _COMMON: tuple[Field | Check, ...] = (
     Field("env", items=VARIABLE),
     Field("envFrom", items=VARIABLES),
     mounts_and_devices,
-    Field("imagePullPolicy", default=lambda container: pull_policy(container.get("image") or ""), enum=PULL_POLICIES),
+    Field(
+        "imagePullPolicy",
+        default=lambda container: pull_policy(container.get("image") or ""),
+        is_blank_absent=True,
+        enum=PULL_POLICIES,
+    ),
     Field("resources", rule=check_resources),
     Field("resizePolicy", rule=_resize_policies),
     Field("securityContext", struct=CONTAINER_CONTEXT),

@@ -203,16 +203,39 @@ def _template_metadata(template: Document, at: str, report: Report) -> Causes:
     yield from annotations(f"{at}annotations", meta.get("annotations") or {})
 
 
-def pod_template(*rules: Check, is_whole: bool = True) -> Struct:
-    """Return the table of a pod template with rules of its kind; unless it `is_whole` its spec only gets defaults."""
-    own = (_template,) if is_whole else (_template_annotations,)
-    return Struct(_template_metadata, Field("spec", default={}, struct=POD_SPEC, is_checked=False), *own, *rules)
+_TEMPLATE_PARTS = (_template_metadata, Field("spec", default={}, struct=POD_SPEC, is_checked=False))
 
 
-def _template_annotations(template: Document, at: str, report: Report) -> Causes:
-    annotated = (template.get("metadata") or {}).get("annotations") or {}
-    check_annotations(annotated, template.get("spec") or {}, f"{at}annotations", report)
-    return ()
+def pod_template(*rules: Check) -> Struct:
+    """Return the table of a pod template with rules of its kind."""
+    return Struct(*_TEMPLATE_PARTS, _template, *rules)
+
+
+def _template_of_set(spec: Document, at: str, report: Report) -> Causes:
+    """Check the template of a StatefulSet; it may stay wrong where it is stored so.
+
+    Source: upstream `pkg/apis/apps/validation/validation.go` (v1.36), `ValidateStatefulSetSpec`.
+    """
+    if (template := spec.get("template")) is None:
+        return
+    wrong = _wrong_with_claims(spec, at, report)
+    if wrong and (report.update is None or not _wrong_with_claims(report.update[0]["spec"], at, report)):
+        yield from wrong
+    yield from always_restarts("statefulset")(template, f"{at}template.", report)
+
+
+def _wrong_with_claims(spec: Document, at: str, report: Report) -> list[Cause]:
+    """Return what is wrong with the template when the claims' volumes stand before those that it names otherwise."""
+    template = spec["template"]
+    pod = template.get("spec") or {}
+    names = [(claim.get("metadata") or {}).get("name") or "" for claim in spec.get("volumeClaimTemplates") or ()]
+    if names:
+        volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in dict.fromkeys(names)]
+        volumes += [each for each in pod.get("volumes") or () if each.get("name") not in names]
+        template = {**template, "spec": {**pod, "volumes": volumes}}
+    found = Report(report.switches)
+    _template(template, f"{at}template.", found)
+    return found.causes
 
 
 def check(spec: Document, at: str, switches: ApiServerSwitches = NO_GATES) -> list[Cause]:
@@ -270,15 +293,16 @@ def workload_fields(
     *,
     has_replicas: bool = True,
     has_history: bool = True,
-    is_whole: bool = True,
+    has_claims: bool = False,
     is_selector_fixed: bool = True,
 ) -> tuple[Field | Check, ...]:
-    """Return what workloads' specs begin with: selector, template, counts. `is_whole`: the template is a whole pod."""
-    template = pod_template(always_restarts(kind), is_whole=is_whole)
+    """Return what workloads' specs begin with: selector, template, counts. `has_claims`: pods get volumes of those."""
+    template = Struct(*_TEMPLATE_PARTS) if has_claims else pod_template(always_restarts(kind))
     return (
         _selector(kind),
         Field("selector", is_immutable=is_selector_fixed),
         Field("template", required=True, struct=template),
+        *([_template_of_set] if has_claims else []),
         *([Field("replicas", default=1, minimum=0)] if has_replicas else []),
         Field("minReadySeconds", minimum=0),
         *([Field("revisionHistoryLimit", default=10, minimum=0)] if has_history else []),

@@ -104,13 +104,17 @@ def test_of_the_spec_only_some_fields_may_change(world):
         "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are "
         "forbidden"
     )
-    assert changed(serviceName="other") == changed(volumeClaimTemplates=[]) == [text]
+    lost = 'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "data"'
+    assert changed(serviceName="other") == [text]
+    assert changed(volumeClaimTemplates=[]) == [lost, text]
     assert changed(selector={"matchExpressions": [{"key": "app", "operator": "Exists"}]}) == [text]
     assert changed(replicas=3, minReadySeconds=5, ordinals={"start": 2}, revisionHistoryLimit=2) == []
 
 
-def test_a_pod_that_could_not_be_is_refused_when_it_is_made_and_not_before(world):
-    assert not world.try_create(KIND, a_set(volumeClaimTemplates=None))[0]
+def test_a_pod_that_could_not_be_is_refused_before_it_is_made(world):
+    assert refused(world.try_create(KIND, a_set(volumeClaimTemplates=None))[0]) == [
+        'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "data"'
+    ]
 
 
 def test_the_status_is_consistent_and_collisions_are_never_taken_back():
