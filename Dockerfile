@@ -27,7 +27,7 @@ RUN PYTHONPATH=/app /opt/keplab/bin/python -m compileall -q /app /opt/keplab/lib
 
 FROM ${BASE}
 # Above 10,000: no user of the host, whatever the engine maps. A fresh volume takes over these folders' owner.
-RUN mkdir -p /data /credentials/apiserver /credentials/scheduler /credentials/controllers \
+RUN mkdir -p /data /credentials/authority /credentials/apiserver /credentials/scheduler /credentials/controllers \
       /credentials/claim-controller /credentials/kubelet /credentials/admin && chown -R 10001:10001 /data /credentials && chmod -R go-rwx /data /credentials
 COPY --from=packages /opt/keplab /opt/keplab
 COPY --from=packages /app /app

@@ -65,21 +65,26 @@ class Authenticator:
         accounts: Tokens | None = None,
         find: Find = lambda resource, namespace, name: None,
         wall: Callable[[], float] = lambda: 0.0,
+        *,
+        binds_nodes: bool = False,
     ) -> None:
         """`accounts`: verifies tokens of service accounts, which live as long as the stored objects that `find` shows;
-        None: there are none."""
+        None: there are none. `binds_nodes`: tokens of nodes are good only with the certificate of their host (X-ID5).
+        """
+        self._binds_nodes = binds_nodes
         self._accounts, self._find, self._wall = accounts, find, wall
         self._signed: dict[str, Document] = {}
         """Claims of tokens whose signature was found right; whether they still hold is asked each time."""
         self._by_digest = {_digest(t.token): (t.token, Identity(t.user, t.groups)) for t in tokens}
         self._node_key = node_key
-        self._cache: dict[str, Identity] = {}
+        self._cache: dict[tuple[str, str], Identity] = {}
 
-    def identify(self, bearer: str) -> Identity:
-        """Return whose token this is; "" is anonymous. Raises: Unauthorized."""
+    def identify(self, bearer: str, peer: str = "") -> Identity:
+        """Return whose token this is; "" is anonymous. `peer`: whose certificate the connection has. Raises:
+        Unauthorized."""
         if not bearer:
             return ANONYMOUS
-        known = self._cache.get(bearer)
+        known = self._cache.get((bearer, peer))
         if known is not None:
             return known
         if self._is_of_account(bearer):
@@ -87,10 +92,10 @@ class Authenticator:
                 return self._account(bearer, ())[0]
             except Rejected:
                 raise Unauthorized("Unauthorized") from None
-        identity = self._check(bearer)
+        identity = self._check(bearer, peer)
         if len(self._cache) >= CACHE_MAX:
             self._cache.clear()
-        self._cache[bearer] = identity
+        self._cache[bearer, peer] = identity
         return identity
 
     def _is_of_account(self, bearer: str) -> bool:
@@ -122,13 +127,13 @@ class Authenticator:
         except Unauthorized:
             return None
 
-    def _check(self, bearer: str) -> Identity:
+    def _check(self, bearer: str, peer: str = "") -> Identity:
         if len(bearer) <= TOKEN_BYTES_MAX and bearer.isascii():
             # Found by digest, so that the time taken says nothing about how much of a token was right.
             listed = self._by_digest.get(_digest(bearer))
             if listed is not None and hmac.compare_digest(listed[0], bearer):
                 return listed[1]
-            if (computed := identity_of(self._node_key, bearer)) is not None:
+            if (computed := identity_of(self._node_key, bearer, self._host(peer))) is not None:
                 return computed
         raise Unauthorized("Unauthorized")
 
@@ -138,7 +143,11 @@ class Authenticator:
             raise Forbidden(f'nodetokens "{name}" is forbidden: {identity.user} is not in group {NODE_HOSTS_GROUP}')
         if len(name) > 253 or not _NODE_NAME.fullmatch(name):
             raise BadRequest(f"{name[:80]!r} cannot be the name of a node")
-        return node_token(self._node_key, name)
+        return node_token(self._node_key, name, self._host(identity.user))
+
+    def _host(self, user: str) -> str:
+        """Return what tokens of nodes are bound to, of that user: itself, if they are bound at all."""
+        return (user or ANONYMOUS.user) if self._binds_nodes else ""
 
 
 def _digest(token: str) -> bytes:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
 from apiserver_fake.conversion import autoscaling, events
-from apiserver_fake.errors import no_such_path
+from apiserver_fake.errors import no_such_path, wrong_type
 from apiserver_fake.schema.schemas import ANYTHING, Shape, shape_of
 from apiserver_fake.strategy import Strategy, strategy_for
 from apiserver_fake.validation.formats import Cause
+from services.api.errors import ApiError
 from services.api.meta import Document, Resource
 from services.api.metrics.apis import COMPUTED
 from services.api.resources import resources
@@ -134,6 +135,14 @@ class Catalogue:
         for name, kind in self._kinds.items():
             if name not in self._hidden:
                 yield from kind.versions
+
+    def wrong_type(self, resource: Resource, api_version: str, kind: str) -> ApiError:
+        """Return the refusal of a body of that type where `resource` is wanted."""
+        group, _, version = api_version.rpartition("/")
+        there = self.served.get((group, version), {}).values()
+        is_defined = any(each.schema is not None for each in self.kind(resource.name).versions)
+        is_served = any(each.resource.kind == kind for each in there)
+        return wrong_type(resource, api_version, kind, is_served=is_served, is_defined=is_defined)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what `make` returns, made once for as long as the catalogue stays as it is."""

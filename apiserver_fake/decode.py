@@ -18,6 +18,10 @@ _MANY_DIGITS = re.compile(rb"[0-9]{19}")
 _LONG_NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (NUMBER_LENGTH_MAX + 1))
 
 
+class NotJson(BadRequest):
+    """400: a body that breaks the grammar of JSON."""
+
+
 def decode(body: bytes, repeated: list[str] | None = None) -> Any:
     """Return the JSON value.
 
@@ -35,17 +39,83 @@ def decode(body: bytes, repeated: list[str] | None = None) -> Any:
         if is_shallow and not _MANY_DIGITS.search(body) and msgspec.json.encode(value) == body:
             return value
     except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
-        raise BadRequest(f"the body is not strict JSON: {error}") from None
+        raise NotJson(syntax_error(body) or f"the body is not strict JSON: {error}") from None
     _examine(value, body, repeated)
     return value
 
 
 def decode_object(body: bytes, what: str, repeated: list[str] | None = None) -> dict[str, Any]:
     """Return the JSON object. Raises: as `decode`, and BadRequest when it is not an object."""
-    value = decode(body, repeated)
+    kind = what.removeprefix("a ").removeprefix("an ")
+    try:
+        value = decode(body, repeated)
+    except NotJson as error:
+        raise BadRequest(_unrecognized(kind, error.message, body)) from None
+    if value is None:
+        return {}
     if not isinstance(value, dict):
-        raise BadRequest(f"{what} must be a JSON object, got {type(value).__name__}")
+        found = _GO_TYPES.get(type(value), "number")
+        raise BadRequest(_unrecognized(kind, f"json: cannot unmarshal {found} into Go value of type {_HEAD}", body))
     return value
+
+
+_GO_TYPES = {list: "array", str: "string", bool: "bool"}
+_HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+
+
+def _unrecognized(kind: str, why: str, body: bytes) -> str:
+    """Return upstream's words for a body that is no object at all.
+
+    Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go`.
+    """
+    shown = body if body.startswith(b"{") else body.hex().encode()
+    bytes_max = 30 if body.startswith(b"{") else 60
+    summary = shown[:bytes_max].decode("utf-8", "replace") + (" ..." if len(shown) > bytes_max else "")
+    why = f"couldn't get version/kind; json parse error: {why}"
+    return f"the object provided is unrecognized (must be of type {kind}): {why} ({summary or '<empty>'})"
+
+
+_AT = {
+    "Expecting value": "looking for beginning of value",
+    "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
+    "Expecting ':' delimiter": "after object key",
+    "Expecting ',' delimiter": "after object key:value pair",
+    "Extra data": "after top-level value",
+    "Invalid control character at": "in string literal",
+    "Invalid \\escape": "in string escape code",
+}
+
+
+def syntax_error(body: bytes) -> str:
+    """Return what Go's decoder says is wrong with JSON text, "" where its grammar is kept."""
+    try:
+        json.loads(body)
+    except json.JSONDecodeError as error:
+        at = error.pos
+        rest = error.doc[at:].lstrip(" \t\r\n")
+        if not rest or error.msg.startswith("Unterminated string"):
+            return "unexpected end of JSON input"
+        where = _AT.get(error.msg, "looking for beginning of value")
+        if error.msg == "Expecting ',' delimiter" and _is_in_list(error.doc[:at]):
+            where = "after array element"
+        if error.msg == "Invalid \\escape":
+            rest = rest[1:] or " "
+        shown = "\\'" if rest[0] == "'" else rest[0]
+        return f"invalid character '{shown}' {where}"
+    except (ValueError, RecursionError):
+        return ""
+    return ""
+
+
+def _is_in_list(text: str) -> bool:
+    """Whether JSON text ends within a list and not within an object."""
+    open_ones: list[str] = []
+    for char in re.sub(r'"(?:[^"\\]|\\.)*"', "", text):
+        if char in "[{":
+            open_ones.append(char)
+        elif char in "]}" and open_ones:
+            open_ones.pop()
+    return open_ones[-1:] == ["["]
 
 
 def json_object(body: bytes, malformed: str, other: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.api.errors import BadRequest, Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound
+from services.api.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound, invalid
 from services.api.meta import Resource
 from services.api.wire import Request
 
@@ -47,6 +47,27 @@ def qualified_kind(document: dict[str, Any]) -> str:
     group, _, _ = str(document.get("apiVersion") or "").rpartition("/")
     kind = str(document.get("kind") or "")
     return f"{kind}.{group}" if group else kind
+
+
+SCHEME = "pkg/api/legacyscheme/scheme.go:30"
+"""What upstream's refusals call the register of its kinds."""
+_INTERNAL = {"": "core", "events.k8s.io": "core", "rbac.authorization.k8s.io": "rbac"}
+
+
+def wrong_type(resource: Resource, api_version: str, kind: str, *, is_served: bool, is_defined: bool) -> ApiError:
+    """Return the refusal of a body that is of another type than its path's. `is_served`: that type is one of the
+    server's; `is_defined`: the path's kind is one that a definition defines."""
+    version = api_version.rpartition("/")[2]
+    if kind == resource.kind and (is_served or is_defined):
+        text = f"the API version in the data ({api_version}) does not match the expected API version"
+        return BadRequest(f"{text} ({resource.api_version})")
+    if is_defined:
+        return invalid(kind, "", [("kind", "FieldValueInvalid", f'Invalid value: "{kind}": must be {resource.kind}')])
+    why = f'no kind "{kind}" is registered for version "{api_version}" in scheme "{SCHEME}"'
+    if is_served:
+        package = _INTERNAL.get(resource.group, resource.group.partition(".")[0])
+        why = f"converting ({version}.{kind}) to ({package}.{resource.kind}): unknown conversion"
+    return BadRequest(f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {why}')
 
 
 def conflict(resource: Resource, name: str, why: str) -> Conflict:

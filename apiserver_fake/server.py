@@ -26,6 +26,7 @@ from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.controller import DefinitionController
 from apiserver_fake.event_log import MUTATING, EventLines
+from apiserver_fake.fairness import StoredFlowSchemas
 from apiserver_fake.rbac.policy import Attributes, Decision, PolicyRule
 from apiserver_fake.rbac.stored import StoredPolicy
 from apiserver_fake.registry.event_expiry import EventExpiry
@@ -88,6 +89,8 @@ class ApiServer:
         self._journal = journal
         self._clock = seams.clock
         self.catalogue = Catalogue(hidden=hidden(seams.switches))
+        self.release = seams.switches.choice("emulate.version")
+        """The Kubernetes release that it says it is."""
         self._defined = definer
         self._definitions: dict[str, Kind] = {}
         # Sampled spans of the writes under way, by what their changes will be known as.
@@ -106,7 +109,9 @@ class ApiServer:
             queue_bytes=config.watch_queue_bytes,
         )
         self._stored_policy = StoredPolicy(self.store) if self.access.is_rbac else None
+        self._flow_schemas = StoredFlowSchemas(self.store) if self.access.is_rbac else None
         issuer, find = self.access.accounts.tokens, self._document
+        self._binds_nodes = config.security == "strict"
         self._token_secrets = (
             TokenSecrets(issuer, self.access.authority, find, self._token_secrets_in, lambda: self.api_for(ADMIN))
             if issuer is not None
@@ -191,7 +196,12 @@ class ApiServer:
         )
         node_key = bytes.fromhex(self._tokens.node_key) if self._tokens.node_key else b"node\0" + recovered.secret
         self._authenticator = Authenticator(
-            self._tokens.tokens, node_key, self.access.accounts.tokens, self._document, self._clock.wall
+            self._tokens.tokens,
+            node_key,
+            self.access.accounts.tokens,
+            self._document,
+            self._clock.wall,
+            binds_nodes=self._binds_nodes,
         )
         if self._lines is not None:
             self._lines.recovered(recovered)
@@ -242,8 +252,19 @@ class ApiServer:
             if self.store.get(resource, "", name) is None:
                 request = Request(verb="create", resource=resource, body=msgspec.json.encode(document))
                 (await api.call(request)).unwrap()
+        await self._keep_access_objects()
+
+    async def _keep_access_objects(self) -> None:
         for request in access_objects(self.access, self._document):
-            (await api.call(request)).unwrap()
+            (await self.api_for(ADMIN).call(request)).unwrap()
+
+    async def change_authority(self, authority: str) -> None:
+        """Publish another bundle of certificates than `Access.authority`: the authorities of clients and servers have
+        changed. Raises: ApiError."""
+        self.access = replace(self.access, authority=authority)
+        await self._keep_access_objects()
+        if self._token_secrets is not None:
+            self._token_secrets.change_authority(authority)
 
     async def _expire_events(self) -> None:
         while True:
@@ -256,9 +277,10 @@ class ApiServer:
 
     # -- who
 
-    def authenticate(self, bearer: str) -> Identity:
-        """Return whose token this is; "" is anonymous. Raises: Unauthorized, Unavailable before recovery."""
-        return self._parts()[1].identify(bearer)
+    def authenticate(self, bearer: str, peer: str = "") -> Identity:
+        """Return whose token this is; "" is anonymous. `peer`: whose certificate the connection has. Raises:
+        Unauthorized, Unavailable before recovery."""
+        return self._parts()[1].identify(bearer, peer)
 
     def _document(self, resource: str, namespace: str, name: str) -> Document | None:
         record = self.store.get(resource, namespace, name)
@@ -283,6 +305,11 @@ class ApiServer:
         if not decision.allowed:
             raise forbidden_action(identity, asked, decision.reason)
         return decision.reason
+
+    def flow_of(self, identity: Identity, asked: Attributes) -> tuple[str, str] | None:
+        """Return the UIDs of the flow schema and the priority level of a client's request; None where there are none
+        for clients, or before recovery."""
+        return self._flow_schemas.match(identity, asked) if self._flow_schemas is not None and self.is_ready else None
 
     def api_for(self, identity: Identity) -> Api:
         """Return the server as that identity reaches it, in this process."""
@@ -488,6 +515,8 @@ class ApiServer:
             self._lines.commits(changes)
         if self._stored_policy is not None:
             self._stored_policy.note(changes)
+        if self._flow_schemas is not None:
+            self._flow_schemas.note(changes)
         if self._token_secrets is not None:
             self._note_accounts(self._token_secrets, changes)
         now_s, is_configured = self._clock.now(), False

@@ -22,7 +22,6 @@ from apiserver_fake.registry.write import new_uid
 from apiserver_fake.rest import server as rest_server
 from apiserver_fake.rest.server import RestSettings
 from apiserver_fake.rest.streaming import kubelet_tls
-from apiserver_fake.rest.tls import ServingTls
 from apiserver_fake.server import ApiServer
 from apiserver_fake.service_addresses import address_of
 from apiserver_fake.storage.journal import DiskJournal, Journal, SqliteJournal
@@ -31,6 +30,7 @@ from services.api.identity import ADMIN
 from services.api.seams import Seams
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.runtime.roles import read_role
+from services.runtime.serving_tls import ServingTls
 
 
 class ApiServerComponent:
@@ -42,6 +42,9 @@ class ApiServerComponent:
         self.grpc_port: int | None = None
         self.rest_port: int | None = None
         self._is_listening = False
+        # In a simulation there is no listener.
+        self._tls = tls_of(config) if _has_servers(config) else None
+        self._publishing: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Recover the store, open the servers, serve until cancelled. Raises: StartError."""
@@ -59,9 +62,13 @@ class ApiServerComponent:
                     self.server.hub.shut_down()
 
     async def _open(self, servers: AsyncExitStack) -> None:
-        config = self._config
+        config, tls = self._config, self._tls
+        if tls is not None:
+            tls.on_reload = self._on_reload
+            following = asyncio.create_task(tls.follow())
+            servers.callback(following.cancel)
         if config.grpc_port is not None:
-            grpc = GrpcServer(self.server, self._seams.clock)
+            grpc = GrpcServer(self.server, self._seams.clock, tls if config.security == "strict" else None)
             self.grpc_port = await grpc.open(config.grpc_host, config.grpc_port)
             servers.push_async_callback(grpc.close)
         if config.rest_port is not None:
@@ -73,7 +80,7 @@ class ApiServerComponent:
                     clock=self._seams.clock,
                     tracer=self._seams.tracer,
                     settings=RestSettings(config.rest_allowed_hosts),
-                    tls=tls_of(config),
+                    tls=tls,
                     kubelet_tls=kubelet_tls(
                         config.kubelet_client_certificate,
                         config.kubelet_client_key,
@@ -87,6 +94,16 @@ class ApiServerComponent:
                 why = error.strerror or str(error)
                 text = f"cannot listen on {config.rest_host}:{config.rest_port}: {why}"
                 raise StartError(text, EXIT_CONFIG) from None
+
+    def _on_reload(self) -> None:
+        """Publish the authorities if they have changed."""
+        assert self._tls is not None, "called by it"
+        authority = self._tls.material.authorities.decode()
+        if self.server.access.authority in ("", authority):
+            return
+        publishing = asyncio.create_task(self.server.change_authority(authority))
+        self._publishing.add(publishing)
+        publishing.add_done_callback(self._publishing.discard)
 
     async def _make_cluster_objects(self, port: int) -> None:
         api, config, wall_s = self.server.api_for(ADMIN), self._config, self._seams.clock.wall()
@@ -107,6 +124,10 @@ class ApiServerComponent:
         """Return the server's figures."""
         return self.server.metrics()
 
+    def certificates(self) -> list[dict[str, str]]:
+        """Return which certificates the servers use at present."""
+        return [self._tls.loaded()] if self._tls is not None else []
+
     def ports(self) -> dict[str, int]:
         """Return the ports of the open servers."""
         found = {"grpc": self.grpc_port, "rest": self.rest_port}
@@ -118,19 +139,25 @@ def _text_of(path: str) -> str:
 
 
 def tls_of(config: ApiServerConfig) -> ServingTls | None:
-    """Return what the REST endpoint serves with, None for plain HTTP. Raises: StartError naming what is missing."""
+    """Return what the REST endpoint serves with, and with --security strict the gRPC one, None for plain connections.
+
+    Raises: StartError naming what is missing or cannot be used.
+    """
     given = {
         "--tls-cert-file": config.tls_cert_file,
         "--tls-private-key-file": config.tls_private_key_file,
         "--client-ca-file": config.client_ca_file,
     }
+    is_strict = config.security == "strict"
     certificate, key, client_authority = (Path(path) if path else None for path in given.values())
     if certificate is not None and key is not None:
+        if is_strict and client_authority is None:
+            raise StartError("--security strict without --client-ca-file", EXIT_USAGE)
         return ServingTls(certificate, key, client_authority)
-    if set(given.values()) == {""}:
+    if set(given.values()) == {""} and not is_strict:
         return None
     missing = [flag for flag in ("--tls-cert-file", "--tls-private-key-file") if not given[flag]]
-    said = next(flag for flag, path in given.items() if path)
+    said = next((flag for flag, path in given.items() if path), "--security strict")
     raise StartError(f"{said} without {' and '.join(missing)}", EXIT_USAGE)
 
 

@@ -28,6 +28,8 @@ _BY_NODES = ("subresource", "binding_delete")
 class KubeletSwitches:
     """Of one process; what follows from several switches is a property."""
 
+    release: str = switch("emulate.version")
+
     # admission, and pods that are not kept
     on_reject: str = switch("kubelet.on_reject")
     has_unbinding: bool = switch("PodUnbinding")

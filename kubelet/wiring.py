@@ -1,7 +1,8 @@
 """The picture of a kubelet host: nodes, one timer heap, one journal, and what the process shows."""
 
-import ssl
+import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -20,8 +21,10 @@ from kubelet.pod.logs import Run
 from kubelet.view import KubeletPod
 from services.api.meta import Document, Key
 from services.api.seams import Seams
-from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
+from services.runtime.components import API_SERVER_AS_CLIENT
+from services.runtime.config import EXIT_USAGE, StartError
 from services.runtime.health import HealthServer, HttpRequest, HttpResponse
+from services.runtime.serving_tls import ServingTls
 
 
 class KubeletProcess:
@@ -29,6 +32,7 @@ class KubeletProcess:
 
     def __init__(self, host: Host) -> None:
         self.host = host
+        self._tls: ServingTls | None = None
 
     @property
     def agents(self) -> list[Agent]:
@@ -53,11 +57,13 @@ class KubeletProcess:
             may_call=is_api_server,
         )
         config = self.host.config
-        tls = endpoint_tls(config)
-        await endpoint.start(config.health_host, config.port, tls)
+        tls = self._tls = endpoint_tls(config)
+        await endpoint.start(config.health_host, config.port, tls.context)
+        following = asyncio.create_task(tls.follow())
         try:
             await self.host.run()
         finally:
+            following.cancel()
             streams.stop()
             await endpoint.stop()
 
@@ -85,6 +91,10 @@ class KubeletProcess:
             checkpoint_lost=sum(journal.silent.values()),
         )
         return METRICS.of(state)
+
+    def certificates(self) -> list[dict[str, str]]:
+        """Return which certificate the endpoint uses at present."""
+        return [self._tls.loaded()] if self._tls is not None else []
 
     def http_routes(self) -> list[tuple[str, Callable[[HttpRequest], HttpResponse]]]:
         """Return what the process serves besides its health: container logs, who has which devices, and drivers."""
@@ -139,17 +149,13 @@ def _devices_of(agent: Agent) -> Iterator[tuple[KubeletPod, tuple[Share, ...], d
         yield entry.pod, entry.allocation.devices, dynamic_resources(entry.pod, claims)
 
 
-API_SERVER = "kube-apiserver-kubelet-client"
-"""Whom the API server's certificate names when it calls a kubelet."""
-
-
 def is_api_server(peer: dict[str, Any] | None) -> bool:
     """Whether a client's certificate, which the authority signed, is the API server's."""
     named = [pair for part in (peer or {}).get("subject", ()) for pair in part]
-    return ("commonName", API_SERVER) in named
+    return ("commonName", API_SERVER_AS_CLIENT) in named
 
 
-def endpoint_tls(config: KubeletConfig) -> ssl.SSLContext:
+def endpoint_tls(config: KubeletConfig) -> ServingTls:
     """Return what the endpoint serves with. Raises: StartError naming what is missing or cannot be read."""
     needed = {
         "--tls-private-key-file": config.tls_private_key_file,
@@ -158,15 +164,8 @@ def endpoint_tls(config: KubeletConfig) -> ssl.SSLContext:
     }
     if missing := [flag for flag, value in needed.items() if not value]:
         raise StartError(f"--tls-cert-file without {' and '.join(missing)}", EXIT_USAGE)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(config.tls_cert_file, config.tls_private_key_file)
-        context.load_verify_locations(config.client_ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise StartError(f"TLS of the kubelet's endpoint, {config.tls_cert_file}: {error}", EXIT_CONFIG) from None
-    context.verify_mode = ssl.CERT_OPTIONAL
-    return context
+    files = (config.tls_cert_file, config.tls_private_key_file, config.client_ca_file)
+    return ServingTls(*map(Path, files), endpoint="the kubelet's endpoint")
 
 
 def build(config: KubeletConfig, seams: Seams) -> KubeletProcess:

@@ -315,6 +315,7 @@ class Scheduler:
                         "Unbound",
                         f"Unbound from {effect.node_name} ({effect.reason}), attempt {effect.attempt} of "
                         f"{self._switches.unbinds_max}, next try in {effect.delay_s:.0f}s",
+                        action="Unbinding",
                         traceparent=traceparent,
                     )
                     log.info(

@@ -27,7 +27,7 @@ class SchedulerRecorder:
         message: str,
         *,
         is_warning: bool = False,
-        action: str = "",
+        action: str = "Scheduling",
         related: PodInfo | None = None,
         traceparent: str = "",
     ) -> None:
@@ -41,9 +41,10 @@ class SchedulerRecorder:
             message=message,
             type="Warning" if is_warning else "Normal",
             action=action,
-            related=Related("Pod", "v1", related.key, related.uid) if related is not None else None,
+            related=Related("Pod", "v1", related.key, related.uid, _version(related)) if related is not None else None,
             # What happens to a victim, the profile of the pod for whose sake says.
             reporter=(related or info).spec.scheduler_name,
+            resource_version=_version(info),
             traceparent=traceparent,
         )
 
@@ -58,6 +59,7 @@ class SchedulerRecorder:
             reason=reason,
             message=message,
             type="Warning",
+            action="Scheduling",
             reporter=profile,
             traceparent=traceparent,
         )
@@ -94,3 +96,7 @@ class SchedulerRecorder:
             trace_id=span.trace_id,
             data=data,
         )
+
+
+def _version(info: PodInfo) -> str:
+    return info.metadata.resource_version

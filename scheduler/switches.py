@@ -17,6 +17,12 @@ class SchedulerSwitches:
     pops_from_backoff: bool = switch("SchedulerPopFromBackoffQ")
     has_batching: bool = switch("OpportunisticBatching")
     batching_validity: str = switch("batching.validity")
+    recorder: str = switch("scheduler.event_recorder")
+
+    @property
+    def has_event_series(self) -> bool:
+        """Whether events of pods are recorded in series, as by events.k8s.io."""
+        return self.recorder == "events"
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,13 @@ def build(
         pods=pods,
         nodes=nodes,
         others=others,
-        recorder=Recorder(client, clock, random, component=config.scheduler_name),
+        recorder=Recorder(
+            client,
+            clock,
+            random,
+            component=config.scheduler_name,
+            series_host=seams.component if own.has_event_series else "",
+        ),
         dispatcher=_dispatcher(config, seams, client, calls),
         elector=config.elector(seams, LEASE),
     )

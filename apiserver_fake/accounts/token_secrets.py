@@ -55,6 +55,12 @@ class TokenSecrets:
         self._due[namespace, name] = None
         self._woken.set()
 
+    def change_authority(self, authority: str) -> None:
+        """Put another certificate into all of them."""
+        self._authority = authority
+        for secret in self._listing(""):
+            self.note_secret(secret["metadata"]["namespace"], secret["metadata"]["name"])
+
     def note_account(self, namespace: str, name: str) -> None:
         """Look at the secrets of an account again, which came or went."""
         for secret in self._listing(namespace):
@@ -63,8 +69,7 @@ class TokenSecrets:
 
     async def run(self) -> None:
         """Work off what is due until cancelled."""
-        for secret in self._listing(""):
-            self.note_secret(secret["metadata"]["namespace"], secret["metadata"]["name"])
+        self.change_authority(self._authority)
         while True:
             await self._woken.wait()
             self._woken.clear()

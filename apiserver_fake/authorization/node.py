@@ -61,7 +61,7 @@ def may_node(node: str, request: Request, lookup: Lookup, listing: Listing) -> b
             return sub == "" and _may_node_content(node, request, listing)
         case "persistentvolumes":
             return sub == "" and verb == "get" and _has_volume(node, request, lookup, listing)
-        case "csidrivers.storage.k8s.io":
+        case "csidrivers.storage.k8s.io" | "services":
             return sub == "" and verb in ("get", "list", "watch")
         case "volumeattachments.storage.k8s.io":
             return sub == "" and verb == "get" and is_bound_to(lookup(request.resource, "", name), node)

@@ -11,7 +11,8 @@ import errno
 import socket
 from collections import deque
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
 
 import grpc
 import grpc.aio
@@ -29,6 +30,7 @@ from services.api.seams import Clock
 from services.api.wire import Request, Response, WatchRequest
 from services.client.channel import SERVER_OPTIONS, STREAM_TAKEN
 from services.runtime.config import EXIT_CONFIG, StartError
+from services.runtime.serving_tls import Peer, Peers, ServingTls
 
 Wire = TypeVar("Wire", Request, WatchRequest)
 
@@ -96,16 +98,31 @@ class _Pace:
         self._sent_s = self._clock.now()
 
 
-def _caller(server: ApiServer, own: Identity, token: str) -> Identity:
-    """Return whose request it is: the stream's own identity, or that of the token it names. Raises: Unauthorized."""
-    return server.authenticate(token) if token else own
+@dataclass(frozen=True)
+class _Caller:
+    """Whose stream it is, and whose certificate its connection has, if any."""
+
+    identity: Identity
+    peer: Peer | None = None
+
+    def of(self, server: ApiServer, token: str) -> Identity:
+        """Return whose request it is: the stream's own identity, or that of the token it names. Raises:
+        Unauthorized."""
+        if not token:
+            return self.identity
+        return server.authenticate(token, self.peer.identity.user if self.peer is not None else "")
+
+    def check(self, clock: Clock) -> None:
+        """Return while the certificate is valid. Raises: Unauthorized."""
+        if self.peer is not None:
+            self.peer.check(clock.wall())
 
 
 class _CallStream:
     """One `Mutate` stream."""
 
-    def __init__(self, server: ApiServer, identity: Identity, context: Any, clock: Clock) -> None:
-        self._server, self._identity, self._context = server, identity, context
+    def __init__(self, server: ApiServer, caller: _Caller, context: Any, clock: Clock) -> None:
+        self._server, self._caller, self._context, self._clock = server, caller, context, clock
         self._pace = _Pace(clock)
         self._outbox: deque[bytes] = deque()
         self._outbox_bytes = 0
@@ -114,13 +131,18 @@ class _CallStream:
         self._is_closing = False
 
     async def run(self) -> None:
-        """Answer until the client has closed its side and everything is answered."""
+        """Answer until the client has closed its side and everything is answered, or its certificate has expired."""
+        refused: list[BaseException] = []
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._receive(group))
                 group.create_task(self._send())
+        except* Unauthorized as expired:
+            refused += expired.exceptions
         except* (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.BaseError, TimeoutError):
             pass  # the connection is gone; what was handed to the writer goes on (P1)
+        if refused:
+            await _abort(self._context, refused[0])
 
     async def _receive(self, group: asyncio.TaskGroup) -> None:
         while True:
@@ -129,6 +151,7 @@ class _CallStream:
                 self._is_closing = True
                 self._wake.set()
                 return
+            self._caller.check(self._clock)
             for message in batch.requests:
                 self._begin(message, group)
             while self._outbox_bytes > OUTBOX_BYTES_MAX:
@@ -137,7 +160,7 @@ class _CallStream:
     def _begin(self, message: pb.Request, group: asyncio.TaskGroup) -> None:
         number = message.id
         try:
-            begun = self._server.start(_caller(self._server, self._identity, message.token), _as(Request, message))
+            begun = self._server.start(self._caller.of(self._server, message.token), _as(Request, message))
         except ApiError as error:
             begun = refusal(error)
         if isinstance(begun, Response):
@@ -186,8 +209,9 @@ async def _awaited(begun: Awaitable[Response]) -> Response:
 class _WatchStream:
     """One `Watch` stream: any number of watchers, one sender."""
 
-    def __init__(self, server: ApiServer, identity: Identity, context: Any, clock: Clock, encoded: EventBytes) -> None:
-        self._server, self._identity, self._context, self._encoded = server, identity, context, encoded
+    def __init__(self, server: ApiServer, caller: _Caller, context: Any, clock: Clock, encoded: EventBytes) -> None:
+        self._server, self._caller, self._context, self._encoded = server, caller, context, encoded
+        self._clock = clock
         self._pace = _Pace(clock)
         self._wake = asyncio.Event()
         self._watchers: dict[int, Watcher] = {}
@@ -196,13 +220,16 @@ class _WatchStream:
         self._ends: list[pb.WatchEnd] = []
 
     async def run(self) -> None:
-        """Serve watches until the client closes the stream or takes nothing for 10 s."""
+        """Serve watches until the client closes the stream, takes nothing for 10 s, or its certificate has expired."""
+        refused: list[BaseException] = []
         try:
             await self._pace.send(self._context, _HEARTBEAT)
             async with asyncio.TaskGroup() as group:
                 sender = group.create_task(self._send())
                 await self._receive()
                 sender.cancel()
+        except* Unauthorized as expired:
+            refused += expired.exceptions
         except* (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.BaseError):
             pass  # the connection is gone
         except* TimeoutError:
@@ -212,6 +239,8 @@ class _WatchStream:
             for watcher in list(self._watchers.values()):
                 watcher.notify = None
                 watcher.close()
+        if refused:
+            await _abort(self._context, refused[0])
 
     async def _receive(self) -> None:
         while True:
@@ -229,7 +258,7 @@ class _WatchStream:
                 raise BadRequest(f"watch id {message.id} is in use on this stream")
             if len(self._watchers) >= WATCHES_PER_STREAM:
                 raise TooManyRequests(f"this stream has {len(self._watchers)} watches", retry_after_s=1)
-            identity = _caller(self._server, self._identity, message.token)
+            identity = self._caller.of(self._server, message.token)
             watcher = self._server.open_watch(identity, _as(WatchRequest, message), self._notify)
         except ApiError as error:
             self._ends.append(pb.WatchEnd(id=message.id, code=error.code, status=msgspec.json.encode(error.status())))
@@ -257,8 +286,10 @@ class _WatchStream:
             if not self._ready and not self._ends:
                 await _woken(self._wake, HEARTBEAT_S)
                 if not self._ready and not self._ends:
+                    self._caller.check(self._clock)
                     await self._pace.send(self._context, _HEARTBEAT)
                     continue
+            self._caller.check(self._clock)
             if not any(watcher.is_filling for watcher in self._ready.values()):
                 await self._pace.linger()
             frame = self._frame()
@@ -304,11 +335,21 @@ def _is_free(host: str, port: int) -> bool:
         return error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
 
 
-class GrpcServer(ApiServerServicer):
-    """The servicer and the listening server around it."""
+async def _abort(context: Any, error: BaseException) -> NoReturn:
+    """End a call or a stream with a refusal. Raises: grpc.aio.AbortError."""
+    assert isinstance(error, ApiError)
+    status = msgspec.json.encode(error.status())
+    code = _CODES.get(error.code, grpc.StatusCode.UNKNOWN)
+    await context.abort(code, error.message, (("mesh-status-bin", status),))
+    raise AssertionError("abort raises")
 
-    def __init__(self, server: ApiServer, clock: Clock) -> None:
-        self._server, self._clock = server, clock
+
+class GrpcServer(ApiServerServicer):
+    """The servicer and the listening server around it; with `tls` it speaks mutual TLS."""
+
+    def __init__(self, server: ApiServer, clock: Clock, tls: ServingTls | None = None) -> None:
+        self._server, self._clock, self._tls = server, clock, tls
+        self._peers = Peers()
         self._listener: grpc.aio.Server | None = None
         self._encoded = EventBytes()
 
@@ -319,7 +360,10 @@ class GrpcServer(ApiServerServicer):
         listener = self._listener = grpc.aio.server(options=SERVER_OPTIONS)
         listener.add_generic_rpc_handlers((self._handlers(),))
         try:
-            bound = listener.add_insecure_port(f"{host}:{port}")
+            if self._tls is None:
+                bound = listener.add_insecure_port(f"{host}:{port}")
+            else:
+                bound = listener.add_secure_port(f"{host}:{port}", self._tls.grpc_credentials())
         except RuntimeError:
             bound = 0
         if not bound:
@@ -345,35 +389,39 @@ class GrpcServer(ApiServerServicer):
         if self._listener is not None:
             await self._listener.stop(STOP_S)
 
-    async def _identity(self, context: Any) -> Identity:
-        bearer = ""
+    async def _caller(self, context: Any) -> _Caller:
+        """Return who opens a stream: whom its token names, else its certificate (X-ID1, X-ID4)."""
+        bearer, peer = "", None
         try:
+            if self._tls is not None:
+                peer = self._peers.of(context.auth_context()["x509_pem_cert"][0])
+                peer.check(self._clock.wall())
             for key, value in context.invocation_metadata() or ():
                 if key == "authorization":
                     scheme, _, bearer = str(value).partition(" ")
                     if scheme.lower() != "bearer" or not bearer:
                         raise Unauthorized("Unauthorized")
-            return self._server.authenticate(bearer)
+            if peer is None:
+                return _Caller(self._server.authenticate(bearer))
+            found = self._server.authenticate(bearer, peer.identity.user) if bearer else peer.identity
+            return _Caller(found, peer)
         except ApiError as error:
-            status = msgspec.json.encode(error.status())
-            code = _CODES.get(error.code, grpc.StatusCode.UNKNOWN)
-            await context.abort(code, error.message, (("mesh-status-bin", status),))
-            raise AssertionError("abort raises") from None
+            await _abort(context, error)
 
-    async def _admit(self, context: Any) -> Identity:
-        """Return the identity of a stream and confirm to its client that it is accepted, or refuse it.
+    async def _admit(self, context: Any) -> _Caller:
+        """Return whose stream it is and confirm to its client that it is accepted, or refuse it.
 
         A client that writes into a refusal loses the reason, so it writes nothing before this word.
         """
-        identity = await self._identity(context)
+        caller = await self._caller(context)
         await context.send_initial_metadata(STREAM_TAKEN)
-        return identity
+        return caller
 
     async def Call(self, request: pb.Request, context: Any) -> pb.Response:  # noqa: N802
         """Answer one call."""
-        own = await self._identity(context)
+        caller = await self._caller(context)
         try:
-            identity = _caller(self._server, own, request.token)
+            identity = caller.of(self._server, request.token)
             response = await self._server.api_for(identity).call(_as(Request, request))
         except ApiError as error:
             response = refusal(error)
@@ -387,10 +435,10 @@ class GrpcServer(ApiServerServicer):
     # The stubs know iterators only; reading and writing through the context is what lets one task serve both.
     async def Mutate(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
         """Answer many calls at once."""
-        identity = await self._admit(context)
-        await _CallStream(self._server, identity, context, self._clock).run()
+        caller = await self._admit(context)
+        await _CallStream(self._server, caller, context, self._clock).run()
 
     async def Watch(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
         """Serve many watches at once."""
-        identity = await self._admit(context)
-        await _WatchStream(self._server, identity, context, self._clock, self._encoded).run()
+        caller = await self._admit(context)
+        await _WatchStream(self._server, caller, context, self._clock, self._encoded).run()

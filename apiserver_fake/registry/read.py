@@ -8,6 +8,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,13 +61,17 @@ class ContinueTokens:
         try:
             raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
-            raise BadRequest("continue key is not valid: it is not a token of this server") from None
+            raise BadRequest(
+                "invalid continue token: continue key is not valid: it is not a token of this server"
+            ) from None
         mac, payload = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(payload)):
-            raise BadRequest("continue key is not valid: it is not a token of this server")
+            raise BadRequest("invalid continue token: continue key is not valid: it is not a token of this server")
         rv, namespace, name, of, expires_at_s = msgspec.json.decode(payload)
         if of != fingerprint.hex():
-            raise BadRequest("continue key is not valid: it belongs to a list with other selectors")
+            raise BadRequest(
+                "invalid continue token: continue key is not valid: it belongs to a list with other selectors"
+            )
         return Cursor(rv, Key(namespace, name), expires_at_s)
 
     def _mac(self, payload: bytes) -> bytes:
@@ -115,7 +120,7 @@ class Reads:
         fingerprint = ContinueTokens.fingerprint(request)
         if request.continue_token:
             if request.resource_version or request.resource_version_match:
-                raise BadRequest("specifying resourceVersion or resourceVersionMatch is not allowed with continue")
+                raise BadRequest("specifying resource version is not allowed when using continue")
             cursor = self._cursors.read(request.continue_token, fingerprint)
             rv, after = cursor.rv or self._store.rv, cursor.after
             is_expired = cursor.expires_at_s < self._clock.now() and bool(cursor.rv)
@@ -130,7 +135,10 @@ class Reads:
         token = ""
         if page.next_after is not None:
             token = self._cursors.token(rv, page.next_after, fingerprint, self._clock.now())
-        return Response(code=200, rv=rv, body=list_body(resource, page, rv, token))
+        head, items = list_head(resource, page, rv, token), tuple([record.body for record in page.records])
+        if request.is_split:
+            return Response(code=200, rv=rv, body=head, items=items)
+        return Response(code=200, rv=rv, body=with_items(head, items))
 
     def selection(self, resource: Resource, request: Request) -> Selection:
         """Return what the request selects. Raises: BadRequest."""
@@ -187,10 +195,19 @@ class ExpiredPage(Expired):
 
 def list_body(resource: Resource, page: Page, rv: int, token: str) -> bytes:
     """Return the list document, its items being the stored bytes."""
+    return with_items(list_head(resource, page, rv, token), [record.body for record in page.records])
+
+
+def with_items(head: bytes, items: Iterable[bytes]) -> bytes:
+    """Return a list document whose items have that JSON."""
+    return b"".join((head[:-1], b',"items":[', b",".join(items), b"]}"))
+
+
+def list_head(resource: Resource, page: Page, rv: int, token: str) -> bytes:
+    """Return the list document without its items."""
     metadata: Document = {"resourceVersion": str(rv)}
     if token:
         metadata["continue"] = token
         if page.remaining is not None:
             metadata["remainingItemCount"] = page.remaining
-    head = msgspec.json.encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata})
-    return b"".join((head[:-1], b',"items":[', b",".join([record.body for record in page.records]), b"]}"))
+    return msgspec.json.encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata})

@@ -45,7 +45,7 @@ from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
 from apiserver_fake.switches import ApiServerSwitches
-from apiserver_fake.validation.formats import IMMUTABLE, Cause, Causes, forbidden, required
+from apiserver_fake.validation.formats import Cause, Causes, forbidden, required
 from apiserver_fake.validation.formats import invalid as invalid_value
 from services.api.errors import AlreadyExists, ApiError, BadRequest, Forbidden, NotFound, invalid
 from services.api.identity import Identity
@@ -239,6 +239,16 @@ _GIVEN = ("uid", "creationTimestamp", "generation")
 """Metadata that a new object is given after admission changed it."""
 
 
+_PREFIXES = {"nodes": "minions", "services": "services/specs", "endpoints": "services/endpoints"}
+
+
+def _storage_key(resource: Resource, stored: Record) -> str:
+    """Return what upstream's storage calls an object; refusals name it."""
+    place = _PREFIXES.get(resource.name, resource.plural)
+    parts = ["", "registry", place, stored.namespace, stored.name]
+    return "/".join(parts if stored.namespace else [*parts[:3], stored.name])
+
+
 class Write:
     """One write being evaluated inside the commit."""
 
@@ -336,8 +346,7 @@ class Write:
         resource = self.resource
         kind, version = body.get("kind") or resource.kind, body.get("apiVersion") or resource.api_version
         if (version, kind) != (resource.api_version, resource.kind):
-            text = f"{resource.name} take {resource.api_version} {resource.kind}, the body is {version} {kind}"
-            raise BadRequest(text)
+            raise self.contexts.catalogue.wrong_type(resource, str(version), str(kind))
         meta = body.get("metadata")
         if meta is not None and not isinstance(meta, dict):
             raise BadRequest(f"metadata must be an object, got {type(meta).__name__}")
@@ -700,6 +709,17 @@ class Write:
         if version and parse_rv(version) != stored.rv and version != "0":
             raise conflict(self.resource, name, MODIFIED_TEXT)
 
+    def _check_uid(self, stored: Record, uid: str, *, is_patch: bool) -> None:
+        """Refuse a document that is of another object with the name. Raises: Invalid for a patch, else Conflict."""
+        if not uid or uid == stored.uid:
+            return
+        if is_patch:
+            text = f'Invalid value: "{uid}": field is immutable'
+            self._refuse(stored.name, [Cause("metadata.uid", "FieldValueInvalid", text)])
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored.uid}"
+        at = f"Key: {_storage_key(self.resource, stored)}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+        raise conflict(self.resource, stored.name, f"StorageError: invalid object, Code: 4, {at}")
+
     def _inherit(self, changed: Document, old: Document, stored: Record, *, is_patch: bool) -> Document:
         """Return the new document with what only the server may set taken from the old one (S19, S22).
 
@@ -710,10 +730,9 @@ class Write:
         self._check_name(meta.get("name", before["name"]))
         self._place(meta)
         meta["name"] = before["name"]
-        version, uid = str(meta.get("resourceVersion") or ""), str(meta.get("uid") or "")
-        if is_patch and self._is_outside and uid and uid != stored.uid:
-            self._refuse(stored.name, [invalid_value("metadata.uid", uid, IMMUTABLE)])
-        self._check_preconditions(stored, uid, version)
+        version = str(meta.get("resourceVersion") or "")
+        self._check_uid(stored, str(meta.get("uid") or ""), is_patch=is_patch and self._is_outside)
+        self._check_preconditions(stored, "", version)
         is_named = is_patch or version or self.request.resource_version
         if not is_named and (self.strategy.needs_version or self.resource.name in VERSION_REQUIRED):
             text = "Invalid value: 0x0: must be specified for an update"

@@ -20,10 +20,9 @@ from apiserver_fake.rest.paths import subresource_form
 from apiserver_fake.rest.reviews import REVIEWS
 from services.api.meta import Document, Resource
 from services.api.metrics.apis import COMPUTED
-from services.api.release import KUBERNETES
+from services.api.release import FOLLOWED, KUBERNETES, RELEASES
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-MINOR = KUBERNETES.split(".")[1]
 GIT_VERSION = f"{KUBERNETES}+keplab"
 """The Kubernetes version whose API this server follows, and an honest suffix."""
 
@@ -39,14 +38,15 @@ BINDINGS = Resource(kind="Binding")
 CREATED_ONLY = (*REVIEWS, BINDINGS)
 
 
-def version() -> Document:
-    """Return the body of `/version`; every field is text."""
+def version(release: str = FOLLOWED) -> Document:
+    """Return the body of `/version` when that release is emulated; every field is text."""
+    major, minor = release.split(".")
     return {
-        "major": "1",
-        "minor": MINOR,
-        "emulationMajor": "1",
-        "emulationMinor": MINOR,
-        "gitVersion": GIT_VERSION,
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "gitVersion": f"{RELEASES[release]}+keplab",
         "gitCommit": "",
         "gitTreeState": "",
         "buildDate": "1970-01-01T00:00:00Z",

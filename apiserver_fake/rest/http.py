@@ -3,13 +3,16 @@
 import ipaddress
 import re
 from collections.abc import Iterable
+from email.utils import formatdate
+from typing import Any
 from uuid import uuid4
 
 import msgspec
+import yaml
 from aiohttp import web
 
-from apiserver_fake.rest import discovery
-from apiserver_fake.rest.media_types import BODY_MAX_BYTES
+from apiserver_fake.rest import discovery, protobuf
+from apiserver_fake.rest.media_types import BODY_MAX_BYTES, PLAIN, PROTOBUF, YAML, Form
 from services.api.errors import ApiError, RequestEntityTooLarge, Unauthorized
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -104,10 +107,17 @@ def json_answer(body: bytes, status: int = 200) -> web.Response:
 
 
 def cached_answer(
-    request: web.BaseRequest, found: discovery.Answer, content_type: str = "application/json"
+    request: web.BaseRequest,
+    found: discovery.Answer,
+    content_type: str = "application/json",
+    *,
+    good_until_s: float = 0.0,
 ) -> web.Response:
-    """Return a document that clients may keep, or 304 to one who has it."""
+    """Return a document that clients may keep, or 304 to one who has it. `good_until_s`: it never changes at this
+    address, and may be kept until then."""
     headers = {"ETag": found.etag, "Vary": "Accept", "Cache-Control": "public"}
+    if good_until_s:
+        headers |= {"Cache-Control": "public, immutable", "Expires": formatdate(good_until_s, usegmt=True)}
     if request.headers.get("If-None-Match", "") == found.etag:
         return web.Response(status=304, headers=headers)
     return web.Response(body=found.body, headers={**headers, "Content-Type": content_type})
@@ -126,14 +136,63 @@ def may_be_compressed(request: web.BaseRequest, size: int) -> bool:
     return request.method == "GET" and size >= GZIP_MIN_BYTES and "gzip" in codings
 
 
+TEXT_HEADERS = {"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"}
+
+
 def page_not_found() -> web.Response:
     """Return the answer to a path that is not served."""
-    return web.Response(text="404 page not found\n", status=404)
+    return web.Response(text="404 page not found\n", status=404, headers=TEXT_HEADERS)
 
 
-def refusal_answer(error: ApiError) -> web.Response:
-    """Return a refusal as the Status that clients read."""
+def refusal_answer(error: ApiError, form: Form = PLAIN) -> web.Response:
+    """Return a refusal as the Status that clients read, in a form that they take."""
     headers = dict(JSON_HEADERS)
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(error.retry_after_s)
-    return web.Response(body=msgspec.json.encode(error.status()), status=error.code, headers=headers)
+    headers["Content-Type"] = form.media_type
+    return web.Response(body=encoded(error.status(), form), status=error.code, headers=headers)
+
+
+def encoded(document: Any, form: Form) -> bytes:
+    """Return a document in the media type of that form. Raises: NotAcceptable where it has none in protobuf."""
+    if form.media_type == PROTOBUF:
+        return protobuf.encode(document)
+    if form.media_type == YAML:
+        return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
+    return msgspec.json.encode(document)
+
+
+_BROWSERS = ("curl", "Wget", "Mozilla/5.0")
+
+
+def is_pretty(request: web.BaseRequest) -> bool:
+    """Whether JSON is indented: for those who ask for it, and for clients whose output people read.
+
+    Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go`.
+    """
+    if asked := request.rel_url.query.get("pretty", ""):
+        return asked in ("1", "t", "T", "true", "TRUE", "True")
+    return request.headers.get("User-Agent", "").startswith(_BROWSERS)
+
+
+def indented(body: bytes) -> bytes:
+    """Return JSON with two blanks a level."""
+    return msgspec.json.format(body, indent=2)
+
+
+def raw_json(document: Any) -> web.Response:
+    """Return an answer that is indented for everybody."""
+    return web.Response(body=indented(msgspec.json.encode(document)), headers=JSON_HEADERS)
+
+
+class HttpRequest(web.BaseRequest):
+    """A request, and what its answer's head says besides what the answer itself does."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.answer_headers: dict[str, str] = {}
+
+    async def _prepare_hook(self, response: web.StreamResponse) -> None:
+        # The library's own name is no part of an answer of an API server.
+        response.headers.pop("Server", None)
+        response.headers.update(self.answer_headers)

@@ -1,9 +1,10 @@
 """Which form a client accepts, and turning what it sends into JSON.
 
-`Accept` is read the way client-go writes it: a list of media types, the first one that this server can
-make wins. Bodies may be JSON, YAML (V3: no anchors, no aliases, bounded) or Kubernetes protobuf.
+`Accept` is a list of media types, of which the best one wins that this server can make. Bodies may be JSON, YAML (V3:
+no anchors, no aliases, bounded) or Kubernetes protobuf.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -33,11 +34,13 @@ PATCH_TYPES = {
 
 @dataclass(frozen=True)
 class Form:
-    """The form of an answer: `convert` is "", Table, PartialObjectMetadata or APIGroupDiscoveryList."""
+    """The form of an answer: `convert` is "", Table, PartialObjectMetadata or APIGroupDiscoveryList; `is_pretty`: the
+    caller wants it indented."""
 
     media_type: str = JSON
     convert: str = ""
     version: str = ""
+    is_pretty: bool = False
 
     @property
     def content_type(self) -> str:
@@ -59,42 +62,84 @@ _VERSIONS = {
     "PartialObjectMetadata": ("v1", "v1beta1"),
     "APIGroupDiscoveryList": ("v2", "v2beta1"),
 }
+_FORMS = (JSON, YAML, PROTOBUF)
+_STREAMS = f"{JSON};stream=watch", f"{PROTOBUF};stream=watch"
+"""What a watch is sent in: YAML has no form of a stream."""
 
 
-@lru_cache(maxsize=512)
-def negotiate(accept: str, conversions: tuple[str, ...] = ()) -> Form:
-    """Return the first acceptable form; `conversions` are the ones this answer can be made into.
+def clauses_of(accept: str) -> list[tuple[str, str, dict[str, str]]]:
+    """Return type, subtype and parameters of each clause, those first that the client likes better, and of these the
+    more exact ones.
 
-    Protobuf is made for those who take nothing else: nearly every client that asks for it also accepts JSON, which is
-    stored and costs nothing. Raises: NotAcceptable.
+    RFC 9110 12.5.1 says what a quality is.
     """
-    if not accept.strip():
-        return PLAIN
-    takes_protobuf = False
+    found: list[tuple[float, str, str, dict[str, str]]] = []
     for clause in accept.split(","):
         media_type, *raw = [part.strip() for part in clause.split(";")]
         options = dict(part.partition("=")[::2] for part in raw)
-        if options.get("q") in ("0", "0.0"):
+        main, slash, sub = media_type.partition("/")
+        if not slash and main != "*":
             continue
-        if media_type in (JSON, "*/*", "application/*"):
-            media_type = JSON
-        elif media_type in (YAML, "text/yaml", "application/x-yaml"):
-            media_type = YAML
-        else:
-            takes_protobuf = takes_protobuf or (media_type == PROTOBUF and "as" not in options)
-            continue
-        wanted = options.get("as", "")
-        if not wanted:
-            return Form(media_type)
-        convert = _CONVERSIONS.get((options.get("g", ""), wanted), "")
-        if convert in conversions and options.get("v") in _VERSIONS[convert]:
-            return Form(media_type, convert, options["v"])
-    if takes_protobuf:
-        return Form(PROTOBUF)
-    raise NotAcceptable(
-        f"only the following media types are accepted: {JSON}, {YAML}, {PROTOBUF}",
-        details={"causes": [{"message": accept[:200]}]},
-    )
+        try:
+            quality = float(options.pop("q", "1"))
+        except ValueError:
+            quality = 1.0
+        found.append((quality, main.strip(), sub.strip() or "*", options))
+    found.sort(key=lambda each: (-each[0], each[1] == "*", each[2] == "*"))
+    return [each[1:] for each in found]
+
+
+def _form_of(media_type: str, options: dict[str, str], conversions: tuple[str, ...]) -> Form | None:
+    """Return the form that a clause asks for in that media type; None where there is none such."""
+    if options.get("stream", "watch") not in ("", "watch") or options.get("sv"):
+        return None
+    is_pretty = options.get("pretty") == "1"
+    asked = [options.get(name, "") for name in ("g", "as", "v")]
+    if not any(asked):
+        return Form(media_type, is_pretty=is_pretty)
+    group, kind, version = asked
+    convert = _CONVERSIONS.get((group, kind), "")
+    if convert not in conversions or version not in _VERSIONS[convert]:
+        return None
+    if media_type == PROTOBUF and convert != "PartialObjectMetadata":
+        return None
+    return Form(media_type, convert, version, is_pretty)
+
+
+@lru_cache(maxsize=512)
+def negotiate(accept: str, conversions: tuple[str, ...] = (), *, is_stream: bool = False) -> Form:
+    """Return the form that a client likes best; `conversions` are the ones this answer can be made into.
+
+    Protobuf is made for those who take nothing else: nearly every client that asks for it also accepts JSON, which is
+    stored and costs nothing. Metadata alone is made in either, so it goes as it is liked best: informers of metadata
+    compare what a list and a watch brought, and in JSON a list's items have a kind. Raises: NotAcceptable.
+
+    Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go`.
+    """
+    if not accept:
+        return PLAIN
+    protobuf_form: Form | None = None
+    for main, sub, options in clauses_of(accept):
+        for media_type in _FORMS:
+            if main != "*" and media_type.partition("/")[0] != main:
+                continue
+            if sub != "*" and media_type.partition("/")[2] != sub:
+                continue
+            form = _form_of(media_type, options, conversions)
+            if form is None or (protobuf_form is not None and form.convert != protobuf_form.convert):
+                continue
+            if is_stream and media_type == YAML:
+                raise _not_acceptable(_STREAMS)
+            if media_type != PROTOBUF or form.convert:
+                return form
+            protobuf_form = form
+    if protobuf_form is not None:
+        return protobuf_form
+    raise _not_acceptable(_FORMS)
+
+
+def _not_acceptable(forms: Sequence[str]) -> NotAcceptable:
+    return NotAcceptable(f"only the following media types are accepted: {', '.join(forms)}")
 
 
 def media_type_of(content_type: str) -> str:
@@ -122,7 +167,7 @@ def json_of(body: bytes, content_type: str) -> bytes:
     media_type = media_type_of(content_type)
     if media_type == JSON or not body:
         return body
-    if media_type in (YAML, "text/yaml", "application/x-yaml"):
+    if media_type == YAML:
         return json_from_yaml(body)
     if media_type == PROTOBUF:
         return msgspec.json.encode(protobuf.decode(body))

@@ -11,9 +11,11 @@ schema gets one that keeps every field, so that it can be applied all the same.
 from functools import cache
 from typing import Any
 
+import msgspec
+
 from apiserver_fake.catalogue import Catalogue
-from apiserver_fake.rest import discovery
-from apiserver_fake.rest.media_types import PATCH_TYPES
+from apiserver_fake.rest import discovery, swagger
+from apiserver_fake.rest.media_types import JSON, PATCH_TYPES, clauses_of
 from apiserver_fake.rest.paths import CONNECTED, subresource_form
 from apiserver_fake.schema.schemas import component_of, components
 from apiserver_fake.validation.fields import Struct, constraints
@@ -30,7 +32,7 @@ _PARAMETERS: tuple[tuple[str, str, str], ...] = (
 
 def _closure(roots: list[str], invented: dict[str, Document]) -> dict[str, Document]:
     """Return the schemas reachable from these components, sorted by name; `invented`: those that no table has."""
-    schemas, seen = {**components(), **invented}, set(roots)
+    schemas, seen = {**_named_components(), **invented}, set(roots)
     waiting: list[Any] = [schemas.get(name, {}) for name in roots]
     while waiting:
         item = waiting.pop()
@@ -45,6 +47,67 @@ def _closure(roots: list[str], invented: dict[str, Document]) -> dict[str, Docum
     return {name: schemas[name] for name in sorted(seen) if name in schemas}
 
 
+META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_QUANTITY, _INT_OR_STRING = (
+    "io.k8s.apimachinery.pkg.api.resource.Quantity",
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+)
+_TIME, _MICRO_TIME = f"{META}.Time", f"{META}.MicroTime"
+NAMED_TYPES: dict[str, Document] = {
+    _QUANTITY: {
+        "description": "Quantity is a fixed-point representation of a number with a decimal or binary suffix.",
+        "oneOf": [{"type": "string"}, {"type": "number"}],
+    },
+    _INT_OR_STRING: {
+        "description": "IntOrString is a type that can hold an int32 or a string.",
+        "format": "int-or-string",
+        "oneOf": [{"type": "integer"}, {"type": "string"}],
+    },
+    _TIME: {"description": "Time is a timestamp with a precision of seconds.", "format": "date-time", "type": "string"},
+    _MICRO_TIME: {
+        "description": "MicroTime is a timestamp with a precision of microseconds.",
+        "format": "date-time",
+        "type": "string",
+    },
+}
+"""Types with a JSON form of their own; fields refer to them by name."""
+_BY_FORMAT = {"quantity": _QUANTITY, "int-or-string": _INT_OR_STRING, "date-time": _TIME}
+_MICRO_TIMES = frozenset(
+    (
+        ("io.k8s.api.coordination.v1.LeaseSpec", "acquireTime"),
+        ("io.k8s.api.coordination.v1.LeaseSpec", "renewTime"),
+        ("io.k8s.api.core.v1.Event", "eventTime"),
+        ("io.k8s.api.core.v1.EventSeries", "lastObservedTime"),
+        ("io.k8s.api.events.v1.Event", "eventTime"),
+        ("io.k8s.api.events.v1.EventSeries", "lastObservedTime"),
+    )
+)
+_OF_FORM = ("format", "oneOf", "type")
+
+
+def _by_name(schema: Document, target: str = "") -> Document:
+    """Return the schema of a field with its type's name instead of the type's form."""
+    target = target or _BY_FORMAT.get(schema.get("format", ""), "")
+    if target:
+        return {"$ref": _PREFIX + target, **{key: said for key, said in schema.items() if key not in _OF_FORM}}
+    inner = {
+        key: _by_name(schema[key]) for key in ("items", "additionalProperties") if isinstance(schema.get(key), dict)
+    }
+    return {**schema, **inner} if inner else schema
+
+
+@cache
+def _named_components() -> dict[str, Document]:
+    """Return upstream's components, their fields of named types referring to those."""
+    found = dict(NAMED_TYPES)
+    for name, schema in components().items():
+        fields = schema.get("properties", {})
+        targets = {field: _MICRO_TIME if (name, field) in _MICRO_TIMES else "" for field in fields}
+        named = {field: _by_name(said, targets[field]) for field, said in fields.items()}
+        found[name] = {**schema, "properties": named} if named else schema
+    return found
+
+
 def _operation(
     action: str, r: Resource, component: str, kind: Document | None = None, *, has_strategic_merge: bool = True
 ) -> Document:
@@ -56,7 +119,7 @@ def _operation(
     operation: Document = {
         "tags": [f"{r.group.partition('.')[0] or 'core'}_{r.version}"],
         "operationId": f"{action}{'Namespaced' if r.namespaced else ''}{r.kind}",
-        "responses": {"200": {"description": "OK", "content": content}},
+        "responses": {"200": {"description": "OK", "content": content}, "401": {"description": "Unauthorized"}},
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": kind or discovery.kind_of(r.group, r.version, r.kind),
     }
@@ -124,20 +187,45 @@ def document(catalogue: Catalogue, group: str, version: str) -> Document:
             kinds[name] = [discovery.kind_of(kind_group, kind_version, kind)]
         return name
 
+    def list_of(r: Resource, of: str) -> str:
+        """Return the name of the type of a kind's lists."""
+        name = of.removesuffix(r.kind) + r.list_kind
+        head = {key: _named_components()[f"{META}.Status"]["properties"][key] for key in ("apiVersion", "kind")}
+        items = {"type": "array", "items": {"$ref": _PREFIX + of}, "description": f"items is the list of {r.kind}s."}
+        metadata = {"$ref": f"{_PREFIX}{META}.ListMeta", "description": "Standard list metadata."}
+        invented[name] = {
+            "description": f"{r.list_kind} is a list of {r.kind}s.",
+            "type": "object",
+            "required": ["items"],
+            "properties": {**head, "metadata": metadata, "items": items},
+        }
+        roots.append(name)
+        kinds[name] = [discovery.kind_of(r.group, r.version, r.list_kind)]
+        return name
+
+    status = f"{META}.Status"
+    if served:
+        roots.append(status)
+        kinds[status] = [discovery.kind_of("", "v1", "Status")]
     for r in served:
         of = component(r.group, r.version, r.kind)
+        listed = list_of(r, of)
+        if r.namespaced:
+            everywhere = _operation("list", r, listed)
+            everywhere["operationId"] = f"list{r.kind}ForAllNamespaces"
+            paths[f"{root}/{r.plural}"] = {"get": everywhere}
         base = f"{root}/namespaces/{{namespace}}/{r.plural}" if r.namespaced else f"{root}/{r.plural}"
         paths[base] = {
-            "get": _operation("list", r, of),
+            "get": _operation("list", r, listed),
             "post": _operation("post", r, of),
-            "delete": _operation("deletecollection", r, of),
+            "delete": _operation("deletecollection", r, status),
             "parameters": _path_parameters(r, named=False),
         }
         paths[f"{base}/{{name}}"] = {
             "get": _operation("get", r, of),
             "put": _operation("put", r, of),
             "patch": _operation("patch", r, of, has_strategic_merge=merging[r.name]),
-            "delete": _operation("delete", r, of),
+            "delete": _operation("delete", r, status),
             "parameters": _path_parameters(r, named=True),
         }
         for name in sorted(set(r.subresources) - set(CONNECTED)):
@@ -167,28 +255,36 @@ def document(catalogue: Catalogue, group: str, version: str) -> Document:
 
 
 SECOND_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-SECOND_PROTOBUF_ASKED = SECOND_PROTOBUF.replace(".v2.", ".v2@")
-"""What a client accepts; as a media type that is read strictly it must not have the `@`."""
+_SECOND_FORMS = {JSON: JSON, SECOND_PROTOBUF.replace(".v2.", ".v2@"): SECOND_PROTOBUF, SECOND_PROTOBUF: SECOND_PROTOBUF}
+"""What a client accepts, and what it is sent as: a media type that is read strictly has no `@`."""
 
 
-@cache
-def second(*, is_protobuf: bool) -> discovery.Answer:
-    """Return `/openapi/v2`: a document that defines nothing.
-
-    kubectl reads it after `/openapi/v3`, when it has not found a kind there; only then it says that there is none.
-    """
-    title, version = "Kubernetes", discovery.GIT_VERSION
-    if not is_protobuf:
-        info = {"title": title, "version": version}
-        return discovery.answer({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})
-    described = _text_field(1, title) + _text_field(2, version)
-    return discovery.answer_of(_text_field(1, "2.0") + bytes((2 << 3 | 2, len(described))) + described)
+def second_type(accept: str) -> str:
+    """Return the media type of `/openapi/v2` that a client likes best, "" where it takes none."""
+    for main, sub, _ in clauses_of(accept or "*/*"):
+        for asked, sent in _SECOND_FORMS.items():
+            if main in ("application", "*") and sub in ("*", asked.partition("/")[2]):
+                return sent
+    return ""
 
 
-def _text_field(number: int, text: str) -> bytes:
-    """Return a protobuf field of less than 128 bytes."""
-    value = text.encode()
-    return bytes((number << 3 | 2, len(value))) + value
+def second(catalogue: Catalogue, *, is_protobuf: bool) -> discovery.Answer:
+    """Return `/openapi/v2`: all that is served in one document, which older clients read."""
+    return catalogue.once(("openapi/v2", is_protobuf), lambda: _second(catalogue, is_protobuf))
+
+
+def _second(catalogue: Catalogue, is_protobuf: bool) -> discovery.Answer:
+    if is_protobuf:
+        document = msgspec.json.decode(second(catalogue, is_protobuf=False).body)
+        # Both forms have one tag: what tells them apart is Vary.
+        return discovery.Answer(swagger.encode(document), second(catalogue, is_protobuf=False).etag)
+    served = []
+    for group, versions in discovery.groups(catalogue).items():
+        for version in versions:
+            found = group_version_answer(catalogue, group, version)
+            assert found is not None, f"{group}/{version} is served"
+            served.append(msgspec.json.decode(found.body))
+    return discovery.answer(swagger.document(served, discovery.GIT_VERSION))
 
 
 def group_version_answer(catalogue: Catalogue, group: str, version: str) -> discovery.Answer | None:
@@ -209,7 +305,14 @@ def _index(catalogue: Catalogue) -> discovery.Answer:
         for version in versions:
             found = group_version_answer(catalogue, group, version)
             assert found is not None, f"{group}/{version} is served"
-            path = f"apis/{group}/{version}" if group else f"api/{version}"
-            digest = found.etag.strip('"')
-            paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+            paths[_path_of(group, version)] = {"serverRelativeURL": url_of(group, version, found.etag)}
     return discovery.answer({"paths": paths})
+
+
+def _path_of(group: str, version: str) -> str:
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+def url_of(group: str, version: str, etag: str) -> str:
+    """Return where the document of a group version is, with the hash that its present content has."""
+    return f"/openapi/v3/{_path_of(group, version)}?hash={etag.strip(chr(34))}"

@@ -4,7 +4,8 @@ This is the path grammar of the Kubernetes API: core and named groups, namespace
 `/watch/` prefix. Nothing here touches a socket; a refusal is an `ApiError` that says what the real server says.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
@@ -69,6 +70,14 @@ def subresource_form(name: str, kind: str = "") -> SubresourceForm:
     return replace(form, kind=f"{kind}{form.kind}") if name == "proxy" else form
 
 
+def is_set(query: Mapping[str, str], name: str) -> bool:
+    """Return a boolean parameter: anything but `0` and `false` in any case is true, also nothing at all after its name.
+
+    Source: upstream `staging/src/k8s.io/apimachinery/pkg/runtime/conversion.go` (Convert_Slice_string_To_bool).
+    """
+    return query.get(name, "false").lower() not in ("0", "false")
+
+
 class Parameters:
     """A query read with types. Raises: BadRequest for a repeated known parameter or a malformed value (V14)."""
 
@@ -87,20 +96,17 @@ class Parameters:
         return self._query.get(name, "")
 
     def flag(self, name: str) -> bool:
-        """Return a boolean in the spellings of Go's ParseBool; present without a value is true."""
-        text = self._query.get(name, "false")
-        if text in ("", "1", "t", "T", "true", "TRUE", "True"):
-            return True
-        if text in ("0", "f", "F", "false", "FALSE", "False"):
-            return False
-        raise BadRequest(f"query parameter {name}={text!r}: want true or false")
+        """Return a boolean parameter, as `is_set` reads it."""
+        return is_set(self._query, name)
 
     def number(self, name: str) -> int | None:
         """Return a non-negative 64-bit integer, or None when absent."""
         text = self._query.get(name, "")
         if not text:
             return None
-        if not text.isascii() or not text.isdigit() or len(text) > 19 or int(text) > NUMBER_MAX:
+        if not text.isascii() or not text.lstrip("-").isdigit():
+            raise BadRequest(f'strconv.ParseInt: parsing "{text[:32]}": invalid syntax')
+        if not text.isdigit() or len(text) > 19 or int(text) > NUMBER_MAX:
             raise BadRequest(f"query parameter {name}={text[:32]!r}: want an integer from 0 to {NUMBER_MAX}")
         return int(text)
 
@@ -116,7 +122,7 @@ class Parameters:
         `staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go`.
         """
         is_of_the_cache = self.text("resourceVersion") == "0" and "continue" not in self
-        if self.text("limit").startswith("-") or (is_of_the_cache and not self.text("resourceVersionMatch")):
+        if is_of_the_cache or (self.text("limit").startswith("-") and self.text("limit")[1:].isdigit()):
             return 0
         return self.number("limit") or 0
 
@@ -135,6 +141,11 @@ class Route:
     def resource(self) -> Resource:
         """The kind in the version that the path names."""
         return self.served.resource
+
+    @property
+    def is_of_definition(self) -> bool:
+        """Whether a definition defines the kind: what is known of its objects is what they say."""
+        return self.served.schema is not None
 
     @property
     def template(self) -> str:
@@ -163,6 +174,14 @@ class Route:
 def split(raw_path: str) -> list[str]:
     """Return the decoded segments of a raw path; a trailing slash is ignored."""
     return [unquote(part) if "%" in part else part for part in raw_path.strip("/").split("/")]
+
+
+_MALFORMED = re.compile(r"[^?]*%(?![0-9A-Fa-f]{2})")
+
+
+def is_malformed(raw_path: str) -> bool:
+    """Whether the path before the query has a percent sign that begins no escape."""
+    return "%" in raw_path and _MALFORMED.match(raw_path) is not None
 
 
 def parse(catalogue: Catalogue, group: str, version: str, rest: Sequence[str]) -> Route:
@@ -313,6 +332,7 @@ def to_request(
             resource_version_match=parameters.text("resourceVersionMatch"),
             limit=parameters.limit() if verb == "list" else 0,
             continue_token=parameters.text("continue") if verb == "list" else "",
+            is_split=verb == "list",
             traceparent=traceparent,
         )
     dry_run = is_dry_run(verb, [parameters.text("dryRun")] if "dryRun" in parameters else [])

@@ -54,11 +54,13 @@ _PACKAGES = {
     "discovery.k8s.io": "discovery",
     "events.k8s.io": "events",
     "flowcontrol.apiserver.k8s.io": "flowcontrol",
+    "meta.k8s.io": "meta",
     "networking.k8s.io": "networking",
     "node.k8s.io": "node",
     "policy": "policy",
     "rbac.authorization.k8s.io": "rbac",
     "resource.k8s.io": "resource",
+    "resource.k8s.io/v1beta2": "resource",
     "scheduling.k8s.io": "scheduling",
     "storage.k8s.io": "storage",
 }
@@ -77,7 +79,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             raise ValueError("a number has more than 64 bits")
 
 
-def _wire(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def wire(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield `(field number, number or bytes)` of one message. Raises: ValueError, IndexError."""
     at = 0
     while at < len(data):
@@ -98,7 +100,7 @@ def _wire(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _plain(data: bytes) -> dict[int, int | bytes]:
-    return dict(_wire(data))
+    return dict(wire(data))
 
 
 def _number(value: int | bytes | None) -> int:
@@ -143,7 +145,7 @@ def _value(of: str, raw: int | bytes, depth: int) -> Any:
         case "duration":
             return f"{_number(_plain(_bytes(raw)).get(1)) / 1e9:g}s"
         case "texts":
-            return [_bytes(each).decode("utf-8") for number, each in _wire(_bytes(raw)) if number == 1]
+            return [_bytes(each).decode("utf-8") for number, each in wire(_bytes(raw)) if number == 1]
         case "json":
             inner = _bytes(_plain(_bytes(raw)).get(1))
             return msgspec.json.decode(inner) if inner else None
@@ -156,7 +158,7 @@ def _message(name: str, data: bytes, depth: int) -> Document:
         raise ValueError(f"more than {DEPTH_MAX} levels")
     fields = _messages()[name]
     found: Document = {}
-    for number, raw in _wire(data):
+    for number, raw in wire(data):
         field = fields.get(number)
         if field is None:
             # A field of a newer version: unknown to our types, so there is no JSON name to keep it under.
@@ -190,7 +192,7 @@ def decode(body: bytes) -> Document:
         api_version = _bytes(types.get(1)).decode("utf-8")
         kind = _bytes(types.get(2)).decode("utf-8")
         raw = _bytes(envelope.get(2))
-        name = _name_of(api_version, kind)
+        name = message_name(api_version, kind)
         if name not in _messages():
             raise UnsupportedMediaType(
                 f"{api_version} {kind} is not read as protobuf here - accepted media types include: "
@@ -201,7 +203,8 @@ def decode(body: bytes) -> Document:
         raise BadRequest(f"the body is not a protobuf message of its kind: {error}") from error
 
 
-def _name_of(api_version: str, kind: str) -> str:
+def message_name(api_version: str, kind: str) -> str:
+    """Return what the message of a kind is called in the data files, whether there is one or not."""
     if kind in ("DeleteOptions", "Status"):
         return f"meta.{kind}"
     group, _, _ = api_version.rpartition("/")
@@ -209,15 +212,18 @@ def _name_of(api_version: str, kind: str) -> str:
     return f"{package}.{kind}"
 
 
-def _tagged(number: int, payload: bytes) -> bytes:
-    return _as_varint(number << 3 | 2) + _as_varint(len(payload)) + payload
+def tagged(number: int, payload: bytes) -> bytes:
+    """Return a field of bytes, text or a message."""
+    return varint(number << 3 | 2) + varint(len(payload)) + payload
 
 
-def _numbered(number: int, value: int) -> bytes:
-    return _as_varint(number << 3) + _as_varint(value & 0xFFFFFFFFFFFFFFFF)
+def numbered(number: int, value: int) -> bytes:
+    """Return a field of a number."""
+    return varint(number << 3) + varint(value & 0xFFFFFFFFFFFFFFFF)
 
 
-def _as_varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Return a number, seven bits a byte."""
     found = bytearray()
     while value >= 0x80:
         found.append(value & 0x7F | 0x80)
@@ -230,28 +236,28 @@ def _field(number: int, of: str, value: Any) -> bytes:
     """Return one value under its number."""
     match of:
         case "string":
-            return _tagged(number, value.encode())
+            return tagged(number, value.encode())
         case "int" | "bool":
-            return _numbered(number, int(value))
+            return numbered(number, int(value))
         case "bytes":
-            return _tagged(number, base64.b64decode(value))
+            return tagged(number, base64.b64decode(value))
         case "double":
-            return _as_varint(number << 3 | 1) + struct.pack("<d", value)
+            return varint(number << 3 | 1) + struct.pack("<d", value)
         case "quantity":
-            return _tagged(number, _tagged(1, str(value).encode()))
+            return tagged(number, tagged(1, str(value).encode()))
         case "int-or-string" if isinstance(value, int):
-            return _tagged(number, _numbered(1, 0) + _numbered(2, value))
+            return tagged(number, numbered(1, 0) + numbered(2, value))
         case "int-or-string":
-            return _tagged(number, _numbered(1, 1) + _tagged(3, value.encode()))
+            return tagged(number, numbered(1, 1) + tagged(3, value.encode()))
         case "time" | "microtime":
             seconds, rest = divmod(round(parse_time(value) * 1_000_000), 1_000_000)
-            return _tagged(number, _numbered(1, seconds) + _numbered(2, rest * 1000))
+            return tagged(number, numbered(1, seconds) + numbered(2, rest * 1000))
         case "duration":
-            return _tagged(number, _numbered(1, duration(value).nanos))
+            return tagged(number, numbered(1, duration(value).nanos))
         case "json":
-            return _tagged(number, _tagged(1, msgspec.json.encode(value)))
+            return tagged(number, tagged(1, msgspec.json.encode(value)))
         case _:
-            return _tagged(number, _encoded(of, value))
+            return tagged(number, _encoded(of, value))
 
 
 def _encoded(name: str, document: Document) -> bytes:
@@ -265,7 +271,7 @@ def _encoded(name: str, document: Document) -> bytes:
         if value is None:
             continue
         if how == "map":
-            parts += [_tagged(number, _tagged(1, key.encode()) + _field(2, of, each)) for key, each in value.items()]
+            parts += [tagged(number, tagged(1, key.encode()) + _field(2, of, each)) for key, each in value.items()]
         elif how == "list":
             parts += [_field(number, of, each) for each in value]
         else:
@@ -279,16 +285,16 @@ def encode(document: Document) -> bytes:
     api_version, kind = str(document.get("apiVersion", "")), str(document.get("kind", ""))
     if "items" in document and kind.endswith("List"):
         item = _checked_name(api_version, kind.removesuffix("List"))
-        items = [_tagged(2, _encoded(item, each)) for each in document["items"]]
-        raw = b"".join([_tagged(1, _encoded("meta.ListMeta", document.get("metadata") or {})), *items])
+        items = [tagged(2, _encoded(item, each)) for each in document["items"]]
+        raw = b"".join([tagged(1, _encoded("meta.ListMeta", document.get("metadata") or {})), *items])
     else:
         raw = _encoded(_checked_name(api_version, kind), document)
-    types = _tagged(1, api_version.encode()) + _tagged(2, kind.encode())
-    return b"".join((MAGIC, _tagged(1, types), _tagged(2, raw)))
+    types = tagged(1, api_version.encode()) + tagged(2, kind.encode())
+    return b"".join((MAGIC, tagged(1, types), tagged(2, raw)))
 
 
 def _checked_name(api_version: str, kind: str) -> str:
-    name = _name_of(api_version, kind)
+    name = message_name(api_version, kind)
     if name not in _messages():
         raise NotAcceptable(
             f"{api_version} {kind} is not written as protobuf here - accepted media types include: "
@@ -299,5 +305,5 @@ def _checked_name(api_version: str, kind: str) -> str:
 
 def frame(event_type: str, document: Document) -> bytes:
     """Return one event of a watch: its length in four bytes, then the event, the object in its envelope within."""
-    event = _tagged(1, event_type.encode()) + _tagged(2, _tagged(1, encode(document)))
+    event = tagged(1, event_type.encode()) + tagged(2, tagged(1, encode(document)))
     return len(event).to_bytes(4, "big") + event

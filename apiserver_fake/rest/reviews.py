@@ -79,7 +79,7 @@ def answer(
         case _:
             _check_namespace(namespace, spec)
             status = _access(review.kind, spec, _subject(review.kind, spec), reviewer)
-    metadata = {"creationTimestamp": None, **({"namespace": namespace} if namespace else {})}
+    metadata = {"namespace": namespace} if namespace else {}
     return {
         "kind": review.kind,
         "apiVersion": f"{review.group}/{review.version}",

@@ -6,7 +6,6 @@ without touching the store. This file is the shell; what it decides with is in t
 """
 
 import asyncio
-import ssl
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -14,36 +13,44 @@ from typing import Any
 import aiohttp
 import msgspec
 import structlog
-import yaml
 from aiohttp import web
 
 from apiserver_fake.admission.service_account import is_without_default_account
 from apiserver_fake.decode import json_object
-from apiserver_fake.errors import invalid_option, method_not_allowed
+from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path, not_found
+from apiserver_fake.fairness import FLOW_HEADERS, attributes_of
 from apiserver_fake.rbac.policy import Attributes
+from apiserver_fake.registry.read import with_items
 from apiserver_fake.rest import (
     discovery,
+    health,
     media_types,
     openapi,
     paths,
     pod_streams,
-    protobuf,
     reviews,
     streaming,
     tables,
     watch,
 )
+from apiserver_fake.rest.encoding import Encoding
 from apiserver_fake.rest.http import (
     JSON_HEADERS,
+    TEXT_HEADERS,
+    HttpRequest,
     audit_id,
     bearer_of,
     cached_answer,
+    encoded,
     host_name,
+    indented,
     is_allowed_host,
+    is_pretty,
     is_traceparent,
     json_answer,
     may_be_compressed,
     page_not_found,
+    raw_json,
     read_body,
     refusal_answer,
     warning_header,
@@ -51,16 +58,17 @@ from apiserver_fake.rest.http import (
 from apiserver_fake.rest.impersonation import impersonated
 from apiserver_fake.rest.media_types import PLAIN, Form
 from apiserver_fake.rest.paths import Parameters, Route
-from apiserver_fake.rest.streaming import Kubelets
-from apiserver_fake.rest.tls import ServingTls, identity_of_peer
+from apiserver_fake.rest.protobuf import NotAcceptable
+from apiserver_fake.rest.streaming import Kubelets, KubeletTls
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
-from services.api.errors import ApiError, BadRequest, Forbidden, Timeout, UnknownOutcome
+from services.api.errors import ApiError, BadRequest, Forbidden, NotFound, Timeout, UnknownOutcome
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity, external
 from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
 from services.api.times import format_time
 from services.api.wire import Api, Request, Response
+from services.runtime.serving_tls import ServingTls, identity_of_peer
 from services.telemetry.metrics import render
 
 log = structlog.get_logger()
@@ -72,11 +80,12 @@ MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 MONITOR = "system:monitor"
 SHUTDOWN_S = 2.0
-RELOAD_S = 2.0
-"""How often it is looked whether there is another certificate to serve with."""
+YEAR_S = 365 * 86400.0
 ACCOUNT_TRIES, ACCOUNT_WAIT_S = 10, 0.15
 """How often and after how long a pod's creation is tried again that only lacks its namespace's default account."""
 CONVERSIONS = ("Table", "PartialObjectMetadata")
+EXACT = frozenset(("healthz", "livez", "readyz", "metrics", "openapi", "index.html"))
+"""First segments of paths that are not served with a slash behind them."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,7 @@ class RestHandler:
         self._server, self._clock, self._tracer = server, clock, tracer
         self._catalogue = server.catalogue
         self._kubelets, self._settings = kubelets, settings
+        self._encoding = Encoding()
         self.active: dict[object, None] = {}
         """The connections that have sent a request; `_SilenceSweep` forgets those that are gone."""
         self._allowed_hosts = frozenset((*LOOPBACK_NAMES, host.lower(), *(h.lower() for h in settings.allowed_hosts)))
@@ -109,24 +119,40 @@ class RestHandler:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the answer; every refusal is a `Status`, and a bug is a 500 that is logged."""
         self.active[request.protocol] = None
+        if isinstance(request, HttpRequest):
+            request.answer_headers["Audit-Id"] = audit_id(request.headers.get("Audit-Id", ""))
         answer = await self._handled(request)
-        if not answer.prepared:
-            answer.headers["Audit-Id"] = audit_id(request.headers.get("Audit-Id", ""))
+        if isinstance(answer, web.Response) and answer.headers.get("Content-Type") == media_types.JSON:
+            self._finish_json(request, answer)
         return answer
+
+    def _finish_json(self, request: web.BaseRequest, answer: web.Response) -> None:
+        """End JSON as Go's encoder does, or indent it; what clients may keep stays as it is."""
+        if "ETag" in answer.headers or not isinstance(answer.body, bytes) or answer.body.endswith(b"\n}"):
+            return
+        body = answer.body
+        answer.body = indented(body) if is_pretty(request) else body + b"\n"
 
     async def _handled(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             self._check_web(request)
             return await self._dispatch(request, self._identity(request))
         except ApiError as error:
-            return refusal_answer(error)
+            return self._refusal(request, error)
         except UnknownOutcome as error:
-            return refusal_answer(Timeout(f"no answer came in time, the outcome is unknown: {error}"))
+            return self._refusal(request, Timeout(f"no answer came in time, the outcome is unknown: {error}"))
         except (ConnectionError, asyncio.IncompleteReadError):
             raise
         except Exception as error:  # a bug must answer this caller and leave the others alone (V2)
             log.error("rest.request_failed", method=request.method, path=request.path, exc_info=error)
             return refusal_answer(ApiError(f"internal error: {type(error).__name__}"))
+
+    def _refusal(self, request: web.BaseRequest, error: ApiError) -> web.Response:
+        """Return a refusal in the form the client asked for, or in JSON where it takes none of ours."""
+        try:
+            return refusal_answer(error, media_types.negotiate(request.headers.get("Accept", "")))
+        except NotAcceptable:
+            return refusal_answer(error)
 
     def _check_web(self, request: web.BaseRequest) -> None:
         local = request.transport.get_extra_info("sockname") if request.transport is not None else None
@@ -147,10 +173,21 @@ class RestHandler:
         return impersonated(caller, request.headers, self._server.authorize_action)
 
     async def _dispatch(self, request: web.BaseRequest, identity: Identity) -> web.StreamResponse:
-        parts = paths.split(request.rel_url.raw_path)
+        raw_path = request.rel_url.raw_path
+        if paths.is_malformed(request.raw_path):
+            return web.Response(text="400 Bad Request", status=400)
+        parts = paths.split(raw_path)
+        if isinstance(request, HttpRequest):
+            asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
+            if (flow := self._server.flow_of(identity, asked)) is not None:
+                request.answer_headers |= dict(zip(FLOW_HEADERS, flow, strict=True))
         is_resource = parts[0] in ("api", "apis") and len(parts) > (2 if parts[0] == "api" else 3)
         if self._server.access.is_rbac and not is_resource:
             self._authorize_path(request, identity)
+        if request.method == "CONNECT":
+            raise method_not_allowed()
+        if raw_path.startswith("//") or (raw_path.endswith("/") and parts[0] in EXACT):
+            return page_not_found()
         match parts:
             case ["api", version, _, *_] if discovery.is_served(self._catalogue, "", version):
                 return await self._resource(request, identity, "", version, parts[2:])
@@ -160,22 +197,21 @@ class RestHandler:
                 return self._health(request, identity, check, rest)
             case ["version"]:
                 self._only(request, "GET")
-                return json_answer(msgspec.json.encode(discovery.version()))
+                return raw_json(discovery.version(self._server.release))
         if identity.user == ANONYMOUS.user and not self._server.access.is_rbac:
             raise Forbidden(f'forbidden: User "{identity.user}" cannot {request.method.lower()} path "{request.path}"')
         match parts:
             case ["metrics"]:
-                self._only(request, "GET")
                 if not self._server.access.is_rbac:
                     self._only_monitors(request, identity)
                 return web.Response(body=render(self._server.metrics()), content_type="text/plain", charset="utf-8")
             case ["openapi", "v2"]:
-                self._only(request, "GET")
-                is_protobuf = openapi.SECOND_PROTOBUF_ASKED in request.headers.get("Accept", "")
-                content_type = openapi.SECOND_PROTOBUF if is_protobuf else "application/json"
-                return cached_answer(request, openapi.second(is_protobuf=is_protobuf), content_type)
+                content_type = openapi.second_type(request.headers.get("Accept", ""))
+                if not content_type:
+                    return web.Response(status=406, headers={"Vary": "Accept"})
+                found = openapi.second(self._catalogue, is_protobuf=content_type != media_types.JSON)
+                return cached_answer(request, found, content_type)
             case ["openapi", "v3"]:
-                self._only(request, "GET")
                 return cached_answer(request, openapi.index(self._catalogue))
             case ["openapi", "v3", "api", version]:
                 return self._openapi(request, "", version)
@@ -184,8 +220,10 @@ class RestHandler:
             case [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"]:
                 self._only(request, "GET")
                 return self._issuer(parts[0] == "openid")
-            case [""]:
-                return json_answer(msgspec.json.encode({"paths": self._paths()}))
+            case [""] | ["index.html"]:
+                return raw_json({"paths": self._paths()})
+            case ["version", *_]:
+                raise no_such_path()
         return self._discovery(request, parts)
 
     def _authorize_path(self, request: web.BaseRequest, identity: Identity) -> None:
@@ -221,37 +259,52 @@ class RestHandler:
         ]
         return sorted(roots + served)
 
-    def _health(self, request: web.BaseRequest, identity: Identity, check: str, rest: list[str]) -> web.Response:
-        self._only(request, "GET")
-        is_good = self._server.is_ready or check == "livez"
-        mark = "+" if is_good else "-"
-        text = "ok" if is_good else f"{check} check failed"
-        if "verbose" in request.rel_url.query and not rest:
-            self._only_monitors(request, identity)
-            lines = ["[+]ping ok", f"[{mark}]store {'ok' if is_good else 'failed: not recovered yet'}"]
-            text = "\n".join([*lines, f"{check} check {'passed' if is_good else 'failed'}", ""])
-        return web.Response(
-            text=text,
-            status=200 if is_good else 503,
-            headers={"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"},
-        )
+    def _health(self, request: web.BaseRequest, identity: Identity, endpoint: str, rest: list[str]) -> web.Response:
+        check, query, is_ready = "/".join(rest), request.rel_url.query, self._server.is_ready
+        if check and check not in health.checks_of(endpoint):
+            return page_not_found()
+        if check:
+            is_passing = health.is_passing(endpoint, check, is_ready=is_ready)
+            said = (200, "ok") if is_passing else (500, "internal server error: not ready\n")
+        else:
+            if "verbose" in query and not self._server.access.is_rbac:
+                self._only_monitors(request, identity)
+            excluded = query.getall("exclude", [])
+            said = health.report(endpoint, is_ready=is_ready, is_verbose="verbose" in query, excluded=excluded)
+        return web.Response(text=said[1], status=said[0], headers=TEXT_HEADERS)
 
     def _openapi(self, request: web.BaseRequest, group: str, version: str) -> web.Response:
-        self._only(request, "GET")
         found = openapi.group_version_answer(self._catalogue, group, version)
-        return page_not_found() if found is None else cached_answer(request, found)
+        if found is None:
+            # A group version that is not there has an answer of nothing.
+            return web.Response(headers={"Vary": "Accept", "Cache-Control": "no-cache, private"})
+        hashed = request.rel_url.query.get("hash", "")
+        if hashed and hashed != found.etag.strip('"'):
+            target = openapi.url_of(group, version, found.etag)
+            return web.Response(status=301, headers={"Location": target, "Vary": "Accept", "ETag": found.etag})
+        return cached_answer(request, found, good_until_s=self._clock.wall() + YEAR_S if hashed else 0.0)
 
     def _discovery(self, request: web.BaseRequest, parts: list[str]) -> web.Response:
         path = "/".join(parts)
         is_root = path in ("api", "apis")
         plain = discovery.document_at(self._catalogue, path)
         if plain is None:
+            # What lies below a group of this server's is answered by that group.
+            is_below = parts[0] == "api" or (parts[0] == "apis" and len(parts) > 1 and self._is_built_in(parts[1]))
+            if is_below:
+                raise no_such_path()
             return page_not_found()
         self._only(request, "GET")
         form = media_types.negotiate(request.headers.get("Accept", ""), ("APIGroupDiscoveryList",) if is_root else ())
         found = discovery.document_at(self._catalogue, path, form.version) if form.convert else plain
         assert found is not None, "the aggregated form exists where the plain one does"
         return cached_answer(request, found, content_type=form.content_type if form.convert else "application/json")
+
+    def _is_built_in(self, group: str) -> bool:
+        """Whether a group is one that no definition adds kinds to."""
+        versions = discovery.groups(self._catalogue).get(group, ())
+        served = (each for v in versions for each in self._catalogue.served.get((group, v), {}).values())
+        return bool(versions) and all(each.schema is None for each in served)
 
     async def _resource(
         self, request: web.BaseRequest, identity: Identity, group: str, version: str, rest: list[str]
@@ -267,7 +320,12 @@ class RestHandler:
             self._server.authorize(identity, streaming.right(request, resource, namespace, name, connected))
             itself = self._server.api_for(ADMIN)
             return await streaming.serve(request, resource, namespace, name, connected, itself, self._kubelets)
-        route = paths.parse(self._catalogue, group, version, rest)
+        try:
+            route = paths.parse(self._catalogue, group, version, rest)
+        except NotFound:
+            if not group or self._is_built_in(group):
+                raise
+            return self._not_defined(request, identity, group, version)
         verb = paths.verb_of(request.method, route)
         api = versioned(api, route.served)
         if verb == "get" and route.subresource == "log":
@@ -275,10 +333,16 @@ class RestHandler:
             return await pod_streams.stream(
                 request, route, parameters, api, itself, self._kubelets.session, self._kubelets.tls
             )
-        form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
+        try:
+            form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
+        except NotAcceptable:
+            # Who may not read it learns no more than that.
+            self._server.authorize(identity, route.request(verb))
+            raise
         include = tables.check_include(parameters.text("includeObject"))
         if paths.is_watch(verb, route, parameters):
-            encoder = watch.EventEncoder(route, form, include, self._clock.wall)
+            form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS, is_stream=True)
+            encoder = watch.EventEncoder(route, form, include, self._clock.wall, self._encoding)
             batches = api.watch(paths.watch_request(route, parameters, self._server.store.rv))
             return await watch.stream(request, batches, encoder, send_blocked_max_s=self._settings.send_blocked_max_s)
         span = self._span(request, route, verb)
@@ -295,10 +359,41 @@ class RestHandler:
             raise
         span.set(**{"http.response.status_code": response.code})
         span.end("" if response.code < 500 else str(response.code))
+        response = await self._whole(response, route, form, include)
         answer = self._answer(response, route, form, include)
+        if form.is_pretty and form.media_type == media_types.JSON and isinstance(answer.body, bytes):
+            answer.body = indented(answer.body)
         if isinstance(answer.body, bytes) and may_be_compressed(request, len(answer.body)):
             answer.enable_compression(web.ContentCoding.gzip)
         return answer
+
+    async def _whole(self, response: Response, route: Route, form: Form, include: str) -> Response:
+        """Return the answer with its items, and where whole objects are shown, with all that Go's encoder writes."""
+        items = response.items
+        is_shown = not form.convert or (form.convert == "Table" and include == "Object")
+        if response.is_ok and is_shown and form.media_type != media_types.PROTOBUF and not route.is_of_definition:
+            if items is None:
+                return msgspec.structs.replace(response, body=self._encoding.answer(response.body))
+            whole: list[bytes] = []
+            for piece in self._encoding.items(items, route.resource.api_version, route.resource.kind):
+                whole += piece
+                # A long list leaves others their turn.
+                await asyncio.sleep(0)
+            items = tuple(whole)
+        if items is None:
+            return response
+        return msgspec.structs.replace(response, body=with_items(response.body, items), items=None)
+
+    def _not_defined(self, request: web.BaseRequest, identity: Identity, group: str, version: str) -> web.Response:
+        """Answer what leads nowhere in a group of definitions. Raises: NotFound that names the object whose subresource
+        is not defined."""
+        parts = paths.split(request.rel_url.raw_path)
+        asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
+        self._server.authorize_action(identity, asked)
+        served = self._catalogue.served[group, version].get(asked.resource)
+        if served is not None and asked.subresource:
+            raise not_found(served.resource, asked.name)
+        return page_not_found()
 
     def _span(self, request: web.BaseRequest, route: Route, verb: str) -> Span:
         parent = request.headers.get("traceparent", "")
@@ -375,6 +470,9 @@ class RestHandler:
         if response.code >= 400:
             if response.code in (429, 503, 504) and (wait_s := response.error().retry_after_s) is not None:
                 headers["Retry-After"] = str(wait_s)
+            if form.media_type != media_types.JSON:
+                headers["Content-Type"] = form.media_type
+                body = encoded(msgspec.json.decode(body), form)
         elif form is not PLAIN and form != PLAIN:
             headers["Content-Type"] = form.content_type
             body = self._converted(msgspec.json.decode(body), route, form, include)
@@ -394,11 +492,7 @@ class RestHandler:
                 document = tables.partial_metadata_list(document, form.version)
             else:
                 document = tables.partial_metadata(document, form.version)
-        if form.media_type == media_types.PROTOBUF:
-            return protobuf.encode(document)
-        if form.media_type == media_types.YAML:
-            return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
-        return msgspec.json.encode(document)
+        return encoded(document, form)
 
     async def _bind(self, request: web.BaseRequest, identity: Identity, namespace: str) -> web.StreamResponse:
         """Bind the pod that a Binding names, as the older path of it."""
@@ -459,10 +553,8 @@ class _SilenceSweep:
             self._timer.cancel()
 
 
-async def _reload(tls: ServingTls) -> None:
-    while True:
-        await asyncio.sleep(RELOAD_S)
-        tls.reload()
+def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> HttpRequest:
+    return HttpRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
 
 
 async def serve(
@@ -474,7 +566,7 @@ async def serve(
     tracer: Tracer,
     settings: RestSettings | None = None,
     tls: ServingTls | None = None,
-    kubelet_tls: ssl.SSLContext | None = None,
+    kubelet_tls: KubeletTls | None = None,
 ) -> tuple[AsyncExitStack, int]:
     """Listen on `host:port` (0: any free one) and return what ends it and everything it started, and the port.
 
@@ -498,6 +590,7 @@ async def serve(
         access_log=None,
         max_line_size=REQUEST_LINE_BYTES_MAX,
         max_field_size=REQUEST_LINE_BYTES_MAX,
+        request_factory=_request,
     )
     runner = web.ServerRunner(listener, shutdown_timeout=SHUTDOWN_S)
     running.push_async_callback(runner.cleanup)
@@ -511,7 +604,4 @@ async def serve(
         await running.aclose()
         raise
     sweep.start()
-    if tls is not None:
-        reading = asyncio.create_task(_reload(tls))
-        running.callback(reading.cancel)
     return running, runner.addresses[0][1]

@@ -17,14 +17,27 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 import msgspec
+import structlog
 from aiohttp import web
 
+from apiserver_fake.rest.paths import is_set
 from apiserver_fake.rest.pod_streams import container_of, document_of, kubelet_address
 from services.api.errors import ApiError, BadRequest, NotFound, TooManyRequests, Unavailable
 from services.api.meta import Document
 from services.api.wire import Api, Request
+from services.client.tls import Material, Newer, TlsError, TlsFiles
 from services.runtime.config import EXIT_CONFIG, StartError
-from services.runtime.spdy.connection import UPGRADE, Connection, Stream, Upgraded, dial
+from services.runtime.spdy.connection import (
+    CLOSE_WITHIN_S,
+    PING_S,
+    UPGRADE,
+    WRITE_BYTES_MAX,
+    Connection,
+    Stream,
+    Upgraded,
+    close,
+    dial,
+)
 
 STREAMED: Final = ("exec", "attach", "portforward")
 SESSIONS_MAX = 512
@@ -43,14 +56,21 @@ _HOP_HEADERS = frozenset(
     ("connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "host", "authorization")
 )
 
+log = structlog.get_logger()
+
 
 class Kubelets:
     """How this server reaches kubelets: over TLS with its own certificate, or plain where none is configured."""
 
-    def __init__(self, session: aiohttp.ClientSession, tls: ssl.SSLContext | None = None) -> None:
-        self.session, self.tls = session, tls
+    def __init__(self, session: aiohttp.ClientSession, tls: "KubeletTls | None" = None) -> None:
+        self.session, self._tls = session, tls
         self.scheme = "https" if tls is not None else "http"
         self.count = 0
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What a connection is made with now."""
+        return self._tls.context if self._tls is not None else None
 
     async def dial(self, node: Document, path: str, protocols: list[str]) -> Upgraded:
         """Ask a kubelet to speak SPDY. Raises: Unavailable when it does not answer."""
@@ -66,22 +86,45 @@ class Kubelets:
             ) from error
 
 
-def kubelet_tls(certificate: str, key: str, authority: str) -> ssl.SSLContext | None:
+class KubeletTls:
+    """What calls of kubelets are made with; `context` is made anew when the files have changed."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        """Raises: TlsError."""
+        self._files = files
+        self._newer = Newer(files)
+        self._context = self._made(files.read())
+
+    def _made(self, material: Material) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
+        # Kubelets are known by their addresses, which no certificate names: the authority vouches for them.
+        context.check_hostname = False
+        context.load_cert_chain(self._files.certificate, self._files.key)
+        if material.authorities:
+            context.load_verify_locations(cadata=material.authorities.decode())
+        else:
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """What a connection is made with now; files that cannot be used are reported, and those before them stay."""
+        try:
+            if (material := self._newer.read()) is not None:
+                self._context = self._made(material)
+        except (TlsError, OSError, ssl.SSLError) as error:
+            log.error("client.certificate_not_reloaded", error=str(error))
+        return self._context
+
+
+def kubelet_tls(certificate: str, key: str, authority: str) -> KubeletTls | None:
     """Return what calls of kubelets are made with; None without a certificate. Raises: StartError."""
     if not certificate:
         return None
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
-    # Kubelets are known by their addresses, which no certificate names: the authority vouches for them.
-    context.check_hostname = False
     try:
-        context.load_cert_chain(Path(certificate), Path(key))
-        if authority:
-            context.load_verify_locations(Path(authority))
-        else:
-            context.verify_mode = ssl.CERT_NONE
-    except (OSError, ssl.SSLError) as error:
-        raise StartError(f"--kubelet-client-certificate {certificate}: {error}", EXIT_CONFIG) from None
-    return context
+        return KubeletTls(TlsFiles(Path(certificate), Path(key), Path(authority) if authority else None))
+    except (TlsError, OSError, ssl.SSLError) as error:
+        raise StartError(f"--kubelet-client-certificate: {error}", EXIT_CONFIG) from None
 
 
 # --- where to ---
@@ -107,7 +150,7 @@ def _path(pod: Document, stream: str, request: web.BaseRequest) -> str:
         return "/portForward/" + "/".join(quote(meta[k], safe="") for k in ("namespace", "name")) + _query(words)
     container = container_of(pod, query.get("container", ""))
     flags = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
-    words = [(kubelet, "1") for name, kubelet in flags.items() if query.get(name) in ("1", "true")]
+    words = [(kubelet, "1") for name, kubelet in flags.items() if is_set(query, name)]
     if stream == "exec":
         words += [("command", word) for word in query.getall("command", [])]
     parts = (meta["namespace"], meta["name"], container)
@@ -185,7 +228,7 @@ async def stream(
 
 def _refusal(answer: Upgraded) -> web.Response:
     """Return a kubelet's refusal as it came."""
-    answer.writer.close()
+    close(answer.writer)
     headers = {"Content-Type": answer.headers.get("content-type", "text/plain; charset=utf-8")}
     return web.Response(status=answer.status, body=answer.body, headers=headers)
 
@@ -205,10 +248,16 @@ class _Raw(asyncio.StreamReaderProtocol):
         self._former.connection_lost(exc)
 
 
-def _take_over(request: web.BaseRequest) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    transport: Any = request.transport
-    if transport is None:
+def _transport_of(request: web.BaseRequest) -> asyncio.Transport:
+    """Return the client's connection. Raises: ConnectionError when it is gone."""
+    if request.transport is None:
         raise ConnectionResetError("the client is gone")
+    return request.transport
+
+
+def _take_over(request: web.BaseRequest) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    transport: Any = _transport_of(request)
+    transport.set_write_buffer_limits(WRITE_BYTES_MAX)
     reader = asyncio.StreamReader(limit=CHUNK_BYTES)
     protocol = _Raw(reader, request.protocol)
     transport.set_protocol(protocol)
@@ -231,9 +280,9 @@ async def _spdy(request: web.BaseRequest, node: Document, path: str, kubelets: K
             )
             await _first_of(_copy(reader, answer.writer), _copy(answer.reader, writer))
         finally:
-            writer.close()
+            close(writer)
     finally:
-        answer.writer.close()
+        close(answer.writer)
     raise ConnectionResetError("the streams are over")
 
 
@@ -265,11 +314,19 @@ async def _web_socket(request: web.BaseRequest, protocol: str) -> AsyncIterator[
         protocols=(protocol,) if protocol else (), max_msg_size=MESSAGE_BYTES_MAX, compress=False, timeout=2.0
     )
     await socket.prepare(request)
+    transport = _transport_of(request)
+    transport.set_write_buffer_limits(WRITE_BYTES_MAX)
     try:
         yield socket
     finally:
-        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
-            await socket.close()
+        # A client that does not read takes no farewell either.
+        closing = asyncio.ensure_future(socket.close())
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait((closing,), timeout=CLOSE_WITHIN_S)
+        if not closing.done():
+            transport.abort()
+            closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager
@@ -300,6 +357,10 @@ class _Channels:
         else:
             await self._socket.send_bytes(bytes([channel]) + data)
 
+    async def ping(self) -> None:
+        """Ping the client again and again (see PING_S). Raises: ConnectionError when it is gone."""
+        await _ping(self._socket)
+
     async def messages(self) -> AsyncIterator[tuple[int, bytes]]:
         """Yield (channel, data) until the client is gone; what is no message of that form is left out."""
         async for message in self._socket:
@@ -316,8 +377,7 @@ class _Channels:
     async def pour(self, stream: Stream, channel: int) -> None:
         """Send what comes on a stream, until it ends. Raises: ConnectionError."""
         while data := await stream.read():
-            for place in range(0, len(data), CHUNK_BYTES):
-                await self.send(channel, data[place : place + CHUNK_BYTES])
+            await self.send(channel, data)
 
 
 async def _web_command(
@@ -327,7 +387,7 @@ async def _web_command(
     if offered and not protocol:
         raise BadRequest(f"none of the WebSocket protocols {offered} is served, want one of {list(WEB_SOCKETS)}")
     asked = request.rel_url.query
-    flags = {name for name in ("stdin", "stdout", "stderr", "tty") if asked.get(name) in ("1", "true")}
+    flags = {name for name in ("stdin", "stdout", "stderr", "tty") if is_set(asked, name)}
     wanted = [ERROR, *(channel for channel in (STDIN, STDOUT, STDERR) if _CHANNELS[channel] in flags)]
     if "tty" in flags:
         wanted = [channel for channel in wanted if channel != STDERR] + [RESIZE]
@@ -338,7 +398,7 @@ async def _web_command(
     async with _web_socket(request, protocol) as socket:
         channels = _Channels(socket, protocol)
         if answer.status != 101:
-            answer.writer.close()
+            close(answer.writer)
             why = f"unable to upgrade connection: {answer.body.decode('utf-8', 'replace').strip()}"
             with contextlib.suppress(ConnectionError):
                 await channels.send(ERROR, _internal_error(why))
@@ -347,7 +407,7 @@ async def _web_command(
             with contextlib.suppress(ConnectionError):
                 streams = {channel: await connection.open({"streamType": _CHANNELS[channel]}) for channel in wanted}
                 await channels.send(next(c for c in (STDOUT, STDERR, ERROR) if c in wanted), b"")
-                await _first_of(_type(channels, streams), _results(channels, streams, protocol))
+                await _first_of(_type(channels, streams), _results(channels, streams, protocol), _ping(socket))
         return socket
 
 
@@ -416,14 +476,21 @@ async def _web_port_forward(
     async with _web_socket(request, protocol) as socket:
         if protocol == TUNNEL:
             try:
-                await _first_of(_unpack(socket, answer.writer), _pack(answer.reader, socket))
+                await _first_of(_unpack(socket, answer.writer), _pack(answer.reader, socket), _ping(socket))
             finally:
-                answer.writer.close()
+                close(answer.writer)
             return socket
         async with _connected(answer) as connection:
             with contextlib.suppress(ConnectionError):
                 await _forward_ports(_Channels(socket, protocol), connection, ports)
         return socket
+
+
+async def _ping(socket: web.WebSocketResponse) -> None:
+    """Ping the client again and again (see PING_S). Raises: ConnectionError when it is gone."""
+    while True:
+        await asyncio.sleep(PING_S)
+        await socket.ping()
 
 
 async def _unpack(socket: web.WebSocketResponse, writer: asyncio.StreamWriter) -> None:
@@ -459,7 +526,7 @@ async def _forward_ports(channels: _Channels, connection: Connection, ports: lis
         works = (channels.pour(target, channel) for channel, target in targets.items())
         await asyncio.gather(*works, return_exceptions=True)
 
-    await _first_of(type_in(), pour_out())
+    await _first_of(type_in(), pour_out(), channels.ping())
 
 
 # --- HTTP to a container, a service, a kubelet ---
@@ -561,7 +628,7 @@ async def _to_container(
         raise Unavailable(f"error trying to reach service: {error}") from None
     answer = await kubelets.dial(node, path, ["portforward.k8s.io"])
     if answer.status != 101:
-        answer.writer.close()
+        close(answer.writer)
         raise Unavailable(f"error trying to reach service: {answer.body.decode('utf-8', 'replace').strip()}")
     body = await request.read()
     lines = [f"{request.method} {target} HTTP/1.1", f"Host: {meta['name']}:{port}", "Connection: close"]

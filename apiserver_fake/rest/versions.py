@@ -13,6 +13,7 @@ import msgspec
 
 from apiserver_fake.catalogue import Conversion, ServedVersion
 from apiserver_fake.decode import decode, decode_object
+from apiserver_fake.errors import wrong_type
 from apiserver_fake.patch.patch import apply_patch
 from apiserver_fake.schema.schemas import report_fields
 from services.api.errors import BadRequest, invalid
@@ -39,6 +40,7 @@ class VersionedApi:
         request = msgspec.structs.replace(
             request,
             api_version=self._served.resource.api_version,
+            is_split=False,
             field_selector=self._stored_labels(request.field_selector),
         )
         if request.subresource not in _OWN_FORM:
@@ -88,8 +90,7 @@ class VersionedApi:
         resource = self._served.resource
         kind, version = document.get("kind") or resource.kind, document.get("apiVersion") or resource.api_version
         if (kind, version) != (resource.kind, resource.api_version):
-            text = f"{resource.name} take {resource.api_version} {resource.kind}, the body is {version} {kind}"
-            raise BadRequest(text)
+            raise wrong_type(resource, version, kind, is_served=False, is_defined=True)
         document = {"apiVersion": version, "kind": kind, **document}
         read, dropped, causes = self._served.check(document, old, request.subresource)
         warnings = report_fields(dropped, version, kind, request.field_validation)

@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from apiserver_fake.rest import protobuf, tables
+from apiserver_fake.rest.encoding import Encoding, type_of
 from apiserver_fake.rest.media_types import PROTOBUF, Form
 from apiserver_fake.rest.paths import Route
 from services.api.errors import ApiError, UnknownOutcome
@@ -29,7 +30,11 @@ def line(kind: str, body: bytes) -> bytes:
 class EventEncoder:
     """Turns events into lines in the form the client accepted; the first Table alone carries the columns."""
 
-    def __init__(self, route: Route, form: Form, include: str, wall: Callable[[], float]) -> None:
+    def __init__(self, route: Route, form: Form, include: str, wall: Callable[[], float], encoding: Encoding) -> None:
+        resource = route.resource
+        self._encoding, self._of = encoding, ""
+        if not route.is_of_definition:
+            self._of = type_of(resource.api_version, resource.kind)
         self._route, self._form, self._include, self._wall = route, form, include, wall
         self._has_sent_columns = False
 
@@ -40,12 +45,16 @@ class EventEncoder:
 
     def encode(self, event: WatchEvent) -> bytes:
         """Return the event's line."""
-        body = event.body
+        is_converted = self._form.convert and event.type != "ERROR"
+        if not is_converted and self._form.media_type != PROTOBUF:
+            is_whole = not self._of or event.type == "ERROR"
+            return line(event.type, event.body if is_whole else self._encoding.object(event.body, self._of))
+        document = msgspec.json.decode(event.body)
+        if is_converted:
+            document = self._converted(document)
         if self._form.media_type == PROTOBUF:
-            return protobuf.frame(event.type, msgspec.json.decode(body))
-        if event.type != "ERROR" and self._form.convert:
-            body = msgspec.json.encode(self._converted(msgspec.json.decode(body)))
-        return line(event.type, body)
+            return protobuf.frame(event.type, document)
+        return line(event.type, msgspec.json.encode(document))
 
     def _converted(self, document: Document) -> Document:
         version = self._form.version

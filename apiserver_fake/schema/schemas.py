@@ -172,9 +172,7 @@ def _member(schema: dict[str, Any]) -> Shape:
         target = _component(schema["$ref"][len(_PREFIX) :])
         if schema.get("x-kubernetes-map-type") == "granular":
             return replace(target, is_atomic=False)
-        if strategy == "replace":
-            return Shape("object", target.fields, is_replaced=True, component=target.component)
-        return target
+        return replace(target, is_replaced=True) if strategy == "replace" else target
     if schema.get("type") == "array":
         return Shape(
             "array",

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from services.api import label_syntax
 from services.api.meta import Document, LabelSelector
 from services.api.quantity import amount, canonical, milli
 from services.api.selectors import from_label_selector
@@ -19,7 +20,6 @@ from services.api.selectors import from_label_selector
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
-_VALUE = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
 _NAME_PART = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _SUBDOMAIN_RE, _NAME_PART_RE = re.compile(_SUBDOMAIN), re.compile(_NAME_PART)
 _CONTROL_RE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -47,11 +47,6 @@ LABEL_1035_TEXT = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
     f"and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
     f"'{_LABEL_1035}')"
-)
-LABEL_VALUE_TEXT = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
-    "and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation "
-    f"is '{_VALUE}')"
 )
 _QUALIFIED_TEXT = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
@@ -197,7 +192,7 @@ label = _name(_LABEL, 63, LABEL_TEXT)
 """Check a DNS-1123 label."""
 label_1035 = _name(_LABEL_1035, 63, LABEL_1035_TEXT)
 """Check a DNS-1035 label, the form of service names."""
-label_value = _name(_VALUE, 63, LABEL_VALUE_TEXT, "bytes")
+label_value = _name(label_syntax.VALUE, label_syntax.VALUE_MAX, label_syntax.VALUE_TEXT, "bytes")
 """Check a label's value."""
 header_name = _name(_HEADER, 2**31, HEADER_TEXT)
 """Check the name of an HTTP header."""

@@ -25,7 +25,11 @@ class NodeShell(Tenant):
         config = host.config
         self.session = _uid(host.random.getrandbits(128))
         self.report = NodeReport(
-            definition, session=self.session, address=config.address, port=config.port or max(0, config.health_port)
+            definition,
+            session=self.session,
+            address=config.address,
+            port=config.port or max(0, config.health_port),
+            release=host.switches.release,
         )
         self.traces = PodTraces(host.seams.tracer, self.name)
         self.api: Api | None = None

@@ -38,6 +38,12 @@ class Input:
             self._pieces.get_nowait()
         self._interrupted.set()
 
+    def take_interrupt(self) -> bool:
+        """Return whether SIGINT was sent; the next time it was not."""
+        was_sent = self._interrupted.is_set()
+        self._interrupted.clear()
+        return was_sent
+
     async def read(self) -> bytes:
         """Return the next bytes, b"" at the end. Raises: Interrupted."""
         if self._is_over and self._pieces.empty():
@@ -88,6 +94,7 @@ async def drive(process: Process, keyboard: Input, show: Show) -> int:
                         answer = await keyboard.read()
                     case Write(stream, data):
                         await show(stream, data)
+                        is_interrupted = keyboard.take_interrupt()
                     case Sleep(seconds):
                         await keyboard.sleep(seconds)
             except Interrupted:

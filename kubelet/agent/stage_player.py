@@ -22,7 +22,6 @@ from kubelet.timers import CALL_DEADLINE_S
 from kubelet.view import KubeletPod
 from services.api.errors import ApiError, NotFound, UnknownOutcome
 from services.api.meta import Document, Key
-from services.api.release import KUBERNETES
 from services.api.wire import Api, Request, encode
 from services.client.client import delete_request
 from services.client.informer import Informer
@@ -68,7 +67,7 @@ class StagePlayer:
         return Context(
             times.text(now),
             start_time=times.text(self._start_s),
-            version=KUBERNETES,
+            version=report.version,
             node_name=self._node.name,
             node_ip=report.address,
             node_port=report.port,

@@ -25,15 +25,17 @@ from kubelet.pod.pod import Pod
 from kubelet.runtime import pages, projections
 from kubelet.runtime.commands import PROGRAMS
 from kubelet.runtime.files import Directory, FileSystem
+from kubelet.runtime.service_variables import MASTER_NAMESPACE, linked, service_variables
 from kubelet.runtime.shell import Context, Stdin, start
 from kubelet.runtime.terminal import Terminal, displayed
 from kubelet.view import KubeletContainer
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Document, Key
+from services.api.times import seconds_of
 from services.api.wire import Request, Response
 from services.client.client import Client
 from services.runtime.health import HttpRequest, Takeover
-from services.runtime.spdy.connection import UPGRADE, Connection, Stream
+from services.runtime.spdy.connection import UPGRADE, WRITE_BYTES_MAX, Connection, Stream
 
 log = structlog.get_logger()
 
@@ -205,13 +207,15 @@ class Streams:
             f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {UPGRADE}\r\n"
             f"X-Stream-Protocol-Version: {protocol}\r\n\r\n".encode()
         )
+        writer.transport.set_write_buffer_limits(WRITE_BYTES_MAX)
         connection = Connection(reader, writer, is_client=False)
         reading = asyncio.create_task(connection.run())
         serving = asyncio.ensure_future(serve(request, connection, protocol))
+        pinging = asyncio.create_task(connection.ping())
         try:
             async with asyncio.timeout(IDLE_S):
                 # A client that is gone ends what it asked for.
-                await asyncio.wait((reading, serving), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((reading, serving, pinging), return_when=asyncio.FIRST_COMPLETED)
                 if serving.done():
                     serving.result()
                     await asyncio.wait((reading,), timeout=CLOSE_WITHIN_S)
@@ -219,9 +223,9 @@ class Streams:
             pass
         finally:
             connection.close()
-            for task in (serving, reading):
+            for task in (serving, reading, pinging):
                 task.cancel()
-            await asyncio.gather(serving, reading, return_exceptions=True)
+            await asyncio.gather(serving, reading, pinging, return_exceptions=True)
 
     def _find(self, namespace: str, name: str) -> tuple[StreamedNode, Pod]:
         key = Key(namespace, name)
@@ -355,7 +359,8 @@ class Streams:
         cwd = str(container.get("workingDir") or "/")
         if not files.exists(cwd):
             files.make_directory(cwd, with_parents=True)
-        environment = projections.environment(pod, container, objects, allocatable, {})
+        services = service_variables(await self._services(target, pod))
+        environment = projections.environment(pod, container, objects, allocatable, services)
         return Context(
             environment,
             files,
@@ -400,6 +405,19 @@ class Streams:
                 else:
                     objects[resource, name] = await agent.client.get(resource, Key(key.namespace, name))
         return pod, container, objects
+
+    async def _services(self, target: Target, pod: Document) -> list[Document]:
+        """Return the services that there were when the container started, of those it learns of."""
+        agent, namespace = target.agent, target.pod.pod.metadata.key.namespace
+        has_links = (pod.get("spec") or {}).get("enableServiceLinks") is not False
+        found: list[Document] = []
+        for each in dict.fromkeys((MASTER_NAMESPACE, *([namespace] if has_links else []))):
+            with contextlib.suppress(ApiError, UnknownOutcome, AssertionError):
+                found += (await agent.client.list("services", namespace=each))[0]
+        clock = agent.host.clock
+        started_s = clock.wall() - (clock.now() - target.container.started_s)
+        known = [each for each in found if seconds_of(each["metadata"].get("creationTimestamp")) <= started_s]
+        return linked(known, namespace, has_links=has_links)
 
     # --- port-forward ---
 
@@ -529,10 +547,10 @@ class _Session:
                     await keyboard.put(data)
                     continue
                 typed = self._terminal.type(data)
-                if typed.shown:
-                    await self._streams["stdout"].write(typed.shown)
                 if typed.is_interrupted:
                     keyboard.interrupt()
+                if typed.shown:
+                    await self._streams["stdout"].write(typed.shown)
                 for line in typed.input:
                     await keyboard.put(line)
         except ConnectionError:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.images import NodeImages
 from services.api.meta import Document
-from services.api.release import KUBERNETES
+from services.api.release import FOLLOWED, RELEASES
 from services.api.times import format_micro_time, format_time
 
 LEASE_NAMESPACE = "kube-node-lease"
@@ -89,8 +89,11 @@ def annotation_change(stored: Document, *, is_controlled: bool) -> Document | No
 class NodeReport:
     """The status of one node and when its conditions last turned."""
 
-    def __init__(self, definition: NodeDefinition, *, session: str, address: str, port: int) -> None:
+    def __init__(
+        self, definition: NodeDefinition, *, session: str, address: str, port: int, release: str = FOLLOWED
+    ) -> None:
         self._definition = definition
+        self.version = RELEASES[release]
         self.session, self.boot_id = session, ""
         self.address, self.port = address, port
         self._since: dict[str, tuple[str, str]] = {}
@@ -170,7 +173,7 @@ class NodeReport:
                 "kernelVersion": "emulated",
                 "osImage": "keplab",
                 "containerRuntimeVersion": "keplab://0.1.0",
-                "kubeletVersion": KUBERNETES,
+                "kubeletVersion": self.version,
                 "kubeProxyVersion": "",
                 "operatingSystem": "linux",
                 "architecture": "amd64",

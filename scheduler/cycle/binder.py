@@ -55,6 +55,13 @@ class BindResult(msgspec.Struct, frozen=True):
     rv: int | None = None
 
 
+def _at_permit(status: Status) -> Status:
+    """Return how a wait at Permit ended, as it is reported: a rejection counts the one node, an error says where."""
+    if status.code.is_rejected:
+        return Status(status.code, (f"0/1 nodes are available: 1 {status.message}.",), status.plugin)
+    return Status(status.code, (f"waiting on permit for pod: {status.message}",), status.plugin)
+
+
 def read_back(pod: PodInfo, node_name: str, live: Document | None) -> BindResult:
     """Return what a consistent read says of a bind without answer.
 
@@ -153,7 +160,7 @@ class Binder:
             status = await self.waiting.wait(info, waits)
             self.core.metrics.permit_wait_seconds[status_of(status),].observe(self.seams.clock.now() - began)
             if not status.is_success:
-                return status
+                return _at_permit(status)
         if not has_work:
             return Status()
         return await self.waiting.prepare(info, runner.pre_bind(assumption.state, info, node, self.clients.client))
@@ -211,7 +218,11 @@ class Binder:
         began = queued.initial_attempt if queued.initial_attempt is not None else now
         self.core.metrics.bound(info.uid, node, queued.attempts, now - began, now)
         self.recorder.event(
-            info, "Scheduled", f"Successfully assigned {info.key} to {node}", traceparent=span.traceparent
+            info,
+            "Scheduled",
+            f"Successfully assigned {info.key} to {node}",
+            action="Binding",
+            traceparent=span.traceparent,
         )
         # The event log has it anyway; at thousands of pods a second a log line each is what costs most.
         log.debug("pod.bound", pod=str(info.key), node=node, attempt=queued.attempts, trace_id=span.trace_id)

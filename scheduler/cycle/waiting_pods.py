@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.framework.status import SUCCESS, Code, Status
+from services.api.times import Duration
 
 PREEMPTED: Final = "preempted"
 
@@ -80,7 +81,8 @@ class WaitingPods:
             async with asyncio.timeout(limit_s):
                 return await self._permits[pod.uid].decision
         except TimeoutError:
-            return Status(Code.UNSCHEDULABLE, (f"timeout of {limit_s:g} s reached waiting on permit",), plugin)
+            text = f"rejected due to timeout after waiting {Duration(limit_s).text} at plugin {plugin}"
+            return Status(Code.UNSCHEDULABLE, (text,), plugin)
         finally:
             del self._permits[pod.uid]
 

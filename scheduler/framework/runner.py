@@ -391,7 +391,7 @@ class Runner:
                 continue
             status = plugin.filter(state, pod, node)
             if not status.is_success:
-                return _of(status, plugin)
+                return _of(status, plugin, f'running "{plugin.name}" filter plugin')
         return SUCCESS
 
     def diagnose(self, state: CycleState, pod: PodInfo, columns: Columns, found: Feasible) -> Diagnosis:
@@ -533,7 +533,7 @@ class Runner:
             status = plugin.reserve(state, pod, node_name)
             if not status.is_success:
                 self.unreserve(state, pod, node_name)
-                return _of(status, plugin)
+                return _of(status, plugin, f'running Reserve plugin "{plugin.name}"')
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -549,7 +549,7 @@ class Runner:
             if status.code is Code.WAIT:
                 waits[plugin.name] = min(timeout_s, PERMIT_WAIT_MAX_S)
             elif not status.is_success:
-                return _of(status, plugin), {}
+                return _of(status, plugin, f'running Permit plugin "{plugin.name}"'), {}
         return (Status(Code.WAIT) if waits else SUCCESS), waits
 
     def placement_feasible(self, group: PodGroup, progress: PlacementProgress) -> Status:
@@ -571,10 +571,8 @@ class Runner:
             if plugin.pre_bind_pre_flight(state, pod, node_name).code is Code.SKIP:
                 continue
             status = await plugin.pre_bind(state, pod, node_name, client)
-            if status.code is Code.ERROR:
-                return Status(Code.ERROR, (f'running PreBind plugin "{plugin.name}": {status.message}',), plugin.name)
             if not status.is_success:
-                return _of(status, plugin)
+                return _of(status, plugin, f'running PreBind plugin "{plugin.name}"')
         return SUCCESS
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> BindCall | Status:
@@ -584,7 +582,7 @@ class Runner:
             if isinstance(answer, BindCall):
                 return answer
             if answer.code is not Code.SKIP:
-                return _of(answer, plugin)
+                return _of(answer, plugin, f'running Bind plugin "{plugin.name}"')
         return Status(Code.ERROR, ("all Bind plugins skipped",))
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -593,7 +591,10 @@ class Runner:
             plugin.post_bind(state, pod, node_name)
 
 
-def _of(status: Status, plugin: Any) -> Status:
+def _of(status: Status, plugin: Any, running: str = "") -> Status:
+    """Return the status as the plugin's; an error says what was `running`, a rejection speaks for itself."""
+    if running and not status.code.is_rejected:
+        return Status(Code.ERROR, (f"{running}: {status.message}",), plugin.name)
     return Status(status.code, status.reasons, plugin.name)
 
 

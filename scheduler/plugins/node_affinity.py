@@ -1,8 +1,8 @@
 """PreFilter, Filter, Score: nodeSelector and node affinity, over interned label values.
 Source: scheduler-queue-and-cycles 4.2, 6; upstream `pkg/scheduler/framework/plugins/nodeaffinity`."""
 
-import re
-from collections.abc import Hashable, Sequence
+import json
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -26,32 +26,38 @@ from scheduler.framework.status import SKIP, SUCCESS, Code, Status, failed, unre
 from scheduler.framework.vectorized import Refusal
 from services.api.kinds.node import Node
 from services.api.kinds.pod import NodeAffinity as NodeAffinitySpec
-from services.api.kinds.pod import NodeSelectorTerm
+from services.api.kinds.pod import NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm
+from services.api.label_syntax import value_problem
 from services.api.node_selection import integer_of
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
 ENFORCED_REASON: Final = "node(s) didn't match scheduler-enforced node affinity"
-_LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?")
 
 
-def _invalid(term: NodeSelectorTerm) -> str:
-    """Return what is wrong with a preferred term that the API server let through (12.8), or ""."""
-    for requirement in term.match_expressions:
-        for value in requirement.values:
-            if not _LABEL_VALUE.fullmatch(value):
-                return (
-                    f'values[0][{requirement.key}]: Invalid value: "{value}": a valid label must be an empty string '
-                    "or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-                    "alphanumeric character"
-                )
-        if requirement.operator in ("Gt", "Lt") and (
-            len(requirement.values) != 1 or integer_of(requirement.values[0]) is None
-        ):
-            return (
-                f"values[0][{requirement.key}]: Invalid value: {requirement.values!r}: "
-                "for 'Gt', 'Lt' operators, the value must be an integer"
-            )
-    return ""
+def _problems(terms: Iterable[PreferredSchedulingTerm]) -> str:
+    """Return all that is wrong with preferred terms, which the API server lets through (12.8), or ""."""
+    found = {
+        f"[{i}].matchExpressions[{j}].values{problem}": None
+        for i, term in enumerate(terms)
+        if term.weight
+        for j, requirement in enumerate(term.preference.match_expressions)
+        for problem in _problems_of(requirement)
+    }
+    return f"[{', '.join(found)}]" if len(found) > 1 else "".join(found)
+
+
+def _problems_of(requirement: NodeSelectorRequirement) -> Iterator[str]:
+    """Yield what is wrong with the values: first as numbers, then as values of labels."""
+    spelled = [json.dumps(value, ensure_ascii=False) for value in requirement.values]
+    if requirement.operator in ("Gt", "Lt"):
+        if len(spelled) != 1:
+            yield f": Invalid value: [{','.join(spelled)}]: for 'Gt', 'Lt' operators, exactly one value is required"
+        for k, value in enumerate(requirement.values):
+            if integer_of(value) is None:
+                yield f"[{k}]: Invalid value: {spelled[k]}: for 'Gt', 'Lt' operators, the value must be an integer"
+    for k, value in enumerate(requirement.values):
+        if problem := value_problem(value):
+            yield f"[{k}][{requirement.key}]: Invalid value: {spelled[k]}: {problem}"
 
 
 class NodeAffinityArgs(Args, frozen=True):
@@ -127,11 +133,11 @@ class NodeAffinity:
 
     def pre_score(self, state: CycleState, pod: PodInfo, columns: Columns, feasible: Mask) -> Status:
         """Skip without preferred terms; refuse terms that cannot be understood."""
-        terms = self._preferred(pod)
-        if not terms:
+        if not self._preferred(pod):
             return SKIP
-        problem = next(filter(None, (_invalid(term) for _, term in terms)), "")
-        return failed(problem) if problem else SUCCESS
+        affinity = affinity_of(pod)
+        problems = _problems(affinity.preferred) if affinity is not None else ""
+        return failed(problems) if problems else SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Sum the weights of the preferred terms that match."""

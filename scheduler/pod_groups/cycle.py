@@ -50,8 +50,9 @@ class GroupResult:
 
     @property
     def rejectors(self) -> frozenset[str]:
-        """Whose events may help the group: of every plugin that rejected a member, and the quorum's own."""
-        if self.outcome is Outcome.ERROR:
+        """Whose events may help the group: of every plugin that rejected a member, and the quorum's own. None, and the
+        group is tried again by its back-off, after an error and while there are no nodes."""
+        if self.outcome is Outcome.ERROR or any(each.by_none for each in self.rejected):
             return frozenset()
         return frozenset((GANG_PLUGIN,)).union(*(each.rejectors for each in self.rejected))
 

@@ -43,7 +43,8 @@ class Placed:
 class Rejected:
     """A member without a node: `status` says why, `rejectors` and `pending` who would have to change their minds.
 
-    `nominated`: where it is expected once victims have left; "" clears its nomination.
+    `nominated`: where it is expected once victims have left; "" clears its nomination. `by_none`: there is no node,
+    so that no plugin was asked, and only the clock can tell when to try again.
     """
 
     member: QueuedPod
@@ -51,6 +52,7 @@ class Rejected:
     rejectors: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()
     nominated: str = ""
+    by_none: bool = False
 
 
 @dataclass(slots=True)
@@ -120,7 +122,7 @@ class Placer:
             case Unschedulable():
                 placed = self._on_credit(found, member, result)
             case CycleError(is_rejection=True):
-                placed = Rejected(member, unschedulable(result.message), frozenset(("NodeResourcesFit",)))
+                placed = Rejected(member, unschedulable(result.message), by_none=True)
             case CycleError():
                 placed = Rejected(member, failed(result.message))
         if isinstance(placed, Placed):

@@ -188,7 +188,7 @@ class VolumeBinder:
             except (ApiError, UnknownOutcome) as error:
                 return failed(str(error))
             async with asyncio.timeout(self._timeout_s):
-                return await self._wait(node_name, reserved, begun, event)
+                return await self._wait(pod, node_name, reserved, begun, event)
         except TimeoutError:
             return failed("binding volumes: context deadline exceeded")
         finally:
@@ -228,11 +228,13 @@ class VolumeBinder:
             begun.append(Begun(meta.key, rv))
         return begun
 
-    async def _wait(self, node_name: str, reserved: Reserved, begun: list[Begun], event: asyncio.Event) -> Status:
+    async def _wait(
+        self, pod: PodInfo, node_name: str, reserved: Reserved, begun: list[Begun], event: asyncio.Event
+    ) -> Status:
         while True:
             event.clear()
             if reserved.is_cancelled:
-                return failed("binding volumes: pod does not exist any more")
+                return failed(f'binding volumes: pod does not exist any more: pod "{pod.key.name}" not found')
             info = self._cache.nodes.get(node_name)
             if info is None or info.node is None:
                 return failed(f'binding volumes: failed to get node "{node_name}": node "{node_name}" not found')

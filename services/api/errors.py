@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 _BY_CODE: dict[int, type[ApiError]] = {}
+_WITHOUT_DETAILS = frozenset((400, 401, 406, 410, 413, 415))
+"""Codes whose Status names nothing. Source: upstream `staging/src/k8s.io/apimachinery/pkg/api/errors/errors.go`."""
 
 
 class ApiError(Exception):
@@ -55,6 +57,7 @@ class ApiError(Exception):
 
     def status(self) -> dict[str, Any]:
         """Return the `Status` document of this error."""
+        details = {} if self.code in _WITHOUT_DETAILS and not self.details else {"details": self.details}
         return {
             "kind": "Status",
             "apiVersion": "v1",
@@ -62,7 +65,7 @@ class ApiError(Exception):
             "status": "Failure",
             "message": self.message,
             "reason": self.reason,
-            **({"details": self.details} if self.details else {}),
+            **details,
             "code": self.code,
         }
 

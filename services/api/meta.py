@@ -162,6 +162,8 @@ class Column:
 
 
 NAME = Column("Name", "metadata.name", format="name")
+
+
 AGE = Column("Age", "metadata.creationTimestamp", default="<unknown>", is_age=True)
 
 

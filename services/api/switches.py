@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
+from services.api.release import FOLLOWED, RELEASES
+
 Value = str | int | float | bool
 View = TypeVar("View")
 _SWITCH = "switch"
@@ -36,6 +38,8 @@ class Switch:
     values: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
+    by_release: tuple[Value, ...] = ()
+    """Its default in each of `RELEASES`, where they differ; `default` is that of the release that is followed."""
 
     @property
     def shown_by(self) -> str:
@@ -47,6 +51,16 @@ class Switch:
         """`flag`, `integer`, `number` or `choice`/`text`."""
         kinds: dict[type, str] = {bool: "flag", int: "integer", float: "number"}
         return kinds.get(type(self.default), "choice" if self.values else "text")
+
+    def default_in(self, release: str) -> Value:
+        """Return its default in a release, for example `1.35`."""
+        return self.by_release[list(RELEASES).index(release)] if self.by_release else self.default
+
+    @property
+    def since(self) -> tuple[tuple[str, Value], ...]:
+        """The releases from which on it has another default, each with that; none where all have the same."""
+        shown = list(zip(RELEASES, self.by_release, strict=False))
+        return tuple(each for i, each in enumerate(shown) if i == 0 or each[1] != shown[i - 1][1])
 
     def parse(self, text: str) -> Value:
         """Return the typed value. Raises: SwitchError."""
@@ -77,8 +91,13 @@ class Switch:
 
 
 _UNBIND = "kubelet-unbinding"
+EMULATED = "emulate.version"
+"""The switch that sets the defaults of all others."""
 
 REGISTER: tuple[Switch, ...] = (
+    Switch(EMULATED, FOLLOWED, "the Kubernetes release whose defaults of feature gates and of behaviour are taken, "
+           "where releases differ; what is set besides it wins", "upstream `pkg/features/kube_features.go`",
+           "scheduling/releases", tuple(RELEASES)),
     Switch("PodUnbinding", True, "feature gate: unbinding in apiserver, scheduler and kubelet", f"{_UNBIND} 4.6",
            "unbinding/old-scheduler"),
     Switch("kubelet.on_reject", "fail", "what the kubelet does with a pod it cannot admit", f"{_UNBIND} 2",
@@ -92,7 +111,8 @@ REGISTER: tuple[Switch, ...] = (
     Switch("device.defer_timeout_s", 0.0, "how long a pod is deferred whose devices are missing, 0 as long as any "
            "other", "kubelet 11", "devices/slow-plugin-deferred", minimum=0.0),
     Switch("ResourceHealthStatus", True, "feature gate: a container's status has the health of its devices "
-           "(KEP-4680)", "kubelet 5.5", "devices/ill-device"),
+           "(KEP-4680)", "kubelet 5.5", "devices/ill-device",
+           by_release=(False, False, True, True)),
     Switch("unbind.reasons", "all", "reasons for which a pod is unbound: A+B, globs allowed; all: what 6.1 has on",
            f"{_UNBIND} 11", "node-life/broken-network"),
     Switch("kubelet.unbind_teardown", "before", "tear down before or after the unbind call", f"{_UNBIND} 6.2",
@@ -130,22 +150,29 @@ REGISTER: tuple[Switch, ...] = (
     Switch("DRAResourceClaimDeviceStatus", True, "feature gate: drivers may write status.devices of claims (KEP-4817)",
            "dra-core 0.1", "claims/device-status"),
     Switch("DRAPartitionableDevices", True, "feature gate: devices may draw from counters that they share, and say "
-           "themselves where they are (KEP-4815)", "dra-core 0.1", "claims/gated-fields"),
+           "themselves where they are (KEP-4815)", "dra-core 0.1", "claims/gated-fields",
+           by_release=(False, False, True, True)),
     Switch("DRADeviceTaints", True, "feature gate: devices may be tainted, requests tolerate taints (KEP-5055)",
-           "dra-core 0.1", "claims/gated-fields"),
+           "dra-core 0.1", "claims/gated-fields",
+           by_release=(False, False, True, True)),
     Switch("DRADeviceTaintRules", False, "feature gate: administrators taint devices by DeviceTaintRules (KEP-5055)",
-           "dra-core 0.1", "claims/taint-rules"),
+           "dra-core 0.1", "claims/taint-rules",
+           by_release=(False, False, False, True)),
     Switch("DRAConsumableCapacity", True, "feature gate: claims may share a device by its capacity (KEP-5075)",
-           "dra-core 0.1", "claims/gated-fields"),
+           "dra-core 0.1", "claims/gated-fields",
+           by_release=(False, False, True, True)),
     Switch("DRADeviceBindingConditions", True, "feature gate: pods are bound when conditions of their devices are True "
-           "(KEP-5007)", "dra-core 0.1", "claims/gated-fields"),
+           "(KEP-5007)", "dra-core 0.1", "claims/gated-fields",
+           by_release=(False, False, True, True)),
     Switch("DRAExtendedResource", True, "feature gate: pods may get devices of a class by an extended resource "
-           "(KEP-5004)", "dra-core 0.1", "claims/gated-fields"),
+           "(KEP-5004)", "dra-core 0.1", "claims/gated-fields",
+           by_release=(False, False, True, True)),
     Switch("DRAListTypeAttributes", False, "feature gate: attributes of devices may be lists (KEP-5491)",
            "dra-core 0.1", "claims/gated-fields"),
     Switch("DRAResourceClaimGranularStatusAuthorization", True, "feature gate: who changes a claim's allocation needs "
            "resourceclaims/binding, who changes status.devices resourceclaims/driver", "dra-core 9",
-           "claims/device-status"),
+           "claims/device-status",
+           by_release=(False, False, True, True)),
     Switch("reserved_for.mode", "pods", "for whom claims are reserved: for each pod, for the workload that the claim "
            "names (gate DRAReservedForWorkloads of KEP-5194), or for a pod group that names the claim (gate "
            "DRAWorkloadResourceClaims of KEP-5729)", "kep-5194 0", "claims/for-a-workload",
@@ -178,8 +205,9 @@ REGISTER: tuple[Switch, ...] = (
            "plugin's argument bindingTimeout says so", "dra-core 6.7", "binding-conditions/given-up", minimum=1.0),
     Switch("dra.unresolvable_on_no_devices", True, "whether a node without free devices is one that preemption cannot "
            "help", "dra-core 11", "claims/no-victims"),
-    Switch("dra.distinct_attribute", "correct", "whether distinctAttribute compares all devices of a request, or as "
-           "upstream only with the latest", "dra-core 3.3", "claims/pairwise", ("correct", "upstream")),
+    Switch("dra.distinct_attribute", "upstream", "whether distinctAttribute compares all devices of a request, or as "
+           "upstream only with the latest", "dra-core 3.3", "claims/pairwise", ("correct", "upstream"),
+           by_release=("upstream", "upstream", "upstream", "correct")),
     Switch("dra.cel_missing_key", "error", "what reading an attribute that a device has not published means: an error, "
            "which ends the attempt, or that another device is meant", "dra-core 2", "claims/missing-attribute",
            ("error", "false")),
@@ -253,13 +281,18 @@ REGISTER: tuple[Switch, ...] = (
            "scheduler-queue-and-cycles 6", "scheduling/packed",
            ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")),
     Switch("balanced.formula", "v136", "NodeResourcesBalancedAllocation's formula", "scheduler-queue-and-cycles 6",
-           "scheduling/balanced", ("v135", "v136")),
+           "scheduling/balanced", ("v135", "v136"),
+           by_release=("v135", "v135", "v136", "v136")),
     Switch("scheduler.percentage_of_nodes_to_score", 100, "share of nodes scored; 0 is upstream's adaptive sampling",
            "scheduler-queue-and-cycles 4", "scheduling/sampled", minimum=0, maximum=100),
     Switch("scheduler.backoff_initial_s", 1.0, "first back-off of a pod", "scheduler-queue-and-cycles 1",
            "scheduling/pod-back-off", minimum=0.0),
     Switch("scheduler.backoff_max_s", 10.0, "longest back-off of a pod", "scheduler-queue-and-cycles 1",
            "scheduling/pod-back-off", minimum=0.0),
+    Switch("scheduler.event_recorder", "events", "how the scheduler's Events of a pod are put together: those that "
+           "differ in their text alone are a series of the first (client-go tools/events, KEP-383), or each text has "
+           "an Event and a count (tools/record)", "scheduler-queue-and-cycles 4.1", "scheduling/event-series",
+           ("events", "record")),
     Switch("scheduler.record", "memory", "write each decision onto the pod, under kube-scheduler-simulator's keys",
            "kubernetes-sigs/kube-scheduler-simulator", "scheduling/recorded", ("memory", "annotations")),
     Switch("descheduler.enabled", False, "a descheduler removes Failed pods (RemoveFailedPods)", f"{_UNBIND} 2",
@@ -277,15 +310,19 @@ REGISTER: tuple[Switch, ...] = (
     Switch("job.count_rejections", True, "pods that a kubelet refused count as failures of their Job", "controllers 15",
            "unbinding/job-fail"),
     Switch("MutablePodResourcesForSuspendedJobs", True, "feature gate: a suspended Job may be given other resources "
-           "(KEP-5440)", "controllers 5", "jobs/right-sized"),
+           "(KEP-5440)", "controllers 5", "jobs/right-sized",
+           by_release=(False, False, True, True)),
     Switch("MaxUnavailableStatefulSet", False, "feature gate: a rolling update of a StatefulSet may take several pods "
-           "at once (KEP-961)", "controllers 4", "stateful-sets/two-at-once"),
+           "at once (KEP-961)", "controllers 4", "stateful-sets/two-at-once",
+           by_release=(False, False, False, True)),
     Switch("controllers.own_write_gate", True, "a key waits until its own last write is seen (KEP-5647)",
-           "guarantees C7", "jobs/late-cache"),
+           "guarantees C7", "jobs/late-cache",
+           by_release=(False, False, True, True)),
     Switch("ReduceDefaultCrashLoopBackOffDecay", False, "feature gate: crash-loop back-off from 1 s to 60 s instead of "
            "10 s to 300 s (KEP-4603)", "kubelet 1", "pod-life/decay"),
     Switch("ContainerRestartRules", True, "feature gate: containers have restart policies and rules by exit code of "
-           "their own (KEP-5307)", "kubelet 3.3", "pod-life/restart-rules"),
+           "their own (KEP-5307)", "kubelet 3.3", "pod-life/restart-rules",
+           by_release=(False, True, True, True)),
     Switch("pleg.mode", "evented", "when nodes notice what containers do: by relisting every second, or by events",
            "kubelet 11", "node-life/noticing", ("generic", "evented")),
     Switch("restart.readmit_running", True, "running pods are asked again whether they fit when their kubelet "
@@ -307,7 +344,8 @@ REGISTER: tuple[Switch, ...] = (
     Switch("CPUManagerPolicyBetaOptions", True, "feature gate: the CPU options distribute-cpus-across-numa (KEP-2902) "
            "and prefer-align-cpus-by-uncorecache (KEP-4800)", "kubelet 5.4", "numa/even"),
     Switch("KubeletCrashLoopBackOffMax", True, "feature gate: a node may set its longest crash-loop back-off "
-           "(KEP-4603)", "kubelet 1", "pod-life/own-limit"),
+           "(KEP-4603)", "kubelet 1", "pod-life/own-limit",
+           by_release=(False, True, True, True)),
     Switch("node.grace_s", 50.0, "silence after which a node is Unknown", "kubelet 2.3", "node-life/silence",
            minimum=1.0),
     Switch("node.lease_duration_s", 40, "lease duration; renewed at a quarter of it", "kubelet 1", "node-life/silence",
@@ -322,11 +360,14 @@ REGISTER: tuple[Switch, ...] = (
            "volumes of CSI drivers with attachRequired (KubeletConfiguration enableControllerAttachDetach)",
            "controllers 20", "attach-detach/volume-moves"),
     Switch("StorageCapacityScoring", False, "feature gate: nodes with more free storage rank higher (KEP-4049)",
-           "scheduler-queue-and-cycles 5.2", "volumes/roomy"),
+           "scheduler-queue-and-cycles 5.2", "volumes/roomy",
+           by_release=(False, False, False, True)),
     Switch("NominatedNodeNameForExpectation", True, "feature gate: a pod whose binding takes long says where it is "
-           "going (KEP-5278)", "scheduler-queue-and-cycles 7", "volumes/waiting"),
+           "going (KEP-5278)", "scheduler-queue-and-cycles 7", "volumes/waiting",
+           by_release=(False, True, True, True)),
     Switch("ClearingNominatedNodeNameAfterBinding", True, "feature gate: a Binding clears the pod's nominatedNodeName "
-           "(KEP-5278)", "scheduler-queue-and-cycles 7", "volumes/waiting"),
+           "(KEP-5278)", "scheduler-queue-and-cycles 7", "volumes/waiting",
+           by_release=(False, True, True, True)),
     Switch("SchedulerAsyncPreemption", True, "feature gate: evictions do not hold the scheduling loop (KEP-4832)",
            "preemption 4", "preemption/in-the-loop"),
     Switch("preemption.async_activate", "on-error-or-in-memory", "when a preemptor is tried again at the end of its "
@@ -342,9 +383,11 @@ REGISTER: tuple[Switch, ...] = (
     Switch("preemption.pdb_empty_selector", "ignore", "whether a budget with selector {} counts, as from 1.38 on",
            "preemption 3.3", "preemption/empty-budget", ("match", "ignore")),
     Switch("preemption.waiting_victim", "backoff", "where a victim goes that waits at Permit", "preemption 3.5",
-           "preemption/at-permit", ("backoff", "unschedulable", "delete")),
+           "preemption/at-permit", ("backoff", "unschedulable", "delete"),
+           by_release=("unschedulable", "unschedulable", "backoff", "backoff")),
     Switch("preemption.pre_bind_victim", "cancel", "what happens to a victim in PreBind", "preemption 3.5",
-           "volumes/evicted-early", ("cancel", "delete")),
+           "volumes/evicted-early", ("cancel", "delete"),
+           by_release=("delete", "delete", "cancel", "cancel")),
     Switch("SchedulerAsyncAPICalls", False, "feature gate: API calls do not hold the scheduling loop (KEP-5229)",
            "kep-5229 1", "async-api-calls/held-up"),
     Switch("async_api.parallelism", 0, "calls the dispatcher makes at once, 0 for no limit; 16 until 1.34.1",
@@ -387,18 +430,21 @@ REGISTER: tuple[Switch, ...] = (
     Switch("PodGroupPreemptionPolicy", False, "feature gate: a pod group has a preemptionPolicy", "preemption 1",
            "gangs/never-preempts"),
     Switch("OpportunisticBatching", True, "feature gate: a like pod tries the next best node first (KEP-5598)",
-           "scheduler-queue-and-cycles 8", "scheduling/same-kind"),
+           "scheduler-queue-and-cycles 8", "scheduling/same-kind",
+           by_release=(False, True, True, True)),
     Switch("batching.validity", "unchanged", "what ends a batch: any change of another node, so that the answer is a "
            "full cycle's, or its age of 500 ms alone, as upstream", "scheduler-queue-and-cycles 8",
            "scheduling/same-kind", ("unchanged", "age")),
-    Switch("gang.generation", "W2", "how a gang's quorum is enforced: W0 waits at Permit (1.35), W1 is a group cycle "
+    Switch("gang.generation", "W1", "how a gang's quorum is enforced: W0 waits at Permit (1.35), W1 is a group cycle "
            "with Permit (1.36), W2 decides by PlacementFeasible (1.37), W3 drops Permit", "preemption 6.3",
-           "gangs/permit-livelock", ("W2", "W0", "W1", "W3", "off")),
+           "gangs/permit-livelock", ("W2", "W0", "W1", "W3", "off"),
+           by_release=("off", "W0", "W1", "W2")),
     Switch("gang.permit_timeout_s", 300.0, "how long a member waits at Permit for its gang", "preemption 6.3",
            "gangs/permit-timeout", minimum=0.0, maximum=900.0),
-    Switch("gang.group_preemption", "off", "whether a group that does not fit may preempt: member by member, or the "
-           "group as one preemptor over the whole cluster (KEP-5710)", "preemption 7.3", "gangs/preempts-as-one",
-           ("off", "per-pod", "cluster")),
+    Switch("gang.group_preemption", "per-pod", "whether a group that does not fit may preempt: member by member, or "
+           "the group as one preemptor over the whole cluster (KEP-5710)", "preemption 7.3", "gangs/preempts-as-one",
+           ("off", "per-pod", "cluster"),
+           by_release=("off", "off", "per-pod", "cluster")),
     Switch("gang.retry", "hints", "what retries a rejected group: any member's queueing hint, or the back-off alone",
            "preemption 6.4", "gangs/retry", ("hints", "backoffOnly")),
     Switch("gang.backoff_max_s", 10.0, "longest back-off of a pod group", "preemption 6.4", "gangs/group-back-off",
@@ -410,7 +456,8 @@ REGISTER: tuple[Switch, ...] = (
     Switch("TaintTolerationComparisonOperators", False, "feature gate: tolerations may say Gt and Lt (KEP-5471)",
            "scheduler-queue-and-cycles 5.2", "scheduling/tolerations"),
     Switch("InPlacePodLevelResourcesVerticalScaling", True, "feature gate: pods with resources of their own may be "
-           "resized (KEP-5419)", "kep-1287-in-place-resize 13", "resize/pod-level"),
+           "resized (KEP-5419)", "kep-1287-in-place-resize 13", "resize/pod-level",
+           by_release=(False, False, True, True)),
     Switch("InPlacePodVerticalScalingSchedulerPreemption", False, "feature gate: the scheduler preempts for deferred "
            "resizes (KEP-5836)", "kep-5836 1", "kep-5836/one-victim"),
     Switch("resize.generation", "G3", "which draft of KEP-5836 is at work: G0 of February to G4 of September 2026",
@@ -440,9 +487,10 @@ REGISTER: tuple[Switch, ...] = (
            "kep-5836 13.2", "kep-5836/superseded", ("follow_spec", "hold_max_until_resolved")),
     Switch("resize.reprieve_uses_allocated", False, "victims of a resize are chosen by allocated resources, as the "
            "kubelet counts", "kep-5836 4.3", "kep-5836/over-eviction-allocated"),
-    Switch("resize.feasibility", "node", "who says no to a resize that the pod's node could never do: the node, as "
-           "Infeasible, or the API server, as PodResizeValidator since v1.37", "kep-1287-in-place-resize 3.2",
-           "resize/deferred-resize", ("node", "admission")),
+    Switch("resize.feasibility", "admission", "who says no to a resize that the pod's node could never do: the node, "
+           "as Infeasible, or the API server, as PodResizeValidator since v1.36", "kep-1287-in-place-resize 3.2",
+           "resize/deferred-resize", ("node", "admission"),
+           by_release=("node", "node", "admission", "admission")),
     Switch("resize.adjust_pod_count", False, "a deferred pod is not counted twice where pods are limited",
            "kep-5836 6.2", "kep-5836/pod-limit"),
 )  # fmt: skip
@@ -485,10 +533,11 @@ def names_in(view: type) -> tuple[str, ...]:
 
 
 class Switches(Mapping[str, Value]):
-    """A frozen assignment of all switches; what was not set has its default."""
+    """A frozen assignment of all switches; what was not set has its default in the release that is emulated."""
 
     def __init__(self, values: Mapping[str, Value] | None = None) -> None:
-        self._values = {s.name: s.default for s in REGISTER}
+        release = str((values or {}).get(EMULATED, FOLLOWED))
+        self._values = {s.name: s.default_in(release) for s in REGISTER}
         for name, value in (values or {}).items():
             find(name)
             self._values[name] = value

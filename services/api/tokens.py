@@ -9,9 +9,14 @@ import hmac
 from services.api.identity import Identity, driver_identity, node_identity
 
 
-def node_token(key: bytes, node: str) -> str:
-    """Return the token of a node."""
-    return f"node.{node}.{_mac(key, node)}"
+def node_token(key: bytes, node: str, host: str = "") -> str:
+    """Return the token of a node; with `host` it is good only over connections with a certificate of that user."""
+    return f"node.{node}.{_mac(key, _bound(node, host))}"
+
+
+def _bound(node: str, host: str) -> str:
+    # No node's name has an "@".
+    return f"{node}@{host}" if host else node
 
 
 def driver_token(key: bytes, driver: str, node: str) -> str:
@@ -20,13 +25,16 @@ def driver_token(key: bytes, driver: str, node: str) -> str:
     return f"driver.{name}.{_mac(key, f'driver/{name}')}"
 
 
-def identity_of(key: bytes, token: str) -> Identity | None:
-    """Return whose computed token this is; None when it is none. Takes as long for a wrong token as for a right one."""
+def identity_of(key: bytes, token: str, host: str = "") -> Identity | None:
+    """Return whose computed token this is; None when it is none. Takes as long for a wrong token as for a right one.
+
+    `host`: whose certificate the connection has, where tokens of nodes are bound to their hosts'.
+    """
     prefix, _, rest = token.partition(".")
     name, _, mac = rest.rpartition(".")
     if not name:
         return None
-    if prefix == "node" and hmac.compare_digest(mac, _mac(key, name)):
+    if prefix == "node" and hmac.compare_digest(mac, _mac(key, _bound(name, host))):
         return node_identity(name)
     if prefix == "driver" and hmac.compare_digest(mac, _mac(key, f"driver/{name}")):
         node, _, driver = name.partition("/")

@@ -55,6 +55,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `uid` / `resource_version`: preconditions on any write, checked inside the commit (S7).
     `lease_epoch`: the `LeaseEpoch` a leader writes under; the write is refused once another leads (C11).
     `deadline_s`: seconds the caller is willing to wait; 0 means the server's default.
+    `is_split`: a list's items come by themselves; for callers in the server's own process.
     """
 
     verb: str
@@ -80,15 +81,20 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     traceparent: str = ""
     lease_epoch: str = ""
     deadline_s: float = 0.0
+    is_split: bool = False
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer: HTTP code, the RV it reflects, the JSON body (object, list or `Status`), warnings."""
+    """The answer: HTTP code, the RV it reflects, the JSON body (object, list or `Status`), warnings.
+
+    `items`: those of a list that was asked for split; the body has none then.
+    """
 
     code: int
     rv: int = 0
     body: bytes = b""
     warnings: tuple[str, ...] = ()
+    items: tuple[bytes, ...] | None = None
 
     @property
     def is_ok(self) -> bool:

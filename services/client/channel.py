@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
@@ -13,9 +13,18 @@ from protos.mesh.v1.apiserver_pb2_grpc import ApiServerStub
 from services.api.errors import Unauthorized
 from services.api.seams import Clock, Random
 from services.client.client import BACKOFF_MAX_S, Backoff
+from services.client.handshake import speaks_tls
+
+if TYPE_CHECKING:
+    # A process without certificates need not load what reads them.
+    from services.client.tls import ClientTls
 
 BATCH_REQUESTS_MAX = 256
 TRIES_BEFORE_LOGGING = 3
+RELOAD_S = 2.0
+"""How often it is looked whether certificate files have changed."""
+LEAVE_MAX_S = 5.0
+"""How long calls may still be answered over a channel that is being left."""
 
 _BOTH_ENDS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 10_000),
@@ -50,49 +59,99 @@ STREAM_TAKEN = (("mesh-taken", "1"),)
 _log = structlog.get_logger()
 
 
-class Link:
-    """What both streams share: the stub, the main credential, and the way back after a break."""
+class Renewed(Exception):
+    """A stream was left because there is a newer certificate."""
 
-    def __init__(self, target: str, token: str, clock: Clock, random: Random) -> None:
-        self.target, self.clock, self.random = target, clock, random
+
+class Link:
+    """What both streams share: the stub, the main credential, and the way back after a break.
+
+    With `tls` the channel is one of mutual TLS; after its certificates were renewed the streams move to a new one.
+    """
+
+    def __init__(self, target: str, token: str, clock: Clock, random: Random, tls: "ClientTls | None" = None) -> None:
+        self.target, self.clock, self.random, self.tls = target, clock, random, tls
         self.metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        self.channel = grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
-        self.stub: Any = ApiServerStub(self.channel)
-        self.reconnects = 0
+        self.reconnects = self.renewals = 0
         self._failures = 0
+        self._renewed = asyncio.Event()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._connect()
+
+    def _connect(self) -> None:
+        if self.tls is None:
+            self.channel = grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS)
+        else:
+            self.channel = grpc.aio.secure_channel(self.target, self.tls.credentials(), options=CHANNEL_OPTIONS)
+        self.stub: Any = ApiServerStub(self.channel)
+
+    async def follow_certificates(self) -> None:
+        """Make a new channel whenever the certificate files have changed; only cancellation ends it."""
+        while self.tls is not None:
+            await asyncio.sleep(RELOAD_S)
+            if not self.tls.has_changed():
+                continue
+            old, renewed = self.channel, self._renewed
+            self._renewed = asyncio.Event()
+            self._connect()
+            self.renewals += 1
+            renewed.set()
+            closing = asyncio.create_task(old.close(LEAVE_MAX_S))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """Close the channel, and those that are being left."""
+        await self.channel.close()
+        for closing in list(self._closing):
+            closing.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    async def _leave_when_renewed(self, renewed: asyncio.Event, leave: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await renewed.wait()
+        await leave()
+        raise Renewed
 
     async def keep_up(
         self,
-        opened: Callable[..., Any],
+        method: str,
         has_work: asyncio.Event,
         parts: Callable[[Any, AsyncIterator[Any]], tuple[Coroutine[Any, Any, None], ...]],
         broken: Callable[[str, bytes | None], None],
+        leave: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
-        """Keep a stream up while there is anything to do over it; only cancellation ends it.
+        """Keep a stream of that method up while there is anything to do over it; only cancellation ends it.
 
         `parts`: what sends, what receives (the frames of the iterator), all at work until the first of them fails.
-        `broken` learns why, and the Status document that the refusal of a stream carried.
+        `broken` learns why, and the Status document that the refusal of a stream carried. `leave` waits until a stream
+        may be left for one with newer certificates.
         """
         backoff = Backoff(self.random)
         while True:
             await has_work.wait()
             began = self.clock.now()
-            stream = opened(metadata=self.metadata)
+            stream, renewed = getattr(self.stub, method)(metadata=self.metadata), self._renewed
+            is_renewed = False
             try:
                 async with asyncio.TaskGroup() as group:
+                    if self.tls is not None:
+                        group.create_task(self._leave_when_renewed(renewed, leave))
                     for part in parts(stream, self._frames(stream, backoff)):
                         group.create_task(part)
+            except* Renewed:
+                is_renewed = True
+                broken("it was left for one with newer certificates", None)
             except* Exception as errors:
                 error = await _ending(stream, errors)
                 why = str(error) or type(error).__name__
                 if isinstance(error, grpc.aio.AioRpcError):
                     why = f"{error.code().name}: {error.details()}"
-                self._failed(why)
+                await self._failed(why)
                 broken(why, _status_of(error))
             finally:
                 stream.cancel()
             # A stream that broke after a healthy while comes back at once; what is unsent waits.
-            if self.clock.now() - began < BACKOFF_MAX_S:
+            if not is_renewed and self.clock.now() - began < BACKOFF_MAX_S:
                 await asyncio.sleep(backoff.next_s())
 
     async def _frames(self, stream: Any, backoff: Backoff) -> AsyncIterator[Any]:
@@ -106,12 +165,26 @@ class Link:
         await stream.code()
         raise ConnectionError("the server closed the stream")
 
-    def _failed(self, why: str) -> None:
-        """Note a stream that broke or never came to be; a row of them is logged."""
+    async def _explained(self, why: str) -> tuple[str, str]:
+        """Return why no stream comes to be, and what may help."""
+        if self.tls is not None:
+            why = await self.tls.why_refused(self.target) or why
+            return why, "is an API server listening there, and does it trust this certificate?"
+        if why.startswith("UNAVAILABLE") and await speaks_tls(self.target):
+            return (
+                f"{self.target} wants a client certificate, and this process has none",
+                "start it with --security strict, --client-certificate, --client-key and --certificate-authority",
+            )
+        return why, "is an API server listening there, and does it accept this token?"
+
+    async def _failed(self, why: str) -> None:
+        """Note a stream that broke or never came to be; a row of them is logged, with the reason if a handshake shows
+        it (X-TLS3)."""
         self.reconnects += 1
         self._failures += 1
         if self._failures == TRIES_BEFORE_LOGGING or self._failures % 100 == 0:
-            hint = "is an API server listening there, and does it accept this token?"
+            # A task of its own: after a group that failed, a timeout in this one ends it for good (Python 3.11.2).
+            why, hint = await asyncio.create_task(self._explained(why))
             _log.warning("apiserver.unreachable", target=self.target, tries=self._failures, error=why, hint=hint)
 
 

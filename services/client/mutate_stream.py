@@ -14,7 +14,7 @@ import msgspec
 from protos.mesh.v1 import apiserver_pb2 as pb
 from services.api.errors import RequestEntityTooLarge, UnknownOutcome
 from services.api.wire import Request, Response
-from services.client.channel import BATCH_REQUESTS_MAX, Link, taken
+from services.client.channel import BATCH_REQUESTS_MAX, LEAVE_MAX_S, Link, taken
 
 DEADLINE_S = 30.0
 BATCH_BYTES_MAX = 1 << 20
@@ -47,6 +47,7 @@ class Calls:
         """Numbers not yet sent, in order; a call that was given up takes its own away."""
         self._has_work = asyncio.Event()
         self._sweeper: asyncio.TimerHandle | None = None
+        self._is_leaving = False
         self.requests = 0
         self.batches = 0
 
@@ -104,14 +105,23 @@ class Calls:
     async def run(self) -> None:
         """Keep the stream up while there is anything to ask; only cancellation ends it."""
         await self._link.keep_up(
-            self._link.stub.Mutate,
+            "Mutate",
             self._has_work,
             lambda stream, frames: (self._send(stream), self._receive(frames)),
             self._broken,
+            self._leave,
         )
+
+    async def _leave(self) -> None:
+        """Send nothing more, and return when what was sent is answered, at the latest after 5 s."""
+        self._is_leaving = True
+        sent = [each.answer for each in self._pending.values() if each.is_sent and not each.answer.done()]
+        if sent:
+            await asyncio.wait(sent, timeout=LEAVE_MAX_S)
 
     async def _send(self, stream: Any) -> None:
         await taken(stream)
+        self._is_leaving = False
         while True:
             while not self._outbox:
                 self._has_work.clear()
@@ -120,6 +130,8 @@ class Calls:
             depth = len(self._pending)
             if depth >= 4 and len(self._outbox) < BATCH_REQUESTS_MAX:
                 await asyncio.sleep(0.001 if depth < 16 else 0.002)
+            if self._is_leaving:
+                await asyncio.Event().wait()
             batch: list[pb.Request] = []
             size = 0
             while self._outbox and len(batch) < BATCH_REQUESTS_MAX and size < BATCH_BYTES_MAX:

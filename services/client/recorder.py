@@ -2,7 +2,9 @@
 
 Recording never blocks and never fails: what does not fit is counted and dropped. The rules are client-go's event
 correlator's: the same event again raises a count on the existing object, similar ones are combined from the tenth on
-until there is none for ten minutes, and one object may have a burst of 25 and then one event in five minutes.
+until there is none for ten minutes, and one object may have a burst of 25 and then one event in five minutes. Kubelets
+and controllers record so; of the scheduler, its elections. What it says of pods follows the newer rules of
+`event_series`: a recorder that has them goes by them for every event that says which action it is about.
 Source: upstream `staging/src/k8s.io/client-go/tools/record/events_cache.go`.
 """
 
@@ -20,6 +22,7 @@ from services.api.seams import Clock, Random
 from services.api.times import format_time
 from services.api.wire import encode
 from services.client.client import Client, request_of
+from services.client.event_series import Series, SeriesCorrelator
 from services.reconcile.actions import RecordEvent, Related
 from services.reconcile.workqueue import TokenBucket
 from services.telemetry.metrics import Metrics, counter
@@ -57,6 +60,22 @@ class Recorded:
     count: int = 1
     is_created: bool = False
     traceparent: str = ""
+
+    def patch(self) -> Document:
+        """Return what a stored Event is changed by."""
+        return {"count": self.count, "message": self.message, "lastTimestamp": format_time(self.last_s)}
+
+    def fields(self, component: str, host: str) -> Document:
+        """Return what the Event says besides what it is about."""
+        return {
+            "message": self.message,
+            "count": self.count,
+            "firstTimestamp": format_time(self.first_s),
+            "lastTimestamp": format_time(self.last_s),
+            "source": {"component": component, **({"host": host} if host else {})},
+            "reportingComponent": component,
+            "reportingInstance": host,
+        }
 
 
 @dataclass
@@ -111,16 +130,23 @@ class Correlator:
 
 
 class Recorder:
-    """Records as one component, for example `replicaset-controller`, on one host."""
+    """Records as one component, for example `replicaset-controller`, on one host.
 
-    def __init__(self, client: Client, clock: Clock, random: Random, *, component: str, host: str = "") -> None:
+    `series_host`: what says which action it is about is recorded in series, as by events.k8s.io, from that host.
+    """
+
+    def __init__(
+        self, client: Client, clock: Clock, random: Random, *, component: str, host: str = "", series_host: str = ""
+    ) -> None:
         self._client = client
         self._clock = clock
         self._random = random
         self._component = component
         self._host = host
         self._correlator = Correlator()
-        self._pending: dict[Hashable, Recorded] = {}
+        self._series = SeriesCorrelator(clock.now()) if series_host else None
+        self._series_host = series_host
+        self._pending: dict[Hashable, Recorded | Series] = {}
         self._wake = asyncio.Event()
         self._writes = TokenBucket(WRITE_PER_S, WRITE_BURST)
         self._last_tick = 0
@@ -142,15 +168,19 @@ class Recorder:
         related: Related | None = None,
         reporter: str = "",
         field_path: str = "",
+        resource_version: str = "",
         traceparent: str = "",
     ) -> None:
         """Record one event; returns at once. `reporter`: who says it, if not this component."""
-        event = RecordEvent(kind, api_version, key, uid, reason, message, type, action, related, reporter, field_path)
+        event = RecordEvent(
+            kind, api_version, key, uid, reason, message, type, action, related, reporter, field_path, resource_version
+        )
         self.record(event, traceparent)
 
     def record(self, action: RecordEvent, traceparent: str = "") -> None:
         """Record one event given as an action; returns at once."""
-        if len(self._pending) >= QUEUE_MAX and not self._correlator.knows(action):
+        series = self._series if action.action else None
+        if len(self._pending) >= QUEUE_MAX and not (series or self._correlator).knows(action):
             # At thousands of bound pods a second this is the rule, and it should cost less than writing one.
             self.dropped_total += 1
             return
@@ -158,9 +188,16 @@ class Recorder:
         # Names in the order of what happened: kubectl sorts by whole seconds, and lists come by name.
         self._last_tick = max(self._last_tick + 1, int(wall * 1e9) // _TICK_NS)
         name = f"{action.key.name}.{self._last_tick * _TICK_NS + self._random.getrandbits(12):x}"
-        found = self._correlator.observe(action, name, self._clock.now(), wall)
+        now = self._clock.now()
+        found: tuple[Hashable, Recorded | Series] | None
+        if series is not None:
+            self._count(series, now)
+            found = series.observe(action, name, now, wall)
+        else:
+            found = self._correlator.observe(action, name, now, wall)
+            self.limited_total += found is None
         if found is None:
-            self.limited_total += 1
+            self._wake.set()  # a series has a time at which its count is written
             return
         identity, recorded = found
         if identity not in self._pending and len(self._pending) >= QUEUE_MAX:
@@ -174,8 +211,8 @@ class Recorder:
         """Write what is recorded until cancelled; several observations of one event become one write."""
         while True:
             if not self._pending:
-                self._wake.clear()
-                await self._wake.wait()
+                await self._sleep()
+                continue
             batch = [self._pending.pop(identity) for identity in list(islice(self._pending, CONCURRENCY))]
             now = self._clock.now()
             owed_s = max([self._writes.reserve(now) for _ in batch])
@@ -192,14 +229,29 @@ class Recorder:
         """Return counters of this recorder."""
         return METRICS.of(self, self._component)
 
-    async def _write(self, recorded: Recorded) -> None:
+    async def _sleep(self) -> None:
+        """Return when something is to be written, or may be."""
+        self._wake.clear()
+        due_s = self._series.next_due_s if self._series is not None else None
+        try:
+            async with asyncio.timeout(max(due_s - self._clock.now(), 0.0) if due_s is not None else None):
+                await self._wake.wait()
+        except TimeoutError:
+            assert self._series is not None
+            self._count(self._series, self._clock.now())
+
+    def _count(self, series: SeriesCorrelator, now: float) -> None:
+        """Write the counts of series that are over, or go on for long."""
+        for identity, recorded in series.tick(now):
+            self._pending[identity] = recorded
+            self._wake.set()
+
+    async def _write(self, recorded: Recorded | Series) -> None:
         key = Key(recorded.action.key.namespace or "default", recorded.name)
         try:
             if recorded.is_created:
-                last = format_time(recorded.last_s)
-                patch = {"count": recorded.count, "message": recorded.message, "lastTimestamp": last}
                 try:
-                    await self._client.patch_rv("events", key, patch, traceparent=recorded.traceparent)
+                    await self._client.patch_rv("events", key, recorded.patch(), traceparent=recorded.traceparent)
                     self.recorded_total += 1
                     return
                 except NotFound:
@@ -213,10 +265,8 @@ class Recorder:
             self.dropped_total += 1
             log.debug("event.dropped", reason=str(error), key=str(key))
 
-    def _document(self, recorded: Recorded, key: Key) -> Document:
+    def _document(self, recorded: Recorded | Series, key: Key) -> Document:
         action = recorded.action
-        reporter = action.reporter or self._component
-        source = {"component": reporter, **({"host": self._host} if self._host else {})}
         return {
             "apiVersion": "v1",
             "kind": "Event",
@@ -225,14 +275,10 @@ class Recorder:
             **({"action": action.action} if action.action else {}),
             **({"related": _reference(action.related)} if action.related is not None else {}),
             "reason": action.reason,
-            "message": recorded.message,
             "type": action.type,
-            "count": recorded.count,
-            "firstTimestamp": format_time(recorded.first_s),
-            "lastTimestamp": format_time(recorded.last_s),
-            "source": source,
-            "reportingComponent": reporter,
-            "reportingInstance": self._host,
+            **recorded.fields(
+                action.reporter or self._component, self._series_host if isinstance(recorded, Series) else self._host
+            ),
         }
 
 
@@ -246,7 +292,8 @@ METRICS: Final[Metrics[Recorder]] = Metrics(
 
 def _reference(to: RecordEvent | Related) -> Document:
     namespace = {"namespace": to.key.namespace} if to.key.namespace else {}
-    return {"apiVersion": to.api_version, "kind": to.kind, **namespace, "name": to.key.name, "uid": to.uid}
+    version = {"resourceVersion": to.resource_version} if to.resource_version else {}
+    return {"apiVersion": to.api_version, "kind": to.kind, **namespace, "name": to.key.name, "uid": to.uid, **version}
 
 
 def _remember(memory: dict[K, T], key: K, value: T) -> None:

@@ -9,7 +9,7 @@ guess. What had not been sent yet waits for the next connection, within its dead
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
@@ -22,6 +22,9 @@ from services.client.client import ATTEMPT_MAX_S
 from services.client.mutate_stream import Calls
 from services.client.watch_stream import Watches
 from services.telemetry.metrics import Metrics, counter, gauge
+
+if TYPE_CHECKING:
+    from services.client.tls import ClientTls
 
 CANCEL_AGAIN_S = 0.1
 
@@ -81,14 +84,18 @@ class _NodeApi:
 class RpcTransport:
     """Reaches the API server at `target` (HOST:PORT) with this process's tokens; implements `Transport`.
 
-    `tokens`: {identity: token}, the first is the main one. Make it inside the running event loop. The
-    streams start with the first use and end with `close`.
+    `tokens`: {identity: token}, the first is the main one. `tls`: the process's certificate; if it names the main
+    identity, or there are no tokens, it is the credential, and the main token is not sent. Make it inside the running
+    event loop. The streams start with the first use and end with `close`.
     """
 
-    def __init__(self, target: str, tokens: Mapping[str, str], *, clock: Clock, random: Random) -> None:
+    def __init__(
+        self, target: str, tokens: Mapping[str, str], *, clock: Clock, random: Random, tls: "ClientTls | None" = None
+    ) -> None:
         self._tokens = dict(tokens)
-        self._main = next(iter(self._tokens), "")
-        self._link = Link(target, self._tokens.get(self._main, ""), clock, random)
+        certified = tls.user if tls is not None else ""
+        self._main = next(iter(self._tokens), certified)
+        self._link = Link(target, self._tokens[self._main] if self._main != certified else "", clock, random, tls)
         self._calls = Calls(self._link)
         self._watches = Watches(self._link)
         self._tasks: list[asyncio.Task[None]] = []
@@ -122,8 +129,15 @@ class RpcTransport:
         if not self._tasks:
             loop = asyncio.get_running_loop()
             self._tasks = [loop.create_task(self._calls.run()), loop.create_task(self._watches.run())]
+            if self._link.tls is not None:
+                self._tasks.append(loop.create_task(self._link.follow_certificates()))
             for task in self._tasks:
                 task.add_done_callback(_report)
+
+    @property
+    def tls(self) -> "ClientTls | None":
+        """The process's certificate, None for a plain connection."""
+        return self._link.tls
 
     def metrics(self) -> dict[str, float]:
         """Return what the connection did."""
@@ -133,12 +147,13 @@ class RpcTransport:
         """End both streams; a caller that still waits is cancelled by its own owner."""
         self._calls.stop_sweeping()
         await end(self._tasks)
-        await self._link.channel.close()
+        await self._link.close()
 
 
 METRICS: Final[Metrics[RpcTransport]] = Metrics(
     counter("keplab_rpc_requests_total", "Requests sent.", lambda rpc: rpc._calls.requests),
     counter("keplab_rpc_batches_total", "Frames that carried them.", lambda rpc: rpc._calls.batches),
+    counter("keplab_rpc_renewals_total", "Channels made for newer certificates.", lambda rpc: rpc._link.renewals),
     counter("keplab_rpc_reconnects_total", "Connections made after the first.", lambda rpc: rpc._link.reconnects),
     gauge("keplab_rpc_requests_in_flight", "Requests without an answer.", lambda rpc: rpc._calls.in_flight),
     gauge("keplab_rpc_watches_open", "Watches over the connection.", lambda rpc: rpc._watches.open),

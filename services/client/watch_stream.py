@@ -101,11 +101,18 @@ class Watches:
     async def run(self) -> None:
         """Keep the stream up while there is anything to watch; only cancellation ends it."""
         await self._link.keep_up(
-            self._link.stub.Watch,
+            "Watch",
             self._has_work,
             lambda stream, frames: (self._send(stream), self._receive(frames), self._listen_for_silence()),
             self._broken,
+            self._leave,
         )
+
+    async def _leave(self) -> None:
+        """End what is open in good order: its readers resume where they are, at once."""
+        for watch in self._watches.values():
+            if watch.is_sent:
+                watch.end(True)
 
     async def _send(self, stream: Any) -> None:
         await taken(stream)

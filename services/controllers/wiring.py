@@ -1,5 +1,6 @@
 """Build the controller manager: it runs the controllers whose folders lie beside this file."""
 
+import contextlib
 import importlib
 import pkgutil
 from collections.abc import Sequence
@@ -65,6 +66,10 @@ def _signer(config: ControllersConfig) -> Sign | None:
         raise StartError(f"--cluster-signing-cert-file and -key-file: {error}", EXIT_CONFIG) from None
 
     def sign(request: bytes, usages: Sequence[str], seconds: float, wall_s: float) -> bytes:
+        nonlocal authority
+        # The authority may have been changed; files that cannot be used leave the one there was.
+        with contextlib.suppress(OSError, ValueError):
+            authority = authority_of(Path(certificate), Path(key))
         return authority.issue(request, usages, timedelta(seconds=seconds), now=datetime.fromtimestamp(wall_s, UTC))
 
     return sign

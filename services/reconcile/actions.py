@@ -67,13 +67,14 @@ class Related(msgspec.Struct, frozen=True):
     api_version: str
     key: Key
     uid: str
+    resource_version: str = ""
 
 
 class RecordEvent(msgspec.Struct, frozen=True):
     """Record an Event about an object. `type`: Normal or Warning. Aggregated by the recorder.
 
-    `action`: what was done; `related`: for or with which other object; `reporter`: who says it, if not the
-    component that the recorder is for; `field_path`: which part of the object is meant.
+    `action`: what was done, which events of events.k8s.io say; `related`: for or with which other object; `reporter`:
+    who says it, if not the component that the recorder is for; `field_path`: which part of the object is meant.
     """
 
     kind: str
@@ -87,6 +88,7 @@ class RecordEvent(msgspec.Struct, frozen=True):
     related: Related | None = None
     reporter: str = ""
     field_path: str = ""
+    resource_version: str = ""
 
 
 Action = Create | Patch | Update | Delete | RecordEvent

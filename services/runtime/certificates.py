@@ -22,6 +22,7 @@ from services.runtime.real import write_atomically
 AUTHORITY_LIFE = timedelta(days=3650)
 LIFE = timedelta(days=365)
 RENEWED_BEFORE = timedelta(days=30)
+"""How long before its end a certificate is renewed, or a third of its life if that is shorter."""
 BACKDATED = timedelta(minutes=5)
 """Certificates begin a little earlier than now: clocks differ."""
 SERVER_NAMES = (
@@ -65,11 +66,13 @@ class Pair:
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority; `path` is where its certificate lies."""
+    """A certificate authority; `path` is where its certificate lies, beside others that are trusted. `life`: how long
+    what it signs is good."""
 
     path: Path
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
+    life: timedelta = LIFE
 
     def server(self, name: str, hosts: Iterable[str] = (), *, now: datetime | None = None) -> Pair:
         """Return the pair `<name>.crt`, `<name>.key` beside the authority, for a server called by these hosts as well
@@ -159,10 +162,29 @@ class Authority:
         subject = x509.Name([x509.NameAttribute(oid, value) for oid, value in named])
         if not self._is_good(pair, subject, alternatives, now or datetime.now(UTC)):
             key = ec.generate_private_key(ec.SECP256R1())
-            signed = self.sign(subject, key.public_key(), usage, alternatives, now=now)
-            write_atomically(pair.key, _key_pem(key), mode=0o400)
-            write_atomically(pair.certificate, signed.public_bytes(serialization.Encoding.PEM), mode=0o444)
+            _put(pair, key, self.sign(subject, key.public_key(), usage, alternatives, life=self.life, now=now))
         return pair
+
+    def renew(self, pair: Pair, *, life: timedelta | None = None, now: datetime | None = None) -> None:
+        """Replace a pair by one of the same names and usage with a new key. `life`: None for as long as the old one's.
+
+        Raises: OSError; ValueError for a file that is no certificate.
+        """
+        known = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
+        life = life or _life(known)
+        key = ec.generate_private_key(ec.SECP256R1())
+        (usage,) = known.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        _put(pair, key, self.sign(known.subject, key.public_key(), usage, _names_of(known), life=life, now=now))
+
+    def is_due(self, pair: Pair, *, now: datetime | None = None) -> bool:
+        """Return whether a pair is to be renewed: by its age, or because another authority signed it. Raises: OSError;
+        ValueError for a file that is no certificate."""
+        known = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
+        try:
+            known.verify_directly_issued_by(self.certificate)
+        except (ValueError, TypeError, InvalidSignature):
+            return True
+        return _is_old(known, now or datetime.now(UTC))
 
     def _is_good(
         self, pair: Pair, subject: x509.Name, alternatives: x509.SubjectAlternativeName | None, now: datetime
@@ -175,39 +197,70 @@ class Authority:
             return False
         if known.public_key() != key.public_key() or known.subject != subject:
             return False
-        try:
-            names = known.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        except x509.ExtensionNotFound:
-            names = None
-        return names == alternatives and known.not_valid_after_utc - RENEWED_BEFORE > now
+        return _names_of(known) == alternatives and _life(known) <= self.life and not _is_old(known, now)
 
 
-def authority_of(path: Path, key_path: Path) -> Authority:
-    """Return the authority of these two files. Raises: OSError; ValueError for files that do not belong together."""
-    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+def _names_of(certificate: x509.Certificate) -> x509.SubjectAlternativeName | None:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return None
+
+
+def _life(certificate: x509.Certificate) -> timedelta:
+    return certificate.not_valid_after_utc - certificate.not_valid_before_utc - BACKDATED
+
+
+def _is_old(certificate: x509.Certificate, now: datetime) -> bool:
+    return certificate.not_valid_after_utc - min(RENEWED_BEFORE, _life(certificate) / 3) <= now
+
+
+def _put(pair: Pair, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
+    write_atomically(pair.key, _key_pem(key), mode=0o400)
+    write_atomically(pair.certificate, certificate.public_bytes(serialization.Encoding.PEM), mode=0o444)
+
+
+def pairs(directory: Path) -> list[Pair]:
+    """Return the certificates in a directory that have their keys beside them, the authority's left out."""
+    found = (Pair(path, path.with_suffix(".key")) for path in sorted(directory.glob("*.crt")) if path.stem != "ca")
+    return [pair for pair in found if pair.key.exists()]
+
+
+def authority_of(path: Path, key_path: Path, *, life: timedelta = LIFE) -> Authority:
+    """Return the authority of these two files, the first of which may have several certificates. Raises: OSError;
+    ValueError for files that do not belong together."""
     known = serialization.load_pem_private_key(key_path.read_bytes(), None)
-    if not isinstance(known, ec.EllipticCurvePrivateKey) or known.public_key() != certificate.public_key():
-        raise ValueError(f"{key_path} is not the key of {path}")
-    return Authority(path, certificate, known)
+    if isinstance(known, ec.EllipticCurvePrivateKey):
+        for certificate in x509.load_pem_x509_certificates(path.read_bytes()):
+            if certificate.public_key() == known.public_key():
+                return Authority(path, certificate, known, life)
+    raise ValueError(f"{key_path} is not the key of {path}")
 
 
-def authority(directory: Path, *, now: datetime | None = None) -> Authority:
+def authority(directory: Path, *, life: timedelta = LIFE, now: datetime | None = None) -> Authority:
     """Return the authority whose `ca.crt` and `ca.key` lie in that directory, made when there is none.
 
     Raises: OSError; ValueError for files that are not the certificate and the key of one authority.
     """
     path, key_path = directory / "ca.crt", directory / "ca.key"
     if path.exists() or key_path.exists():
-        return authority_of(path, key_path)
-    now = now or datetime.now(UTC)
+        return authority_of(path, key_path, life=life)
     key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _self_signed(key, now or datetime.now(UTC))
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_atomically(key_path, _key_pem(key), mode=0o400)
+    write_atomically(path, certificate.public_bytes(serialization.Encoding.PEM), mode=0o444)
+    return Authority(path, certificate, key, life)
+
+
+def _self_signed(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "keplab-ca")])
     unused = dict.fromkeys(
         ("content_commitment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only", "crl_sign"),
         False,
     )
     usage = x509.KeyUsage(digital_signature=True, key_encipherment=True, key_cert_sign=True, **unused)
-    certificate = (
+    return (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -220,10 +273,38 @@ def authority(directory: Path, *, now: datetime | None = None) -> Authority:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_atomically(key_path, _key_pem(key), mode=0o400)
-    write_atomically(path, certificate.public_bytes(serialization.Encoding.PEM), mode=0o444)
-    return Authority(path, certificate, key)
+
+
+NEXT_KEY = "ca-next.key"
+"""The key of an authority that is trusted already and does not sign yet."""
+
+
+def add_authority(directory: Path, *, now: datetime | None = None) -> None:
+    """First step of changing the authority: one more is trusted, `ca.crt` has both. Again: changes nothing. Raises:
+    OSError, ValueError."""
+    path, key_path = directory / "ca.crt", directory / NEXT_KEY
+    if key_path.exists():
+        key = serialization.load_pem_private_key(key_path.read_bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+    else:
+        key = ec.generate_private_key(ec.SECP256R1())
+        write_atomically(key_path, _key_pem(key), mode=0o400)
+    known = path.read_bytes()
+    if all(each.public_key() != key.public_key() for each in x509.load_pem_x509_certificates(known)):
+        added = _self_signed(key, now or datetime.now(UTC))
+        write_atomically(path, known + added.public_bytes(serialization.Encoding.PEM), mode=0o444)
+
+
+def switch_authority(directory: Path) -> None:
+    """Second step: the added authority signs from now on, whether or not it did before. Raises: OSError."""
+    if (directory / NEXT_KEY).exists():
+        (directory / NEXT_KEY).replace(directory / "ca.key")
+
+
+def drop_authorities(directory: Path) -> None:
+    """Third step: only the authority that signs is trusted. Raises: OSError, ValueError."""
+    signer = authority_of(directory / "ca.crt", directory / "ca.key")
+    write_atomically(signer.path, signer.certificate.public_bytes(serialization.Encoding.PEM), mode=0o444)
 
 
 def signing_key(directory: Path) -> Path:

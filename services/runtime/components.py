@@ -10,6 +10,8 @@ DEFAULT_SCHEDULER = "default-scheduler"
 DEVICE_PLUGIN: Final = "device-plugin"
 DRA_DRIVER: Final = "dra-driver"
 CLAIM_CONTROLLER: Final = "claim-controller"
+API_SERVER_AS_CLIENT: Final = "kube-apiserver-kubelet-client"
+"""Whom the API server's certificate names when it calls a kubelet."""
 _WITH_DASH: Final = (DEVICE_PLUGIN, DRA_DRIVER, CLAIM_CONTROLLER)
 """Components whose own names have a dash; after any other a dash begins the name of one of several."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

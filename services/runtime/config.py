@@ -62,6 +62,12 @@ class CommonConfig:
 
     name: str = setting("", "this instance's name in logs, events and traces, for example kubelet/host-1")
     server: str = setting("127.0.0.1:7443", "the API server's gRPC address, HOST:PORT")
+    security: Literal["tokens", "strict"] = setting(
+        "tokens", "tokens: gRPC is plain, callers are known by tokens; strict: mutual TLS on every gRPC connection"
+    )
+    client_certificate: str = setting("", "certificate of this process for the API server, with --security strict")
+    client_key: str = setting("", "its key")
+    certificate_authority: str = setting("", "authority that signed the API server's certificate")
     token_file: str = setting("", "credentials: JSON {identity: token}; for the API server the list of all tokens")
     data_dir: str = setting("", "directory this process keeps its own state in; empty: none is kept")
     events_dir: str = setting("", "directory of event logs; empty: none is written")

@@ -12,7 +12,9 @@ writes them where each process of a mesh in containers finds only its own (see `
 
 import argparse
 import base64
-from collections.abc import Iterable, Sequence
+import os
+import stat
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -32,7 +34,7 @@ from services.api.identity import (
 from services.api.seams import Random
 from services.api.tokens import driver_token
 from services.runtime import certificates
-from services.runtime.components import CLAIM_CONTROLLER
+from services.runtime.components import API_SERVER_AS_CLIENT, CLAIM_CONTROLLER
 from services.runtime.real import seeded_random, write_atomically
 from services.runtime.roles import claim_controller_identities, controller_identities
 
@@ -43,10 +45,12 @@ CLIENTS_FOLDER = "kubeconfigs"
 
 @dataclass(frozen=True)
 class Credentials:
-    """Where a mesh's token files lie. `admin_token` is for the kubeconfig."""
+    """Where a mesh's token files lie. `admin_token` is for the kubeconfig; `users`: the main identity of each process,
+    which its client certificate names in the profile `strict`."""
 
     directory: Path
     admin_token: str
+    users: Mapping[str, Identity]
 
     @property
     def server(self) -> Path:
@@ -88,6 +92,7 @@ def make(directory: Path, *, hosts: Sequence[str], random: Random, others: Itera
         return text
 
     admin = token(ADMIN)
+    users = {"admin": ADMIN, "scheduler": SCHEDULER, "controllers": CONTROLLER_MANAGER, CLAIM_CONTROLLER: CLAIM_MANAGER}
     files: dict[str, dict[str, str]] = {
         "admin": {ADMIN.user: admin},
         "scheduler": {SCHEDULER.user: token(SCHEDULER)},
@@ -97,7 +102,7 @@ def make(directory: Path, *, hosts: Sequence[str], random: Random, others: Itera
         },
     }
     for host in hosts:
-        identity = Identity(f"system:node-host:{host}", (NODE_HOSTS_GROUP,))
+        identity = users[f"kubelet/{host}"] = Identity(f"system:node-host:{host}", (NODE_HOSTS_GROUP,))
         files[f"kubelet/{host}"] = {identity.user: token(identity)}
     for identity in others:
         token(identity)
@@ -105,7 +110,7 @@ def make(directory: Path, *, hosts: Sequence[str], random: Random, others: Itera
         tokens=[*tokens.values(), *(t for t in known.tokens if t.user not in tokens)],
         node_key=known.node_key or f"{random.getrandbits(256):064x}",
     )
-    made = Credentials(directory, admin)
+    made = Credentials(directory, admin, users)
     _put(made.server, msgspec.json.encode(server))
     for process, content in files.items():
         _put(made.of(process), msgspec.json.encode(content))
@@ -125,6 +130,17 @@ def token_of(made: Credentials, user: str) -> str:
         if token.user == user:
             return token.token
     raise KeyError(f"this mesh has no token for {user}")
+
+
+def driver_host(process: str) -> Identity:
+    """Return whom the certificate of a DRA driver's process names: no one with rights; its token says who calls."""
+    return Identity(f"system:{process.replace('/', ':')}")
+
+
+def client_pair(signer: certificates.Authority, process: str, identity: Identity) -> certificates.Pair:
+    """Return the client certificate of a process, beside the authority, made unless there is a good one. Raises:
+    OSError."""
+    return signer.client(f"{process.replace('/', '_')}-client", identity.user, identity.groups)
 
 
 def put_driver(made: Credentials, process: str, driver: str, node: str) -> Path:
@@ -184,10 +200,29 @@ def put_client_kubeconfigs(directory: Path, rest_url: str, signer: certificates.
         write_atomically(directory / name, client_kubeconfig(rest_url, signer, f"system:{name}"), mode=0o400)
 
 
+def refresh_kubeconfig(path: Path, signer: certificates.Authority) -> None:
+    """Put the present authorities, and the present certificate of a client that has one, into a kubeconfig of this
+    mesh. Raises: OSError, ValueError."""
+    document = yaml.safe_load(path.read_bytes())
+    document["clusters"][0]["cluster"]["certificate-authority-data"] = _encoded(signer.path)
+    user = document["users"][0]
+    if "client-certificate-data" in user["user"]:
+        pair = signer.path.parent / f"client-{user['name']}"
+        user["user"]["client-certificate-data"] = _encoded(pair.with_suffix(".crt"))
+        user["user"]["client-key-data"] = _encoded(pair.with_suffix(".key"))
+    mode = stat.S_IMODE(path.stat().st_mode)
+    write_atomically(path, yaml.safe_dump(document, sort_keys=False).encode(), mode=mode)
+
+
+def _encoded(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Write a folder for every component below `--out`, each with only what it may know, and `admin/kubeconfig`.
 
-    The API server's folder has everything, as it must know every token; a second run changes nothing.
+    The API server's folder has every token, as it must know them; the key of the authority lies in a folder of its own,
+    which no component is given. A second run renews certificates that expire within a month, and with `--renew` all.
     Raises: OSError; SystemExit for wrong usage.
     """
     parser = argparse.ArgumentParser(prog="python -m services.runtime.credentials", description=main.__doc__)
@@ -195,21 +230,39 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--host", required=True, help="name that all kubelet hosts share as their credential")
     parser.add_argument("--rest-url", required=True, help="how people reach the API server, https://HOST:PORT")
     parser.add_argument("--server-name", action="append", default=[], help="another name of it; may be repeated")
+    parser.add_argument("--renew", action="store_true", help="renew all certificates [KEPLAB_RENEW=1]")
     arguments = parser.parse_args(argv)
     out: Path = arguments.out
     made = make(out / "apiserver", hosts=[arguments.host], random=seeded_random(None))
-    signer = certificates.authority(out / "apiserver")
-    host = urlsplit(arguments.rest_url).hostname
-    signer.server("apiserver", [*([host] if host else []), *arguments.server_name])
+    signer = certificates.authority(out / "authority")
+    if arguments.renew or os.environ.get("KEPLAB_RENEW") == "1":
+        for pair in certificates.pairs(signer.path.parent):
+            signer.renew(pair)
     certificates.signing_key(out / "apiserver")
+    host = urlsplit(arguments.rest_url).hostname
+    serving = signer.server("apiserver", [*([host] if host else []), *arguments.server_name])
+    calling = signer.client("apiserver-kubelet-client", API_SERVER_AS_CLIENT)
+    _hand_out(out / "apiserver", signer, {"apiserver": serving, "apiserver-kubelet-client": calling})
     alike = ("scheduler", "controllers", CLAIM_CONTROLLER)
     processes = {**{name: name for name in alike}, "kubelet": f"kubelet/{arguments.host}"}
     for component, process in processes.items():
-        (out / component).mkdir(exist_ok=True, mode=0o700)
+        pairs = {"client": client_pair(signer, component, made.users[process])}
+        if component == "kubelet":
+            pairs["serving"] = signer.server("kubelet")
+        _hand_out(out / component, signer, pairs)
         _put(out / component / "token.json", made.of(process).read_bytes())
     (out / "admin").mkdir(exist_ok=True, mode=0o700)
     _put(out / "admin" / KUBECONFIG_FILE, kubeconfig(arguments.rest_url, made.admin_token, signer.path))
     put_client_kubeconfigs(out / "admin" / CLIENTS_FOLDER, arguments.rest_url, signer)
+
+
+def _hand_out(folder: Path, signer: certificates.Authority, pairs: Mapping[str, certificates.Pair]) -> None:
+    """Write copies of certificates and keys, and the authority's certificate, to a component's folder."""
+    folder.mkdir(exist_ok=True, mode=0o700)
+    for name, pair in pairs.items():
+        _put(folder / f"{name}.key", pair.key.read_bytes())
+        _put(folder / f"{name}.crt", pair.certificate.read_bytes())
+    _put(folder / "ca.crt", signer.path.read_bytes())
 
 
 def _read(path: Path) -> _ServerFile:

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import msgspec
 import structlog
@@ -49,6 +49,9 @@ from services.telemetry import logs
 from services.telemetry.eventlog import FileEventLog, NullEventLog, new_incarnation
 from services.telemetry.traces import Sampler, Tracer, sinks_from_environment
 
+if TYPE_CHECKING:
+    from services.client.tls import ClientTls
+
 C = TypeVar("C", bound=CommonConfig)
 
 STOP_MAX_S = 10.0
@@ -74,6 +77,10 @@ def run(
 ) -> int:
     """Return the exit code of one life of this process."""
     gc.set_threshold(*GC_THRESHOLDS)
+    if not name.startswith("apiserver"):
+        # A client reports handshakes that fail itself (services/client/channel.py); in a server's log the library's own
+        # line is the only one about a client that was refused.
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         if sys.flags.optimize:
             raise StartError("assertions must stay on: start python without -O", EXIT_USAGE)
@@ -117,6 +124,26 @@ def _load_tokens(path: str) -> dict[str, str]:
         raise StartError(f"token file {path}: {error.strerror}") from None
     except msgspec.MsgspecError as error:
         raise StartError(f"token file {path}: {error}; want JSON {{identity: token}}") from None
+
+
+def _client_tls(config: CommonConfig) -> "ClientTls | None":
+    """Return the process's certificate, None in the profile without. Raises: StartError naming file and reason."""
+    if config.security != "strict":
+        return None
+    given = {
+        "--client-certificate": config.client_certificate,
+        "--client-key": config.client_key,
+        "--certificate-authority": config.certificate_authority,
+    }
+    if missing := [flag for flag, path in given.items() if not path]:
+        raise StartError(f"--security strict without {' and '.join(missing)}", EXIT_USAGE)
+    # Only here: a process without certificates need not load what reads them.
+    from services.client.tls import ClientTls, TlsError, TlsFiles
+
+    try:
+        return ClientTls(TlsFiles(*map(Path, given.values())))
+    except TlsError as error:
+        raise StartError(f"--security strict: {error}", EXIT_CONFIG) from None
 
 
 @dataclass(frozen=True)
@@ -197,7 +224,8 @@ class _Process:
         if not host or not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
             raise StartError(f"--server {self._config.server!r}: want HOST:PORT", EXIT_USAGE)
         tokens = _load_tokens(self._config.token_file)
-        self._transport = RpcTransport(self._config.server, tokens, clock=self._clock, random=self._random)
+        tls = _client_tls(self._config)
+        self._transport = RpcTransport(self._config.server, tokens, clock=self._clock, random=self._random, tls=tls)
         return self._transport if self._machine is None else GatedTransport(self._transport, self._machine.gates)
 
     async def _work(self, component: Component) -> _End:
@@ -206,7 +234,7 @@ class _Process:
         health = HealthServer(
             is_ready=lambda: component.is_ready,
             metrics=lambda: self._metrics(component),
-            configuration=lambda: {**self._configuration(), **getattr(component, "configz", dict)()},
+            configuration=lambda: {**self._configuration(component), **getattr(component, "configz", dict)()},
             routes=getattr(component, "http_routes", list)(),
         )
         if config.health_port >= 0:
@@ -288,14 +316,21 @@ class _Process:
                 own.update(source.metrics())
         return {**own, **component.metrics()}
 
-    def _configuration(self) -> dict[str, Any]:
+    def _configuration(self, component: Component) -> dict[str, Any]:
         return {
             "name": self._config.name,
             "incarnation": self._incarnation,
             "config": asdict(self._config),
+            "certificates": self._certificates(component),
             "switches": dict(self._config.switches()),
             "set": list(self._config.switches().assignments),
         }
+
+    def _certificates(self, component: Component) -> list[dict[str, str]]:
+        """Return what this process connects and serves with at present."""
+        tls = self._transport.tls if self._transport is not None else None
+        own = [tls.material.described(tls.files)] if tls is not None else []
+        return [*own, *getattr(component, "certificates", list)()]
 
     def _birth(self) -> dict[str, Any]:
         settings = msgspec.json.encode({**asdict(self._config), **self._config.switches()}, enc_hook=str)

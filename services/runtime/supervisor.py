@@ -11,17 +11,20 @@ import signal
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import structlog
 
 from services.api.identity import ADMIN, SERVICE_ACCOUNT_PREFIX, Identity
 from services.client.rpc import RpcTransport
-from services.runtime import certificates, credentials
+from services.client.tls import ClientTls, TlsFiles
+from services.runtime import certificates, credentials, rotation
 from services.runtime.child import POLL_S, Child
 from services.runtime.components import (
+    API_SERVER_AS_CLIENT,
     CLAIM_CONTROLLER,
     Schedulers,
     component_of,
@@ -38,6 +41,8 @@ from services.runtime.roles import read_role
 READY_MAX_S = 60.0
 READY_PER_NODE_S = 0.02
 STATE_PERIOD_S = 2.0
+RENEWAL_PERIOD_S = 60.0
+"""How often certificates are looked at, or every tenth of their life."""
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 5.0
 HOSTS_DEFAULT = 3
 CLIENT_CONTROLLERS = ("clusterrole-aggregation-controller", "root-ca-cert-publisher", "service-account-controller")
@@ -56,7 +61,8 @@ class MeshOptions:
     users get a token, too, and a file with it. `without`: processes not to start, so that they can be run by hand.
     `serves_clients`: clients from outside find what a cluster has: RBAC decides what they may do, and pods run as
     service accounts with tokens. `has_faults`: give every process a file that says what is wrong with its machine
-    (`faults_file_of`).
+    (`faults_file_of`). `security`: `strict` for mutual TLS on every gRPC connection. `certificate_life`: how long
+    certificates are good; they are renewed before.
     """
 
     data_dir: Path
@@ -75,6 +81,8 @@ class MeshOptions:
     without: frozenset[str] = frozenset()
     serves_clients: bool = False
     has_faults: bool = False
+    security: Literal["tokens", "strict"] = "tokens"
+    certificate_life: timedelta = certificates.LIFE
     schedulers: Schedulers = field(default_factory=Schedulers)
 
 
@@ -102,7 +110,7 @@ class Supervisor:
         self.children: dict[str, Child] = {}
         """The processes by name, in the order they were started."""
         self._lock_fd = -1
-        self._state_task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._credentials: credentials.Credentials | None = None
         self._authority: certificates.Authority | None = None
         self._serving: certificates.Pair | None = None
@@ -115,6 +123,7 @@ class Supervisor:
         """
         try:
             self._prepare()
+            self._tasks.append(asyncio.create_task(self._keep_certificates()))
             apiserver = self._add("apiserver", self._apiserver_arguments())
             await self._start_all([apiserver])
             # From now on restarts must find the same ports: clients hold on to them.
@@ -127,11 +136,11 @@ class Supervisor:
                 place = self._data / credentials.CLIENTS_FOLDER
                 credentials.put_client_kubeconfigs(place, self.rest_url, self._authority)
             rest = [
-                self._add(each.name, [*each.arguments, "--token-file", self._token_file("scheduler")])
+                self._add(each.name, [*each.arguments, *self._credentials_of("scheduler")])
                 for each in self._options.schedulers.processes()
             ]
             managers = ("controllers", CLAIM_CONTROLLER)
-            rest += [self._add(name, ["--token-file", self._token_file(name)]) for name in managers]
+            rest += [self._add(name, self._credentials_of(name)) for name in managers]
             if self._options.serves_clients:
                 controllers = ("*", *CLIENT_CONTROLLERS)
                 self.children["controllers"].arguments += [t for name in controllers for t in ("--controllers", name)]
@@ -141,7 +150,7 @@ class Supervisor:
             await self._start_all([child for child in rest if child.name not in self._options.without])
             self._is_ready = True
             self._write_state()
-            self._state_task = asyncio.create_task(self._keep_state())
+            self._tasks.append(asyncio.create_task(self._keep_state()))
         except OSError as error:
             await self.stop()
             raise MeshError(f"{error.filename or self._data}: {error.strerror}") from None
@@ -151,8 +160,8 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Stop every process, last started first, the API server last of all; release the directory."""
-        if self._state_task is not None:
-            self._state_task.cancel()
+        for task in self._tasks:
+            task.cancel()
         for child in self.children.values():
             child.is_wanted = False
         others = [child for child in reversed(self.children.values()) if child.name != "apiserver"]
@@ -225,6 +234,8 @@ class Supervisor:
             "supervisor_pid": os.getpid(),
             "data_dir": str(self._data),
             "token_files": self._token_files,
+            "security": self._options.security,
+            "certificate_life_s": self._options.certificate_life.total_seconds(),
             "processes": [
                 {
                     "name": child.name,
@@ -248,7 +259,43 @@ class Supervisor:
         assert self._credentials is not None, "the mesh is not started"
         identity = identity or ADMIN.user
         tokens = {identity: credentials.token_of(self._credentials, identity)}
-        return RpcTransport(self.grpc_target, tokens, clock=self._clock, random=seeded_random(None))
+        tls = None
+        if self._options.security == "strict":
+            tls = ClientTls(TlsFiles(*self._client_pair("admin", ADMIN), self.authority))
+        return RpcTransport(self.grpc_target, tokens, clock=self._clock, random=seeded_random(None), tls=tls)
+
+    def _client_pair(self, process: str, identity: Identity) -> tuple[Path, Path]:
+        """Return certificate and key of a process."""
+        assert self._authority is not None, "the mesh is not started"
+        pair = credentials.client_pair(self._authority, process, identity)
+        return pair.certificate, pair.key
+
+    def _connection(self, process: str, identity: Identity | None = None) -> list[str]:
+        """Return the flags with which a process connects in the profile of this mesh; `identity`: whom its certificate
+        names, None for the process's own."""
+        if self._options.security != "strict":
+            return []
+        assert self._credentials is not None
+        certificate, key = self._client_pair(process, identity or self._credentials.users[process])
+        return [
+            "--security", "strict",
+            "--client-certificate", str(certificate),
+            "--client-key", str(key),
+            "--certificate-authority", str(self.authority),
+        ]  # fmt: skip
+
+    async def _keep_certificates(self) -> None:
+        """Renew certificates before they expire."""
+        period_s = min(RENEWAL_PERIOD_S, self._options.certificate_life.total_seconds() / 10)
+        while True:
+            await asyncio.sleep(period_s)
+            try:
+                renewed = rotation.renew(self._data, life=self._options.certificate_life)
+            except (OSError, ValueError) as error:
+                self._log.error("certificates.not_renewed", error=str(error))
+            else:
+                if renewed:
+                    self._log.info("certificates.renewed", names=renewed)
 
     def _prepare(self) -> None:
         for folder in ("logs", "events", "spans", "run"):
@@ -261,17 +308,18 @@ class Supervisor:
             raise MeshError(str(error)) from None
         place, others = self._data / "credentials", (*self._options.identities, *map(Identity, users))
         self._credentials = credentials.make(place, hosts=hosts, random=seeded_random(None), others=others)
-        self._authority = certificates.authority(place)
+        self._authority = certificates.authority(place, life=self._options.certificate_life)
         self._serving = self._authority.server("apiserver")
         self._kubelet_serving = self._authority.server("kubelet")
-        self._kubelet_client = self._authority.client("apiserver-kubelet-client", "kube-apiserver-kubelet-client")
+        self._kubelet_client = self._authority.client("apiserver-kubelet-client", API_SERVER_AS_CLIENT)
         for user in users:
             process = user.removeprefix(SERVICE_ACCOUNT_PREFIX).replace(":", "_")
             self._token_files[user] = str(credentials.put(self._credentials, process, user))
 
-    def _token_file(self, process: str) -> str:
+    def _credentials_of(self, process: str) -> list[str]:
+        """Return the flags that say who a process is."""
         assert self._credentials is not None
-        return str(self._credentials.of(process))
+        return ["--token-file", str(self._credentials.of(process)), *self._connection(process)]
 
     def _apiserver_arguments(self) -> list[str]:
         assert self._credentials is not None
@@ -285,6 +333,7 @@ class Supervisor:
             "--tls-cert-file", str(self._serving.certificate),
             "--tls-private-key-file", str(self._serving.key),
             "--client-ca-file", str(self.authority),
+            "--security", self._options.security,
             *self._client_arguments(),
             "--kubelet-client-certificate", str(self._kubelet_client.certificate),
             "--kubelet-client-key", str(self._kubelet_client.key),
@@ -323,7 +372,7 @@ class Supervisor:
             (
                 host,
                 [
-                    *arguments, "--token-file", self._token_file(f"kubelet/{host}"), "--data-dir", str(data / host),
+                    *arguments, *self._credentials_of(f"kubelet/{host}"), "--data-dir", str(data / host),
                     "--health-port", "0", "--sockets-dir", str(self.sockets_dir),
                     "--port", str(_free_port()), "--tls-cert-file", str(self._kubelet_serving.certificate),
                     "--tls-private-key-file", str(self._kubelet_serving.key), "--client-ca-file", str(self.authority),
@@ -359,6 +408,7 @@ class Supervisor:
                     arguments += ["--sockets-dir", str(self.sockets_dir), "--data-dir", str(self._data / name)]
                     token_file = credentials.put_driver(self._credentials, name, driver, str(node["name"]))
                     arguments += ["--token-file", str(token_file)]
+                    arguments += self._connection(name, credentials.driver_host(name))
                     found.append((name, arguments))
         return found
 

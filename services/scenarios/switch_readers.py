@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from services.api.switches import REGISTER, Switches, names_of
+from services.api.switches import EMULATED, REGISTER, Switches, names_of
 from services.api.unbind import UnbindSwitches
 from services.dra.features import Features
 from services.reconcile.claim_release import ReleaseSwitches
@@ -45,7 +45,8 @@ def switches_read_by(component: str) -> frozenset[str]:
     text = "\n".join(file.read_text(encoding="utf-8") for file in _files(component))
     named = frozenset(re.findall(r'"([\w.]+)"', text)) & {each.name for each in REGISTER}
     shared = (names_of(view) for view in _SHARED if re.search(rf"\b{view.__name__}\b", text))
-    return named.union(*shared)
+    # The release decides what every other switch is that was not set.
+    return named.union({EMULATED}, *shared)
 
 
 def check_readers(process: str, assignments: Iterable[str]) -> None:

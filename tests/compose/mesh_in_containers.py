@@ -1,5 +1,6 @@
 """The mesh of the compose tests: its containers, and its REST server as the administrator sees it."""
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -7,11 +8,15 @@ import re
 import shutil
 import socket
 import ssl
+import subprocess
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
+import aiohttp
+import pytest
 import yaml
 from engine import JAEGER, PARTS, ROOT, Engine, run
 
@@ -88,6 +93,7 @@ class Mesh:
         self.token = config["users"][0]["user"]["token"]
         trusted = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
         self.trust = ssl.create_default_context(cadata=trusted)
+        self.kubeconfig = kubeconfig
 
     def containers(self, service):
         return self.compose("ps", "-q", service).split()
@@ -131,9 +137,61 @@ class Mesh:
     def get(self, path):
         return json.loads(self.call("GET", path))
 
+    def execute(self, pod, *command, typed=None):
+        """Return what a command printed and the status of its end, over a WebSocket."""
+        return asyncio.run(self._execute(pod, command, typed))
+
+    async def _execute(self, pod, command, typed):
+        words = [("command", word) for word in command] + [("stdout", "1")] + ([("stdin", "1")] if typed else [])
+        url = f"{self.url}/api/v1/namespaces/default/pods/{pod}/exec?{urllib.parse.urlencode(words)}"
+        headers = {"Authorization": f"Bearer {self.token}"}
+        printed, status = b"", ""
+        async with (
+            aiohttp.ClientSession() as session,
+            asyncio.timeout(20),
+            session.ws_connect(url, headers=headers, ssl=self.trust, protocols=["v5.channel.k8s.io"]) as socket,
+        ):
+            if typed:
+                await socket.send_bytes(b"\0" + typed)
+                await socket.send_bytes(b"\xff\0")
+            async for message in socket:
+                if message.data[0] == 1:
+                    printed += message.data[1:]
+                elif message.data[0] == 3:
+                    status = json.loads(message.data[1:])["status"]
+        return printed, status
+
+    def kubectl(self, *words):
+        """Return what kubectl prints. Skips without one."""
+        return run([*self._kubectl(), *words], environ=self.environ).stdout
+
+    def _kubectl(self):
+        found = [str(path) for path in (PARTS / "kubectl-forky", PARTS / "kubectl-trixie") if path.exists()]
+        found += [path for path in (shutil.which("kubectl"),) if path]
+        if not found:
+            pytest.skip(f"no kubectl in {PARTS} nor on the PATH")
+        return [found[0], "--kubeconfig", str(self.kubeconfig)]
+
+    @contextlib.contextmanager
+    def forwarded(self, pod, port):
+        """Yield the local port that kubectl forwards to a pod's."""
+        command = [*self._kubectl(), "port-forward", pod, f":{port}"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                line = process.stdout.readline()
+                yield int(re.search(r"127\.0\.0\.1:(\d+)", line)[1])
+            finally:
+                process.terminate()
+
+    def page(self, port):
+        """Return what HTTP answers at a local port."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as answer:
+            return answer.read().decode()
+
     def deploy(self, name, replicas):
         labels = {"app": name}
-        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "web:1"}]}}
+        container = {"name": "c", "image": "web:1", "ports": [{"containerPort": 80}]}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
         spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
         body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
         self.call("POST", "/apis/apps/v1/namespaces/default/deployments", body)

@@ -28,6 +28,7 @@ mounts = {line.split()[1]: line.split()[3].split(",") for line in open("/proc/mo
 print(json.dumps({
     "status": {name: value.split() for name, value in status.items()},
     "secrets": {path: oct(os.stat(path).st_mode & 0o777) for path in glob.glob("/credentials/*/*")},
+    "authority": glob.glob("/credentials/*/ca*.key"),
     "writable": [folder for folder in folders if can_write(folder)],
     "tmp": mounts.get("/tmp"),
 }))
@@ -99,6 +100,7 @@ def test_x_con_10_secrets_are_files_for_their_owner_alone_and_nowhere_else(mesh,
     for service, container, facts in everyone:
         assert facts["secrets"], service
         assert {"0o400"} == set(facts["secrets"].values()), service
+        assert not facts["authority"], service
         assert {service} == {path.split("/")[2] for path in facts["secrets"]}, service
         assert not any(secret in json.dumps(container) for secret in secrets), service
     assert not any(secret in history for secret in secrets)
@@ -130,6 +132,47 @@ def test_logs_come_from_whichever_container_runs_the_pod(mesh):
         assert "container c started" in mesh.call(
             "GET", f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}/log"
         )
+
+
+@pytest.fixture(scope="module")
+def shell_pod(mesh):
+    """A pod of each kubelet's container: (name, hostname of its kubelet)."""
+    mesh.deploy("shells", KUBELETS * NODES_EACH)
+    pods = mesh.wait_until_running("shells", KUBELETS * NODES_EACH)
+    return {pod["spec"]["nodeName"].rpartition("-")[0]: pod["metadata"]["name"] for pod in pods}
+
+
+def test_exec_reaches_the_kubelet_of_every_container(mesh, shell_pod):
+    assert KUBELETS == len(shell_pod)
+    for pod in shell_pod.values():
+        assert (b"%s\n" % pod.encode(), "Success") == mesh.execute(pod, "hostname")
+        assert (b"typed", "Success") == mesh.execute(pod, "cat", typed=b"typed")
+
+
+def test_kubectl_execs_copies_attaches_and_forwards_ports(mesh, shell_pod, tmp_path):
+    pod = next(iter(shell_pod.values()))
+    (tmp_path / "sent").write_text("through two containers\n")
+    assert pod == mesh.kubectl("exec", pod, "--", "hostname").strip()
+    mesh.kubectl("cp", str(tmp_path / "sent"), f"{pod}:/tmp/sent")
+    mesh.kubectl("cp", f"{pod}:/tmp/sent", str(tmp_path / "back"))
+    assert "through two containers\n" == (tmp_path / "back").read_text()
+    assert "container c started" in mesh.kubectl("logs", pod)
+    with mesh.forwarded(pod, 80) as port:
+        assert pod in wait_for(lambda: mesh.page(port), "the forwarded port answers")
+
+
+def test_a_kubelet_answers_the_api_server_alone(mesh):
+    """Over TLS, and a client without the API server's certificate is refused."""
+    kubelet, other = mesh.containers("kubelet")[0], mesh.containers("scheduler")[0]
+    address = next(iter(mesh.engine.inspect(kubelet)["NetworkSettings"]["Networks"].values()))["IPAddress"]
+    program = (
+        "import ssl, http.client as h; t = ssl.create_default_context(cafile='/credentials/scheduler/ca.crt'); "
+        "t.check_hostname = False; "
+        "t.load_cert_chain('/credentials/scheduler/client.crt', '/credentials/scheduler/client.key'); "
+        f"c = h.HTTPSConnection('{address}', 10250, context=t, timeout=5); "
+        "c.request('GET', '/containerLogs/default/x/y'); print(c.getresponse().status)"
+    )
+    assert "401" == mesh.inside(other, program)
 
 
 def kill_by_pid(mesh, container):

@@ -18,6 +18,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import kubernetes
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -209,6 +210,33 @@ class Mesh:
             self.call("DELETE", path, body, user=f"system:node:{node}")
 
 
+class WholeMesh:
+    """What `keplab up` starts, for clients that wait for pods to run; `data` is its directory."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        up = ["up", "--nodes", "2", "--engine", "memory", "--data", str(data), "--detach", "-o", "json"]
+        done = self._keplab(*up)
+        assert done.returncode == 0, done.stderr[-1000:]
+        self.kubeconfig: str = json.loads(done.stdout)["kubeconfig"]
+
+    def _keplab(self, *words):
+        command = [sys.executable, "-m", "services.cli", *words]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=START_MAX_S * 3)
+
+    def stop(self) -> None:
+        self._keplab("down", "--data", str(self.data))
+
+
+def until(holds, most_s=30.0):
+    """Return what `holds` gives once it is true; asked every few milliseconds."""
+    end = time.monotonic() + most_s
+    while not (found := holds()):
+        assert time.monotonic() < end, f"not so after {most_s} s"
+        time.sleep(0.03)
+    return found
+
+
 class Kubectl:
     """One kubectl binary pointed at the mesh."""
 
@@ -248,6 +276,26 @@ def mesh(tmp_path_factory):
         found.a_node(node)
     yield found
     found.stop()
+
+
+@pytest.fixture(scope="session")
+def whole_mesh(tmp_path_factory):
+    """All components of a mesh of two nodes; each test has a namespace of its own in it."""
+    found = WholeMesh(tmp_path_factory.mktemp("whole") / "mesh")
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture
+def space(whole_mesh, request):
+    """A namespace of the test's own in the whole mesh, with its default service account."""
+    core = kubernetes.client.CoreV1Api(kubernetes.config.new_client_from_config(whole_mesh.kubeconfig))
+    name = f"t-{hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:10]}"
+    core.create_namespace({"metadata": {"name": name}})
+    until(lambda: core.list_namespaced_service_account(name).items)
+    return name
 
 
 @pytest.fixture(scope="session", params=list(parts.KUBECTLS))

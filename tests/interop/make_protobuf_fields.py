@@ -57,9 +57,10 @@ ROOTS = [
     "rbac.Role", "rbac.RoleBinding", "rbac.ClusterRole", "rbac.ClusterRoleBinding",
     "admissionregistration.MutatingWebhookConfiguration", "admissionregistration.ValidatingWebhookConfiguration",
     "admissionregistration.ValidatingAdmissionPolicy", "admissionregistration.ValidatingAdmissionPolicyBinding",
+    "admissionregistration.MutatingAdmissionPolicy", "admissionregistration.MutatingAdmissionPolicyBinding",
     "authentication.TokenRequest", "authentication.TokenReview", "authentication.SelfSubjectReview",
     "authorization.SubjectAccessReview", "authorization.LocalSubjectAccessReview",
-    "meta.Status", "meta.ListMeta",
+    "meta.Status", "meta.ListMeta", "meta.PartialObjectMetadata",
     "resource.ResourceClaim", "resource.ResourceClaimTemplate", "resource.DeviceClass", "resource.ResourceSlice",
 ]  # fmt: skip
 # Types with a JSON form of their own; the decoder knows them by name.
@@ -144,4 +145,5 @@ def main(source: Path) -> None:
     sys.stdout.write("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-main(Path(sys.argv[1]))
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

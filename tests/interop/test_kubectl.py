@@ -72,6 +72,10 @@ def test_raw_paths_answer(kubectl):
 def test_explain_knows_the_fields_of_our_kinds(kubectl):
     assert "nodeName <string>" in kubectl("explain", "pods.spec.nodeName")
     assert "replicas\t<integer>" in kubectl("explain", "deployments", "--recursive")
+    assert "limits\t<map[string]Quantity>" in kubectl("explain", "pods.spec.containers.resources")
+    # Read from /openapi/v2, in protobuf.
+    older = kubectl("explain", "pods.spec.containers.resources", "--output=plaintext-openapiv2")
+    assert "limits\t<map[string]string>" in older
 
 
 def test_a_kind_that_is_not_served_is_the_clients_own_error(kubectl):
@@ -529,7 +533,9 @@ def test_cordon_taint_and_uncordon_change_the_node(kubectl):
     kubectl("taint", "nodes", "n2", "k=v:NoSchedule")
     assert kubectl("get", "node", "n2", "-o", "jsonpath={.spec.taints[0].key}") == "k"
     kubectl("taint", "nodes", "n2", "k:NoSchedule-")
-    assert kubectl("get", "node", "n2", "-o", "jsonpath={.spec.taints}") == ""
+    # What a node that a client makes has from the start stays until something says that it is ready.
+    left = json.loads(kubectl("get", "node", "n2", "-o", "jsonpath={.spec.taints}"))
+    assert left == [{"effect": "NoSchedule", "key": "node.kubernetes.io/not-ready"}]
     assert "labeled" in kubectl("label", "nodes", "--all", "disk=ssd", "--overwrite")
 
 

@@ -1,4 +1,4 @@
-"""Manifests in the style of public ones: each applies whole with kubectl, and what it runs comes to run."""
+"""Manifests in the style of public ones: each applies whole with kubectl, what it runs comes to run, and all of it goes."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_public_manifest_applies_whole_and_its_workloads_run(kubectl, name):  # noqa: F811
+def test_a_public_manifest_applies_whole_its_workloads_run_and_it_is_deleted_whole(kubectl, name):  # noqa: F811
     paths = [*sorted(FOLDER.glob(f"{name}*.yaml"))]
     wanted = set(re.findall(r"^kind: (\w+)", "".join(path.read_text() for path in paths), re.M))
     own = set(re.findall(r"names: \{kind: (\w+)", "".join(path.read_text() for path in paths)))
@@ -45,7 +45,11 @@ def test_a_public_manifest_applies_whole_and_its_workloads_run(kubectl, name):  
             kubectl("rollout", "status", each, "--timeout=30s")
     again = "".join(kubectl("apply", "-f", str(path)) for path in paths)
     # Nothing that a server filled in counts as a change, but in what patches always replace: a budget's selector, and
-    # claim templates and rules of webhooks, which get defaults.
-    replaced = ("poddisruptionbudget", "statefulset", "validatingwebhookconfiguration")
+    # claim templates, rules of webhooks and endpoints of slices, which get defaults or zeros.
+    replaced = ("poddisruptionbudget", "statefulset", "validatingwebhookconfiguration", "endpointslice")
     changed = [line for line in again.splitlines() if re.search(" (configured|created)$", line)]
     assert [line for line in changed if not line.startswith(replaced)] == []
+    for path in reversed(paths):
+        deleted = kubectl("delete", "-f", str(path), "--timeout=40s")
+        assert len(re.findall('" deleted', deleted)) == len(re.findall(r"^kind: ", path.read_text(), re.M))
+        assert "NAME" not in kubectl("get", "-f", str(path), "--ignore-not-found")

@@ -25,6 +25,7 @@ class Row(NamedTuple):
 
 
 ROWS = {
+    "emulate.version": Row(("1.34", "1.35", "1.37")),
     "PodUnbinding": Row((False,)),
     "kubelet.on_reject": Row(("fail", "recreate", "defer"), {
         "defer-then-unbind": "the rejection is none of defer.reasons; `unbinding/defer-then-unbind` has it",
@@ -117,6 +118,7 @@ ROWS = {
     "scheduler.percentage_of_nodes_to_score": Row((0,)),
     "scheduler.backoff_initial_s": Row((1.0,)),
     "scheduler.backoff_max_s": Row((10.0,)),
+    "scheduler.event_recorder": Row(("record",)),
     "scheduler.record": Row(("memory",)),
     "descheduler.enabled": Row((False,)),
     "descheduler.interval_s": Row((60.0,)),

@@ -4,10 +4,10 @@ It is read and written as the whole pod; what it says besides cpu and memory is 
 the request is the node's affair, shown by the conditions PodResizePending and PodResizeInProgress. A request that its
 namespace's limit ranges or quotas do not allow is refused (3.2).
 
-So is, if that is wanted (`resize.feasibility`), one that its node never could meet. Up to v1.36 such a resize is
-accepted, and the node calls it Infeasible; since v1.37 the admission plugin PodResizeValidator refuses it, so that the
+So is, by default (`resize.feasibility`), one that its node never could meet. Up to v1.35 such a resize is
+accepted, and the node calls it Infeasible; since v1.36 the admission plugin PodResizeValidator refuses it, so that the
 client learns of it at once. What only the kubelet knows, of swap or of static managers, stays its affair.
-Source: upstream `plugin/pkg/admission/podresize` (v1.37).
+Source: upstream `plugin/pkg/admission/podresize` (v1.36).
 """
 
 from typing import Final

@@ -43,6 +43,10 @@ def _first_seen(event: Document, now: float) -> str:
     return _ago(_first(event) or event.get("metadata", {}).get("creationTimestamp"), now)
 
 
+def _count(event: Document, now: float) -> int:
+    return int((event.get("series") or {}).get("count") or event.get("count") or 1)
+
+
 def _object(involved: Document) -> str:
     return f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}"
 
@@ -71,7 +75,7 @@ RESOURCE = Resource(
         Column("Source", _source, priority=1),
         Column("Message", lambda d, now: str(d.get("message") or d.get("note") or "").strip()),
         Column("First Seen", _first_seen, priority=1),
-        Column("Count", "count", "integer", priority=1, default=1, show=lambda count: count or 1),
+        Column("Count", _count, "integer", priority=1),
         Column("Name", "metadata.name", priority=1, format="name"),
     ),
     selectable_fields={

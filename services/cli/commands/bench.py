@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -25,6 +26,7 @@ Examples:
   keplab bench mesh --set kubelet.status_batching=immediate
   keplab bench kubelet --nodes 5000 --pods 10000
   keplab bench kubelet --nodes 200 --pods 9980 --rate 1   # 200 kubelets of 50 pods at rest
+  keplab bench security
   keplab bench cel -o json | jq .evaluations_per_s
   keplab bench scheduler --list
   keplab bench scheduler --workload TopologySpreading --nodes 5000
@@ -107,6 +109,25 @@ def kubelet(nodes: int, pods: int, rate: int, span: float, assignments: tuple[st
             )
             for name, share in result.idle_cpu.items()
         ],
+    )
+    return EXIT_OK
+
+
+@COMMAND.command("security", epilog=EPILOG)
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 20), help="of both; medians are shown")
+@output_option
+def security(rounds: int, output: str) -> int:
+    """What mutual TLS costs a call and a connection: the profiles `tokens` and `strict` in turn."""
+    from benchmarks.security import bench_profiles
+
+    with _in_time("the mesh did not get there in time"):
+        results = bench_profiles(rounds)
+    if output == "json":
+        print_json([asdict(result) for result in results])
+        return EXIT_OK
+    print_table(
+        ("PROFILE", "CALL: SERVER µs", "CLIENT µs", "ALONE ms", "CONNECTION: SERVER µs", "CLIENT µs", "ms"),
+        [tuple(asdict(result).values()) for result in results],
     )
     return EXIT_OK
 

@@ -14,9 +14,10 @@ from kubelet.dra.emulated.driver import ACTS
 from kubelet.dra.emulated.files import fields_of, read_driver
 from kubelet.dra.emulated.serving import DriverConfig, build, command_driver
 from services.cli.output import EXIT_NOT_STARTED, data_option, fail
+from services.runtime.certificates import authority
 from services.runtime.components import driver_name
 from services.runtime.config import EXIT_CONFIG, EXIT_IO, EXIT_LOCKED
-from services.runtime.credentials import Credentials, put_driver
+from services.runtime.credentials import Credentials, client_pair, driver_host, put_driver
 from services.runtime.mesh_directory import SOCKETS_FOLDER, read_state
 from services.runtime.process import run
 from services.runtime.unix_sockets import UnixSockets
@@ -99,14 +100,30 @@ def _check(given: dict[str, Any]) -> None:
 
 def _mesh(data: Path, process: str, driver: str, given: dict[str, Any]) -> dict[str, str]:
     """Return how the driver reaches the mesh: as its service account, by a token that is bound to its node."""
-    state, made = read_state(data), Credentials(data / "credentials", "")
+    state, made = read_state(data), Credentials(data / "credentials", "", {})
     if state is None or not made.server.is_file():
         fail(f"no mesh runs on {given['data']}; start one with `keplab up --device-sockets`")
     try:
         token_file = put_driver(made, process, driver, given["node"])
     except (OSError, ValueError) as error:
         fail(f"DRA driver: {error}")
-    return {"server": str(state["grpc_target"]), "token-file": str(token_file), "events-dir": str(data / "events")}
+    found = {"server": str(state["grpc_target"]), "token-file": str(token_file), "events-dir": str(data / "events")}
+    return found | (_certificate(data, process) if state["security"] == "strict" else {})
+
+
+def _certificate(data: Path, process: str) -> dict[str, str]:
+    """Return how the driver proves that it belongs to a mesh in the profile `strict`."""
+    try:
+        signer = authority(data / "credentials")
+        pair = client_pair(signer, process, driver_host(process))
+    except (OSError, ValueError) as error:
+        fail(f"DRA driver: {error}")
+    return {
+        "security": "strict",
+        "client-certificate": str(pair.certificate),
+        "client-key": str(pair.key),
+        "certificate-authority": str(signer.path),
+    }
 
 
 def _definition(given: dict[str, Any]) -> DriverDefinition:

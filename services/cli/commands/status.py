@@ -1,15 +1,18 @@
 """`keplab status`: the processes of a mesh and where to reach it."""
 
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import click
 
+from services.api.times import duration, format_time, parse_time
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, output_option, print_json, print_table
 from services.cli.registered_drivers import registered_drivers
 from services.runtime.components import CLAIM_CONTROLLER, component_of
 from services.runtime.mesh_directory import holder, read_state
+from services.runtime.rotation import held
 
 ELECTING = ("scheduler", "controllers", CLAIM_CONTROLLER)
 TIMEOUT_S = 1.0
@@ -32,14 +35,14 @@ many devices it publishes in how many ResourceSlices.
 @data_option
 @output_option
 def COMMAND(data: Path, output: str) -> int:  # noqa: N802
-    """Show the processes of the mesh, where to reach it, and its DRA drivers.
+    """Show the processes of the mesh, where to reach it, when its certificates expire, and its DRA drivers.
 
     Exit code 1 when none runs or one is not ready.
     """
     state = read_state(data)
     if state is None:
         state = {"kubeconfig": "", "rest_url": "", "grpc_target": "", "ready": False, "processes": []}
-        state["drivers"] = []
+        state["drivers"], state["certificates"] = [], []
         if output == "json":
             print_json(state)
         else:
@@ -49,6 +52,7 @@ def COMMAND(data: Path, output: str) -> int:  # noqa: N802
     for process in state["processes"]:
         process["leads"] = _leads(process)
     state["drivers"] = registered_drivers(data, state)
+    state["certificates"] = _certificates(data)
     if output == "json":
         print_json(state)
     else:
@@ -69,9 +73,29 @@ def _leads(process: dict[str, Any]) -> bool | None:
     return float(found[0]) == 1.0 if found else None
 
 
+def _certificates(data: Path) -> list[dict[str, str]]:
+    """Return the mesh's certificates: name, whom it names, when it expires; none for files that cannot be read."""
+    try:
+        found = held(data)
+    except (OSError, ValueError):
+        return []
+    return [
+        {"name": each.name, "subject": each.subject, "expires": format_time(each.not_after.timestamp())}
+        for each in found
+    ]
+
+
 def _print(state: dict[str, Any]) -> None:
-    for label, key in (("kubeconfig", "kubeconfig"), ("REST", "rest_url"), ("gRPC", "grpc_target")):
+    shown = (("kubeconfig", "kubeconfig"), ("REST", "rest_url"), ("gRPC", "grpc_target"), ("security", "security"))
+    for label, key in shown:
         click.echo(f"{label:<12}{state[key]}")
+    if state["certificates"]:
+        first = min((each for each in state["certificates"]), key=lambda each: each["expires"])
+        left = duration(parse_time(first["expires"]) - time.time())
+        click.echo(
+            f"{'expires':<12}{first['expires']}, in {left}: {first['name']}, the first of "
+            f"{len(state['certificates'])} certificates (all: keplab status -o json)"
+        )
     click.echo()
     print_table(
         ("NAME", "PID", "PORT", "READY", "LEADS", "UPTIME", "RESTARTS", "LAST ERROR"),

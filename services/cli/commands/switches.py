@@ -2,6 +2,7 @@
 
 import click
 
+from services.api.release import FOLLOWED, RELEASES
 from services.api.switches import REGISTER, Switch
 from services.cli.output import EXIT_FAILED, EXIT_OK, output_option, print_json, print_table
 
@@ -10,38 +11,49 @@ EPILOG = """\
 Examples:
   keplab switches
   keplab switches unbind
+  keplab switches --release 1.35
   keplab switches -o json
 """
 
 
 @click.command("switches", epilog=EPILOG)
 @click.argument("pattern", required=False, default="")
+@click.option(
+    "--release", type=click.Choice(tuple(RELEASES)), default=FOLLOWED, help=f"Whose defaults are shown ({FOLLOWED})."
+)
+@click.option("--differing", is_flag=True, help="Only switches whose default is not the same in every release.")
 @output_option
-def COMMAND(pattern: str, output: str) -> int:  # noqa: N802
+def COMMAND(pattern: str, release: str, differing: bool, output: str) -> int:  # noqa: N802
     """List every switch: what can be chosen between designs, its default, where it comes from and what shows it.
 
     What shows it is a scenario that compares its values: `keplab run` it with and without `--set`. PATTERN keeps those
-    whose name or meaning contains it.
+    whose name or meaning contains it. `--set emulate.version=1.35` takes all defaults of that release; SINCE names the
+    releases from which on a default is another.
     """
     wanted = pattern.lower()
     found = [s for s in REGISTER if wanted in s.name.lower() or wanted in s.meaning.lower()]
+    found = [s for s in found if s.by_release or not differing]
     if output == "json":
-        print_json({"switches": [_document(s) for s in found]})
+        print_json({"switches": [_document(s, release) for s in found]})
     elif found:
         print_table(
-            ("NAME", "DEFAULT", "VALUES", "MEANING", "SOURCE", "SHOWN BY"),
-            [(s.name, _text(s.default), _values(s), s.meaning, s.source, s.shown_by) for s in found],
+            ("NAME", "DEFAULT", "SINCE", "VALUES", "MEANING", "SOURCE", "SHOWN BY"),
+            [
+                (s.name, _text(s.default_in(release)), _since(s), _values(s), s.meaning, s.source, s.shown_by)
+                for s in found
+            ],
         )
     else:
         click.echo(f"no switch has {pattern!r} in its name or meaning", err=True)
     return EXIT_OK if found else EXIT_FAILED
 
 
-def _document(switch: Switch) -> dict[str, object]:
+def _document(switch: Switch, release: str) -> dict[str, object]:
     return {
         "name": switch.name,
         "type": switch.type,
-        "default": switch.default,
+        "default": switch.default_in(release),
+        "by_release": {each: switch.default_in(each) for each in RELEASES},
         "values": list(switch.values),
         "minimum": switch.minimum,
         "maximum": switch.maximum,
@@ -49,6 +61,10 @@ def _document(switch: Switch) -> dict[str, object]:
         "source": switch.source,
         "scenario": switch.shown_by,
     }
+
+
+def _since(switch: Switch) -> str:
+    return ", ".join(f"{release} {_text(value)}" for release, value in switch.since)
 
 
 def _values(switch: Switch) -> str:

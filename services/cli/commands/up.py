@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import click
 import msgspec
 
 from services.api.switches import Switches
+from services.api.times import seconds_in
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, remark, set_option
+from services.runtime.certificates import AUTHORITY_LIFE
 from services.runtime.components import Schedulers
 from services.runtime.config import MeshError
 from services.runtime.mesh_directory import AlreadyRunning, holder, read_state
@@ -23,6 +26,7 @@ from services.runtime.supervisor import MeshOptions, Supervisor, block_sizes
 
 DETACHED_READY_MAX_S = 120.0
 POLL_S = 0.05
+LIFE_MIN_S = 30
 
 
 EPILOG = """\
@@ -34,6 +38,7 @@ Examples:
   keplab up --set kubelet.on_reject=unbind --set scheduler.exclusion=soft
   keplab up --scheduler-config experiments/profiles/two.yaml
   keplab up --schedulers 2 --extra-scheduler second
+  keplab up --security strict --certificate-life 24h
   keplab up --stages experiments/stages/pod-fast.yaml
   keplab up --nodes 2 --device-sockets
   keplab up --role examples/train-job/role.yaml --set reserved_for.mode=kep5194 --set GenericWorkload=true
@@ -95,6 +100,21 @@ Examples:
     help="nodes take device plugins (`keplab device-plugin`) and DRA drivers (`keplab dra-driver`)",
 )
 @click.option(
+    "--security",
+    type=click.Choice(["tokens", "strict"]),
+    default="tokens",
+    show_default=True,
+    help="strict: mutual TLS on every gRPC connection; tokens: plain connections, callers known by tokens",
+)
+@click.option(
+    "--certificate-life",
+    metavar="DURATION",
+    default="8760h",
+    show_default=True,
+    callback=lambda _, __, value: _life(value),
+    help="how long certificates are good; they are renewed when a third of it is left, at most 30 days before",
+)
+@click.option(
     "--role",
     "roles",
     multiple=True,
@@ -137,6 +157,19 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     except StageError as error:
         raise click.UsageError(f"--stages {error}") from None
     return _detach(given) if given["detach"] else _attend(given)
+
+
+def _life(text: str) -> str:
+    """Return the text of a life that certificates can have. Raises: BadParameter."""
+    try:
+        seconds = seconds_in(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if not LIFE_MIN_S <= seconds <= AUTHORITY_LIFE.total_seconds():
+        raise click.BadParameter(
+            f"{text}: want at least {LIFE_MIN_S} s and at most ten years, the authority's own life"
+        )
+    return text
 
 
 def _definitions(path: Path, hosts: int) -> dict[str, list[dict[str, object]]]:
@@ -192,6 +225,8 @@ def _attend(given: dict[str, Any]) -> int:
         schedulers=schedulers,
         roles=given["roles"],
         serves_clients=True,
+        security=given["security"],
+        certificate_life=timedelta(seconds=seconds_in(given["certificate_life"])),
     )
     return asyncio.run(_run(Supervisor(options), given["output"]))
 
@@ -244,6 +279,8 @@ def _print(status: dict[str, Any], *, is_detached: bool) -> None:
     click.echo(f"  kubeconfig   {kubeconfig}")
     click.echo(f"  REST         {status['rest_url']}")
     click.echo(f"  gRPC         {status['grpc_target']}")
+    if status["security"] == "strict":
+        click.echo("  security     strict: mutual TLS on every gRPC connection")
     click.echo(f"  logs         {_shown(status['data_dir'])}/logs")
     for user, path in status["token_files"].items():
         click.echo(f"  token        {_shown(path)} of {user}")

@@ -1,6 +1,6 @@
 """A SPDY/3.1 connection over a pair of asyncio streams: its streams, each side of which ends by itself.
 
-A stream that is not read holds the whole connection back once a mebibyte of it waits, as one socket would.
+A stream that is not read holds the whole connection back once 256 KiB of it wait, as one socket would.
 """
 
 import asyncio
@@ -12,11 +12,17 @@ from dataclasses import dataclass
 from services.runtime.spdy import frames as spdy
 from services.runtime.spdy.frames import Frame, SpdyError
 
-WAITING_BYTES_MAX = 1 << 20
+WAITING_BYTES_MAX = 256 << 10
 CHUNK_BYTES = 32 << 10
 STREAMS_MAX = 256
 """How many streams of one connection may be open at once."""
 HEAD_BYTES_MAX = 64 << 10
+PING_S = 5.0
+"""How often a server pings. A client that is gone while it is not read, because its input waits for a slow process, is
+noticed by that: its machine answers with a reset."""
+CLOSE_WITHIN_S = 5.0
+WRITE_BYTES_MAX = 64 << 10
+"""How much may wait to be sent, per connection, before writers wait."""
 UPGRADE: str = "SPDY/3.1"
 
 
@@ -35,7 +41,8 @@ class Stream:
         return self.headers.get("streamtype", "")
 
     async def read(self) -> bytes:
-        """Return what has come, b"" once the other side has ended. Raises: ConnectionError when it was reset."""
+        """Return what has come, at most 32 KiB, b"" once the other side has ended. Raises: ConnectionError when it was
+        reset."""
         while not self._waiting:
             if self.is_reset:
                 raise ConnectionResetError("the stream was reset")
@@ -43,8 +50,9 @@ class Stream:
                 return b""
             self._changed.clear()
             await self._changed.wait()
-        data = bytes(self._waiting)
-        self._waiting.clear()
+        # In pieces: who puts them into a queue holds no more than so many pieces.
+        data = bytes(self._waiting[:CHUNK_BYTES])
+        del self._waiting[:CHUNK_BYTES]
         self._connection.consumed(len(data))
         return data
 
@@ -190,8 +198,21 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection."""
-        with contextlib.suppress(OSError, RuntimeError):
-            self._writer.close()
+        close(self._writer)
+
+    async def ping(self) -> None:
+        """Ping the other side again and again, whose answers are ignored. Raises: ConnectionError when it is gone."""
+        number = 1 if self._is_client else 2
+        while True:
+            await asyncio.sleep(PING_S)
+            await self.send(Frame(spdy.PING, number=number))
+
+
+def close(writer: asyncio.StreamWriter) -> None:
+    """Close a connection; what the other side does not take within 5 s is not sent."""
+    with contextlib.suppress(OSError, RuntimeError):
+        writer.close()
+        asyncio.get_running_loop().call_later(CLOSE_WITHIN_S, writer.transport.abort)
 
 
 @dataclass(frozen=True)
@@ -213,17 +234,20 @@ async def dial(
     protocols: Sequence[str],
     tls: ssl.SSLContext | None = None,
     timeout_s: float = 10.0,
+    headers: Mapping[str, str] | None = None,
 ) -> Upgraded:
     """Ask a server to speak SPDY at that path. Raises: OSError, TimeoutError, ConnectionError."""
     async with asyncio.timeout(timeout_s):
         reader, writer = await asyncio.open_connection(host, port, ssl=tls, limit=HEAD_BYTES_MAX)
+        writer.transport.set_write_buffer_limits(WRITE_BYTES_MAX)
         try:
             lines = [f"POST {path} HTTP/1.1", f"Host: {host}:{port}", "Connection: Upgrade", f"Upgrade: {UPGRADE}"]
             lines += [f"X-Stream-Protocol-Version: {each}" for each in protocols]
+            lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
             writer.write("\r\n".join([*lines, "Content-Length: 0", "", ""]).encode("latin-1"))
             await writer.drain()
             first, *rest = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-            headers = {k.strip().lower(): v.strip() for k, _, v in (line.partition(":") for line in rest if line)}
+            answered = {k.strip().lower(): v.strip() for k, _, v in (line.partition(":") for line in rest if line)}
             words = first.split(" ", 2)
             if len(words) < 2 or not words[1].isdigit():
                 raise ConnectionError(f"that is no HTTP answer: {first[:80]!r}")
@@ -234,4 +258,4 @@ async def dial(
         except BaseException:
             writer.close()
             raise
-    return Upgraded(int(words[1]), headers, body, reader, writer)
+    return Upgraded(int(words[1]), answered, body, reader, writer)

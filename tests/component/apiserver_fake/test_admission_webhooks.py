@@ -59,6 +59,7 @@ class World:
 
     def __init__(self, server: Any, port: int, bundle: str) -> None:
         self.server, self.port, self.bundle = server, port, bundle
+        self.turn_to_authority: Callable[[str], str] = str
         self.handlers: dict[str, Handler] = {}
         self.seen: list[tuple[str, Any]] = []
 
@@ -130,6 +131,15 @@ def scene(test: Any) -> Any:
             await runner.setup()
             await web.TCPSite(runner, "localhost", 0, ssl_context=context).start()
             world.port = runner.addresses[0][1]
+
+            def turn_to_authority(name: str) -> str:
+                """Give the webhooks a certificate of that authority; return the bundle that trusts it."""
+                other = authority(tmp_path / name)
+                renewed = other.server("webhooks", ["localhost"])
+                context.load_cert_chain(renewed.certificate, renewed.key)
+                return base64.b64encode(other.path.read_bytes()).decode()
+
+            world.turn_to_authority = turn_to_authority
             try:
                 await asyncio.wait_for(test(world), 60)
             finally:
@@ -270,6 +280,32 @@ async def test_an_unknown_authority_is_not_trusted(world):
         "tls: failed to verify certificate: x509: certificate signed by unknown authority"
     )
     assert world.seen == []
+
+
+@scene
+async def test_a_bundle_that_is_replaced_decides_from_the_next_call_on(world):
+    """Rotation as controllers of certificates do it: one bundle, both while the webhook changes, the other one."""
+
+    async def trust(*bundles: str) -> None:
+        both = base64.b64encode(b"".join(base64.b64decode(each) for each in bundles)).decode()
+        patch = [{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": both}]
+        words = {"body": patch, "patch_type": "json"}
+        await world("patch", f"validatingwebhookconfigurations.{GROUP}", "a", **words)
+
+    old = world.bundle
+    await world.hook("validating", "a", allowed)
+    await world("create", "pods", body=pod("one"))
+    third = world.turn_to_authority("third")
+    new = world.turn_to_authority("new")
+    await trust(old, new)
+    await world("create", "pods", body=pod("two"))
+    await trust(new)
+    await world("create", "pods", body=pod("three"))
+    await trust(third)
+    refused = await world.refusal("create", "pods", body=pod("four"))
+
+    assert refused["message"].endswith("x509: certificate signed by unknown authority")
+    assert [review["request"]["name"] for _, review in world.seen] == ["one", "two", "three"]
 
 
 @scene

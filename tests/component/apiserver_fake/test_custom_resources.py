@@ -81,6 +81,8 @@ async def test_a_value_that_the_schema_refuses_is_named_with_its_path(cluster):
         'CronTab.stable.example.com "one" is invalid: spec.replicas: Invalid value: 20: spec.replicas in '
         "body should be less than or equal to 10"
     )
+    named = {key: refused["details"][key] for key in ("name", "group", "kind")}
+    assert named == {"name": "one", "group": "stable.example.com", "kind": "CronTab"}
 
 
 @with_crontabs(a_version(subresources=BOTH))

@@ -87,6 +87,9 @@ class AServer:
     def authorize_action(self, identity, asked):
         pass
 
+    def flow_of(self, identity, asked):
+        return None
+
 
 class AClock:
     def now(self):
@@ -139,14 +142,14 @@ async def status_of(client, method, path, **options):
 
 
 def test_a_get_returns_the_stored_bytes_untouched():
-    stored = b'{"kind":"Pod",   "apiVersion":"v1"}'
+    stored = b'{"kind":"ConfigMap",   "apiVersion":"v1"}'
 
     async def scenario():
-        path = "/api/v1/namespaces/d/pods/p"
-        async with a_rest_server(AnApi({("pods", "p"): stored})) as client, client.get(path) as answer:
+        path = "/api/v1/namespaces/d/configmaps/p"
+        async with a_rest_server(AnApi({("configmaps", "p"): stored})) as client, client.get(path) as answer:
             return await answer.read(), answer.headers["Content-Type"]
 
-    assert run(scenario()) == (stored, "application/json")
+    assert run(scenario()) == (stored + b"\n", "application/json")
 
 
 def test_a_span_named_by_its_template_travels_with_the_call():
@@ -338,7 +341,8 @@ def events(*kinds):
 def test_a_watch_is_one_json_object_a_line_and_ends_cleanly():
     code, lines = watch_lines(AnApi({}, events("ADDED", "DELETED")))
 
-    assert (code, [(e["type"], e["object"]) for e in lines]) == (200, [("ADDED", POD), ("DELETED", POD)])
+    pod = {**POD, "spec": {"containers": [{"name": "c", "resources": {}}], "nodeName": "n"}, "status": {}}
+    assert (code, [(e["type"], e["object"]) for e in lines]) == (200, [("ADDED", pod), ("DELETED", pod)])
 
 
 def test_guarantees_w12_the_bookmark_that_ends_the_initial_events_is_annotated():

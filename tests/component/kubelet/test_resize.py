@@ -181,7 +181,7 @@ def test_kep_1287_05_what_can_never_fit_is_not_tried_again_until_it_changes(simu
         await resize(w, "p", {"cpu": "600m"})
         return refused, tries, await w.until_pod("p", done("600m"))
 
-    refused, tries, after = simulate(scenario, nodes=ONE_CPU)
+    refused, tries, after = simulate(scenario, nodes=ONE_CPU, switches=("resize.feasibility=node",))
 
     message = conditions(refused)["PodResizePending"]["message"]
     assert message == "Node didn't have enough capacity: cpu, requested: 1200, capacity: 1000"
@@ -350,7 +350,12 @@ def test_kep_1287_15_what_was_allocated_and_not_actuated_is_done_after_a_restart
         waiting = await w.until_pod("p", lambda p: actual(p) == "700m" and pending("Infeasible")(p))
         return waiting, w.agent().kubelet.ledger.used["cpu"]
 
-    waiting, used = simulate(scenario, nodes=TWO_CPUS, latency=("all=constant:0", "resize=constant:30"))
+    waiting, used = simulate(
+        scenario,
+        nodes=TWO_CPUS,
+        switches=("resize.feasibility=node",),
+        latency=("all=constant:0", "resize=constant:30"),
+    )
 
     assert allocated(waiting) == "700m"
     assert status(waiting)["restartCount"] == 0

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography import x509
 
-from apiserver_fake.rest.tls import ServingTls, identity_of_peer
 from services.runtime import certificates
 from services.runtime.config import StartError
+from services.runtime.serving_tls import ServingTls, identity_of_peer
 
 
 def test_an_authority_and_its_certificates_are_made_once_and_keys_are_for_their_owner(tmp_path):

@@ -136,7 +136,7 @@ def test_preemption_19_a_gang_that_does_not_fit_holds_no_capacity(play):
         took = await world.until(world.bound("normal"))
         return bound, said, texts, took
 
-    bound, said, texts, took = play(scenario, GenericWorkload=True)
+    bound, said, texts, took = play(scenario, GenericWorkload=True, gang__generation="W2")
     text = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"
 
     assert bound == ["", "", ""]
@@ -199,7 +199,9 @@ def test_preemption_22_a_member_of_another_priority_fails_the_group(play):
         said = [world.condition(await world.get(name)) for name in ("a", "b")]
         return said, await condition(world), await world.get("low"), await world.notes("a")
 
-    said, scheduled, low, notes = play(scenario, GenericWorkload=True, gang__group_preemption="cluster")
+    said, scheduled, low, notes = play(
+        scenario, GenericWorkload=True, gang__generation="W2", gang__group_preemption="cluster"
+    )
     text = "all pods in a single pod group should match the priority of the pod group, got: 1 and 2"
 
     assert {(each["status"], each["reason"], each["message"]) for each in said} == {("False", "SchedulerError", text)}

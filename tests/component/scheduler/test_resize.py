@@ -11,7 +11,7 @@ from services.api.errors import AlreadyExists
 from services.api.identity import node_identity
 from services.api.meta import Key
 
-GATE = {"InPlacePodVerticalScalingSchedulerPreemption": True}
+GATE = {"InPlacePodVerticalScalingSchedulerPreemption": True, "resize__feasibility": "node"}
 
 
 async def pod(world, name, cpu, priority=0, grace=1):
@@ -225,7 +225,7 @@ def test_without_the_gate_nothing_happens(play):
         await asyncio.sleep(30)
         return outcomes(world), await world.get("v")
 
-    said, victim = play(scenario)
+    said, victim = play(scenario, resize__feasibility="node")
 
     assert said == []
     assert "deletionTimestamp" not in victim["metadata"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apiserver_fake.decode import decode
+from apiserver_fake.decode import decode, decode_object
 from services.api.errors import BadRequest, RequestEntityTooLarge
 
 
@@ -16,8 +16,39 @@ from services.api.errors import BadRequest, RequestEntityTooLarge
     ids=lambda body: body[:24].decode("latin-1"),
 )  # fmt: skip
 def test_what_is_not_strict_json_is_a_bad_request(body):
-    with pytest.raises(BadRequest, match="strict JSON"):
+    with pytest.raises(BadRequest, match=r"strict JSON|^unexpected end|^invalid character"):
         decode(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "unexpected end of JSON input (<empty>)"),
+        (b"{", "unexpected end of JSON input ({)"),
+        (b'{"a":"', 'unexpected end of JSON input ({"a":")'),
+        (b'{"a":1,}', "invalid character '}' looking for beginning of object key string ({\"a\":1,})"),
+        (b'{"a" 1}', "invalid character '1' after object key ({\"a\" 1})"),
+        (b'{"a":1 "b"}', 'invalid character \'"\' after object key:value pair ({"a":1 "b"})'),
+        (b'{"a":[1 2]}', "invalid character '2' after array element ({\"a\":[1 2]})"),
+        (b"{} x", "invalid character 'x' after top-level value ({} x)"),
+        (b"{'a'}", r"invalid character '\'' looking for beginning of object key string ({'a'})"),
+        (b'{"a":"\\x"}', 'invalid character \'x\' in string escape code ({"a":"\\x"})'),
+        (b'{"a":' + b"1" * 18 + b"}" * 20, 'after top-level value ({"a":111111111111111111}}}}}}} ...)'),
+        (b"a: b", "invalid character 'a' looking for beginning of value (613a2062)"),
+    ],
+)
+def test_a_body_that_is_no_json_is_refused_in_upstreams_words(body, said):
+    with pytest.raises(BadRequest) as refused:
+        decode_object(body, "a ConfigMap")
+    start = (
+        "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: "
+    )
+    assert refused.value.message.startswith(start)
+    assert refused.value.message.endswith(said)
+
+
+def test_null_is_an_object_without_anything():
+    assert decode_object(b"null", "a ConfigMap") == {}
 
 
 @pytest.mark.parametrize(

@@ -179,9 +179,23 @@ def test_creations_beyond_the_limits_are_refused_as_over_quota():
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"", "not strict JSON"),
-        (b"[]", "must be a JSON object"),
-        (b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"}}', "the body is v1 Pod"),
+        (b"", "json parse error: unexpected end of JSON input"),
+        (b"[]", "json: cannot unmarshal array into Go value"),
+        (
+            b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"}}',
+            (
+                r'^Pod in version "v1" cannot be handled as a ConfigMap: converting \(v1.Pod\) to \(core.ConfigMap\): '
+                "unknown conversion$"
+            ),
+        ),
+        (
+            b'{"kind":"Foo","metadata":{"name":"a"}}',
+            (
+                '^Foo in version "v1" cannot be handled as a ConfigMap: no kind "Foo" is registered for version "v1" in '
+                'scheme "pkg/api/legacyscheme/scheme.go:30"$'
+            ),
+        ),
+        (b'{"apiVersion":"v2","metadata":{"name":"a"}}', '^ConfigMap in version "v2" .* for version "v2" in scheme'),
         (b'{"metadata":[]}', "metadata must be an object"),
         (b'{"metadata":{"name":"a","namespace":"other"}}', "does not match the namespace"),
         (b'{"metadata":{"name":"a","labels":{"x":1}}}', "cannot"),

@@ -4,6 +4,8 @@ import pytest
 from apiserver_fake.rest.media_types import Form, NotAcceptable, json_from_yaml, json_of, negotiate, patch_type_of
 from services.api.errors import BadRequest, UnsupportedMediaType
 
+_METADATA = "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+METADATA = f"application/vnd.kubernetes.protobuf;{_METADATA},application/json;{_METADATA},application/json"
 TABLE = (
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
 )
@@ -16,6 +18,7 @@ TABLE = (
         ("*/*", Form()),
         ("application/json, */*", Form()),
         ("application/vnd.kubernetes.protobuf,application/json", Form()),
+        (METADATA, Form("application/vnd.kubernetes.protobuf", "PartialObjectMetadata", "v1")),
         (TABLE, Form("application/json", "Table", "v1")),
         ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", Form()),
         ("application/yaml", Form("application/yaml")),

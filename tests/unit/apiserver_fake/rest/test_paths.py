@@ -97,8 +97,18 @@ def test_guarantees_v14_a_known_parameter_given_twice_is_refused():
 
 @pytest.mark.parametrize("value", ["-1", "1e3", "9" * 20, "٣"])
 def test_guarantees_v14_numbers_are_bounded(value):
-    with pytest.raises(BadRequest, match="limit"):
+    with pytest.raises(BadRequest, match=r"limit|invalid syntax"):
         parameters(("limit", value)).number("limit")
+
+
+@pytest.mark.parametrize(
+    ("query", "is_on"),
+    [([("watch", text)], True) for text in ("", "1", "true", "True", "t", "yes")]
+    + [([("watch", text)], False) for text in ("0", "false", "False", "FALSE")]
+    + [([], False)],
+)
+def test_a_boolean_parameter_is_true_but_for_0_and_false(query, is_on):
+    assert Parameters(MultiDict(query)).flag("watch") is is_on
 
 
 def test_guarantees_w12_initial_events_need_match_and_bookmarks():
@@ -130,7 +140,7 @@ def test_a_watch_without_initial_events_begins_now(query, version):
         ({"limit": "2"}, 2),
         ({"limit": "-1"}, 0),
         ({"limit": "2", "resourceVersion": "0"}, 0),
-        ({"limit": "2", "resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"}, 2),
+        ({"limit": "2", "resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"}, 0),
         ({"limit": "2", "resourceVersion": "5"}, 2),
         ({"limit": "2", "resourceVersion": "0", "continue": "x"}, 2),
     ],

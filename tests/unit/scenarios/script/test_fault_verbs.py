@@ -116,6 +116,6 @@ def test_every_switch_of_the_register_is_read_by_some_component():
             for name in switches_read_by(component)}  # fmt: skip
 
     assert {switch.name for switch in REGISTER} == read
-    assert switches_read_by("dra-driver") == {"dra.double_allocation_guard"}
+    assert switches_read_by("dra-driver") == {"dra.double_allocation_guard", "emulate.version"}
     assert "dra.double_allocation_guard" not in switches_read_by("kubelet")
     assert "release.design" in switches_read_by("controllers")

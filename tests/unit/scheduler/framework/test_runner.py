@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from scheduler.cache.node_info import PodInfo
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.runner import Enabled, Runner
-from scheduler.framework.status import SKIP, SUCCESS, Code, unschedulable
+from scheduler.framework.status import SKIP, SUCCESS, Code, failed, unschedulable
 
 
 class Watcher:
@@ -89,3 +90,62 @@ def test_when_no_postfilter_plugin_concerns_the_pod_its_nomination_stays(cluster
     result = runner.post_filter(state, pod, columns, diagnosis)
 
     assert (result.status.code, result.nominated_node, plugin.calls) == (Code.UNSCHEDULABLE, None, [])
+
+
+class Failing:
+    """Answers alike at every point."""
+
+    name = "Failing"
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def filter(self, state: CycleState, pod: PodInfo, node: Any) -> Any:
+        return self.answer
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Any:
+        return self.answer
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Any, float]:
+        return self.answer, 0.0
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Any:
+        return SUCCESS
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, client: Any) -> Any:
+        return self.answer
+
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Any:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("point", "text"),
+    [
+        ("filter", 'running "Failing" filter plugin: broken'),
+        ("reserve", 'running Reserve plugin "Failing": broken'),
+        ("permit", 'running Permit plugin "Failing": broken'),
+        ("preBind", 'running PreBind plugin "Failing": broken'),
+        ("bind", 'running Bind plugin "Failing": broken'),
+    ],
+)
+def test_an_error_says_which_plugin_failed_where_and_a_rejection_speaks_for_itself(cluster, a, point, text):
+    world, pod = cluster().nodes(a.node("n1")), PodInfo(a.pod("p"))
+
+    def at_point(answer: Any) -> Any:
+        runner, state = Runner([Enabled(Failing(answer))]), CycleState()
+        match point:
+            case "filter":
+                return runner.filter_node(state, pod, world.cache.nodes["n1"])
+            case "permit":
+                return runner.permit(state, pod, "n1")[0]
+            case "preBind":
+                return asyncio.run(runner.pre_bind(state, pod, "n1", None))
+        return getattr(runner, point)(state, pod, "n1")
+
+    error, rejection = at_point(failed("broken")), at_point(unschedulable("not now"))
+
+    assert (error.code, error.message, error.plugin) == (Code.ERROR, text, "Failing")
+    assert (rejection.code, rejection.message, rejection.plugin) == (Code.UNSCHEDULABLE, "not now", "Failing")

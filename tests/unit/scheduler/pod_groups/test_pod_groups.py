@@ -63,7 +63,7 @@ class Scene:
     """The scheduler's core with groups; `attempt` pops and runs one group cycle, and does to the queue what the loop does."""
 
     def __init__(self, *objects: Any, **switches: Any) -> None:
-        values = {"GenericWorkload": True, "gang.group_preemption": "cluster"}
+        values = {"GenericWorkload": True, "gang.generation": "W2", "gang.group_preemption": "cluster"}
         values |= {name.replace("__", "."): value for name, value in switches.items()}
         handle = new_handle(Switches(values), *objects)
         self.handle = type(handle)(**{**vars(handle), "groups": PodGroups(is_on=True)})
@@ -262,6 +262,19 @@ def test_preemption_19_nothing_is_left_of_a_gang_that_does_not_fit():
     assert (result.outcome, result.message.split(":")[0]) == (Outcome.UNSCHEDULABLE, SHORT)
     assert scene.counts() == {"n1": 0, "n2": 0}
     assert len(scene.queue.nominator) == 0
+
+
+@pytest.mark.parametrize("generation", ["W1", "W2"])
+def test_without_any_node_no_plugin_rejected_the_group_and_its_back_off_alone_tries_it_again(generation):
+    scene = Scene(group(count=2), gang__generation=generation).see(*(member(f"p{i}") for i in range(2)))
+
+    result = scene.attempt()
+
+    assert result.outcome is Outcome.UNSCHEDULABLE
+    assert (result.rejectors, result.pending) == (frozenset(), frozenset())
+    assert result.rejected[0].status.message == "no nodes available to schedule pods"
+    assert scene.pop(0.5) is None
+    assert scene.pop(2.5) is not None
 
 
 def test_members_keep_their_nominations_when_the_group_is_taken_back():

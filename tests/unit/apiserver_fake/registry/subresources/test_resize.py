@@ -289,12 +289,13 @@ def test_kep_1287_3_2_since_v1_37_more_than_the_node_has_is_refused_at_once(
 
 
 def test_kep_1287_05_before_that_its_node_is_left_to_say_so(world: Any) -> None:
+    world.switch(resize__feasibility="node")
     in_a_cluster(world)
 
     assert resize(world, to(requests={"cpu": "1"}))
 
 
-def test_since_v1_37_a_resize_needs_a_linux_node_that_exists(world: Any) -> None:
+def test_since_v1_36_a_resize_needs_a_linux_node_that_exists(world: Any) -> None:
     world.switch(resize__feasibility="admission")
     in_a_cluster(world)
     assert resize(world, to(requests={"cpu": "900m"}))
@@ -309,7 +310,7 @@ def test_since_v1_37_a_resize_needs_a_linux_node_that_exists(world: Any) -> None
 
 
 def test_owners_may_resize_their_pods_and_nodes_and_others_may_not(world: Any) -> None:
-    make(world, container(resources=BURSTABLE), spec={"nodeName": "n1"})
+    in_a_cluster(world)
     world.put("namespaces", {"metadata": {"name": "default", "labels": {"emulation/owner": "alice"}}})
 
     assert resize(world, to(requests={"cpu": "700m"}), Identity("user:alice"))

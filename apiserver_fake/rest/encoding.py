@@ -1,0 +1,141 @@
+"""Objects of built-in kinds as a server writes them whose objects are Go values: a field that is no pointer and has no
+`omitempty` is there with its zero (`status: {}`, `resources: {}`, `replicas: 0`, `lastProbeTime: null`), and items of a
+list carry neither kind nor version.
+
+Stored objects stay as they were written; only answers over REST take this form. The fields come from one data file,
+`zeros.json`. Source: upstream's types and `staging/src/k8s.io/apimachinery/pkg/runtime/serializer/json/json.go`.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import msgspec
+
+from apiserver_fake.rest.protobuf import message_name
+from services.api.meta import Document
+
+KEPT_BYTES_MAX = 48 << 20
+"""How many bytes of objects are kept in this form; a list of 5,000 pods is about 12 MB."""
+PIECE = 200
+"""How many objects are completed at a time."""
+
+
+class _Field(NamedTuple):
+    """A field that may have to be written: `zero` is JSON, None where nothing is, "{}" a struct of its own zeros."""
+
+    name: str
+    zero: str | None
+    of: str
+    how: str
+
+
+@cache
+def _types() -> dict[str, list[_Field]]:
+    text = files("apiserver_fake.rest").joinpath("zeros.json").read_bytes()
+    return msgspec.json.decode(text, type=dict[str, list[_Field]])
+
+
+def complete(document: Document, of: str) -> None:
+    """Write the zeros of that type's fields into an object."""
+    types = _types()
+    for name, zero, inner, how in types[of]:
+        value = document.get(name)
+        if value is None:
+            if zero == "{}":
+                value = document[name] = {}
+            elif zero is not None:
+                document[name] = None if zero == "null" else msgspec.json.decode(zero)
+        if value is None or not inner or inner not in types:
+            continue
+        values: Iterable[Any] = (value,)
+        if how == "list":
+            values = value if isinstance(value, list) else ()
+        elif how == "map":
+            values = value.values() if isinstance(value, dict) else ()
+        for each in values:
+            if isinstance(each, dict):
+                complete(each, inner)
+
+
+def type_of(api_version: str, kind: str) -> str:
+    """Return the name of a kind's type; "" where nothing is to be written into its objects."""
+    name = message_name(api_version, kind)
+    return name if any(field != ("metadata", "{}", "", "") for field in _types().get(name, ())) else ""
+
+
+class _Head(msgspec.Struct, rename="camel"):
+    kind: str = ""
+    api_version: str = ""
+    items: list[msgspec.Raw] | None = None
+
+
+class Encoding:
+    """Objects and lists in that form. What was made is kept for as long as there is space, since most of it is asked
+    for again, by another watch or list."""
+
+    def __init__(self, kept_bytes_max: int = KEPT_BYTES_MAX) -> None:
+        self._kept: OrderedDict[bytes, bytes] = OrderedDict()
+        self.kept_bytes, self._kept_bytes_max = 0, kept_bytes_max
+        self.made = 0
+        """How many objects were completed, not found."""
+
+    def object(self, body: bytes, of: str) -> bytes:
+        """Return one object's JSON with the zeros of its type."""
+        found = self._kept.get(body)
+        if found is not None:
+            self._kept.move_to_end(body)
+            return found
+        document: Document = msgspec.json.decode(body)
+        complete(document, of)
+        found = msgspec.json.encode(document)
+        self.made += 1
+        self._keep(body, found)
+        return found
+
+    def _keep(self, body: bytes, found: bytes) -> None:
+        self._kept[body] = found
+        self.kept_bytes += len(body) + len(found)
+        while self.kept_bytes > self._kept_bytes_max and self._kept:
+            old, form = self._kept.popitem(last=False)
+            self.kept_bytes -= len(old) + len(form)
+
+    def answer(self, body: bytes) -> bytes:
+        """Return an object, or a list of objects of one built-in kind."""
+        head = msgspec.json.decode(body, type=_Head)
+        if head.items is None or not head.kind.endswith("List"):
+            of = type_of(head.api_version, head.kind)
+            return self.object(body, of) if of else body
+        stored = [bytes(raw) for raw in head.items]
+        pieces = self.items(stored, head.api_version, head.kind.removesuffix("List"))
+        document: Document = msgspec.json.decode(body)
+        return msgspec.json.encode({**document, "items": [msgspec.Raw(item) for piece in pieces for item in piece]})
+
+    def items(self, stored: Sequence[bytes], api_version: str, kind: str) -> Iterator[list[bytes]]:
+        """Yield the items of a list of a built-in kind, completed and bare, in pieces that take a moment each."""
+        of, made = type_of(api_version, kind), self.made
+        heads = tuple(
+            head.encode()
+            for head in (
+                f'{{"apiVersion":"{api_version}","kind":"{kind}",',
+                f'{{"kind":"{kind}","apiVersion":"{api_version}",',
+            )
+        )
+        found: list[bytes] = []
+        for body in stored:
+            found.append(_bare(self.object(body, of) if of else body, heads))
+            if self.made - made >= PIECE:
+                made = self.made
+                yield found
+                found = []
+        yield found
+
+
+def _bare(item: bytes, heads: tuple[bytes, ...]) -> bytes:
+    """Return an item without its kind and version."""
+    if item.startswith(heads):
+        return b"{" + item[len(heads[0]) :]
+    document: dict[str, Any] = msgspec.json.decode(item)
+    return msgspec.json.encode({name: value for name, value in document.items() if name not in ("kind", "apiVersion")})

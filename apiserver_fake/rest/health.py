@@ -1,0 +1,55 @@
+"""`/healthz`, `/livez` and `/readyz`: named checks, each with a path of its own.
+
+Source: upstream `staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go`.
+"""
+
+from collections.abc import Sequence
+
+CHECKS = (
+    "ping",
+    "log",
+    "etcd",
+    "poststarthook/start-apiextensions-controllers",
+    "poststarthook/crd-informer-synced",
+    "poststarthook/rbac/bootstrap-roles",
+    "poststarthook/scheduling/bootstrap-system-priority-classes",
+    "poststarthook/priority-and-fairness-config-producer",
+    "poststarthook/bootstrap-controller",
+    "poststarthook/start-system-namespaces-controller",
+)
+"""What this server does too, under upstream's names, in upstream's order; all of it is done once it has recovered."""
+READINESS = ("etcd-readiness", "informer-sync")
+"""Checks that `/readyz` alone has."""
+ALWAYS = frozenset(("ping", "log"))
+
+
+def checks_of(endpoint: str) -> tuple[str, ...]:
+    """Return the checks of `healthz`, `livez` or `readyz`."""
+    return (*CHECKS[:3], *READINESS, *CHECKS[3:]) if endpoint == "readyz" else CHECKS
+
+
+def is_passing(endpoint: str, check: str, *, is_ready: bool) -> bool:
+    """Whether a check passes; a server that is still reading its store is alive."""
+    return is_ready or endpoint == "livez" or check in ALWAYS
+
+
+def report(endpoint: str, *, is_ready: bool, is_verbose: bool, excluded: Sequence[str]) -> tuple[int, str]:
+    """Return status and text of an endpoint's whole answer; what fails is always named."""
+    left = dict.fromkeys(sorted(excluded))
+    lines, failed = [], False
+    for check in checks_of(endpoint):
+        if check in left:
+            del left[check]
+            lines.append(f"[+]{check} excluded: ok\n")
+        elif is_passing(endpoint, check, is_ready=is_ready):
+            lines.append(f"[+]{check} ok\n")
+        else:
+            failed = True
+            lines.append(f"[-]{check} failed: reason withheld\n")
+    if left:
+        names = ",".join(f'"{name}"' for name in left)
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {names}\n")
+    said = "".join(lines)
+    if failed:
+        return 500, f"{said}{endpoint} check failed\n"
+    return 200, f"{said}{endpoint} check passed\n" if is_verbose else "ok"

@@ -1,0 +1,59 @@
+"""The variables that name services to a container: `NAME_SERVICE_HOST` and the rest (`enableServiceLinks`). Pure.
+
+Source: upstream `pkg/kubelet/envvars/envvars.go`, `pkg/kubelet/kubelet_pods.go` (getServiceEnvVarMap).
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from services.api.meta import Document
+
+MASTER_NAMESPACE: Final = "default"
+MASTER_SERVICES: Final = ("kubernetes",)
+"""Services that every container learns of, whatever the pod says."""
+
+
+def linked(services: Iterable[Document], namespace: str, *, has_links: bool) -> list[Document]:
+    """Return the services that containers of a pod in that namespace learn of, by name; `has_links`: those of the
+    namespace are among them. Of two of one name it is the pod's own."""
+    found: dict[str, Document] = {}
+    for service in services:
+        meta = service["metadata"]
+        name, own = meta["name"], meta.get("namespace", "")
+        if (service.get("spec") or {}).get("clusterIP", "") in ("", "None"):
+            continue
+        if own == MASTER_NAMESPACE and name in MASTER_SERVICES:
+            found.setdefault(name, service)
+        elif own == namespace and has_links:
+            found[name] = service
+    return [found[name] for name in sorted(found)]
+
+
+def service_variables(services: Iterable[Document]) -> dict[str, str]:
+    """Return the variables of services that have an address."""
+    found: dict[str, str] = {}
+    for service in services:
+        spec, name = service["spec"], _upper(service["metadata"]["name"])
+        address, ports = str(spec["clusterIP"]), list(spec.get("ports") or ())
+        found[f"{name}_SERVICE_HOST"] = address
+        if ports:
+            found[f"{name}_SERVICE_PORT"] = str(ports[0]["port"])
+        for port in ports:
+            if port.get("name"):
+                found[f"{name}_SERVICE_PORT_{_upper(port['name'])}"] = str(port["port"])
+        for place, port in enumerate(ports):
+            number, protocol = port["port"], str(port.get("protocol") or "TCP")
+            url = f"{protocol.lower()}://{f'[{address}]' if ':' in address else address}:{number}"
+            if place == 0:
+                found[f"{name}_PORT"] = url
+            prefix = f"{name}_PORT_{number}_{protocol.upper()}"
+            found[prefix] = url
+            found[f"{prefix}_PROTO"] = protocol.lower()
+            found[f"{prefix}_PORT"] = str(number)
+            found[f"{prefix}_ADDR"] = address
+    return found
+
+
+def _upper(name: str) -> str:
+    found = name.replace(".", "_").replace("-", "_").upper()
+    return f"_{found}" if found[:1].isdigit() else found

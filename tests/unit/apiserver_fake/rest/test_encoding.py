@@ -1,0 +1,112 @@
+"""Objects and lists as a server of Go values writes them."""
+
+import msgspec
+import pytest
+
+from apiserver_fake.rest.encoding import Encoding, complete, type_of
+from services.api.resources import resources
+
+CONDITION = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": None}
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "sent", "answered"),
+    [
+        ("apps/v1", "ReplicaSet", {}, {"metadata": {}, "spec": {"selector": None}, "status": {"replicas": 0}}),
+        ("apps/v1", "StatefulSet", {"spec": {"a": 1}}, {"status": {"replicas": 0, "availableReplicas": 0}}),
+        (
+            "apps/v1",
+            "DaemonSet",
+            {},
+            {
+                "status": {
+                    "currentNumberScheduled": 0,
+                    "numberMisscheduled": 0,
+                    "desiredNumberScheduled": 0,
+                    "numberReady": 0,
+                }
+            },
+        ),
+        ("apps/v1", "Deployment", {"spec": {}}, {"spec": {"strategy": {}, "selector": None}, "status": {}}),
+        (
+            "policy/v1",
+            "PodDisruptionBudget",
+            {},
+            {"status": {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}},
+        ),
+        ("v1", "Pod", {"spec": {"containers": [{"name": "c"}]}}, {"spec": {"containers": [{"resources": {}}]}}),
+        ("v1", "Pod", {"status": {"conditions": [dict(CONDITION)]}}, {"status": {"conditions": [CONDITION]}}),
+        ("v1", "Pod", {}, {"metadata": {}, "spec": {"containers": None}, "status": {}}),
+        ("v1", "Service", {}, {"status": {"loadBalancer": {}}}),
+        ("v1", "Event", {}, {"source": {}, "firstTimestamp": None, "eventTime": None, "reportingComponent": ""}),
+        ("rbac.authorization.k8s.io/v1", "Role", {}, {"rules": None}),
+        ("scheduling.k8s.io/v1", "PriorityClass", {}, {"value": 0}),
+    ],
+)
+def test_fields_that_are_no_pointers_and_have_no_omitempty_are_written_with_their_zeros(
+    api_version, kind, sent, answered
+):
+    complete(sent, type_of(api_version, kind))
+
+    def holds(inner, outer):
+        if isinstance(inner, dict):
+            return isinstance(outer, dict) and all(key in outer and holds(inner[key], outer[key]) for key in inner)
+        if isinstance(inner, list):
+            return len(inner) == len(outer) and all(map(holds, inner, outer))
+        return inner == outer
+
+    assert holds(answered, sent), sent
+
+
+def test_what_is_set_stays_and_nothing_is_written_where_a_pointer_is_missing():
+    pod = {
+        "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]},
+        "status": {"phase": "Running"},
+    }
+    before = msgspec.json.encode(pod)
+    complete(pod, "core.Pod")
+    assert msgspec.json.encode({**pod, "metadata": 0}) != before
+    del pod["metadata"]
+    assert msgspec.json.encode(pod) == before
+
+
+def test_kinds_that_have_no_such_fields_keep_their_bytes():
+    assert type_of("v1", "ConfigMap") == type_of("v1", "Secret") == type_of("stable.example.com/v1", "CronTab") == ""
+
+
+def test_items_of_a_list_carry_no_kind_and_are_made_once():
+    encoding = Encoding()
+    owner = b'{"apiVersion":"v1","kind":"Pod","metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod"}]}}'
+    turned = b'{"metadata":{"name":"b"},"kind":"Pod","apiVersion":"v1"}'
+    [items] = encoding.items([owner, turned], "v1", "Pod")
+    first, second = (msgspec.json.decode(item) for item in items)
+    assert first["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "Pod"}]
+    assert not {"kind", "apiVersion"} & set(first)
+    assert first["status"] == {}
+    assert list(second) == ["metadata", "spec", "status"]
+    assert list(encoding.items([owner, turned], "v1", "Pod")) == [items]
+    assert encoding.made == 2
+
+
+def test_what_is_kept_has_a_bound():
+    encoding = Encoding(kept_bytes_max=1000)
+    for number in range(100):
+        encoding.object(b'{"kind":"Pod","metadata":{"name":"%d"}}' % number, "core.Pod")
+    assert encoding.kept_bytes <= 1000
+    encoding.object(b'{"kind":"Pod","metadata":{"name":"99"}}', "core.Pod")
+    assert encoding.made == 100
+
+
+def test_every_kind_can_be_completed_from_nothing():
+    for resource in resources().values():
+        if of := type_of(resource.api_version, resource.kind):
+            made = {}
+            complete(made, of)
+            again = msgspec.json.decode(msgspec.json.encode(made))
+            complete(again, of)
+            assert again == made
+
+
+def test_a_long_list_comes_in_pieces():
+    pods = [b'{"kind":"Pod","metadata":{"name":"%d"}}' % number for number in range(450)]
+    assert [len(piece) for piece in Encoding().items(pods, "v1", "Pod")] == [200, 200, 50]
