@@ -13,10 +13,10 @@ from apiserver_fake.validation.formats import (
     IP_TEXT,
     LABEL_1035_TEXT,
     LABEL_TEXT,
-    LABEL_VALUE_TEXT,
     NAME_PART_TEXT,
     SUBDOMAIN_TEXT,
 )
+from services.api.label_syntax import VALUE_TEXT as LABEL_VALUE_TEXT
 from services.api.wire import Request
 
 ONE_TO_65535 = "must be between 1 and 65535, inclusive"
