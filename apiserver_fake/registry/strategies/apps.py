@@ -84,16 +84,31 @@ def counted(name: str, *counters: str, above: tuple[tuple[str, str], ...]) -> St
 
 REPLICA_SET_STATUS = counted(
     "",
-    "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration",
-    above=(("fullyLabeledReplicas", "replicas"), ("readyReplicas", "replicas"), ("availableReplicas", "replicas"),
-           ("availableReplicas", "readyReplicas")),
-)  # fmt: skip
+    "replicas",
+    "fullyLabeledReplicas",
+    "readyReplicas",
+    "availableReplicas",
+    "observedGeneration",
+    above=(
+        ("fullyLabeledReplicas", "replicas"),
+        ("readyReplicas", "replicas"),
+        ("availableReplicas", "replicas"),
+        ("availableReplicas", "readyReplicas"),
+    ),
+)
 DEPLOYMENT_STATUS = counted(
     "",
-    "observedGeneration", *DEPLOYMENT_COUNTERS, "terminatingReplicas", "collisionCount",
-    above=(("updatedReplicas", "replicas"), ("readyReplicas", "replicas"), ("availableReplicas", "replicas"),
-           ("availableReplicas", "readyReplicas")),
-)  # fmt: skip
+    "observedGeneration",
+    *DEPLOYMENT_COUNTERS,
+    "terminatingReplicas",
+    "collisionCount",
+    above=(
+        ("updatedReplicas", "replicas"),
+        ("readyReplicas", "replicas"),
+        ("availableReplicas", "replicas"),
+        ("availableReplicas", "readyReplicas"),
+    ),
+)
 DAEMON_SET_COUNTERS = (
     "currentNumberScheduled",
     "numberMisscheduled",
