@@ -11,7 +11,6 @@ from apiserver_fake.validation.formats import (
     forbidden,
     invalid,
     label,
-    not_above,
     not_decremented,
     not_negative,
     number_of,
@@ -71,19 +70,19 @@ DEPLOYMENT_SPEC = Struct(
 )
 
 
-def counted(name: str, *counters: str, above: tuple[tuple[str, str], ...]) -> Struct:
+def counted(*counters: str, above: tuple[tuple[str, str], ...]) -> Struct:
     """Return the table of a status whose counters are not negative, and none above another."""
 
     def compare(status: Document, at: str, report: Report) -> Causes:
         for one, other in above:
-            shown = "status.replicas" if other == "replicas" else f"{name}{other}"
-            yield from not_above(at, status, one, other, shown)
+            if (count := status.get(one) or 0) > (status.get(other) or 0):
+                shown = "status.replicas" if other == "replicas" else other
+                yield invalid(f"{at}{one}", count, f"cannot be greater than {shown}")
 
     return Struct(*(Field(each, minimum=0) for each in counters), compare)
 
 
 REPLICA_SET_STATUS = counted(
-    "",
     "replicas",
     "fullyLabeledReplicas",
     "readyReplicas",
@@ -97,7 +96,6 @@ REPLICA_SET_STATUS = counted(
     ),
 )
 DEPLOYMENT_STATUS = counted(
-    "",
     "observedGeneration",
     *DEPLOYMENT_COUNTERS,
     "terminatingReplicas",
