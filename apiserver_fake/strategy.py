@@ -339,6 +339,12 @@ def served_subresource(resource: Resource, strategy: Strategy, request: Request)
     return found
 
 
+def _is_noted_anew(old: Document, new: Document) -> bool:
+    """Whether an update changes what rules may read beside the spec."""
+    was, now = old["metadata"], new["metadata"]
+    return any(now.get(name) != was.get(name) for name in ("labels", "annotations"))
+
+
 Creation = Callable[[Document, WriteContext], None]
 Update = Callable[[Document, Document, WriteContext], None]
 Rules = Callable[[Document, Document, WriteContext], Causes]
@@ -368,7 +374,8 @@ def declared(
     upstream's types). `before_create` and `before_update` run before the defaults, `on_create` and `on_update` after
     them. `rules`, `update_rules` and `status_rules` are those that need the stored object or other objects; with
     `update_rules_need_valid` only for what the table found nothing wrong with. A spec that did not change is not looked
-    at again, one that may not change is only compared. `others`: further parts of the strategy.
+    at again unless labels or annotations did, one that may not change is only compared. `others`: further parts of the
+    strategy.
     """
     is_spec_fixed = any(field.name == "spec" and field.is_immutable for field in fields.fields)
     is_completing = fields.is_completing
@@ -394,7 +401,7 @@ def declared(
 
     def validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
         causes = [*metadata(new, name)]
-        if old is not None and "spec" in new and new["spec"] is old.get("spec"):
+        if old is not None and "spec" in new and new["spec"] is old.get("spec") and not _is_noted_anew(old, new):
             return causes
         report = Report(ctx.switches, causes)
         report.update = None if old is None else (old, new)

@@ -20,6 +20,7 @@ from benchmarks.cel import bench_cel
 from benchmarks.kubelet_host import HOST, bench_kubelet_host
 from benchmarks.mesh import BenchResult, bench_mesh
 from benchmarks.report import LARGE, SMALL, Figures, growth, write
+from benchmarks.rest import bench_rest
 from benchmarks.running_mesh import LOAD
 from services.api.switches import Value
 from services.scenarios.run import load_scenario, simulate
@@ -67,6 +68,7 @@ def measure(say: Say, *, is_quick: bool = False) -> Figures:
     _storm(found, say, seeds=1 if is_quick else 5)
     _cel(found, say)
     _fan_out(found, say, is_quick=is_quick)
+    _rest(found, say, is_quick=is_quick)
     nodes, pods = (20, 300) if is_quick else (100, 2_000)
     _mesh(found, say, nodes, pods, "memory", runs=1 if is_quick else RUNS)
     _mesh(found, say, nodes, pods, "memory", runs=1 if is_quick else RUNS, switches=SIDE_BY_SIDE)
@@ -136,6 +138,24 @@ def _fan_out(found: Figures, say: Say, *, is_quick: bool) -> None:
     found.runs.append({"workload": "FanOut", **result.document()})
     found.add("watch.events_per_s", f"watch events received by {watchers} watchers", result.events_per_s, "events/s")
     found.add("watch.server_us_per_event", "CPU of the API server for each", result.server_us_per_event, "µs")
+
+
+def _rest(found: Figures, say: Say, *, is_quick: bool) -> None:
+    pods, calls = (500, 50) if is_quick else (5_000, 300)
+    say(f"writes over REST, lists of {pods:,} pods")
+    result = bench_rest(pods=pods, calls=calls)
+    found.runs.append({"workload": "Rest", **result.document()})
+    for kind, costs in result.operations.items():
+        for name, cost in costs.items():
+            key = f"rest.{kind}.{name.replace(', ', '_').replace(' ', '_')}"
+            found.add(f"{key}.cpu_us", f"REST, {kind}: {name}, CPU of the API server", cost.cpu_us, "µs")
+            found.add(f"{key}.of_get", f"… in gets of a {kind}", cost.of_get, "gets")
+    for name, listed in result.lists.items():
+        key = f"rest.list.{name.replace(', ', '_')}"
+        at_most = 1.0 if name in ("Table", "PartialObjectMetadata") else None
+        found.add(f"{key}.p50_ms", f"LIST of {pods:,} pods as {name}, to the last byte, p50", listed.p50_ms, "ms")
+        found.add(f"{key}.cpu_ms", "… CPU of the API server", listed.cpu_ms, "ms")
+        found.add(f"{key}.of_json", "… in lists as JSON", listed.of_json, "lists", at_most=at_most)
 
 
 def _mesh(

@@ -6,11 +6,11 @@ Source: upstream `plugin/pkg/admission/serviceaccount/admission.go`.
 
 from apiserver_fake.errors import forbidden
 from apiserver_fake.strategy import WriteContext
+from services.api.kinds.pod import TOKEN_VOLUME_PREFIX
 from services.api.meta import Document
 from services.api.wire import Request
 
 MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
-VOLUME_PREFIX = "kube-api-access-"
 TOKEN_S = 3607
 ROOT_CA = "kube-root-ca.crt"
 NOT_FOUND = "error looking up service account"
@@ -43,10 +43,10 @@ def is_without_default_account(request: Request, message: str) -> bool:
 def _with_token(spec: Document, ctx: WriteContext) -> Document:
     volumes = list(spec.get("volumes") or ())
     known = [each.get("name", "") for each in volumes if each.get("projected")]
-    name = next((each for each in known if each.startswith(VOLUME_PREFIX)), "")
+    name = next((each for each in known if each.startswith(TOKEN_VOLUME_PREFIX)), "")
     is_new = not name
     if is_new:
-        name = VOLUME_PREFIX + "".join(ctx.random.choice(_CHARACTERS) for _ in range(5))
+        name = TOKEN_VOLUME_PREFIX + "".join(ctx.random.choice(_CHARACTERS) for _ in range(5))
     mount = {"name": name, "readOnly": True, "mountPath": MOUNT_PATH}
     is_needed = False
     for kind in _CONTAINERS:

@@ -346,7 +346,8 @@ def admit_status(node: str, old: Document, new: Document) -> bool:
             f"the pod was bound at generation {generation}",
             reason="StaleBinding",
         )
-    if any(old.get(name) != new.get(name) for name in (*old, *new) if name != "status"):
+    is_rest_same = {**old, "status": None} == {**new, "status": None}
+    if not is_rest_same and any(old.get(name) != new.get(name) for name in (*old, *new) if name != "status"):
         # Not the same document; but versions may differ, and an empty list is no list.
         before_rest, rest = ({n: v for n, v in document.items() if n != "status"} for document in (old, new))
         if next(changes(before_rest, rest), None) is not None:

@@ -3,10 +3,12 @@
 A set is a tree of steps: `f:NAME` is a member of an object, `k:{JSON}` an item of a keyed list, `v:JSON` an item of a
 set. A node that is empty, or that has `.`, is in the set itself. Trees are never changed, so they share what
 they have in common; the root stands for the whole object, which is in no set, so that an empty root is the empty set.
+The steps of a node stand in the order in which upstream writes them: whoever makes one keeps to it (`in_order`).
 Source: KEP-555; `kubernetes-sigs/structured-merge-diff`, `fieldpath`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -50,11 +52,17 @@ def union(one: Fields, other: Fields) -> Fields:
 
 
 def _merged(one: Fields, other: Fields) -> Fields:
+    if len(one) < len(other):
+        one, other = other, one
     result = dict(one)
+    has_new = False
     for step, node in other.items():
         known = result.get(step)
-        result[step] = node if known is None else _union(known, node)
-    return result
+        if known is None:
+            result[step], has_new = node, True
+        elif known is not node:
+            result[step] = _union(known, node)
+    return in_order(result) if has_new else result
 
 
 def _union(one: Fields, other: Fields) -> Fields:
@@ -127,6 +135,28 @@ def _intersection(one: Fields, other: Fields) -> Fields | None:
     return made(member=is_member(one) and is_member(other), below=below)
 
 
+def overlap(one: Fields, other: Fields) -> bool:
+    """Whether anything is in both sets."""
+    for step in one if len(one) < len(other) else other:
+        if step in one and step in other and step != SELF:
+            mine, theirs = one[step], other[step]
+            if (is_member(mine) and is_member(theirs)) or overlap(mine, theirs):
+                return True
+    return False
+
+
+def covers(one: Fields, other: Fields) -> bool:
+    """Whether the first set has all that is in the other."""
+    for step, node in other.items():
+        mine = one.get(step)
+        if mine is None:
+            if step != SELF or one:
+                return False
+        elif node is not mine and ((is_member(node) and not is_member(mine)) or not covers(mine, node)):
+            return False
+    return True
+
+
 def paths(fields: Fields, at: Path = ()) -> Iterator[Path]:
     """Yield the members in upstream's order: of each node first those that are members, then what lies below."""
     steps = sorted((step for step in fields if step != SELF), key=_rank)
@@ -137,17 +167,23 @@ def paths(fields: Fields, at: Path = ()) -> Iterator[Path]:
         yield from paths(fields[step], (*at, step))
 
 
-def ordered(fields: Fields) -> Fields:
-    """Return the set with its steps in the order in which upstream writes them."""
-    if not fields:
-        return fields
+def in_order(node: Fields) -> Fields:
+    """Return a node with its steps in order; what lies below them is in order already."""
+    if len(node) < 2:
+        return node
     # As text, members of objects come in order, and before keys and values, which are compared as what they are.
-    steps = sorted(fields)
-    if steps[-1][0] in "kv" and len(steps) > 1:
+    steps = sorted(node)
+    if steps[-1][0] in "kv":
         steps.sort(key=_rank)
-    return {step: ordered(node) if (node := fields[step]) else LEAF for step in steps}
+    return node if steps == [*node] else {step: node[step] for step in steps}
 
 
+def ordered(fields: Fields) -> Fields:
+    """Return the set with the steps of all its nodes in order."""
+    return in_order({step: ordered(node) if node else LEAF for step, node in fields.items()})
+
+
+@lru_cache(maxsize=4096)
 def _rank(step: str) -> tuple[str, Any]:
     kind = step[:2]
     if kind in ("k:", "v:"):

@@ -18,16 +18,18 @@ from apiserver_fake.managedfields.fieldset import (
     SELF,
     Fields,
     Path,
+    covers,
     difference,
     intersection,
     of,
     ordered,
+    overlap,
     paths,
     text_of,
     union,
     without_trees,
 )
-from apiserver_fake.managedfields.typed import Comparison, compare, fields_of, merged, pruned, undeclared
+from apiserver_fake.managedfields.typed import Comparison, compare, fields_of, is_declared, merged, pruned, undeclared
 from apiserver_fake.schema.schemas import Shape
 from services.api.errors import ApiError, BadRequest, Conflict
 from services.api.meta import Document
@@ -41,13 +43,23 @@ KUBECTL = "kubectl"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 LAST_APPLIED_BYTES_MAX = 256 * 1024
 
-_UNMANAGED_METADATA = (
-    "name namespace creationTimestamp selfLink uid clusterName generation managedFields resourceVersion"
+_UNMANAGED_METADATA = frozenset(
+    (
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    )
 )
 UNMANAGED = {
     "f:apiVersion": LEAF,
     "f:kind": LEAF,
-    "f:metadata": {SELF: LEAF, **{f"f:{name}": LEAF for name in _UNMANAGED_METADATA.split()}},
+    "f:metadata": {SELF: LEAF, **{f"f:{name}": LEAF for name in sorted(_UNMANAGED_METADATA)}},
 }
 """What no manager has, because the server writes it or the path says it."""
 
@@ -98,8 +110,10 @@ def decoded(entries: Any, *, is_stored: bool = False) -> Managed:
         if not isinstance(each, dict) or each.get("fieldsType") != "FieldsV1":
             raise Unreadable(f"invalid fieldsType {each.get('fieldsType')!r}" if isinstance(each, dict) else "no entry")
         fields, operation = each.get("fieldsV1") or {}, str(each.get("operation"))
-        if not is_stored and (operation not in (APPLY, UPDATE) or not each.get("apiVersion") or not _is_tree(fields)):
-            raise Unreadable(f"invalid operation {operation!r}")
+        if not is_stored:
+            if operation not in (APPLY, UPDATE) or not each.get("apiVersion") or not _is_tree(fields):
+                raise Unreadable(f"invalid operation {operation!r}")
+            fields = ordered(fields)
         version = str(each.get("apiVersion") or "")
         key = Manager(
             str(each.get("manager") or UNKNOWN),
@@ -153,7 +167,7 @@ def encoded(managed: Managed, live: Any = None) -> list[Document]:
                 "apiVersion": entry.api_version,
                 **({"time": entry.time} if entry.time else {}),
                 "fieldsType": "FieldsV1",
-                "fieldsV1": ordered(entry.fields),
+                "fieldsV1": entry.fields,
                 **({"subresource": manager.subresource} if manager.subresource else {}),
             }
         )
@@ -177,6 +191,25 @@ def of_request(live: Any, sent: Any, *, is_subresource: bool) -> Managed:
     return decoded(live, is_stored=True)
 
 
+# -- creations
+
+
+def first(new: Document, shape: Shape, manager: Manager, *, ignored: Fields, time: str) -> Managed:
+    """Return the managers of a new object: its creator alone, of all that the document has.
+
+    As `updated` has it for an object that was empty before.
+    """
+    managed = {name: value for name, value in new.items() if f"f:{name}" not in ignored}
+    managed = {name: value for name, value in managed.items() if name not in ("apiVersion", "kind", "metadata")}
+    if meta := {name: value for name, value in new["metadata"].items() if name not in _UNMANAGED_METADATA}:
+        managed["metadata"] = meta
+    change = compare(empty(shape), managed, shape)
+    own = union(change.modified, change.added)
+    if SELF in own.get("f:metadata", NOTHING):
+        own = difference(own, UNMANAGED)
+    return {manager: Entry(manager.api_version, own, time)} if own else {}
+
+
 # -- updates
 
 
@@ -187,39 +220,48 @@ def updated(
 
     `ignored`: fields that this write cannot change, whatever it says.
     """
-    others, change = _released(managed, comparison, None, api_version=api_version, ignored=ignored)
+    versions: dict[str, Comparison | None] = {}
+    change = _change_in(api_version, comparison, ignored, versions) or Comparison()
     own = difference(union(change.modified, change.added), UNMANAGED)
-    if own:
+    before = managed.get(manager)
+    # What the manager has already stays as it is: taken from it and given to it again it would be the same.
+    has_all = before is not None and own and not change.removed and covers(before.fields, own)
+    others = _released(managed, comparison, manager if has_all else None, ignored, versions)
+    if has_all and before is not None:
+        others[manager] = Entry(api_version, before.fields, time)
+    elif own:
         before = others.get(manager)
         others[manager] = Entry(api_version, union(own, before.fields) if before is not None else own, time)
     return _capped(others)
 
 
+def _change_in(
+    version: str, comparison: Compare, ignored: Fields, known: dict[str, Comparison | None]
+) -> Comparison | None:
+    """Return how the object changes as a version has it, without what is ignored; None if it is not served."""
+    if version not in known:
+        found = comparison(version)
+        known[version] = None if found is None else found.without(ignored)
+    return known[version]
+
+
 def _released(
-    managed: Managed, comparison: Compare, applying: Manager | None, *, api_version: str, ignored: Fields
-) -> tuple[dict[Manager, Entry], Comparison]:
-    """Return the managers without what a change takes from them, and the change in the writer's version."""
-    versions: dict[str, Comparison | None] = {}
-
-    def change_in(version: str) -> Comparison | None:
-        if version not in versions:
-            found = comparison(version)
-            versions[version] = None if found is None else found.without(ignored)
-        return versions[version]
-
+    managed: Managed, comparison: Compare, kept: Manager | None, ignored: Fields, versions: dict[str, Comparison | None]
+) -> dict[Manager, Entry]:
+    """Return the managers without what a change takes from them; from one that is `kept` it takes nothing."""
     result: dict[Manager, Entry] = {}
     for manager, entry in managed.items():
-        change = change_in(entry.api_version)
+        change = _change_in(entry.api_version, comparison, ignored, versions)
         if change is None:
             continue
         fields = entry.fields
-        if manager != applying and not change.is_same:
+        if manager != kept and not change.is_same:
             for taken in change:
-                if taken and intersection(fields, taken):
+                if taken and overlap(fields, taken):
                     fields = difference(fields, taken)
         if fields:
             result[manager] = entry if fields is entry.fields else entry._replace(fields=fields)
-    return result, change_in(api_version) or Comparison()
+    return result
 
 
 def _capped(managed: dict[Manager, Entry]) -> Managed:
@@ -341,7 +383,7 @@ def _check(config: Document, version: Version) -> None:
     meta = config.get("metadata") or {}
     if meta.get("managedFields") is not None:
         raise BadRequest("metadata.managedFields must be nil")
-    if faults := [*undeclared(config, version.shape)]:
+    if not is_declared(config, version.shape) and (faults := [*undeclared(config, version.shape)]):
         group, _, name = version.api_version.rpartition("/")
         what = f"{meta.get('namespace') or ''}/{meta.get('name') or ''}; {group}/{name}, Kind={config.get('kind')}"
         why = faults[0] if len(faults) == 1 else "\n".join(["errors:", *(f"  {fault}" for fault in faults)])
@@ -375,7 +417,8 @@ def _apply(
     for entry in now.values():
         everything = union(everything, entry.fields)
     after = merged(before, body, version.shape)
-    if last is not None:
+    # Who names what it named before gives nothing up.
+    if last is not None and not (last.fields == difference(own, UNMANAGED) and _keeps_empty(body, after)):
         after = pruned(after, last.fields, everything, version.shape)
 
     def change_in(api_version: str) -> Comparison | None:
@@ -391,7 +434,7 @@ def _apply(
                 found += [(other, path) for path in paths(taken)]
         if found:
             raise Conflicts(found)
-    left, _ = _released(now, change_in, key, api_version=version.api_version, ignored=ignored)
+    left = _released(now, change_in, key, ignored, {})
     own = difference(own, UNMANAGED)
     if own:
         # Whose apply changes nothing keeps its time, and has none when this is its first.
@@ -400,6 +443,28 @@ def _apply(
     else:
         left.pop(key, None)
     return Applied(after, left)
+
+
+_EMPTY = (b"{}", b"[]", b"null")
+
+
+def _keeps_empty(config: Document, after: Document) -> bool:
+    """Whether no object or list that a configuration has empty has got anything, and nothing is null."""
+    text = msgspec.json.encode(config)
+    return not any(each in text for each in _EMPTY) or _is_full(config, after)
+
+
+def _is_full(config: Any, after: Any) -> bool:
+    if isinstance(config, dict):
+        if not config or not isinstance(after, dict):
+            return bool(after == {})
+        return all(
+            _is_full(value, after.get(name)) if isinstance(value, dict | list | None) else True
+            for name, value in config.items()
+        )
+    if isinstance(config, list):
+        return isinstance(after, list) and len(config) == len(after) and all(map(_is_full, config, after))
+    return config is not None
 
 
 def _beyond_last_applied(conflicts: Conflicts, before: Document, version: Version) -> Conflicts | None:

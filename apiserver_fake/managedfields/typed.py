@@ -8,9 +8,11 @@ Source: KEP-555; `kubernetes-sigs/structured-merge-diff`, `typed`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
+from operator import is_
 from typing import Any, NamedTuple
 
-import msgspec
+from msgspec.json import encode
 
 from apiserver_fake.managedfields.fieldset import (
     LEAF,
@@ -19,6 +21,7 @@ from apiserver_fake.managedfields.fieldset import (
     Fields,
     Path,
     difference,
+    in_order,
     intersection,
     is_member,
     text_of,
@@ -51,24 +54,47 @@ class Comparison(NamedTuple):
         return Comparison(*(without_trees(each, ignored) for each in self))
 
 
+_KEYS = ("",)
+"""Under which name, no member's, the keys of a list's items are among a type's plans."""
+
+
 def step_of(shape: Shape, item: Any) -> str:
     """Return the step to an item of a list of that shape; "" for one that has no key."""
     if shape.list_type == "set":
         return f"v:{_text(item)}"
     if not isinstance(item, dict):
         return ""
-    key = {}
-    for name in sorted(shape.map_keys):
+    keys = shape.plans.get(_KEYS)
+    if keys is None:
+        items = shape.items
+        keys = shape.plans[_KEYS] = [
+            (name, None if items is None else items.member(name).default, f"{_text(name)}:")
+            for name in sorted(shape.map_keys)
+        ]
+    if len(keys) == 1 and type(value := item.get(keys[0][0])) is str:
+        return _keyed_by(keys[0][2], value)
+    parts = []
+    for name, default, head in keys:
         value = item.get(name)
         if value is None:
-            value = shape.items.member(name).default if shape.items is not None else None
+            value = default
         if value is not None:
-            key[name] = value
-    return f"k:{_text(key)}" if key else ""
+            parts.append(head + _text(value))
+    return f"k:{{{','.join(parts)}}}" if parts else ""
 
 
 def _text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+    return _quoted(value) if type(value) is str else encode(value).decode()
+
+
+@lru_cache(maxsize=4096)
+def _quoted(text: str) -> str:
+    return encode(text).decode()
+
+
+@lru_cache(maxsize=4096)
+def _keyed_by(head: str, text: str) -> str:
+    return f"k:{{{head}{_quoted(text)}}}"
 
 
 def _is_keyed(shape: Shape) -> bool:
@@ -76,6 +102,43 @@ def _is_keyed(shape: Shape) -> bool:
 
 
 # -- fields of a document
+
+
+class _Plan(NamedTuple):
+    """What is known of an object of one type by the names of its members alone.
+
+    `members`: `(step, name, type, whether the field stands for itself as well)` in the order of steps. `is_declared`:
+    whether the type has all of them. `below`, `whole`: the node of an object of which no member is an object or list,
+    without itself and with it. `kinds`: of what Python types the members' values may be, found so far.
+    """
+
+    members: tuple[tuple[str, str, Shape, bool], ...]
+    is_declared: bool
+    below: Fields
+    whole: Fields
+    kinds: dict[tuple[type, ...], bool]
+
+
+_CONTAINERS = frozenset((dict, list))
+_PLANS_MAX, _MEMBERS_MAX = 256, 64
+
+
+def _plan(shape: Shape, names: tuple[str, ...]) -> _Plan:
+    found = shape.plans.get(names)
+    if found is None:
+        known = shape.fields
+        members = tuple(
+            (f"f:{name}", name, shape.member(name), known is None or name not in known) for name in sorted(names)
+        )
+        below = {step: LEAF for step, *_ in members}
+        is_declared = known is None or shape.values is not None or shape.keeps_unknown or known.keys() >= set(names)
+        found = _Plan(members, is_declared, below, {SELF: LEAF, **below}, {})
+        if known is not None and len(names) <= _MEMBERS_MAX:
+            if len(shape.plans) >= _PLANS_MAX:
+                shape.plans.clear()
+            shape.plans[names] = found
+    assert isinstance(found, _Plan)
+    return found
 
 
 def fields_of(document: Document, shape: Shape) -> Fields:
@@ -86,24 +149,93 @@ def fields_of(document: Document, shape: Shape) -> Fields:
 
 def _below(value: Any, shape: Shape) -> Fields | None:
     """Return the node of a value, without the value itself where it is an object; None where nothing is named."""
-    if isinstance(value, dict) and not shape.is_atomic:
+    if isinstance(value, dict):
+        if shape.is_atomic:
+            return LEAF
+        if not value:
+            return None
+        plan = _plan(shape, tuple(value))
+        if _CONTAINERS.isdisjoint(map(type, value.values())):
+            return plan.below
         found = {}
-        known = shape.fields
-        for name, child in value.items():
-            node = _below(child, shape.member(name))
-            if child is None or child == {} or known is None or name not in known:
+        for step, name, member, is_itself in plan.members:
+            child = value[name]
+            if type(child) not in _CONTAINERS:
+                found[step] = LEAF
+                continue
+            node = _below(child, member)
+            if is_itself or child == {}:
                 node = _with_self(node)
             if node is not None:
-                found[f"f:{name}"] = node
+                found[step] = node
         return found or None
     if isinstance(value, list) and _is_keyed(shape):
         items = shape.items or ANYTHING
-        return {step_of(shape, item): _with_self(_below(item, items)) for item in value} or None
+        return in_order({step_of(shape, item): _with_self(_below(item, items)) for item in value}) or None
     return LEAF
 
 
 def _with_self(node: Fields | None) -> Fields:
     return node if node and SELF in node else {SELF: LEAF, **node} if node else LEAF
+
+
+_NULL: type = type(None)
+_SCALARS: frozenset[type] = frozenset((str, int, float, bool, _NULL))
+_NUMBERS: frozenset[type] = frozenset((int, float, _NULL))
+_KINDS: dict[str, frozenset[type]] = {
+    "object": frozenset((dict, _NULL)),
+    "array": frozenset((list, _NULL)),
+    "integer": _NUMBERS,
+    "number": _NUMBERS,
+    "string": frozenset((str, _NULL)),
+    "boolean": frozenset((bool, _NULL)),
+    "quantity": _SCALARS,
+    "int-or-string": _SCALARS,
+    "time": _SCALARS,
+}
+_ANY = _SCALARS | _CONTAINERS
+
+
+def is_declared(value: Any, shape: Shape) -> bool:
+    """Whether a configuration is of its type; a no may be unfounded, `undeclared` knows."""
+    return type(value) in _KINDS.get(shape.type, _ANY) and _is_declared_below(value, shape)
+
+
+def _is_declared_below(value: Any, shape: Shape) -> bool:
+    if isinstance(value, dict):
+        if shape.fields is None and shape.values is None:
+            return True
+        plan = _plan(shape, tuple(value))
+        if not plan.is_declared:
+            return False
+        kinds = tuple(map(type, value.values()))
+        is_known = plan.kinds.get(kinds)
+        if is_known is None:
+            found = zip(value, kinds, strict=True)
+            is_known = all(kind in _KINDS.get(shape.member(name).type, _ANY) for name, kind in found)
+            if len(plan.kinds) >= _PLANS_MAX:
+                plan.kinds.clear()
+            plan.kinds[kinds] = is_known
+        if not is_known or _CONTAINERS.isdisjoint(kinds):
+            return is_known
+        return all(
+            _is_declared_below(value[name], member)
+            for _, name, member, _ in plan.members
+            if type(value[name]) in _CONTAINERS
+        )
+    if isinstance(value, list):
+        items = shape.items or ANYTHING
+        if _is_keyed(shape):
+            steps = {step_of(shape, item) for item in value}
+            if len(steps) < len(value) or "" in steps:
+                return False
+        elif shape.items is None:
+            return True
+        kinds_of_items = set(map(type, value))
+        if not kinds_of_items <= _KINDS.get(items.type, _ANY):
+            return False
+        return _CONTAINERS.isdisjoint(kinds_of_items) or all(_is_declared_below(item, items) for item in value)
+    return True
 
 
 def undeclared(document: Any, shape: Shape, at: Path = ()) -> Iterator[str]:
@@ -196,11 +328,20 @@ def _compare(old: Any, new: Any, shape: Shape) -> Three:
 
 def _whole(value: Any, shape: Shape) -> Fields:
     """Return the node of a value that is there on one side only: everything of it, and itself."""
-    if isinstance(value, dict) and value and not shape.is_atomic:
-        return {SELF: LEAF, **{f"f:{name}": _whole(child, shape.member(name)) for name, child in value.items()}}
+    if isinstance(value, dict):
+        if not value or shape.is_atomic:
+            return LEAF
+        plan = _plan(shape, tuple(value))
+        if _CONTAINERS.isdisjoint(map(type, value.values())):
+            return plan.whole
+        found = {SELF: LEAF}
+        for step, name, member, _ in plan.members:
+            child = value[name]
+            found[step] = _whole(child, member) if type(child) in _CONTAINERS else LEAF
+        return found
     if isinstance(value, list) and value and _is_keyed(shape):
         items = shape.items or ANYTHING
-        return {SELF: LEAF, **{step_of(shape, item): _whole(item, items) for item in value}}
+        return in_order({SELF: LEAF, **{step_of(shape, item): _whole(item, items) for item in value}})
     return LEAF
 
 
@@ -208,16 +349,21 @@ def _compare_objects(old: dict[str, Any], new: dict[str, Any], shape: Shape) -> 
     added: dict[str, Any] = {}
     modified: dict[str, Any] = {}
     removed: dict[str, Any] = {}
-    for name in (*new, *(name for name in old if name not in new)):
+    present = shape.present
+    for name in new if new.keys() >= old.keys() else (*new, *(name for name in old if name not in new)):
         before, after = old.get(name, MISSING), new.get(name, MISSING)
         if before is after:
             continue
-        member = shape.member(name)
-        if name in shape.present:
-            empty: Any = {} if member.type == "object" else None
+        if name in present:
+            empty: Any = {} if shape.member(name).type == "object" else None
             before = empty if before is MISSING else before
             after = empty if after is MISSING else after
-        one, two, three = _compare(before, after, member)
+        elif before is MISSING:
+            added[f"f:{name}"] = _whole(after, shape.member(name)) if type(after) in _CONTAINERS else LEAF
+            continue
+        if before == after:
+            continue
+        one, two, three = _compare(before, after, shape.member(name))
         step = f"f:{name}"
         if one is not None:
             added[step] = one
@@ -225,7 +371,11 @@ def _compare_objects(old: dict[str, Any], new: dict[str, Any], shape: Shape) -> 
             modified[step] = two
         if three is not None:
             removed[step] = three
-    return added or None, modified or None, removed or None
+    return _node(added), _node(modified), _node(removed)
+
+
+def _node(found: dict[str, Any]) -> Fields | None:
+    return in_order(found) if found else None
 
 
 def _compare_lists(old: list[Any], new: list[Any], shape: Shape) -> Three:
@@ -251,7 +401,7 @@ def _compare_lists(old: list[Any], new: list[Any], shape: Shape) -> Three:
             modified[step] = two
         if three is not None:
             removed[step] = three
-    return added or None, modified or None, removed or None
+    return _node(added), _node(modified), _node(removed)
 
 
 def _grouped(items: list[Any], shape: Shape) -> dict[str, list[Any]]:
@@ -265,26 +415,37 @@ def _grouped(items: list[Any], shape: Shape) -> dict[str, list[Any]]:
 
 
 def merged(live: Any, wanted: Any, shape: Shape) -> Any:
-    """Return `live` with everything that the configuration `wanted` names."""
+    """Return `live` with everything that the configuration `wanted` names; what nothing changes in is shared."""
     if live is MISSING or live is None:
         return wanted
     if wanted is MISSING:
         return live
     if isinstance(live, dict) and isinstance(wanted, dict) and not shape.is_atomic:
-        result = dict(live)
+        changed = {}
         for name, value in wanted.items():
-            result[name] = merged(live.get(name, MISSING), value, shape.member(name))
-        return result
+            before = live.get(name, MISSING)
+            if type(value) in _CONTAINERS or value is None:
+                value = merged(before, value, shape.member(name))
+            elif type(value) is type(before) and value == before and type(value) is not float:
+                continue
+            if value is not before:
+                changed[name] = value
+        return {**live, **changed} if changed else live
     if isinstance(live, list) and isinstance(wanted, list) and _is_keyed(shape):
         return _merged_lists(live, wanted, shape)
     is_granular = _is_keyed(shape) if isinstance(live, list) else isinstance(live, dict) and not shape.is_atomic
-    return live if wanted is None and is_granular else wanted
+    if wanted is None and is_granular:
+        return live
+    return live if type(live) is type(wanted) and live == wanted and encode(live) == encode(wanted) else wanted
 
 
 def _merged_lists(live: list[Any], wanted: list[Any], shape: Shape) -> list[Any]:
     """Return both lists' items: the configuration's in its order, each of the others before what it stood before."""
     items = shape.items or ANYTHING
     left, right = [step_of(shape, item) for item in live], [step_of(shape, item) for item in wanted]
+    if left == right and len(set(left)) == len(left):
+        found = [merged(before, item, items) for before, item in zip(live, wanted, strict=True)]
+        return live if all(map(is_, found, live)) else found
     have: dict[str, Any] = {}
     for step, item in zip(left, live, strict=True):
         # What stands there twice has no item of its own to be merged with.

@@ -5,6 +5,7 @@ document they came from, because copying whole trees was the costliest thing a w
 patch merges, and by what member, is read from `schemas`; a kind without schema merges objects only.
 """
 
+from operator import methodcaller
 from typing import Any
 
 from apiserver_fake.errors import type_name, unprocessable
@@ -15,6 +16,9 @@ from services.api.meta import Document
 
 _ORDER = "$setElementOrder/"
 _DELETE_VALUES = "$deleteFromPrimitiveList/"
+
+
+_is_directive = methodcaller("startswith", "$")
 
 
 def strategic_merge_patch(document: Any, patch: dict[str, Any], shape: Shape = ANYTHING) -> dict[str, Any]:
@@ -35,7 +39,7 @@ def strategic_merge_patch(document: Any, patch: dict[str, Any], shape: Shape = A
             raise unprocessable(f"Unknown patch type: {directive}")
     result = dict(document) if isinstance(document, dict) else {}
     fields = shape.fields or {}
-    if not any(name.startswith("$") for name in patch):
+    if not any(map(_is_directive, patch)):
         for name, value in patch.items():
             if value is None:
                 result.pop(name, None)

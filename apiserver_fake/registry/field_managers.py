@@ -6,7 +6,6 @@ apply, as upstream has it for objects of unknown history (decision 0030).
 """
 
 from collections.abc import Callable, Coroutine
-from functools import cached_property
 from typing import Any
 
 from apiserver_fake.catalogue import Conversion, Kind, ServedVersion
@@ -21,6 +20,7 @@ from apiserver_fake.managedfields.managers import (
     applied,
     empty,
     encoded,
+    first,
     of_request,
     updated,
     without_managers,
@@ -53,12 +53,10 @@ class FieldManagers:
         self.is_outside = bool(request.field_validation)
         self._version = request.api_version or kind.resource.api_version
 
-    @cached_property
     def _manager(self) -> Manager:
         name = component(self._identity) or self._request.field_manager or UNKNOWN
         return Manager(name, UPDATE, self._version, self._request.subresource)
 
-    @cached_property
     def _ignored(self) -> Fields:
         """What this write cannot change: the status, or, where it is of the status, the spec."""
         if self._request.subresource == STATUS:
@@ -106,7 +104,9 @@ class FieldManagers:
         if not self.is_outside:
             return []
         managed = of_request(None, sent, is_subresource=False)
-        return self._after(managed, empty(self._kind.shape), new, wall_s)
+        if managed or self._version != self._kind.resource.api_version:
+            return self._after(managed, empty(self._kind.shape), new, wall_s)
+        return encoded(first(new, self._kind.shape, self._manager(), ignored=self._ignored(), time=format_time(wall_s)))
 
     def updated(self, sent: Any, old: Document, new: Document, wall_s: float) -> list[Document]:
         """Return the `managedFields` of a changed object; [] for none. Those of `old` where nothing changed."""
@@ -126,9 +126,9 @@ class FieldManagers:
             updated(
                 managed,
                 change,
-                self._manager,
+                self._manager(),
                 api_version=self._version,
-                ignored=self._ignored,
+                ignored=self._ignored(),
                 time=format_time(wall_s),
             ),
             old.get("metadata", {}).get("managedFields"),
@@ -152,7 +152,7 @@ class FieldManagers:
             version,
             manager=request.field_manager,
             subresource=request.subresource,
-            ignored=self._ignored,
+            ignored=self._ignored(),
             is_forced=request.force,
             time=format_time(wall_s),
         )

@@ -137,7 +137,7 @@ class Reads:
             token = self._cursors.token(rv, page.next_after, fingerprint, self._clock.now())
         head, items = list_head(resource, page, rv, token), tuple([record.body for record in page.records])
         if request.is_split:
-            return Response(code=200, rv=rv, body=head, items=items)
+            return Response(code=200, rv=rv, body=head, items=items, records=page.records)
         return Response(code=200, rv=rv, body=with_items(head, items))
 
     def selection(self, resource: Resource, request: Request) -> Selection:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -272,7 +271,6 @@ class Write:
 
     # -- create
 
-    @cached_property
     def _managers(self) -> FieldManagers:
         return FieldManagers(self._kind, self.identity, self.request)
 
@@ -309,7 +307,7 @@ class Write:
             managers = encoded(managed)
         else:
             managers = (
-                self._managers.created(sent, self.strategy.defaulted(new), ctx.wall_s) if self._is_outside else []
+                self._managers().created(sent, self.strategy.defaulted(new), ctx.wall_s) if self._is_outside else []
             )
         session = self._session
         meta["uid"] = new_uid(ctx.random) if session is None or not session.uid else session.uid
@@ -341,7 +339,7 @@ class Write:
         for quota in charged:
             staged.put(self.contexts.catalogue.find(QUOTAS), quota, self.traceparent)
 
-    def _own(self, body: Document) -> Document:
+    def _own(self, body: Document, old: Document | None = None) -> Document:
         """Return the document, its kind in front, its metadata its own. Raises: BadRequest for another kind or type."""
         resource = self.resource
         kind, version = body.get("kind") or resource.kind, body.get("apiVersion") or resource.api_version
@@ -354,7 +352,7 @@ class Write:
         new.update(body)
         new["apiVersion"], new["kind"] = version, kind
         new["metadata"] = {n: v for n, v in (meta or {}).items() if v is not None}
-        return self._typed(new, None)
+        return self._typed(new, old)
 
     def _faults(self) -> list[str]:
         """Return the warnings about fields that the kind does not have, or that the body has twice.
@@ -649,7 +647,7 @@ class Write:
         if managed is not None:
             managers = encoded(managed, old["metadata"].get("managedFields"))
         else:
-            managers = self._managers.updated(sent, old, new, ctx.wall_s)
+            managers = self._managers().updated(sent, old, new, ctx.wall_s)
         if managers:
             new["metadata"]["managedFields"] = managers
 
@@ -663,9 +661,9 @@ class Write:
         wall_s = self.contexts.wall_s()
         if staged.get(resource.name, request.namespace, request.name) is None:
             may_create()
-            found = self._managers.applied(None, config, wall_s)
+            found = self._managers().applied(None, config, wall_s)
             return self.create(staged, {**found.document}, found.managed)
-        return self.update(staged, lambda old: self._managers.applied(old, config, wall_s), is_patch=True)
+        return self.update(staged, lambda old: self._managers().applied(old, config, wall_s), is_patch=True)
 
     def _named(self, config: Document) -> Document:
         """Return the configuration with kind, name and namespace as the path has them. Raises: BadRequest."""
@@ -725,7 +723,7 @@ class Write:
 
         What the caller put there instead counts as a precondition: uid and resourceVersion.
         """
-        new = self._own(changed) if not is_patch else self._own_patched(changed, old)
+        new = self._own_patched(changed, old) if is_patch else self._own(_sharing(changed, old), old)
         meta, before = new["metadata"], old["metadata"]
         self._check_name(meta.get("name", before["name"]))
         self._place(meta)
@@ -845,7 +843,7 @@ class Write:
         """Return what applying a configuration makes of what the subresource reads, and of the object's managers."""
         wall_s = self.contexts.wall_s()
         if sub.name != SCALE:
-            return self._managers.applied(old, self._named(config), wall_s)
+            return self._managers().applied(old, self._named(config), wall_s)
         form = sub.read(old)
         if (config.get("apiVersion"), config.get("kind")) != (form["apiVersion"], form["kind"]):
             group, _, name = str(config.get("apiVersion") or "").rpartition("/")
@@ -853,7 +851,7 @@ class Write:
         # The manager of a Scale's replicas is one of the replicas of the object that is scaled.
         spec = {name: value for name, value in (config.get("spec") or {}).items() if name == "replicas"}
         mapped = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, "metadata": {}, "spec": spec}
-        found = self._managers.applied(old, mapped, wall_s)
+        found = self._managers().applied(old, mapped, wall_s)
         return {**form, "spec": {"replicas": found.document["spec"].get("replicas")}}, found.managed
 
     def _with_managers(
@@ -902,6 +900,20 @@ class Write:
             return self._answer(msgspec.json.encode(status), rv, ctx, 200)
         body, rv = (stored.body, stored.rv) if remains == old else self._store(staged, stored, remains)
         return self._answer(body, rv, ctx, 200)
+
+
+def _sharing(new: Document, old: Document) -> Document:
+    """Return the document with the old one's members where both say the same: rules do not look at those again."""
+    return {name: old[name] if _is_same(value, old.get(name)) else value for name, value in new.items()}
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    # Equality alone would take 1 for true.
+    return (
+        isinstance(one, dict | list)
+        and one == other
+        and msgspec.json.encode(one, order="sorted") == msgspec.json.encode(other, order="sorted")
+    )
 
 
 def _name_of(path: str) -> str:

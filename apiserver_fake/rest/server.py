@@ -6,6 +6,7 @@ without touching the store. This file is the shell; what it decides with is in t
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from apiserver_fake.registry.read import with_items
 from apiserver_fake.rest import (
     discovery,
     health,
+    lists,
     media_types,
     openapi,
     paths,
@@ -63,6 +65,7 @@ from apiserver_fake.rest.protobuf import NotAcceptable
 from apiserver_fake.rest.streaming import Kubelets, KubeletTls
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
+from apiserver_fake.storage.records import Record
 from services.api.errors import ApiError, BadRequest, Forbidden, NotFound, Timeout, UnknownOutcome
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity, external
 from services.api.meta import Document, Resource
@@ -115,6 +118,7 @@ class RestHandler:
         self._catalogue = server.catalogue
         self._kubelets, self._settings = kubelets, settings
         self._encoding = Encoding()
+        self._rows = lists.Rows()
         self.active: dict[object, None] = {}
         """The connections that have sent a request; `_SilenceSweep` forgets those that are gone."""
         self._allowed_hosts = frozenset((*LOOPBACK_NAMES, host.lower(), *(h.lower() for h in settings.allowed_hosts)))
@@ -373,6 +377,8 @@ class RestHandler:
     async def _whole(self, response: Response, route: Route, form: Form, include: str) -> Response:
         """Return the answer with its items, and where whole objects are shown, with all that Go's encoder writes."""
         items = response.items
+        if items is not None and lists.is_made_of_slices(form, include):
+            return response
         if items is not None and form == Form(media_types.PROTOBUF):
             return msgspec.structs.replace(response, body=await self._protobuf_list(response, route), items=None)
         is_shown = not form.convert or (form.convert == "Table" and include == "Object")
@@ -492,12 +498,22 @@ class RestHandler:
             headers["Content-Type"] = form.content_type
         elif form is not PLAIN and form != PLAIN:
             headers["Content-Type"] = form.content_type
-            body = self._converted(msgspec.json.decode(body), route, form, include)
+            document = msgspec.json.decode(body)
+            if response.items is not None:
+                body = self._list(document, response.records, route, form, include)
+            else:
+                body = self._converted(document, route, form, include)
         answer = web.Response(body=body, status=response.code, headers=headers)
         deprecated = (route.resource.deprecated,) if route.resource.deprecated else ()
         for text in (*deprecated, *response.warnings):
             answer.headers.add("Warning", warning_header(text))
         return answer
+
+    def _list(self, head: Document, records: Sequence[Record], route: Route, form: Form, include: str) -> bytes:
+        if form.convert != "Table":
+            return self._rows.metadata(head, records, form.version)
+        now_s = self._clock.wall()
+        return self._rows.table(route.resource, head, records, now_s, include=include, version=form.version)
 
     def _converted(self, document: Any, route: Route, form: Form, include: str) -> bytes:
         if form.convert and document.get("kind") != "Status":

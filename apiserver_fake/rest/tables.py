@@ -40,11 +40,21 @@ def _definitions(columns: tuple[Column, ...]) -> list[Document]:
     ]
 
 
-def _cells_of(columns: tuple[Column, ...], document: Document, now_wall_s: float) -> list[Any]:
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+"""How it shows that a value has an unexpected shape (V11)."""
+
+
+def columns_of(resource: Resource) -> tuple[Column, ...]:
+    """Return the columns of a kind's table."""
+    return resource.columns or _PLAIN
+
+
+def cells_of(columns: tuple[Column, ...], document: Document, now_wall_s: float) -> list[Any]:
+    """Return one object's cells; where they cannot be computed, its name alone."""
     try:
         return cells(columns, document, now_wall_s)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-        # A value of an unexpected shape (V11): show the name and that the rest could not be read.
+    except UNREADABLE:
+        # Show the name and that the rest could not be read.
         name = (document.get("metadata") or {}).get("name", "")
         return [str(name) if column.format == "name" else "<unknown>" for column in columns]
 
@@ -83,10 +93,10 @@ def table(
 ) -> Document:
     """Return a Table, a row an object; `metadata` is the list's or object's. A watch's later events have no columns."""
     kind = str(documents[0].get("kind", "")) if documents else ""
-    columns = _SCALE if kind == "Scale" else resource.columns or _PLAIN
+    columns = _SCALE if kind == "Scale" else columns_of(resource)
     rows: list[Document] = []
     for document in documents:
-        row: Document = {"cells": _cells_of(columns, document, now_wall_s)}
+        row: Document = {"cells": cells_of(columns, document, now_wall_s)}
         if include == "Object":
             row["object"] = document
         elif include == "Metadata":

@@ -8,7 +8,7 @@ field validation, strategic merge patches and `kubectl explain` all read this on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any
@@ -44,7 +44,8 @@ class Shape:
     that is missing counts as, None where nothing. `present`: members that upstream's types hold by value, so that they
     are there, empty, where their object is. `keeps_unknown`: members that `fields` does not have are legal
     (`x-kubernetes-preserve-unknown-fields`). `component`: the name of the type, where it has one. `form`: int32 or
-    int64 of an integer, bytes of a text in base64, micro of a time with microseconds.
+    int64 of an integer, bytes of a text in base64, micro of a time with microseconds. `plans`: what walks over
+    documents have worked out of the type once.
     """
 
     type: str = ""
@@ -62,6 +63,7 @@ class Shape:
     keeps_unknown: bool = False
     component: str = ""
     form: str = ""
+    plans: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def member(self, name: str) -> Shape:
         """Return the shape of an object's member; anything where nothing is known of it."""
@@ -220,7 +222,7 @@ def conform(
     wanted = _strict_type(shape)
     if wanted is not None:
         try:
-            msgspec.convert(document, wanted)
+            msgspec.convert(document if old is None else _news(document, old), wanted)
             return document
         except msgspec.ValidationError:
             pass  # nulls, numbers for quantities, unknown fields, or a mistake: looked at one by one
@@ -238,6 +240,16 @@ def conform(
         raise refusal from None
     assert isinstance(conformed, dict)
     return conformed
+
+
+def _news(document: Document, old: Document) -> Document:
+    """Return what of a document is not shared with the old one, so far as its members' members tell."""
+    found = {name: value for name, value in document.items() if value is None or value is not old.get(name)}
+    for name, value in found.items():
+        before = old.get(name)
+        if isinstance(value, dict) and isinstance(before, dict):
+            found[name] = {key: each for key, each in value.items() if each is None or each is not before.get(key)}
+    return found
 
 
 # The part of what is accepted that nearly every client writes.

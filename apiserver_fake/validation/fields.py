@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from apiserver_fake.switches import NO_GATES, ApiServerSwitches
@@ -27,6 +28,8 @@ from apiserver_fake.validation.formats import (
 )
 from services.api.meta import Document
 
+VALID_MAX, VALID_BYTES_MAX = 256, 16 << 10
+"""How many objects of one type are remembered as valid, and how large each may be."""
 Form = Callable[[str, Any], Causes]
 """`(path, value)` to what is wrong with the value: `formats.subdomain`, `formats.label_selector`, …"""
 
@@ -105,18 +108,20 @@ def _enum(field: Field) -> Check | None:
     return check
 
 
-def _range(field: Field) -> Check | None:
+def _limits(field: Field) -> tuple[int, float, str] | None:
+    """Return the least and the greatest value of a field, and what is said of others."""
     low, high = field.minimum, field.maximum
     if low is None:
         return None
-    text = field.text or (
-        f"must be greater than or equal to {low}" if high is None else f"must be between {low} and {high}, inclusive"
-    )
+    text = f"must be greater than or equal to {low}" if high is None else f"must be between {low} and {high}, inclusive"
+    return low, inf if high is None else high, field.text or text
 
-    def check(value: Any, path: str, report: Report) -> Causes:
-        return (invalid(path, value, text),) if value < low or (high is not None and value > high) else ()
 
-    return check
+def _range(field: Field) -> Check | None:
+    if (limits := _limits(field)) is None:
+        return None
+    low, high, text = limits
+    return lambda value, path, report: () if low <= value <= high else (invalid(path, value, text),)
 
 
 def _form(field: Field) -> Check | None:
@@ -186,7 +191,7 @@ class Struct:
     def check(self, holder: Document, at: str, report: Report) -> tuple[()]:
         """Add what is wrong with an object to the report; `at` is the path of its members so far (`spec.`)."""
         get, causes = holder.get, report.causes
-        for name, detail, missing, allowed, form, rule in self._rules:
+        for name, detail, missing, allowed, form, limits, rule in self._rules:
             if not name:
                 for cause in rule(holder, at, report):
                     causes.append(cause)
@@ -203,6 +208,8 @@ class Struct:
                 causes.append(unsupported(at + name, value, filter(None, allowed)))
             if form is not None and (value or missing is not None):
                 causes += form(at + name, value)
+            if limits is not None and not limits[0] <= value <= limits[1]:
+                causes.append(invalid(at + name, value, limits[2]))
             if rule is not None:
                 for cause in rule(value, at + name, report):
                     causes.append(cause)
@@ -258,18 +265,51 @@ class Struct:
                 field.struct.unchanged(before or {}, after or {}, f"{at}{name}.", report)
 
 
-def _entry(part: Field | Check) -> tuple[str, str | None, Any, tuple[str, ...] | None, Form | None, Any]:
-    """Return `(name, detail of a required value or None, what an absent value is checked as, enum, form, check)`.
+class RememberedStruct(Struct):
+    """An object that is not checked again when an equal one was found valid in the same place.
 
-    Enum and form are checked without a call in between: most fields of a pod that are there have one of them.
+    `identity`: all that its rules look at besides its path and the feature gates: the object, and what the report lends
+    them; None for an object that is checked each time. What the rules lend each other goes no further.
+    """
+
+    def __init__(
+        self,
+        identity: Callable[[Document, Report], bytes | None],
+        *parts: Field | Check,
+        completion: Callable[[Document], None],
+    ) -> None:
+        super().__init__(*parts, completion=completion)
+        self._identity = identity
+        self._valid: dict[tuple[str, bytes], ApiServerSwitches] = {}
+
+    def check(self, holder: Document, at: str, report: Report) -> tuple[()]:
+        """Add what is wrong with an object to the report, if one like it is not known to be valid."""
+        found, before, scope = self._identity(holder, report), len(report.causes), report.scope
+        if found is not None and self._valid.get((at, found)) is report.switches:
+            return ()
+        super().check(holder, at, report)
+        report.scope = scope
+        if found is not None and len(report.causes) == before and len(found) <= VALID_BYTES_MAX:
+            if len(self._valid) >= VALID_MAX:
+                del self._valid[next(iter(self._valid))]
+            self._valid[at, found] = report.switches
+        return ()
+
+
+def _entry(
+    part: Field | Check,
+) -> tuple[str, str | None, Any, tuple[str, ...] | None, Form | None, tuple[int, float, str] | None, Any]:
+    """Return `(name, detail of a required value or None, absent value, enum, form, limits, check)`.
+
+    `absent value`: what one is checked as. Only the check needs a call; most fields of a pod that are there have none.
     """
     if not isinstance(part, Field):
-        return "", None, None, None, None, part
+        return "", None, None, None, None, None, part
     detail = None if part.required is False else "" if part.required is True else part.required
     missing = {} if part.missing is None and part.struct is not None and part.default == {} else part.missing
     allowed = (*part.enum, "") if part.is_blank_absent else tuple(part.enum)
-    rest = replace(part, enum=(), form=None).compiled()
-    return part.name, detail, missing, allowed if part.enum else None, part.form, rest
+    rest = replace(part, enum=(), form=None, minimum=None).compiled()
+    return part.name, detail, missing, allowed if part.enum else None, part.form, _limits(part), rest
 
 
 def _completed(field: Field) -> Callable[[Any], Any] | None:

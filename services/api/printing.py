@@ -15,14 +15,20 @@ def cells(columns: Sequence[Column], document: Document, now_wall_s: float) -> l
 def _cell(column: Column, document: Document, now_wall_s: float) -> Any:
     if not isinstance(column.source, str):
         return column.source(document, now_wall_s)
-    value: Any = document
-    for name in column.source.split("."):
-        value = value.get(name) if isinstance(value, dict) else None
+    value = value_at(column.source, document)
     if value is None or value == "":
         return column.default
     if column.is_age:
         return duration(now_wall_s - parse_time(value))
     return value if column.show is None else column.show(value)
+
+
+def value_at(path: str, document: Document) -> Any:
+    """Return what stands at a path of members (`status.phase`); None where nothing does."""
+    value: Any = document
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def labels_text(labels: dict[str, str]) -> str:

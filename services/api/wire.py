@@ -7,7 +7,7 @@ carry exactly these, so a component does not know which one it uses.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -87,7 +87,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer: HTTP code, the RV it reflects, the JSON body (object, list or `Status`), warnings.
 
-    `items`: those of a list that was asked for split; the body has none then.
+    `items`: those of a list that was asked for split; the body has none then. `records`: the same as the store has
+    them.
     """
 
     code: int
@@ -95,6 +96,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     body: bytes = b""
     warnings: tuple[str, ...] = ()
     items: tuple[bytes, ...] | None = None
+    records: Sequence[Any] = ()
 
     @property
     def is_ok(self) -> bool:

@@ -141,7 +141,7 @@ class Supervisor:
             ]
             managers = ("controllers", CLAIM_CONTROLLER)
             rest += [self._add(name, self._credentials_of(name)) for name in managers]
-            if self._options.serves_clients:
+            if self._options.serves_clients and "controllers" in self.children:
                 controllers = ("*", *CLIENT_CONTROLLERS)
                 self.children["controllers"].arguments += [t for name in controllers for t in ("--controllers", name)]
             rest += [self._add(f"kubelet/{host}", arguments) for host, arguments in self._kubelet_arguments()]

@@ -113,9 +113,11 @@ def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Ca
         check_new_pod(new, report)
         return causes
     spec, before = new.get("spec") or {}, old.get("spec") or {}
+    was, now = old["metadata"].get("annotations") or {}, new["metadata"].get("annotations") or {}
     if new.get("spec") is not old.get("spec"):
         check_pod(new, report)
-    was, now = (each["metadata"].get("annotations") or {} for each in (old, new))
+    elif now != was:
+        check_annotations(now, spec, "metadata.annotations", report)
     causes += check_annotations_update(was, now, "metadata.annotations")
     causes += check_update(before, spec)
     return causes
@@ -172,7 +174,7 @@ def _validate_status(old: Document | None, new: Document, ctx: WriteContext) -> 
     if old is None:
         STATUS.check(status, "status.", report)
         return causes
-    was_notes, notes = (each["metadata"].get("annotations") or {} for each in (old, new))
+    was_notes, notes = old["metadata"].get("annotations") or {}, new["metadata"].get("annotations") or {}
     if notes != was_notes:
         causes += check_annotations_update(was_notes, notes, "metadata.annotations")
         check_annotations(notes, old.get("spec") or {}, "metadata.annotations", report)

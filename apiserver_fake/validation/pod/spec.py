@@ -6,8 +6,12 @@ Source: upstream `pkg/apis/core/validation/validation.go` (v1.36): `ValidatePodS
 `validatePodMetadataAndSpec`, `ValidatePodTemplateSpec`.
 """
 
+import re
+
+import msgspec
+
 from apiserver_fake.switches import NO_GATES, ApiServerSwitches
-from apiserver_fake.validation.fields import Check, Field, Report, Struct
+from apiserver_fake.validation.fields import Check, Field, RememberedStruct, Report, Struct
 from apiserver_fake.validation.formats import (
     NEGATIVE_TEXT,
     Cause,
@@ -43,6 +47,7 @@ from apiserver_fake.validation.pod.resources import check_overhead, check_pod_re
 from apiserver_fake.validation.pod.scope import CONTAINER_LISTS, PodScope
 from apiserver_fake.validation.pod.security import POD_CONTEXT, host_processes, own_users, system
 from apiserver_fake.validation.pod.volumes import VOLUME, check_volumes
+from services.api.kinds.pod import TOKEN_VOLUME_PREFIX
 from services.api.meta import Document
 
 GATES_MAX = 32
@@ -95,7 +100,25 @@ def _group(group: Document, at: str, report: Report) -> Causes:
         yield from subdomain(f"{at}podGroupName", name)
 
 
-POD_SPEC = Struct(
+_TOKEN_VOLUME = re.compile(rb'"(%b[a-z0-9]{5})"' % TOKEN_VOLUME_PREFIX.encode())
+
+
+def _remembered(spec: Document, report: Report) -> bytes | None:
+    """Return what the rules of a spec look at, as JSON; None where they look at the name of its pod.
+
+    Ports of the host's network are a matter of pods alone, so that a template is no pod here. The volume of an
+    account's token, whose name is drawn, has none.
+    """
+    if any(each.get("ephemeral") is not None for each in spec.get("volumes") or ()):
+        return None  # claims are named after the pod
+    text = msgspec.json.encode(spec)
+    if (found := _TOKEN_VOLUME.search(text)) is not None:
+        text = text.replace(found[1], b"\0")
+    return text if report.pod is None else b"\1" + text
+
+
+POD_SPEC = RememberedStruct(
+    _remembered,
     # The defaults, in the order in which they are written.
     Field("restartPolicy", default="Always", is_blank_absent=True),
     Field("terminationGracePeriodSeconds", default=30),

@@ -54,18 +54,23 @@ def check_status(old: Document, new: Document, report: Report) -> list[Cause]:
     extended = status.get("extendedResourceClaimStatus")
     if extended is not None and extended != before.get("extendedResourceClaimStatus"):
         causes += extended_resource_claim(extended, spec, "status.extendedResourceClaimStatus")
-    causes += _pod_addresses(status, before)
-    causes += _host_addresses(status, before)
+    # The same addresses were right when they were stored.
+    if status.get("podIP") != before.get("podIP") or status.get("podIPs") != before.get("podIPs"):
+        causes += _pod_addresses(status, before)
+    if status.get("hostIP") != before.get("hostIP") or status.get("hostIPs") != before.get("hostIPs"):
+        causes += _host_addresses(status, before)
     is_windows = (spec.get("os") or {}).get("name") == "windows"
     for name, kind in _LISTS:
+        has_health = False
         for index, each in enumerate(status.get(name) or ()):
+            has_health = has_health or "allocatedResourcesStatus" in each
             path = f"status.{name}[{index}]"
             if user := (each.get("user") or {}).get("linux"):
                 causes += _user(user, f"{path}.user.linux", is_windows=is_windows)
             if each.get("allocatedResourcesStatus") and not kind:
                 text = "must not be specified in container status"
                 causes.append(forbidden(f"{path}.allocatedResourcesStatus", text))
-        if kind and any("allocatedResourcesStatus" in each for each in status.get(name) or ()):
+        if kind and has_health:
             causes += device_health(status[name], spec.get(kind) or (), f"status.{name}")
     return causes
 

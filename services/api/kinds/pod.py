@@ -419,6 +419,8 @@ class Pod(View, frozen=True):
 
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+TOKEN_VOLUME_PREFIX = "kube-api-access-"
+"""How the names of volumes begin that have the token of a pod's service account; five drawn characters follow."""
 
 
 @dataclass

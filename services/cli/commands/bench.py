@@ -26,6 +26,8 @@ Examples:
   keplab bench mesh --set kubelet.status_batching=immediate
   keplab bench kubelet --nodes 5000 --pods 10000
   keplab bench kubelet --nodes 200 --pods 9980 --rate 1   # 200 kubelets of 50 pods at rest
+  keplab bench rest
+  keplab bench rest --pods 1000 --calls 100 -o json | jq .lists.Table
   keplab bench security
   keplab bench cel -o json | jq .evaluations_per_s
   keplab bench scheduler --list
@@ -108,6 +110,38 @@ def kubelet(nodes: int, pods: int, rate: int, span: float, assignments: tuple[st
                 result.rss_mib[name],
             )
             for name, share in result.idle_cpu.items()
+        ],
+    )
+    return EXIT_OK
+
+
+@COMMAND.command("rest", epilog=EPILOG)
+@click.option("--pods", default=5_000, show_default=True, type=click.IntRange(1, 40_000), help="pods listed")
+@click.option("--calls", default=300, show_default=True, type=click.IntRange(5, 10_000), help="calls of each operation")
+@output_option
+def rest(pods: int, calls: int, output: str) -> int:
+    """Write a realistic pod and Deployment over REST in every way, and list many pods in every form; over TLS."""
+    from benchmarks.rest import bench_rest
+
+    result = bench_rest(pods=pods, calls=calls, say=_say)
+    if output == "json":
+        print_json(result.document())
+        return EXIT_OK
+    print_table(
+        ("KIND", "OPERATION", "SERVER CPU µs", "OF A GET", "WALL p50 µs", "CALLER CPU µs"),
+        [
+            (kind, name, f"{cost.cpu_us:,.0f}", f"{cost.of_get:.2f}", f"{cost.p50_us:,.0f}", f"{cost.load_cpu_us:,.0f}")
+            for kind, operations in result.operations.items()
+            for name, cost in operations.items()
+        ],
+        texts=2,
+    )
+    click.echo()
+    print_table(
+        (f"LIST OF {pods:,} PODS", "TO THE LAST BYTE p50 ms", "SERVER CPU ms", "OF JSON", "KB"),
+        [
+            (name, f"{cost.p50_ms:,.1f}", f"{cost.cpu_ms:,.1f}", f"{cost.of_json:.2f}", f"{cost.bytes / 1000:,.0f}")
+            for name, cost in result.lists.items()
         ],
     )
     return EXIT_OK

@@ -254,3 +254,40 @@ def test_an_apply_in_another_version_is_tracked_in_that_version() -> None:
             assert fields(seen, "other") == {"f:spec": {"f:metrics": {}}}
 
     simloop.run(scenario())
+
+
+def test_a_put_that_repeats_the_spec_keeps_it_as_it_is_and_one_with_another_type_is_refused() -> None:
+    async def scenario() -> None:
+        async with a_mesh() as call:
+            client = Client(call)
+            made = await client.write(
+                "create", "deployments.apps", "", a_deployment({"containerPort": 80}, paused=True)
+            )
+            spec = dict(reversed(made["spec"].items()))
+            meta = {**made["metadata"], "labels": {"app": "other"}}
+            put = await client.write("update", "deployments.apps", "web", {**made, "metadata": meta, "spec": spec})
+            assert put["spec"] == made["spec"]
+            assert put["metadata"]["labels"] == {"app": "other"}
+            assert put["metadata"]["generation"] == made["metadata"]["generation"]
+            wrong = {**made, "metadata": {**put["metadata"]}, "spec": {**made["spec"], "paused": 1}}
+            answer = await call.try_call(ADMIN, "update", "deployments.apps", "web", wrong, **OUTSIDE)
+            assert answer.code == 400
+            assert "into Go struct field DeploymentSpec.spec.paused of type bool" in answer.error().message
+
+    simloop.run(scenario())
+
+
+def test_what_is_applied_with_empty_objects_keeps_them_and_gives_up_what_it_no_longer_names() -> None:
+    async def scenario() -> None:
+        async with a_mesh() as call:
+            client = Client(call)
+            config = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+                      "spec": {"containers": [{"name": "c", "image": "i"}], "securityContext": {}}}  # fmt: skip
+            made = await client.apply("pods", config)
+            again = await client.apply("pods", config)
+            assert again == made
+            other = {**config, "metadata": {"name": "p", "labels": {"a": "b"}}}
+            await client.apply("pods", other)
+            assert "labels" not in (await client.apply("pods", config))["metadata"]
+
+    simloop.run(scenario())

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 FEW, MANY, WARM = 20, 60, 20
 CEILINGS = {
     "apiserver_fake": 1780,
-    "kubelet": 996,
+    "kubelet": 998,
     "scheduler": 645,
     "services/controllers": 810,
     "services/client": 830,

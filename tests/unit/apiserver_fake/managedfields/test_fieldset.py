@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.json import encode
 
 from apiserver_fake.managedfields import fieldset
 
@@ -25,7 +26,22 @@ def test_union_difference_and_intersection_are_those_of_sets(one, other):
     assert members(fieldset.union(left, right)) == one | other
     assert members(fieldset.difference(left, right)) == one - other
     assert members(fieldset.intersection(left, right)) == one & other
+    assert fieldset.overlap(left, right) == bool(one & other)
+    assert fieldset.covers(left, right) == (other <= one)
     assert members(left) == one, "sets are values"
+
+
+@given(PATHS, PATHS)
+def test_the_steps_of_every_set_stand_in_order(one, other):
+    left, right = fieldset.of(one), fieldset.of(other)
+
+    for made in (
+        left,
+        fieldset.union(left, right),
+        fieldset.difference(left, right),
+        fieldset.without_trees(left, right),
+    ):
+        assert encode(made) == encode(fieldset.ordered(made))
 
 
 @given(PATHS, PATHS)

@@ -3,7 +3,7 @@
 import pytest
 
 from apiserver_fake.managedfields.fieldset import of, paths
-from apiserver_fake.managedfields.typed import compare, fields_of, merged, pruned, undeclared
+from apiserver_fake.managedfields.typed import compare, fields_of, is_declared, merged, pruned, undeclared
 from apiserver_fake.schema.schemas import shape_of
 
 POD, DEPLOYMENT, SERVICE = shape_of("v1", "Pod"), shape_of("apps/v1", "Deployment"), shape_of("v1", "Service")
@@ -155,3 +155,37 @@ def test_a_configuration_must_be_of_its_type():
         '.spec.containers: duplicate entries for key [name="a"]',
         ".spec.bogus: field not declared in schema",
     ]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        a_pod({"name": "c", "ports": [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]}),
+        a_pod({"name": "c", "image": 1}, nodeSelector={"a": "b"}, tolerations=[{"key": "k"}]),
+        a_pod({"name": "c", "bogus": 1}),
+        a_pod({"name": "c", "image": 1, "ports": []}),
+        a_pod({"name": "c", "ports": {}, "env": None}),
+        a_pod({"name": "c", "args": ["a", 1]}),
+        a_pod("c"),
+        a_pod({"name": "c", "resources": {"limits": {"cpu": 1, "memory": ["1Gi"]}}}),
+        a_pod({"name": "c", "env": [{"name": "A", "valueFrom": {"bogus": 1}}]}),
+        a_pod({"name": "c"}, tolerations=[{"key": "k"}, {"bogus": "k"}]),
+        a_pod({"name": "c"}, {"name": "c"}),
+        a_pod({"image": "i"}),
+        a_pod({"name": "c", "ports": [{"containerPort": 80}, {"containerPort": 80, "protocol": "TCP"}]}),
+    ],
+)
+def test_what_is_found_declared_at_a_glance_has_no_fault(config):
+    assert is_declared(config, POD) == (not [*undeclared(config, POD)])
+
+
+def test_merging_shares_what_the_configuration_does_not_change():
+    live = {**a_pod({"name": "c", "image": "i", "command": ["a"]}, {"name": "d"}), "metadata": {"labels": {"a": "b"}}}
+
+    same = merged(live, {**a_pod({"name": "c", "command": ["a"]}, {"name": "d"}), "metadata": {"labels": {}}}, POD)
+    other = merged(live, a_pod({"name": "c", "image": "j"}), POD)
+
+    assert same is live
+    assert other["spec"]["containers"][1] is live["spec"]["containers"][1]
+    assert other["metadata"] is live["metadata"]
+    assert merged({"spec": {"hostNetwork": True}}, {"spec": {"hostNetwork": 1}}, POD)["spec"]["hostNetwork"] is not True

@@ -11,6 +11,7 @@ from services.api.errors import BadRequest, RequestEntityTooLarge
     [
         b"", b"{", b'{"a":1}x', b"NaN", b"[Infinity]", b'"\\ud800abcdefgh"', b'"\xff"', b"01", b"1e400",
         b'{"a":1,"a":2}', b'{"a": {"b": 1, "b": 1}}', b"[" * 65 + b"]" * 65, b"[" * 100_000 + b"]" * 100_000,
+        b"[{\"a\":" * 33 + b"1" + b"}]" * 33, b'{"\\\\":1, "\\\\":2}', b'{"a\\"b":{"c":1},"a\\"b":2}',
         b"18446744073709551616", b"-9223372036854775809", b"[1" + b"0" * 80 + b"]", b"[0." + b"1" * 70 + b"]",
     ],
     ids=lambda body: body[:24].decode("latin-1"),
@@ -55,7 +56,8 @@ def test_null_is_an_object_without_anything():
     "body",
     [
         b'{"a":1}', b' {"a" : [1, 2.5, true, null, "\\u00e9\\ud83d\\ude00"]} ', b'{"a:b":"c:\\"d\\":e","f":{}}',
-        b"[" * 64 + b"]" * 64, b"-9223372036854775808", b'{"long string":"' + b"1" * 100 + b'"}',
+        b"[" * 64 + b"]" * 64, b"[{\"a\":" * 32 + b"1" + b"}]" * 32, b"[" + b'{"a":[],"b":{}},' * 99 + b"{}]",
+        b'{"a\\\\":"}]\\"[{", "b": ":" , "c":"' + b"[" * 99 + b'"}', b"-9223372036854775808", b'{"long string":"' + b"1" * 100 + b'"}',
     ],
     ids=lambda body: body[:24].decode("latin-1"),
 )  # fmt: skip

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from apiserver_fake.validation.fields import Field, Report, Struct, not_repeated, one_of, unique
+from apiserver_fake.switches import NO_GATES, ApiServerSwitches
+from apiserver_fake.validation.fields import Field, RememberedStruct, Report, Struct, not_repeated, one_of, unique
 from apiserver_fake.validation.formats import label
+from apiserver_fake.validation.pod.spec import POD_SPEC
 from apiserver_fake.validation.pod.spec import check as check_spec
 
 PORT = Struct(Field("name", required=True, form=label), unique("name"), Field("port", minimum=1, maximum=65535))
@@ -85,3 +88,93 @@ def test_containers_share_host_ports_with_each_other_but_init_containers_with_no
     assert [cause.path for cause in check_spec(rest, "spec") if cause.reason == "FieldValueDuplicate"] == (
         [path] if path else []
     )
+
+
+def test_what_was_found_valid_is_not_checked_again_but_for_other_gates_or_another_place() -> None:
+    looked_at: list[Any] = []
+
+    def look(holder: Any, at: str, report: Report) -> Any:
+        looked_at.append((holder["a"], at))
+        report.scope = "of the rules alone"
+        return () if holder["a"] < 9 else label("a", "-")
+
+    def identity(holder: Any, report: Report) -> bytes | None:
+        return None if holder["a"] == 5 else msgspec.json.encode([holder, report.pod])
+
+    table = RememberedStruct(identity, look, completion=lambda holder: None)
+
+    def check(value: int, at: str = "", gates: ApiServerSwitches = NO_GATES, pod: Any = None) -> int:
+        report = Report(gates)
+        report.pod, report.scope = pod, "of who asks"
+        table.check({"a": value}, at, report)
+        assert report.scope == "of who asks"
+        return len(report.causes)
+
+    assert [check(1), check(1), check(2), check(1, "spec."), check(1, gates=ApiServerSwitches())] == [0] * 5
+    assert looked_at == [(1, ""), (2, ""), (1, "spec."), (1, "")]
+    assert check(9) == check(9) == 1, "what is wrong is wrong each time"
+    assert check(5) == check(5) == 0
+    assert looked_at[-2:] == [(5, "")] * 2, "what has no identity is checked each time"
+    assert check(2, pod={"name": "p"}) == 0
+    assert looked_at[-1] == (2, ""), "another identity is another object"
+
+
+class OfASpec(Report):
+    """A report that says nothing of what rules of a remembered spec must not look at."""
+
+    __slots__ = ()
+
+    @property
+    def update(self) -> Any:
+        """What an update changes."""
+        raise AssertionError("a rule of a spec asked what an update changes")
+
+    @update.setter
+    def update(self, value: Any) -> None:
+        """Take what is set at the start."""
+
+
+NAME = {"name": "p"}
+VOLUMES = [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {
+    "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}}},
+    {"name": "other", "persistentVolumeClaim": {"claimName": "p-data"}}]  # fmt: skip
+IN_HOST_NETWORK = {"hostNetwork": True, "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}
+CLAIMED = "spec.volumes[1].persistentVolumeClaim.claimName"
+
+
+@pytest.mark.parametrize("is_wrong_first", [False, True])
+@pytest.mark.parametrize(
+    ("more", "right", "wrong", "path"),
+    [
+        ({"volumes": VOLUMES}, {"name": "q"}, NAME, CLAIMED),
+        ({"volumes": VOLUMES}, None, NAME, CLAIMED),
+        (IN_HOST_NETWORK, None, NAME, "spec.containers[0].ports[0].hostPort"),
+    ],
+    ids=["claim of another pod", "claim of a template", "ports of a template"],
+)
+def test_equal_specs_are_judged_by_the_pod_that_has_them(
+    more: Any, right: Any, wrong: Any, path: str, is_wrong_first: bool
+) -> None:
+    spec = POD_SPEC.complete({"containers": [{"name": "c", "image": "i"}], "schedulerName": f"for-{path}", **more})
+    spec["containers"] = more.get("containers", spec["containers"])  # ports are completed, too
+
+    def found(pod: Any) -> list[str]:
+        report = OfASpec()
+        report.pod = pod
+        POD_SPEC.check(spec, "spec.", report)
+        return [cause.path for cause in report.causes]
+
+    for pod in [wrong, right, wrong, right] if is_wrong_first else [right, wrong, right, wrong]:
+        assert found(pod) == ([path] if pod is wrong else [])
+
+
+@pytest.mark.parametrize(("mount", "wrong"), [("kube-api-access-zzzzz", 0), ("kube-api-access-yyyyy", 1), ("other", 1)])
+def test_pods_that_differ_in_their_tokens_volume_alone_are_one_to_remember(mount: str, wrong: int) -> None:
+    def spec(name: str, mount: str) -> Any:
+        mounts = [{"name": mount, "mountPath": "/token"}]
+        container = {"name": "c", "image": "i", "volumeMounts": mounts}
+        source = {"projected": {"sources": [{"configMap": {"name": "m"}}]}}
+        return POD_SPEC.complete({"containers": [container], "volumes": [{"name": name, **source}]})
+
+    assert check_spec(spec("kube-api-access-aaaaa", "kube-api-access-aaaaa"), "spec") == []
+    assert len(check_spec(spec("kube-api-access-zzzzz", mount), "spec")) == wrong

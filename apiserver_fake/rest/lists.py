@@ -1,0 +1,163 @@
+"""Lists of stored objects as Tables and as metadata alone, put together of stored bytes.
+
+An object's metadata is a slice of what is stored, and the cells of its row stay the same but for ages: so both are
+found once for each version of an object, and a list of many is written without decoding any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.json import encode
+
+from apiserver_fake.rest import tables
+from apiserver_fake.rest.encoding import metadata_slice
+from apiserver_fake.rest.media_types import JSON, Form
+from apiserver_fake.storage.records import Record
+from services.api.meta import Column, Document, Resource
+from services.api.printing import cells, value_at
+from services.api.times import duration, parse_time
+
+ROWS_MAX: Final = 20_000
+
+
+class _Row(NamedTuple):
+    """One object at one version. `cells`: JSON, or the time from which an age is counted."""
+
+    record: Record
+    columns: tuple[Column, ...]
+    cells: tuple[bytes | float, ...]
+    start: int
+    end: int
+
+
+class _Now(float):
+    """A moment that notes whether a cell was computed of it."""
+
+    is_used = False
+
+    def _used(self) -> float:
+        self.is_used = True
+        return float(self)
+
+    def __sub__(self, other: float) -> float:
+        return self._used() - other
+
+    def __rsub__(self, other: float) -> float:
+        return other - self._used()
+
+    def __lt__(self, other: float) -> bool:
+        return self._used() < other
+
+    def __le__(self, other: float) -> bool:
+        return self._used() <= other
+
+    def __gt__(self, other: float) -> bool:
+        return self._used() > other
+
+    def __ge__(self, other: float) -> bool:
+        return self._used() >= other
+
+
+class Rows:
+    """The rows of objects that were listed, each for as long as its object stays as it is."""
+
+    def __init__(self, most: int = ROWS_MAX) -> None:
+        self._rows: dict[tuple[str, str, str], _Row] = {}
+        self._most = most
+
+    def table(
+        self,
+        resource: Resource,
+        head: Document,
+        records: Iterable[Record],
+        now_wall_s: float,
+        *,
+        include: str = "Metadata",
+        version: str = "v1",
+    ) -> bytes:
+        """Return what `tables.table_of` makes of the list `head` with these objects. `include`: Metadata or None."""
+        empty = tables.table(resource, [], head.get("metadata") or {}, now_wall_s, version=version)
+        columns = tables.columns_of(resource)
+        is_bare = include == "None"
+        opening, closing = (b"],", b"}") if is_bare else (b'],"object":' + _opening(version), b"}}")
+        ages: dict[float, bytes] = {}
+        found: list[bytes] = []
+        for record in records:
+            row = self._row(record, columns, now_wall_s)
+            found.append(b'{"cells":[')
+            found.append(
+                b",".join([_age(cell, now_wall_s, ages) if type(cell) is float else cell for cell in row.cells])  # type: ignore[misc]
+            )
+            if is_bare:
+                found.append(b"]},")
+            else:
+                found += (opening, record.body[row.start : row.end], closing, b",")
+        return _closed(encode(empty), found)
+
+    def metadata(self, head: Document, records: Iterable[Record], version: str = "v1") -> bytes:
+        """Return what `tables.partial_metadata_list` makes of the list `head` with these objects."""
+        opening = _opening(version)
+        found: list[bytes] = []
+        for record in records:
+            start, end = metadata_slice(record.body)
+            found += (opening, record.body[start:end], b"},")
+        return _closed(encode(tables.partial_metadata_list(head, version)), found)
+
+    def _row(self, record: Record, columns: tuple[Column, ...], now_wall_s: float) -> _Row:
+        key = (record.resource, record.namespace, record.name)
+        row = self._rows.get(key)
+        if row is None or row.record is not record or row.columns is not columns:
+            now = _Now(now_wall_s)
+            row = _Row(
+                record, columns, _cells(columns, msgspec.json.decode(record.body), now), *metadata_slice(record.body)
+            )
+            if not now.is_used:
+                if len(self._rows) >= self._most:
+                    del self._rows[next(iter(self._rows))]
+                self._rows[key] = row
+        return row
+
+
+def _opening(version: str) -> bytes:
+    return encode({**tables.partial_metadata({}, version), "metadata": 0})[:-2]
+
+
+def _closed(empty: bytes, parts: list[bytes]) -> bytes:
+    """Return a list whose last member is empty with its items, each of which has a comma behind it."""
+    if not parts:
+        return empty
+    parts[-1] = parts[-1][:-1]
+    return b"".join((empty[:-2], *parts, empty[-2:]))
+
+
+def _cells(columns: tuple[Column, ...], document: Document, now: _Now) -> tuple[bytes | float, ...]:
+    try:
+        return tuple(_cell(column, document, now) for column in columns)
+    except tables.UNREADABLE:
+        return tuple(map(encode, tables.cells_of(columns, document, now)))
+
+
+def _cell(column: Column, document: Document, now: _Now) -> bytes | float:
+    if column.is_age and isinstance(column.source, str):
+        value: Any = value_at(column.source, document)
+        if value is not None and value != "":
+            return parse_time(value)
+    [cell] = cells((column,), document, now)
+    return encode(cell)
+
+
+def _age(since: float, now_wall_s: float, known: dict[float, bytes]) -> bytes:
+    text = known.get(since)
+    if text is None:
+        text = known[since] = encode(duration(now_wall_s - since))
+    return text
+
+
+def is_made_of_slices(form: Form, include: str) -> bool:
+    """Whether a list in that form shows nothing of an object but its metadata and its cells."""
+    if form.media_type != JSON:
+        return False
+    return form.convert == "PartialObjectMetadata" or (form.convert == "Table" and include != "Object")
