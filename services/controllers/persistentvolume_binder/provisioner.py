@@ -3,6 +3,7 @@
 Source: kubernetes-sigs/sig-storage-lib-external-provisioner; kubernetes-csi/external-provisioner, `topology.go`.
 """
 
+import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 
@@ -15,6 +16,9 @@ from services.api.meta import Document, Key
 
 TOPOLOGY_KEYS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 """What decides the reach of a driver that registered nothing of its own."""
+
+_DRIVER = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.IGNORECASE)
+HOST_PATH = "/var/lib/keplab/volumes"
 
 Segments = tuple[tuple[str, str], ...]
 """Labels that say where a volume is; empty: anywhere."""
@@ -59,7 +63,7 @@ def new_volume(
         "storageClassName": storage_class.metadata.name,
         "volumeMode": claim.spec.volume_mode,
         "claimRef": reference_to(claim),
-        "csi": {"driver": driver, "volumeHandle": name},
+        **_source(driver, name),
     }
     where = _segments(node, driver, csi_node) if node is not None else _anywhere(claim, storage_class, nodes, csi_node)
     if where:
@@ -67,6 +71,13 @@ def new_volume(
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
     metadata = {"name": name, "annotations": {PROVISIONED_BY: driver}}
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
+
+
+def _source(provisioner: str, name: str) -> Document:
+    """Return where a volume's bytes are: at a CSI driver, which a provisioner with a slash in its name is none of."""
+    if _DRIVER.fullmatch(provisioner):
+        return {"csi": {"driver": provisioner, "volumeHandle": name}}
+    return {"hostPath": {"path": f"{HOST_PATH}/{name}", "type": "DirectoryOrCreate"}}
 
 
 def _segments(node: Node, driver: str, csi_node: Callable[[Key], CSINode | None]) -> Segments:
