@@ -9,6 +9,7 @@ from apiserver_fake.accounts.jwt import SigningKey
 from apiserver_fake.accounts.tokens import ServiceAccounts, Tokens
 from apiserver_fake.admission.dynamic import DynamicAdmission
 from apiserver_fake.admission.webhook_calls import HttpsPost, Post, WebhookCalls, unreachable
+from apiserver_fake.aggregated.registration import ApiServiceController
 from apiserver_fake.authentication import TokenFile, read_tokens
 from apiserver_fake.authorization.access import Access
 from apiserver_fake.authorization.authorizer import add_roles
@@ -20,6 +21,7 @@ from apiserver_fake.grpc.server import GrpcServer
 from apiserver_fake.registry.cluster_objects import client_authority, ensure, own_service, standing_objects
 from apiserver_fake.registry.write import new_uid
 from apiserver_fake.rest import server as rest_server
+from apiserver_fake.rest.discovery import CREATED_ONLY, groups, is_served
 from apiserver_fake.rest.server import RestSettings
 from apiserver_fake.rest.streaming import kubelet_tls
 from apiserver_fake.server import ApiServer
@@ -90,6 +92,7 @@ class ApiServerComponent:
                 servers.push_async_callback(rest.aclose)
                 if config.cluster_objects:
                     await self._make_cluster_objects(self.rest_port)
+                    await self._keep_api_services(servers)
             except OSError as error:
                 why = error.strerror or str(error)
                 text = f"cannot listen on {config.rest_host}:{config.rest_port}: {why}"
@@ -114,6 +117,21 @@ class ApiServerComponent:
             await ensure(api, document, wall_s, is_current=True)
         if config.client_ca_file:
             await ensure(api, client_authority(_text_of(config.client_ca_file)), wall_s, is_current=True)
+
+    async def _keep_api_services(self, servers: AsyncExitStack) -> None:
+        catalogue, clock = self.server.catalogue, self._seams.clock
+        built_in = frozenset(
+            (group, version)
+            for group, versions in groups(catalogue).items()
+            for version in versions
+            if not all(each.schema for each in catalogue.served.get((group, version), {}).values())
+        ) | frozenset((each.group, each.version) for each in CREATED_ONLY)
+        controller = ApiServiceController(
+            self.server.store, self.server.api_for(ADMIN), clock, built_in, lambda *asked: is_served(catalogue, *asked)
+        )
+        await controller.register_built_in()
+        keeping = asyncio.create_task(controller.run())
+        servers.callback(keeping.cancel)
 
     @property
     def is_ready(self) -> bool:

@@ -3,7 +3,7 @@
 Refusals have the texts of metrics-server and of `kubernetes-sigs/custom-metrics-apiserver` (`pkg/provider/errors.go`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -15,15 +15,7 @@ from services.api.errors import NotFound
 from services.api.kinds.horizontalpodautoscaler import decimal_quantity
 from services.api.kinds.pod import Pod
 from services.api.meta import AnyObject, Document, Resource
-from services.api.metrics.apis import (
-    ALL_OBJECTS,
-    API_SERVICES,
-    COMPUTED,
-    CUSTOM_METRICS,
-    EXTERNAL_METRICS,
-    NODE_METRICS,
-    POD_METRICS,
-)
+from services.api.metrics.apis import ALL_OBJECTS, COMPUTED, CUSTOM_METRICS, EXTERNAL_METRICS, POD_METRICS
 from services.api.metrics.usage import EXTERNAL_ANNOTATION, METRICS_ANNOTATION, Curves, curves_in, series_of, value_at
 from services.api.quantity import format_amount
 from services.api.resources import resources
@@ -35,8 +27,8 @@ WINDOW = f"{RESOLUTION_S}s"
 _OBJECT = msgspec.json.Decoder(AnyObject)
 
 
-def answer(request: Request, store: Store, wall_s: float, group_versions: Iterable[tuple[str, str]] = ()) -> Response:
-    """Return the answer to a get or list of what is computed. `group_versions`: those that are served.
+def answer(request: Request, store: Store, wall_s: float) -> Response:
+    """Return the answer to a get or list of what is computed.
 
     Raises: NotFound, BadRequest for a selector or scope, MethodNotAllowed for any other verb.
     """
@@ -53,12 +45,8 @@ def answer(request: Request, store: Store, wall_s: float, group_versions: Iterab
             found = _list(resource, _external(request, store, scrape))
         case POD_METRICS.kind:
             found = _chosen(resource, request, _pods(request, scrape, wall_s))
-        case NODE_METRICS.kind:
-            found = _chosen(resource, request, _nodes(request, store, scrape, wall_s))
         case _:
-            found = _chosen(resource, request, _api_services(request, group_versions))
-            if request.verb == "list":
-                found["metadata"] = {"resourceVersion": str(store.rv)}
+            found = _chosen(resource, request, _nodes(request, store, scrape, wall_s))
     return Response(code=200, rv=store.rv, body=msgspec.json.encode(found))
 
 
@@ -81,9 +69,8 @@ def _chosen(resource: Resource, request: Request, items: list[Document]) -> Docu
 
 
 def _no_metrics(resource: Resource, name: str) -> NotFound:
-    plural = resource.plural if resource is API_SERVICES else resource.singular
-    details = {"name": name, "group": resource.group, "kind": plural}
-    return NotFound(f'{plural}.{resource.group} "{name}" not found', details=details)
+    details = {"name": name, "group": resource.group, "kind": resource.singular}
+    return NotFound(f'{resource.singular}.{resource.group} "{name}" not found', details=details)
 
 
 def _metrics_of(name: str, labels: Mapping[str, str], scrape: Scrape, wall_s: float) -> Document:
@@ -209,23 +196,3 @@ def _external(request: Request, store: Store, scrape: Scrape) -> list[Document]:
         for series, points in curves.items()
         if _is_series(series, request.name) and asked.matches(series_of(series)[1])
     ]
-
-
-def _api_services(request: Request, group_versions: Iterable[tuple[str, str]]) -> list[Document]:
-    """Return an APIService a group version: all of them are served here, none is another server's."""
-    available = {
-        "type": "Available",
-        "status": "True",
-        "lastTransitionTime": "1970-01-01T00:00:00Z",
-        "reason": "Local",
-        "message": "Local APIServices are always available",
-    }
-    asked, found = parse_label_selector(request.label_selector), list[Document]()
-    for group, version in sorted(group_versions):
-        name = f"{version}.{group}"
-        labels = {"kube-aggregator.kubernetes.io/automanaged": "onstart"}
-        if request.name in ("", name) and asked.matches(labels):
-            metadata = {"name": name, "labels": labels, "creationTimestamp": available["lastTransitionTime"]}
-            spec = {"group": group, "version": version, "groupPriorityMinimum": 100, "versionPriority": 100}
-            found.append({"metadata": metadata, "spec": spec, "status": {"conditions": [available]}})
-    return found

@@ -7,7 +7,7 @@ the field selector carries what is asked of the series (`metricLabelSelector`). 
 `externalmetrics.external.metrics.k8s.io` by the metric's name; the label selector selects series.
 """
 
-from services.api.meta import AGE, NAME, Column, Document, LabelSelector, ObjectReference, ObjectView, Resource, View
+from services.api.meta import Column, Document, LabelSelector, ObjectReference, ObjectView, Resource, View
 from services.api.quantity import amount, format_amount
 
 METRICS, CUSTOM, EXTERNAL = "metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"
@@ -95,19 +95,7 @@ CUSTOM_METRICS = Resource(MetricValueList, CUSTOM, plural="custommetrics", versi
 EXTERNAL_METRICS = Resource(ExternalMetricValueList, EXTERNAL, plural="externalmetrics", version="v1beta1")
 
 
-def _condition(document: Document, _now: float) -> str:
-    conditions = document["status"]["conditions"]
-    return next((str(each["status"]) for each in conditions if each["type"] == "Available"), "Unknown")
-
-
-API_SERVICES = Resource(
-    kind="APIService",
-    group="apiregistration.k8s.io",
-    namespaced=False,
-    categories=("api-extensions",),
-    columns=(NAME, Column("Service", lambda _document, _now: "Local"), Column("Available", _condition), AGE),
-)
 COMPUTED: dict[str, Resource] = {
-    each.name: each for each in (POD_METRICS, NODE_METRICS, CUSTOM_METRICS, EXTERNAL_METRICS, API_SERVICES)
+    each.name: each for each in (POD_METRICS, NODE_METRICS, CUSTOM_METRICS, EXTERNAL_METRICS)
 }
 """What is served and never stored, by wire name."""

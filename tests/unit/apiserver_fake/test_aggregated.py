@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from apiserver_fake.aggregated.served import answer
-from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.storage.store import Store
 from services.api.errors import ApiError, MethodNotAllowed
 from services.api.resources import resource_of_kind
@@ -65,7 +64,7 @@ class World:
     def read(self, resource, name="", namespace="default", **selectors):
         verb = "get" if name else "list"
         request = Request(verb=verb, resource=resource, namespace=namespace, name=name, **selectors)
-        return msgspec.json.decode(answer(request, self.store, WALL_S, Catalogue().served).body)
+        return msgspec.json.decode(answer(request, self.store, WALL_S).body)
 
     def used(self, name, resource="cpu"):
         return {each["name"]: each["usage"][resource] for each in self.read(PODS, name)["containers"]}
@@ -181,18 +180,6 @@ def test_what_cannot_be_read_is_not_measured(metrics):
 
     assert metrics.used("p") == {"c": "0"}
     assert metrics.refusal(CUSTOM, "pods/p/rps") == "the server could not find the metric rps for pods p"
-
-
-def test_every_group_version_is_an_available_api_service(metrics):
-    listed = metrics.read("apiservices.apiregistration.k8s.io", namespace="")
-    names = [each["metadata"]["name"] for each in listed["items"]]
-    one = metrics.read("apiservices.apiregistration.k8s.io", "v1beta1.metrics.k8s.io", namespace="")
-
-    assert int(listed["metadata"]["resourceVersion"]) > 0
-    assert {"v1.apps", "v1.autoscaling", "v1beta1.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io"} <= set(names)
-    assert [(c["type"], c["status"]) for c in one["status"]["conditions"]] == [("Available", "True")]
-    assert metrics.refusal("apiservices.apiregistration.k8s.io", "v1.x", namespace="") == (
-        'apiservices.apiregistration.k8s.io "v1.x" not found')  # fmt: skip
 
 
 @pytest.mark.parametrize(("resource", "verb"), [(PODS, "watch"), (NODES, "delete"), (CUSTOM, "list")])
