@@ -438,7 +438,7 @@ class ApiServer:
             return Response(code=200, rv=self.store.rv, body=msgspec.json.encode(found))
         if request.resource in COMPUTED:
             registry.authorize(identity, request)
-            return served.answer(request, self.store, self._clock.wall())
+            return served.answer(request, self.store, self._clock.wall(), self.hub.users())
         self.catalogue.find(request.resource)
         registry.authorize(identity, request)
         if request.verb == "get":

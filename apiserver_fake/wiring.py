@@ -29,7 +29,9 @@ from apiserver_fake.service_addresses import address_of
 from apiserver_fake.storage.journal import DiskJournal, Journal, SqliteJournal
 from apiserver_fake.storage.store import Store
 from services.api.identity import ADMIN
+from services.api.idle_switches import UNBINDS
 from services.api.seams import Seams
+from services.api.switches import Switches
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.runtime.roles import read_role
 from services.runtime.serving_tls import ServingTls
@@ -81,7 +83,7 @@ class ApiServerComponent:
                     config.rest_port,
                     clock=self._seams.clock,
                     tracer=self._seams.tracer,
-                    settings=RestSettings(config.rest_allowed_hosts),
+                    settings=RestSettings(config.rest_allowed_hosts, has_sessions=_unbinds(self._seams.switches)),
                     tls=tls,
                     kubelet_tls=kubelet_tls(
                         config.kubelet_client_certificate,
@@ -150,6 +152,11 @@ class ApiServerComponent:
         """Return the ports of the open servers."""
         found = {"grpc": self.grpc_port, "rest": self.rest_port}
         return {name: port for name, port in found.items() if port is not None}
+
+
+def _unbinds(switches: Switches) -> bool:
+    """Whether kubelets unbind pods: clients without that feature do not know the session of a kubelet."""
+    return switches.flag("PodUnbinding") and switches.choice("kubelet.on_reject") in UNBINDS
 
 
 def _text_of(path: str) -> str:

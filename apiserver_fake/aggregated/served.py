@@ -3,7 +3,7 @@
 Refusals have the texts of metrics-server and of `kubernetes-sigs/custom-metrics-apiserver` (`pkg/provider/errors.go`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 import msgspec
 
@@ -12,10 +12,18 @@ from apiserver_fake.errors import check_scope, method_not_allowed, not_found
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Store
 from services.api.errors import NotFound
+from services.api.identity import CONTROLLER_MANAGER, SCHEDULER
 from services.api.kinds.horizontalpodautoscaler import decimal_quantity
 from services.api.kinds.pod import Pod
 from services.api.meta import AnyObject, Document, Resource
-from services.api.metrics.apis import ALL_OBJECTS, COMPUTED, CUSTOM_METRICS, EXTERNAL_METRICS, POD_METRICS
+from services.api.metrics.apis import (
+    ALL_OBJECTS,
+    COMPONENT_STATUSES,
+    COMPUTED,
+    CUSTOM_METRICS,
+    EXTERNAL_METRICS,
+    POD_METRICS,
+)
 from services.api.metrics.usage import EXTERNAL_ANNOTATION, METRICS_ANNOTATION, Curves, curves_in, series_of, value_at
 from services.api.quantity import format_amount
 from services.api.resources import resources
@@ -24,11 +32,19 @@ from services.api.times import format_time, seconds_of
 from services.api.wire import Request, Response
 
 WINDOW = f"{RESOLUTION_S}s"
+COMPONENTS = {
+    "controller-manager": (CONTROLLER_MANAGER.user, 10257),
+    "etcd-0": ("", 2379),
+    "scheduler": (SCHEDULER.user, 10259),
+}
+"""The parts of a control plane by their names in ComponentStatus: as whom each calls, and its port of health checks."""
 _OBJECT = msgspec.json.Decoder(AnyObject)
 
 
-def answer(request: Request, store: Store, wall_s: float) -> Response:
+def answer(request: Request, store: Store, wall_s: float, watching: Container[str] = ()) -> Response:
     """Return the answer to a get or list of what is computed.
+
+    `watching`: the users whose watches are open.
 
     Raises: NotFound, BadRequest for a selector or scope, MethodNotAllowed for any other verb.
     """
@@ -43,6 +59,8 @@ def answer(request: Request, store: Store, wall_s: float) -> Response:
             found = _list(resource, _custom(request, store, scrape))
         case EXTERNAL_METRICS.kind:
             found = _list(resource, _external(request, store, scrape))
+        case COMPONENT_STATUSES.kind:
+            found = _components(request, watching)
         case POD_METRICS.kind:
             found = _chosen(resource, request, _pods(request, scrape, wall_s))
         case _:
@@ -66,6 +84,30 @@ def _chosen(resource: Resource, request: Request, items: list[Document]) -> Docu
     if not items:
         raise _no_metrics(resource, f"{request.namespace}/{request.name}" if request.namespace else request.name)
     return {"kind": resource.kind, "apiVersion": resource.api_version, **items[0]}
+
+
+def _components(request: Request, watching: Container[str]) -> Document:
+    """Return which parts of the control plane live: who watches this server does, and its store answers.
+
+    Source: upstream `pkg/registry/core/componentstatus/rest.go`.
+    """
+    labels, fields = parse_label_selector(request.label_selector), parse_label_selector(request.field_selector)
+    items: list[Document] = []
+    for name, (user, port) in COMPONENTS.items():
+        is_meant = request.name in ("", name) and labels.matches({}) and fields.matches({"metadata.name": name})
+        if not is_meant:
+            continue
+        condition = {"type": "Healthy", "status": "True", "message": "ok"}
+        if user and user not in watching:
+            where = f"127.0.0.1:{port}"
+            refused = f'Get "https://{where}/healthz": dial tcp {where}: connect: connection refused'
+            condition |= {"status": "False", "message": refused}
+        items.append({"metadata": {"name": name}, "conditions": [condition]})
+    if request.verb == "list":
+        return _list(COMPONENT_STATUSES, items)
+    if not items:
+        raise NotFound(f"Component not found: {request.name}")
+    return {"kind": COMPONENT_STATUSES.kind, "apiVersion": COMPONENT_STATUSES.api_version, **items[0]}
 
 
 def _no_metrics(resource: Resource, name: str) -> NotFound:

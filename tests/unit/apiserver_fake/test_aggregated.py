@@ -6,6 +6,7 @@ import pytest
 from apiserver_fake.aggregated.served import answer
 from apiserver_fake.storage.store import Store
 from services.api.errors import ApiError, MethodNotAllowed
+from services.api.metrics.apis import COMPONENT_STATUSES
 from services.api.resources import resource_of_kind
 from services.api.times import format_micro_time, format_time
 from services.api.wire import Request
@@ -186,3 +187,24 @@ def test_what_cannot_be_read_is_not_measured(metrics):
 def test_nothing_else_is_allowed(metrics, resource, verb):
     with pytest.raises(MethodNotAllowed):
         answer(Request(verb=verb, resource=resource), metrics.store, WALL_S)
+
+
+def test_component_statuses_say_who_watches_the_server(metrics):
+    def read(name="", watching=("system:kube-scheduler",), **selectors):
+        request = Request(verb="get" if name else "list", resource="componentstatuses", name=name, **selectors)
+        return msgspec.json.decode(answer(request, metrics.store, WALL_S, watching).body)
+
+    refused = 'Get "https://127.0.0.1:10257/healthz": dial tcp 127.0.0.1:10257: connect: connection refused'
+    assert read() == {"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": [
+        {"metadata": {"name": "controller-manager"},
+         "conditions": [{"type": "Healthy", "status": "False", "message": refused}]},
+        {"metadata": {"name": "etcd-0"}, "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]},
+        {"metadata": {"name": "scheduler"}, "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]},
+    ]}  # fmt: skip
+    assert read("scheduler", ())["conditions"][0]["status"] == "False"
+    assert [each["metadata"]["name"] for each in read(field_selector="metadata.name=etcd-0")["items"]] == ["etcd-0"]
+    assert read(label_selector="a=b")["items"] == []
+    with pytest.raises(ApiError, match="Component not found: kubelet"):
+        read("kubelet")
+    cells = [[column.source(each, 0.0) for column in COMPONENT_STATUSES.columns[1:]] for each in read()["items"]]
+    assert cells == [["Unhealthy", refused, ""], ["Healthy", "ok", ""], ["Healthy", "ok", ""]]
