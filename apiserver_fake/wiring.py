@@ -26,6 +26,7 @@ from apiserver_fake.rest.server import RestSettings
 from apiserver_fake.rest.streaming import kubelet_tls
 from apiserver_fake.server import ApiServer
 from apiserver_fake.service_addresses import address_of
+from apiserver_fake.service_ips import ServiceAddresses
 from apiserver_fake.storage.journal import DiskJournal, Journal, SqliteJournal
 from apiserver_fake.storage.store import Store
 from services.api.identity import ADMIN
@@ -94,7 +95,7 @@ class ApiServerComponent:
                 servers.push_async_callback(rest.aclose)
                 if config.cluster_objects:
                     await self._make_cluster_objects(self.rest_port)
-                    await self._keep_api_services(servers)
+                    await self._keep_cluster_objects(servers)
             except OSError as error:
                 why = error.strerror or str(error)
                 text = f"cannot listen on {config.rest_host}:{config.rest_port}: {why}"
@@ -120,7 +121,7 @@ class ApiServerComponent:
         if config.client_ca_file:
             await ensure(api, client_authority(_text_of(config.client_ca_file)), wall_s, is_current=True)
 
-    async def _keep_api_services(self, servers: AsyncExitStack) -> None:
+    async def _keep_cluster_objects(self, servers: AsyncExitStack) -> None:
         catalogue, clock = self.server.catalogue, self._seams.clock
         built_in = frozenset(
             (group, version)
@@ -132,8 +133,11 @@ class ApiServerComponent:
             self.server.store, self.server.api_for(ADMIN), clock, built_in, lambda *asked: is_served(catalogue, *asked)
         )
         await controller.register_built_in()
-        keeping = asyncio.create_task(controller.run())
-        servers.callback(keeping.cancel)
+        addresses = ServiceAddresses(self.server.store, self.server.api_for(ADMIN))
+        await addresses.keep()
+        for keeper in (controller, addresses):
+            keeping = asyncio.create_task(keeper.run())
+            servers.callback(keeping.cancel)
 
     @property
     def is_ready(self) -> bool:

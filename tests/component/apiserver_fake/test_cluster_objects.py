@@ -248,3 +248,36 @@ def test_an_api_service_that_is_wrong_is_refused_in_upstreams_words(tmp_path):
             }
 
     asyncio.run(scenario())
+
+
+def test_each_address_of_a_service_has_an_ip_address(tmp_path):
+    resource = "ipaddresses.networking.k8s.io"
+
+    async def until_names(component, wanted):
+        for _ in range(2000):
+            if (found := await names(component, resource)).keys() == wanted:
+                return found
+            await asyncio.sleep(0.005)
+        raise AssertionError(sorted(found))
+
+    async def scenario():
+        own = {"metadata": {"name": "10.1.2.3"}, "spec": {"parentRef": {"resource": "gateways", "name": "g"}}}
+        own |= {"apiVersion": "networking.k8s.io/v1", "kind": "IPAddress"}
+        async with a_server(tmp_path, cluster_objects=True) as component:
+            found = await names(component, resource)
+            assert [*found] == ["10.96.0.1"]
+            assert found["10.96.0.1"]["spec"]["parentRef"] == {
+                "group": "", "resource": "services", "namespace": "default", "name": "kubernetes"}  # fmt: skip
+            assert found["10.96.0.1"]["metadata"]["labels"] == {
+                "ipaddress.kubernetes.io/ip-family": "IPv4", "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"
+            }  # fmt: skip
+            (await call(component, "create", resource, own)).unwrap()
+            for name, address in (("web", "10.96.7.7"), ("headless", "None")):
+                service = {"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "default", "name": name},
+                           "spec": {"clusterIP": address, "ports": [{"port": 80}]}}  # fmt: skip
+                (await call(component, "create", "services", service, namespace="default")).unwrap()
+            await until_names(component, {"10.1.2.3", "10.96.0.1", "10.96.7.7"})
+            (await call(component, "delete", "services", namespace="default", name="web")).unwrap()
+            await until_names(component, {"10.1.2.3", "10.96.0.1"})
+
+    asyncio.run(scenario())
