@@ -8,6 +8,7 @@ from services.api.errors import BadRequest, Invalid, RequestEntityTooLarge
 OPERATIONS_MAX = 10_000
 GROWTH_MAX_BYTES = 3 * 2**20
 DEPTH_MAX = 64
+_UNDECODED = "error decoding patch: json: cannot unmarshal {} into Go value of type {}"
 _SHIFTED_MAX = 50_000_000
 """List elements moved aside by all inserts and removals of one JSON patch together."""
 
@@ -15,11 +16,11 @@ _SHIFTED_MAX = 50_000_000
 def json_patch(document: Any, operations: Any) -> Any:
     """Return `document` after all operations, or raise and change nothing.
 
-    Raises: Invalid when a `test` fails or a path is missing, BadRequest for a malformed patch,
-    RequestEntityTooLarge above 10,000 operations or 3 MiB of copied content. Source: guarantees L-PATCH.
+    Raises: Invalid when a `test` fails, a path is missing or an operation is none; BadRequest for what is no list of
+    objects; RequestEntityTooLarge above 10,000 operations or 3 MiB of copied content. Source: guarantees L-PATCH.
     """
     if not isinstance(operations, list):
-        raise BadRequest(f"a JSON patch must be a list of operations, not {type_name(operations)}")
+        raise BadRequest(_UNDECODED.format(_go_name(operations), "[]handlers.jsonPatchOp"))
     if len(operations) > OPERATIONS_MAX:
         text = f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {len(operations)}"
         raise RequestEntityTooLarge(text)
@@ -40,7 +41,7 @@ class _Workpiece:
 
     def apply(self, operation: Any) -> None:
         if not isinstance(operation, dict):
-            raise BadRequest(f"a JSON patch operation must be an object, not {type_name(operation)}")
+            raise BadRequest(_UNDECODED.format(_go_name(operation), "handlers.jsonPatchOp"))
         op, path = operation.get("op"), _tokens(operation.get("path"))
         match op:
             case "add":
@@ -153,11 +154,16 @@ class _Workpiece:
 def _tokens(pointer: Any) -> list[str]:
     """Return the unescaped tokens of a JSON pointer (RFC 6901)."""
     if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")):
-        raise BadRequest(f"JSON patch: {pointer!r} is no JSON pointer")
+        raise unprocessable(f"{pointer!r} is no JSON pointer")
     tokens = [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
     if len(tokens) > DEPTH_MAX:
         raise unprocessable(f"{pointer[:80]}…: deeper than {DEPTH_MAX} levels")
     return tokens
+
+
+def _go_name(value: Any) -> str:
+    """Return what Go's decoder calls the value."""
+    return type_name(value).removeprefix("an ").removeprefix("a ").replace("list", "array").replace("boolean", "bool")
 
 
 def _pointer(tokens: list[str]) -> str:
@@ -166,7 +172,7 @@ def _pointer(tokens: list[str]) -> str:
 
 def _member_of(operation: dict[str, Any], name: str) -> Any:
     if name not in operation:
-        raise BadRequest(f"JSON patch: operation {operation.get('op')!r} needs {name!r}")
+        raise unprocessable(f"operation {operation.get('op')!r} needs {name!r}")
     return operation[name]
 
 

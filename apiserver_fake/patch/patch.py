@@ -10,7 +10,7 @@ from typing import Any
 from apiserver_fake.errors import type_name, unprocessable
 from apiserver_fake.patch.json_patch import json_patch
 from apiserver_fake.schema.schemas import ANYTHING, Shape
-from services.api.errors import BadRequest, UnsupportedMediaType
+from services.api.errors import BadRequest, Invalid, UnsupportedMediaType
 from services.api.meta import Document
 
 _ORDER = "$setElementOrder/"
@@ -241,7 +241,11 @@ def apply_patch(document: Document, patch: Any, patch_type: str, shape: Shape, k
     wrong form, Invalid (422) for one that cannot be applied, RequestEntityTooLarge, UnsupportedMediaType.
     """
     if patch_type == "json":
-        result = json_patch(document, patch)
+        try:
+            result = json_patch(document, patch)
+        except Invalid as error:
+            # Which operation failed is not told: apiserver handlers/patch.go answers with the generic text alone.
+            raise Invalid(error.message) from error
     elif patch_type in ("merge", "strategic"):
         if not isinstance(patch, dict):
             raise BadRequest(f"a {patch_type} patch must be a JSON object, not {type_name(patch)}")

@@ -1,6 +1,6 @@
 """OpenAPI v3: one index and one document a group version, made from the catalogue, `schemas.json` and tables.
 
-Types and descriptions are upstream's schemas; what is required, defaults, enums and bounds come from the tables that
+Types, descriptions and what is required are upstream's schemas; defaults, enums and bounds come from the tables that
 check writes.
 
 kubectl asks two things of it: does PATCH of this kind take `fieldValidation` (then it leaves validation to
@@ -154,8 +154,6 @@ def _constrain(components: dict[str, Document], name: str, table: Struct, seen: 
         if inner is not None and target:
             _constrain(components, target.removeprefix(_PREFIX), inner, seen)
     components[name] = {**components[name], "properties": properties}
-    if needed := {field.name for field in table.fields if field.required and field.name in properties}:
-        components[name]["required"] = sorted(needed.union(components[name].get("required", ())))
 
 
 def document(catalogue: Catalogue, group: str, version: str) -> Document:
@@ -238,6 +236,11 @@ def document(catalogue: Catalogue, group: str, version: str) -> Document:
             }
             entry["parameters"] = _path_parameters(r, named=True)
             paths[f"{base}/{{name}}/{name}"] = entry
+    for r in discovery.CREATED_ONLY:
+        if (r.group, r.version) == (group, version):
+            of = component(r.group, r.version, r.kind)
+            path = f"{root}/namespaces/{{namespace}}/{r.plural}" if r.namespaced else f"{root}/{r.plural}"
+            paths[path] = {"post": _operation("post", r, of), "parameters": _path_parameters(r, named=False)}
     # The closure shares the loaded schemas; a root is copied before its kinds are written into it.
     components = {**_closure(roots, invented), **invented}
     for r in served:

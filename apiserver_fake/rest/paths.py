@@ -245,6 +245,8 @@ def verb_of(method: str, route: Route) -> str:
         verb = (_ON_OBJECT if route.name else _ON_COLLECTION).get(method, "")
         if verb in ("create", "deletecollection") and route.resource.namespaced and not route.namespace:
             verb = ""
+        if route.resource.verbs and verb not in route.resource.verbs:
+            verb = ""
     if not verb or (route.resource.name in COMPUTED and verb not in ("get", "list")):
         raise method_not_allowed()
     return verb

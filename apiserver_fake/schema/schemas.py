@@ -192,9 +192,11 @@ class _Mismatch(Exception):
 
 
 class Mistyped(BadRequest):
-    """A document that is not of its kind's type; `mistake`: what Go says of it."""
+    """A document that is not of its kind's type: what Go says of it, and the first field with its value."""
 
     mistake: str = ""
+    path: str = ""
+    value: Any = None
 
 
 def conform(
@@ -232,7 +234,7 @@ def conform(
         )
         version = api_version.rpartition("/")[2]
         refusal = Mistyped(f'{kind} in version "{version}" cannot be handled as a {kind}: {mistake}')
-        refusal.mistake = mistake
+        refusal.mistake, refusal.path, refusal.value = mistake, path, value
         raise refusal from None
     assert isinstance(conformed, dict)
     return conformed

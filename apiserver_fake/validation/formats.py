@@ -358,7 +358,8 @@ def metadata(document: Document, name_rule: Any = subdomain, *, is_custom: bool 
     `is_custom`: of a defined kind, whose finalizers may be of any name.
     """
     meta = document["metadata"]
-    if prefix := meta.get("generateName"):
+    # A prefix that is right without its dash needs no more than the rule itself.
+    if (prefix := meta.get("generateName")) and [*name_rule("", prefix.removesuffix("-"))]:
         yield from prefix_of(name_rule)("metadata.generateName", prefix)
     if name := meta.get("name"):
         yield from name_rule("metadata.name", name)
@@ -507,9 +508,3 @@ def path_segment(path: str, value: str) -> Causes:
     for each in "/%":
         if each in value:
             yield invalid(path, value, f"may not contain '{each}'")
-
-
-def not_above(path: str, status: Document, name: str, other: str, shown: str) -> Causes:
-    """Check that one counter of a status is at most another."""
-    if (count := status.get(name) or 0) > (status.get(other) or 0):
-        yield invalid(f"{path}{name}", count, f"cannot be greater than {shown}")

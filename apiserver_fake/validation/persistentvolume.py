@@ -83,9 +83,7 @@ SOURCES = (
     Field("local", struct=Struct(_local)),
     Field(
         "storageos",
-        struct=Struct(
-            Field("volumeName", required=True, form=label), Field("volumeNamespace", form=label), _SECRET
-        ),
+        struct=Struct(Field("volumeName", required=True, form=label), Field("volumeNamespace", form=label), _SECRET),
     ),
     Field(
         "csi",
@@ -95,7 +93,7 @@ SOURCES = (
             *(Field(name, rule=_secret_reference) for name in _PUBLISH_SECRETS),
         ),
     ),
-)  # fmt: skip
+)
 """The sources of a volume, in the order in which they are checked."""
 _RULES: dict[str, Check | None] = {field.name: field.compiled() for field in SOURCES}
 _PATHS = {"gcePersistentDisk": "persistentDisk"}

@@ -94,8 +94,8 @@ class Agent(NodeShell):
             NodeImages(definition.present_images(), pullers=definition.pullers),
             NodeVolumes(definition.attachable_volumes, is_controlled=host.switches.controller_attaches),
         )
-        pod_network = f"10.{64 + (number >> 8) % 128}.{number & 255}"
-        self.kubelet = kubelet = Kubelet(definition, runtime, switches=host.switches, pod_network=pod_network)
+        self._pod_network = f"10.{64 + (number >> 8) % 128}.{number & 255}"
+        self.kubelet = kubelet = Kubelet(definition, runtime, switches=host.switches, pod_network=self._pod_network)
         kubelet.managers.stopwatch = host.clock.now
         self.boot = Boot("", False, ())
         self.is_paused = self.must_read = False
@@ -192,7 +192,9 @@ class Agent(NodeShell):
         """Leave a Node that is ours, with our session acknowledged (N5)."""
         host = self.host
         await self.connect()
-        wanted = node_document(self.definition, is_controlled=host.switches.controller_attaches)
+        wanted = node_document(
+            self.definition, is_controlled=host.switches.controller_attaches, pod_network=self._pod_network
+        )
         is_new = True
         try:
             stored = await self.client.create("nodes", wanted)

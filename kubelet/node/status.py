@@ -58,9 +58,15 @@ CONTROLLED: Document = {"volumes.kubernetes.io/controller-managed-attach-detach"
 """The annotation of a node whose volumes the attach/detach controller attaches."""
 
 
-def node_document(definition: NodeDefinition, *, is_controlled: bool = False) -> Document:
-    """Return the Node to register; `is_controlled`: the attach/detach controller attaches its volumes."""
+def node_document(definition: NodeDefinition, *, is_controlled: bool = False, pod_network: str = "") -> Document:
+    """Return the Node to register; `is_controlled`: the attach/detach controller attaches its volumes.
+
+    `pod_network`: the first three numbers of the addresses that its pods get, which no controller allocates here.
+    """
     spec: Document = {}
+    if pod_network:
+        spec["podCIDR"] = f"{pod_network}.0/24"
+        spec["podCIDRs"] = [spec["podCIDR"]]
     if definition.taints:
         spec["taints"] = [
             {"key": t.key, "effect": t.effect, **({"value": t.value} if t.value else {})} for t in definition.taints

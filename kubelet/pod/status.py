@@ -3,6 +3,8 @@
 Source: kubelet 3.3 and 3.4.
 """
 
+from functools import cache
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -160,7 +162,7 @@ def _render_container(pod: PodContext, container: Container) -> Document:
         "ready": container.is_ready or (container.kind == INIT and _is_done(container)),
         "restartCount": container.restarts,
         "image": container.image,
-        "imageID": "",
+        "imageID": image_id(container.image) if container.was_seen else "",
         "started": container.is_started,
     }
     if (size := pod.allocated.containers.get(container.name)) is not None:
@@ -173,6 +175,22 @@ def _render_container(pod: PodContext, container: Container) -> Document:
     if container.was_seen:
         made["containerID"] = f"keplab://{pod.key.uid}/{container.name}/{container.restarts}"
     return made
+
+
+@cache
+def image_id(image: str) -> str:
+    """Return what the runtime calls an image that is on the node: its repository and a digest made of its name."""
+    repository, at, digest = image.partition("@")
+    if not at:
+        last = repository.rpartition("/")[2]
+        repository = repository[: len(repository) - len(last)] + last.partition(":")[0]
+        digest = f"sha256:{sha256(image.encode()).hexdigest()}"
+    host, slash, _ = repository.partition("/")
+    if not slash:
+        repository = f"docker.io/library/{repository}"
+    elif "." not in host and ":" not in host and host != "localhost":
+        repository = f"docker.io/{repository}"
+    return f"{repository}@{digest}"
 
 
 def waiting_reason(pod: PodContext, container: Container) -> str:

@@ -11,7 +11,6 @@ from apiserver_fake.validation.formats import (
     forbidden,
     invalid,
     label,
-    not_above,
     not_decremented,
     not_negative,
     number_of,
@@ -71,29 +70,43 @@ DEPLOYMENT_SPEC = Struct(
 )
 
 
-def counted(name: str, *counters: str, above: tuple[tuple[str, str], ...]) -> Struct:
+def counted(*counters: str, above: tuple[tuple[str, str], ...]) -> Struct:
     """Return the table of a status whose counters are not negative, and none above another."""
 
     def compare(status: Document, at: str, report: Report) -> Causes:
         for one, other in above:
-            shown = "status.replicas" if other == "replicas" else f"{name}{other}"
-            yield from not_above(at, status, one, other, shown)
+            if (count := status.get(one) or 0) > (status.get(other) or 0):
+                shown = "status.replicas" if other == "replicas" else other
+                yield invalid(f"{at}{one}", count, f"cannot be greater than {shown}")
 
     return Struct(*(Field(each, minimum=0) for each in counters), compare)
 
 
 REPLICA_SET_STATUS = counted(
-    "",
-    "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration",
-    above=(("fullyLabeledReplicas", "replicas"), ("readyReplicas", "replicas"), ("availableReplicas", "replicas"),
-           ("availableReplicas", "readyReplicas")),
-)  # fmt: skip
+    "replicas",
+    "fullyLabeledReplicas",
+    "readyReplicas",
+    "availableReplicas",
+    "observedGeneration",
+    above=(
+        ("fullyLabeledReplicas", "replicas"),
+        ("readyReplicas", "replicas"),
+        ("availableReplicas", "replicas"),
+        ("availableReplicas", "readyReplicas"),
+    ),
+)
 DEPLOYMENT_STATUS = counted(
-    "",
-    "observedGeneration", *DEPLOYMENT_COUNTERS, "terminatingReplicas", "collisionCount",
-    above=(("updatedReplicas", "replicas"), ("readyReplicas", "replicas"), ("availableReplicas", "replicas"),
-           ("availableReplicas", "readyReplicas")),
-)  # fmt: skip
+    "observedGeneration",
+    *DEPLOYMENT_COUNTERS,
+    "terminatingReplicas",
+    "collisionCount",
+    above=(
+        ("updatedReplicas", "replicas"),
+        ("readyReplicas", "replicas"),
+        ("availableReplicas", "replicas"),
+        ("availableReplicas", "readyReplicas"),
+    ),
+)
 DAEMON_SET_COUNTERS = (
     "currentNumberScheduled",
     "numberMisscheduled",

@@ -283,7 +283,7 @@ def _create_node(new: Document, ctx: WriteContext) -> None:
     """Complete a node: allocatable is the capacity where it is left out, and pods keep off one that tools make.
 
     The taint is the admission plug-in's TaintNodesByCondition. A kubelet of the mesh is registered with its readiness
-    known to its controllers, so that the plug-in acts on nodes from REST alone (decision 0034).
+    known to its controllers, so that the plug-in acts on nodes from REST alone (decision 0036).
     Source: upstream `plugin/pkg/admission/nodetaint/admission.go`, `pkg/apis/core/v1/defaults.go`.
     """
     _drop_unknown_policy(new, ctx)

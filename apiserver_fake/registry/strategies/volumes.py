@@ -246,18 +246,14 @@ CSI_DRIVER_SPEC = Struct(
     Field("attachRequired", default=True),
     Field("podInfoOnMount", default=False),
     Field("storageCapacity", default=False),
-    Field(
-        "fsGroupPolicy", default="ReadWriteOnceWithFSType", enum=("File", "None", "ReadWriteOnceWithFSType")
-    ),
+    Field("fsGroupPolicy", default="ReadWriteOnceWithFSType", enum=("File", "None", "ReadWriteOnceWithFSType")),
     Field("tokenRequests", rule=_audiences),
     Field("volumeLifecycleModes", default=["Persistent"], rule=_lifecycles, is_immutable=True),
     Field("requiresRepublish", default=False),
     Field("seLinuxMount", default=False),
-    Field(
-        "nodeAllocatableUpdatePeriodSeconds", minimum=10, text="must be greater than or equal to 10 seconds"
-    ),
+    Field("nodeAllocatableUpdatePeriodSeconds", minimum=10, text="must be greater than or equal to 10 seconds"),
     are_defaults_last=True,
-)  # fmt: skip
+)
 
 
 def _same_driver(old: Document, new: Document, ctx: WriteContext) -> Causes:

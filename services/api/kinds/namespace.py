@@ -27,7 +27,7 @@ RESOURCE = Resource(
     namespaced=False,
     short_names=("ns",),
     subresources=("status", "finalize"),
-    has_spec=True,
+    verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
     columns=(NAME, Column("Status", "status.phase"), AGE),
     selectable_fields={"status.phase": lambda d: d.get("status", {}).get("phase", "")},
 )

@@ -98,7 +98,6 @@ RESOURCE = Resource(
     namespaced=False,
     short_names=("no",),
     subresources=("status", "proxy"),
-    has_spec=True,
     columns=(
         NAME,
         Column("Status", _status),

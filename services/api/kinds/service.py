@@ -65,7 +65,6 @@ RESOURCE = Resource(
     short_names=("svc",),
     categories=("all",),
     subresources=("status", "proxy"),
-    has_spec=True,
     columns=_COLUMNS,
     selectable_fields={
         "spec.clusterIP": lambda d: d.get("spec", {}).get("clusterIP", ""),

@@ -306,8 +306,8 @@ def _with_no_execute(node: Node, key: str, wall_s: float) -> Patch:
 
 
 def _taints(node: Node, taints: list[Taint]) -> Patch:
-    # The list is replaced whole, so only on the version it was read from.
-    change = {"spec": {"taints": [msgspec.to_builtins(taint) for taint in taints]}}
+    # The list is replaced whole, so only on the version it was read from; an empty one is none (omitempty).
+    change = {"spec": {"taints": [msgspec.to_builtins(taint) for taint in taints] or None}}
     return writes.patch("nodes", node, change, on_version=True)
 
 

@@ -7,7 +7,7 @@ A driver is `NAME:DEVICES`, or a file beside the scenario as `keplab dra-driver 
 
 from pathlib import Path
 
-from apiserver_fake.schema.schemas import conform, shape_of, strict_refusal, unknown_fields
+from apiserver_fake.schema.schemas import Mistyped, conform, shape_of, strict_refusal, unknown_fields
 from apiserver_fake.validation.devices.slices import SLICE_SPEC
 from apiserver_fake.validation.fields import Report
 from kubelet.dra.emulated.definition import NODE_NAME, DriverDefinition, read_definition
@@ -70,6 +70,8 @@ def _check(spec: Document, path: str, shown: str) -> None:
         document = conform(shape, API_VERSION, _SLICE, document, unknown=unknown)
         if unknown:
             raise strict_refusal(API_VERSION, _SLICE, unknown_fields(unknown))
+    except Mistyped as error:
+        raise ValueError(f"{error.path.replace(path, shown)}: {error.value!r}: {error.mistake}") from None
     except BadRequest as error:
         text = error.message.removeprefix(_LEAD).removeprefix("strict decoding error: ")
         raise ValueError(text.replace(path, shown)) from None

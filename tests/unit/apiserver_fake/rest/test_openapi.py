@@ -72,10 +72,23 @@ def test_defaults_enums_and_bounds_in_the_schemas_are_those_that_writes_are_chec
     assert workloads["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["replicas"]["default"] == 1
 
 
-def test_what_the_tables_require_is_required_in_the_schemas():
+def test_what_is_required_is_what_upstreams_types_require():
     core = openapi.document(CATALOGUE, "", "v1")["components"]["schemas"]
     workloads = openapi.document(CATALOGUE, "apps", "v1")["components"]["schemas"]
 
     assert core["io.k8s.api.core.v1.PodSpec"]["required"] == ["containers"]
-    assert core["io.k8s.api.core.v1.Container"]["required"] == ["image", "name"]
+    # An image may be missing from a template that something else completes; writes of pods are refused without.
+    assert core["io.k8s.api.core.v1.Container"]["required"] == ["name"]
     assert workloads["io.k8s.api.apps.v1.DeploymentSpec"]["required"] == ["selector", "template"]
+    assert "required" not in workloads["io.k8s.api.apps.v1.Deployment"]
+
+
+@pytest.mark.parametrize("kind", discovery.CREATED_ONLY, ids=lambda r: r.kind)
+def test_what_can_only_be_created_is_described_too(kind):
+    found = document(kind.group, kind.version)
+    path = next(each for name, each in found["paths"].items() if name.endswith(f"/{kind.plural}"))
+
+    assert list(path) == ["post", "parameters"]
+    assert path["post"]["x-kubernetes-group-version-kind"]["kind"] == kind.kind
+    group = (kind.group or "core").split(".")[0]
+    assert found["components"]["schemas"][f"io.k8s.api.{group}.v1.{kind.kind}"]["properties"]

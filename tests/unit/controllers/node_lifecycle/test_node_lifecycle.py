@@ -41,7 +41,7 @@ def patches(result, resource="nodes", subresource="status"):
 
 def taint_names(result):
     return [
-        (p.key.name, [t["key"].rpartition("/")[2] for t in p.patch["spec"]["taints"]])
+        (p.key.name, [t["key"].rpartition("/")[2] for t in p.patch["spec"]["taints"] or ()])
         for p in patches(result, subresource="")
     ]
 

@@ -143,7 +143,7 @@ def test_slices_that_disagree_are_one_line_with_file_field_and_both_values(old, 
         (FIELDS.replace("10Gi", "10Gi}, slots: {value: 1").replace("  allowMultipleAllocations: true", "  allNodes: true").replace(", requestPolicy: {default: 1Gi, validRange: {min: 1Gi, step: 1Gi}}", ""), "devices[0]: Invalid value"),
         (FIELDS.replace("  allowMultipleAllocations: true\n", ""),
          "devices[0].capacity[bandwidth].requestPolicy: Forbidden: allowMultipleAllocations must be true"),
-        (FIELDS.replace("10Gi", "ten"), "devices[0].capacity[bandwidth].value"),
+        (FIELDS.replace("10Gi", "ten"), "devices[0].capacity.bandwidth.value: 'ten': quantities must match"),
         ("name: a.b\npools: [{name: cards, devices: 1}]", "pool 'cards': n1 and n2 would publish the same pool"),
     ],
 )  # fmt: skip

@@ -13,10 +13,10 @@ from apiserver_fake.validation.formats import (
     IP_TEXT,
     LABEL_1035_TEXT,
     LABEL_TEXT,
-    LABEL_VALUE_TEXT,
     NAME_PART_TEXT,
     SUBDOMAIN_TEXT,
 )
+from services.api.label_syntax import VALUE_TEXT
 from services.api.wire import Request
 
 ONE_TO_65535 = "must be between 1 and 65535, inclusive"
@@ -116,7 +116,7 @@ CORE = [
       '"NoExecute"'),
       'metadata.taints[1].key: Invalid value: "": name part must be non-empty',
       f'metadata.taints[1].key: Invalid value: "": {NAME_PART_TEXT}',
-      f'metadata.taints[1].value: Invalid value: "a b": {LABEL_VALUE_TEXT}',
+      f'metadata.taints[1].value: Invalid value: "a b": {VALUE_TEXT}',
       "metadata.taints[1].effect: Required value"]),
     ("nodes", node(taints=[{"key": "a", "effect": "NoSchedule"}, {"key": "a", "value": "b", "effect": "NoSchedule"}]),
      [('metadata.taints[1]: Duplicate value: {"Key":"a","Value":"b","Effect":"NoSchedule","TimeAdded":null}: taints must '
