@@ -65,6 +65,11 @@ class Kind:
 class Definer(Protocol):
     """Reads definitions of kinds. A kind stays the same one as long as nothing changed that matters."""
 
+    @property
+    def is_converting(self) -> bool:
+        """Whether conversion webhooks can be called."""
+        ...
+
     def kind_of(self, definition: Document) -> Kind | None:
         """Return the kind that a definition defines; None while it is not served."""
         ...

@@ -192,6 +192,7 @@ class ApiServer:
             limits=Limits(self._config.objects_max, self._config.objects_per_namespace_max),
             stored_policy=self._stored_policy,
             accounts=self.access.accounts,
+            is_converting=lambda: self._defined.is_converting,
             admission=self._admission,
         )
         node_key = bytes.fromhex(self._tokens.node_key) if self._tokens.node_key else b"node\0" + recovered.secret
@@ -438,7 +439,7 @@ class ApiServer:
             return Response(code=200, rv=self.store.rv, body=msgspec.json.encode(found))
         if request.resource in COMPUTED:
             registry.authorize(identity, request)
-            return served.answer(request, self.store, self._clock.wall(), self.catalogue.served)
+            return served.answer(request, self.store, self._clock.wall(), self.hub.users())
         self.catalogue.find(request.resource)
         registry.authorize(identity, request)
         if request.verb == "get":

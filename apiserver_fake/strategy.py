@@ -91,6 +91,7 @@ class WriteContext(msgspec.Struct, frozen=True):
     alone, without its document having to be decoded. `strategy` has the rules of the kind that is written.
     `warnings` collects `Warning:` header texts. `policy`: what RBAC objects let the writer do, None for the mesh's own
     components, whose roles are the only rule. `accounts`: service accounts as the settings have them.
+    `is_converting`: whether conversion webhooks can be called, which a simulation cannot.
     """
 
     identity: Identity
@@ -108,6 +109,7 @@ class WriteContext(msgspec.Struct, frozen=True):
     warnings: MutableSequence[str] = []
     policy: Policy | None = None
     accounts: ServiceAccounts = NO_ACCOUNTS
+    is_converting: bool = True
 
 
 @dataclass(frozen=True)

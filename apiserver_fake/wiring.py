@@ -9,6 +9,7 @@ from apiserver_fake.accounts.jwt import SigningKey
 from apiserver_fake.accounts.tokens import ServiceAccounts, Tokens
 from apiserver_fake.admission.dynamic import DynamicAdmission
 from apiserver_fake.admission.webhook_calls import HttpsPost, Post, WebhookCalls, unreachable
+from apiserver_fake.aggregated.registration import ApiServiceController
 from apiserver_fake.authentication import TokenFile, read_tokens
 from apiserver_fake.authorization.access import Access
 from apiserver_fake.authorization.authorizer import add_roles
@@ -20,14 +21,18 @@ from apiserver_fake.grpc.server import GrpcServer
 from apiserver_fake.registry.cluster_objects import client_authority, ensure, own_service, standing_objects
 from apiserver_fake.registry.write import new_uid
 from apiserver_fake.rest import server as rest_server
+from apiserver_fake.rest.discovery import CREATED_ONLY, groups, is_served
 from apiserver_fake.rest.server import RestSettings
 from apiserver_fake.rest.streaming import kubelet_tls
 from apiserver_fake.server import ApiServer
 from apiserver_fake.service_addresses import address_of
+from apiserver_fake.service_ips import ServiceAddresses
 from apiserver_fake.storage.journal import DiskJournal, Journal, SqliteJournal
 from apiserver_fake.storage.store import Store
 from services.api.identity import ADMIN
+from services.api.idle_switches import UNBINDS
 from services.api.seams import Seams
+from services.api.switches import Switches
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.runtime.roles import read_role
 from services.runtime.serving_tls import ServingTls
@@ -79,7 +84,7 @@ class ApiServerComponent:
                     config.rest_port,
                     clock=self._seams.clock,
                     tracer=self._seams.tracer,
-                    settings=RestSettings(config.rest_allowed_hosts),
+                    settings=RestSettings(config.rest_allowed_hosts, has_sessions=_unbinds(self._seams.switches)),
                     tls=tls,
                     kubelet_tls=kubelet_tls(
                         config.kubelet_client_certificate,
@@ -90,6 +95,7 @@ class ApiServerComponent:
                 servers.push_async_callback(rest.aclose)
                 if config.cluster_objects:
                     await self._make_cluster_objects(self.rest_port)
+                    await self._keep_cluster_objects(servers)
             except OSError as error:
                 why = error.strerror or str(error)
                 text = f"cannot listen on {config.rest_host}:{config.rest_port}: {why}"
@@ -115,6 +121,24 @@ class ApiServerComponent:
         if config.client_ca_file:
             await ensure(api, client_authority(_text_of(config.client_ca_file)), wall_s, is_current=True)
 
+    async def _keep_cluster_objects(self, servers: AsyncExitStack) -> None:
+        catalogue, clock = self.server.catalogue, self._seams.clock
+        built_in = frozenset(
+            (group, version)
+            for group, versions in groups(catalogue).items()
+            for version in versions
+            if not all(each.schema for each in catalogue.served.get((group, version), {}).values())
+        ) | frozenset((each.group, each.version) for each in CREATED_ONLY)
+        controller = ApiServiceController(
+            self.server.store, self.server.api_for(ADMIN), clock, built_in, lambda *asked: is_served(catalogue, *asked)
+        )
+        await controller.register_built_in()
+        addresses = ServiceAddresses(self.server.store, self.server.api_for(ADMIN))
+        await addresses.keep()
+        for keeper in (controller, addresses):
+            keeping = asyncio.create_task(keeper.run())
+            servers.callback(keeping.cancel)
+
     @property
     def is_ready(self) -> bool:
         """Whether the store is recovered and the servers are open."""
@@ -132,6 +156,11 @@ class ApiServerComponent:
         """Return the ports of the open servers."""
         found = {"grpc": self.grpc_port, "rest": self.rest_port}
         return {name: port for name, port in found.items() if port is not None}
+
+
+def _unbinds(switches: Switches) -> bool:
+    """Whether kubelets unbind pods: clients without that feature do not know the session of a kubelet."""
+    return switches.flag("PodUnbinding") and switches.choice("kubelet.on_reject") in UNBINDS
 
 
 def _text_of(path: str) -> str:

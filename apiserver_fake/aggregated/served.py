@@ -3,7 +3,7 @@
 Refusals have the texts of metrics-server and of `kubernetes-sigs/custom-metrics-apiserver` (`pkg/provider/errors.go`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 
 import msgspec
 
@@ -12,16 +12,16 @@ from apiserver_fake.errors import check_scope, method_not_allowed, not_found
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Store
 from services.api.errors import NotFound
+from services.api.identity import CONTROLLER_MANAGER, SCHEDULER
 from services.api.kinds.horizontalpodautoscaler import decimal_quantity
 from services.api.kinds.pod import Pod
 from services.api.meta import AnyObject, Document, Resource
 from services.api.metrics.apis import (
     ALL_OBJECTS,
-    API_SERVICES,
+    COMPONENT_STATUSES,
     COMPUTED,
     CUSTOM_METRICS,
     EXTERNAL_METRICS,
-    NODE_METRICS,
     POD_METRICS,
 )
 from services.api.metrics.usage import EXTERNAL_ANNOTATION, METRICS_ANNOTATION, Curves, curves_in, series_of, value_at
@@ -32,11 +32,19 @@ from services.api.times import format_time, seconds_of
 from services.api.wire import Request, Response
 
 WINDOW = f"{RESOLUTION_S}s"
+COMPONENTS = {
+    "controller-manager": (CONTROLLER_MANAGER.user, 10257),
+    "etcd-0": ("", 2379),
+    "scheduler": (SCHEDULER.user, 10259),
+}
+"""The parts of a control plane by their names in ComponentStatus: as whom each calls, and its port of health checks."""
 _OBJECT = msgspec.json.Decoder(AnyObject)
 
 
-def answer(request: Request, store: Store, wall_s: float, group_versions: Iterable[tuple[str, str]] = ()) -> Response:
-    """Return the answer to a get or list of what is computed. `group_versions`: those that are served.
+def answer(request: Request, store: Store, wall_s: float, watching: Container[str] = ()) -> Response:
+    """Return the answer to a get or list of what is computed.
+
+    `watching`: the users whose watches are open.
 
     Raises: NotFound, BadRequest for a selector or scope, MethodNotAllowed for any other verb.
     """
@@ -51,14 +59,12 @@ def answer(request: Request, store: Store, wall_s: float, group_versions: Iterab
             found = _list(resource, _custom(request, store, scrape))
         case EXTERNAL_METRICS.kind:
             found = _list(resource, _external(request, store, scrape))
+        case COMPONENT_STATUSES.kind:
+            found = _components(request, watching)
         case POD_METRICS.kind:
             found = _chosen(resource, request, _pods(request, scrape, wall_s))
-        case NODE_METRICS.kind:
-            found = _chosen(resource, request, _nodes(request, store, scrape, wall_s))
         case _:
-            found = _chosen(resource, request, _api_services(request, store, group_versions))
-            if request.verb == "list":
-                found["metadata"] = {"resourceVersion": str(store.rv)}
+            found = _chosen(resource, request, _nodes(request, store, scrape, wall_s))
     return Response(code=200, rv=store.rv, body=msgspec.json.encode(found))
 
 
@@ -80,10 +86,33 @@ def _chosen(resource: Resource, request: Request, items: list[Document]) -> Docu
     return {"kind": resource.kind, "apiVersion": resource.api_version, **items[0]}
 
 
+def _components(request: Request, watching: Container[str]) -> Document:
+    """Return which parts of the control plane live: who watches this server does, and its store answers.
+
+    Source: upstream `pkg/registry/core/componentstatus/rest.go`.
+    """
+    labels, fields = parse_label_selector(request.label_selector), parse_label_selector(request.field_selector)
+    items: list[Document] = []
+    for name, (user, port) in COMPONENTS.items():
+        is_meant = request.name in ("", name) and labels.matches({}) and fields.matches({"metadata.name": name})
+        if not is_meant:
+            continue
+        condition = {"type": "Healthy", "status": "True", "message": "ok"}
+        if user and user not in watching:
+            where = f"127.0.0.1:{port}"
+            refused = f'Get "https://{where}/healthz": dial tcp {where}: connect: connection refused'
+            condition |= {"status": "False", "message": refused}
+        items.append({"metadata": {"name": name}, "conditions": [condition]})
+    if request.verb == "list":
+        return _list(COMPONENT_STATUSES, items)
+    if not items:
+        raise NotFound(f"Component not found: {request.name}")
+    return {"kind": COMPONENT_STATUSES.kind, "apiVersion": COMPONENT_STATUSES.api_version, **items[0]}
+
+
 def _no_metrics(resource: Resource, name: str) -> NotFound:
-    plural = resource.plural if resource is API_SERVICES else resource.singular
-    details = {"name": name, "group": resource.group, "kind": plural}
-    return NotFound(f'{plural}.{resource.group} "{name}" not found', details=details)
+    details = {"name": name, "group": resource.group, "kind": resource.singular}
+    return NotFound(f'{resource.singular}.{resource.group} "{name}" not found', details=details)
 
 
 def _metrics_of(name: str, labels: Mapping[str, str], scrape: Scrape, wall_s: float) -> Document:
@@ -209,28 +238,3 @@ def _external(request: Request, store: Store, scrape: Scrape) -> list[Document]:
         for series, points in curves.items()
         if _is_series(series, request.name) and asked.matches(series_of(series)[1])
     ]
-
-
-def _api_services(request: Request, store: Store, group_versions: Iterable[tuple[str, str]]) -> list[Document]:
-    """Return an APIService a group version: all of them are served here, none is another server's.
-
-    They are as old as the first namespace of the cluster.
-    """
-    first = store.get("namespaces", "", "kube-system")
-    since = format_time(0.0) if first is None else _OBJECT.decode(first.body).metadata.creation_timestamp
-    available = {
-        "type": "Available",
-        "status": "True",
-        "lastTransitionTime": since,
-        "reason": "Local",
-        "message": "Local APIServices are always available",
-    }
-    asked, found = parse_label_selector(request.label_selector), list[Document]()
-    for group, version in sorted(group_versions):
-        name = f"{version}.{group}"
-        labels = {"kube-aggregator.kubernetes.io/automanaged": "onstart"}
-        if request.name in ("", name) and asked.matches(labels):
-            metadata = {"name": name, "labels": labels, "creationTimestamp": since}
-            spec = {"group": group, "version": version, "groupPriorityMinimum": 100, "versionPriority": 100}
-            found.append({"metadata": metadata, "spec": spec, "status": {"conditions": [available]}})
-    return found

@@ -61,6 +61,8 @@ def may_node(node: str, request: Request, lookup: Lookup, listing: Listing) -> b
             return sub == "" and _may_node_content(node, request, listing)
         case "persistentvolumes":
             return sub == "" and verb == "get" and _has_volume(node, request, lookup, listing)
+        case "serviceaccounts":
+            return sub == "token" and verb == "create" and _runs_as(node, request, listing)
         case "csidrivers.storage.k8s.io" | "services":
             return sub == "" and verb in ("get", "list", "watch")
         case "volumeattachments.storage.k8s.io":
@@ -70,6 +72,14 @@ def may_node(node: str, request: Request, lookup: Lookup, listing: Listing) -> b
         case "resourceslices.resource.k8s.io":
             return sub == "" and may_slices_of(node, request, lookup)
     return False
+
+
+def _runs_as(node: str, request: Request, listing: Listing) -> bool:
+    """X-TOK3: a service account of a pod bound to the node."""
+    if not request.name or not request.namespace:
+        return False
+    pods = listing("pods", request.namespace)
+    return any(is_bound_to(pod, node) and pod["spec"].get("serviceAccountName") == request.name for pod in pods)
 
 
 def may_slices_of(node: str, request: Request, lookup: Lookup) -> bool:

@@ -68,6 +68,11 @@ class DefinedKinds:
         self._read: dict[str, _Read] = {}
         self._kinds: dict[str, tuple[Any, Kind]] = {}
 
+    @property
+    def is_converting(self) -> bool:
+        """Whether conversion webhooks can be called."""
+        return self._make_converter is not no_converter
+
     def kind_of(self, document: Document) -> Kind | None:
         """Return the kind that the definition defines, the same one as long as nothing changed that matters; None while
         it is not established."""

@@ -57,9 +57,11 @@ class Registry:
         limits: Limits,
         stored_policy: StoredPolicy | None = None,
         accounts: ServiceAccounts = NO_ACCOUNTS,
+        is_converting: Callable[[], bool] = lambda: True,
         admission: Admission | None = None,
     ) -> None:
-        """`stored_policy` None: RBAC objects are stored and grant nothing."""
+        """`stored_policy` None: RBAC objects are stored and grant nothing. `is_converting`: whether conversion webhooks
+        can be called."""
         self._store, self._catalogue = store, catalogue
         self._stored_policy = stored_policy
         self._surroundings = WriteContexts(
@@ -70,6 +72,7 @@ class Registry:
             limits=limits,
             policy=self.policy_for if stored_policy is not None else None,
             accounts=accounts,
+            is_converting=is_converting,
         )
         self._admission = admission
         self.is_guarded = False

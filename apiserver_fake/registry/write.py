@@ -48,6 +48,7 @@ from apiserver_fake.validation.formats import Cause, Causes, forbidden, required
 from apiserver_fake.validation.formats import invalid as invalid_value
 from services.api.errors import AlreadyExists, ApiError, BadRequest, Forbidden, NotFound, invalid
 from services.api.identity import Identity
+from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document, Key, ObjectMeta, Resource
 from services.api.seams import Clock, Random
 from services.api.switches import Switches
@@ -73,9 +74,10 @@ class WriteContexts:
         limits: Limits,
         policy: Callable[[Identity], Policy | None] | None,
         accounts: ServiceAccounts,
+        is_converting: Callable[[], bool],
     ) -> None:
         self.catalogue = catalogue
-        self._policy, self._accounts = policy, accounts
+        self._policy, self._accounts, self._is_converting = policy, accounts, is_converting
         self._clock, self._random = clock, random
         self._switches, self._register = switches.of(ApiServerSwitches), switches
         self.limits = limits
@@ -135,6 +137,7 @@ class WriteContexts:
             strategy=self.catalogue.kind(request.resource).strategy,
             policy=self._policy(identity) if self._policy is not None else None,
             accounts=self._accounts,
+            is_converting=request.resource != DEFINITIONS or self._is_converting(),
         )
 
     def _decoded(self, record: Record) -> Document:

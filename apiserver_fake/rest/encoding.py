@@ -19,6 +19,7 @@ from services.api.meta import Document
 
 KEPT_BYTES_MAX = 48 << 20
 """How many bytes of objects are kept in this form; a list of 5,000 pods is about 12 MB."""
+NODE, SESSION = "core.Node", "kubeletSession"
 PIECE = 200
 """How many objects are completed at a time."""
 
@@ -89,9 +90,11 @@ class Encoding:
     """Objects and lists in that form. What was made is kept for as long as there is space, since most of it is asked
     for again, by another watch or list."""
 
-    def __init__(self, kept_bytes_max: int = KEPT_BYTES_MAX) -> None:
+    def __init__(self, kept_bytes_max: int = KEPT_BYTES_MAX, *, has_sessions: bool = True) -> None:
+        """`has_sessions`: whether Nodes show the kubelet's session, which no Kubernetes has."""
         self._kept: OrderedDict[bytes, bytes] = OrderedDict()
         self.kept_bytes, self._kept_bytes_max = 0, kept_bytes_max
+        self._has_sessions = has_sessions
         self.made = 0
         """How many objects were completed, not found."""
 
@@ -105,6 +108,8 @@ class Encoding:
         # An object's own metadata has no zeros, and it is half of what is stored.
         document: Document = msgspec.json.decode(b"%b0%b" % (body[:start], body[end:]) if end else body)
         complete(document, of)
+        if of == NODE and not self._has_sessions:
+            document["status"]["nodeInfo"].pop(SESSION, None)
         found = msgspec.json.encode(document)
         if end:
             found = found.replace(b'"metadata":0', b'"metadata":' + body[start:end], 1)

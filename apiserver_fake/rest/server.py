@@ -100,12 +100,14 @@ class RestSettings:
 
     `allowed_hosts`: names besides the loopback ones under which it may be addressed (X-WEB).
     `first_request_max_s`: how long a connection may stay without having sent one whole request head (L-CONN).
+    `has_sessions`: whether Nodes show the session of their kubelet (kubelet-unbinding 4.5).
     `send_blocked_max_s`: how long one send of a watch may block before the stream is cut (L-WS).
     """
 
     allowed_hosts: tuple[str, ...] = ()
     first_request_max_s: float = 10.0
     send_blocked_max_s: float = 10.0
+    has_sessions: bool = True
 
 
 class RestHandler:
@@ -117,7 +119,7 @@ class RestHandler:
         self._server, self._clock, self._tracer = server, clock, tracer
         self._catalogue = server.catalogue
         self._kubelets, self._settings = kubelets, settings
-        self._encoding = Encoding()
+        self._encoding = Encoding(has_sessions=settings.has_sessions)
         self._rows = lists.Rows()
         self.active: dict[object, None] = {}
         """The connections that have sent a request; `_SilenceSweep` forgets those that are gone."""

@@ -261,6 +261,10 @@ class Hub:
 
     # -- opening
 
+    def users(self) -> frozenset[str]:
+        """Return whose watches are open."""
+        return frozenset(watcher.identity.user for watcher in self._watchers.values())
+
     def open(self, identity: Identity, resource: Resource, request: WatchRequest, notify: Notify) -> Watcher:
         """Begin a watch; from now on `notify` is called whenever its queue stops being empty or it ends.
 

@@ -314,6 +314,16 @@ def _update_node(old: Document, new: Document, ctx: WriteContext) -> None:
         new["spec"] = {**spec, "podCIDR": ranges[0], "podCIDRs": ranges}
 
 
+def _prepare_node_status(old: Document, new: Document, ctx: WriteContext) -> None:
+    """Keep all but the status, and the kubelet's session where the writer's type of a Node has no such field."""
+    keep_all_but_status(old, new, ctx)
+    session = ((old.get("status") or {}).get("nodeInfo") or {}).get("kubeletSession")
+    status = new.get("status") or {}
+    info = status.get("nodeInfo") or {}
+    if session and "kubeletSession" not in info:
+        new["status"] = {**status, "nodeInfo": {**info, "kubeletSession": session}}
+
+
 _SET_ONCE = 'node updates may not change {} except from "" to valid'
 
 
@@ -355,6 +365,7 @@ STRATEGIES = {
         on_create=_create_node,
         on_update=_update_node,
         update_rules=_same_node,
+        prepare_status=_prepare_node_status,
         status=Struct(Field("conditions", most=64)),
         status_rules=_node_status,
     ),

@@ -13,7 +13,7 @@ from apiserver_fake.customresources.definition import (
     validate_definition_status,
 )
 from apiserver_fake.strategy import DeleteOptions, Strategy, WriteContext, delete_now_or_mark, keep_status
-from apiserver_fake.validation.formats import Cause, metadata, subdomain
+from apiserver_fake.validation.formats import Cause, forbidden, metadata, subdomain
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
 from services.api.times import format_time
@@ -74,7 +74,15 @@ def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
 
 def _validate(old: Document | None, new: Document, ctx: WriteContext) -> list[Cause]:
     ctx.warnings.extend(definition_warnings(new, old))
-    return [*metadata(new, subdomain), *validate_definition(new, old)]
+    causes = [*metadata(new, subdomain), *validate_definition(new, old)]
+    if not ctx.is_converting and _converts(new) and (old is None or not _converts(old)):
+        text = "conversion webhooks are called over a network, which a simulation does not have: use None"
+        causes.append(forbidden("spec.conversion.strategy", text))
+    return causes
+
+
+def _converts(definition: Document) -> bool:
+    return _object(_object(definition.get("spec")).get("conversion")).get("strategy") == "Webhook"
 
 
 def _validate_status(old: Document, new: Document, ctx: WriteContext) -> list[Cause]:

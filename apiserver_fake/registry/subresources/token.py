@@ -4,10 +4,11 @@
 
 from apiserver_fake.accounts.tokens import Bound
 from apiserver_fake.errors import RECREATED_TEXT, no_such_path
+from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.strategy import Subresource, SubresourceResult, WriteContext
 from apiserver_fake.validation.formats import Cause
 from apiserver_fake.validation.formats import invalid as invalid_value
-from services.api.errors import BadRequest, Conflict, NotFound, invalid
+from services.api.errors import BadRequest, Conflict, Forbidden, NotFound, invalid
 from services.api.meta import Document
 from services.api.times import format_time
 
@@ -22,6 +23,8 @@ def _issue(stored: Document, body: Document, ctx: WriteContext) -> SubresourceRe
     lives_s = HOUR_S if (asked := spec.get("expirationSeconds")) is None else asked
     _check(lives_s)
     audiences = spec.get("audiences") or list(tokens.audiences)
+    if ctx.identity.node:
+        _check_node(stored["metadata"]["name"], spec, ctx)
     bound = _bound(stored["metadata"]["name"], spec.get("boundObjectRef") or {}, ctx)
     bits = ctx.random.getrandbits(128) & ~(0xF << 76) | (4 << 76)
     text = f"{bits & ~(0x3 << 62) | (0x2 << 62):032x}"
@@ -39,6 +42,67 @@ def _issue(stored: Document, body: Document, ctx: WriteContext) -> SubresourceRe
         "status": {"token": token, "expirationTimestamp": format_time(int(ctx.wall_s) + lives_s)},
     }
     return SubresourceResult(response=answer, code=201)
+
+
+def _check_node(account: str, spec: Document, ctx: WriteContext) -> None:
+    """Check what a node asks for: a token bound to a pod of its own, for an audience of that pod's volumes (X-TOK3).
+
+    Source: upstream `plugin/pkg/admission/noderestriction/admission.go`. Raises: Forbidden, NotFound.
+    """
+    ref = spec.get("boundObjectRef") or {}
+    name, uid = str(ref.get("name") or ""), str(ref.get("uid") or "")
+    pod = ctx.lookup("pods", ctx.request.namespace, name) if name else None
+    if (ref.get("apiVersion"), ref.get("kind")) != ("v1", "Pod") or not name:
+        why = "node requested token not bound to a pod"
+    elif not uid:
+        why = "node requested token with a pod binding without a uid"
+    elif pod is None:
+        raise NotFound(f'pods "{name}" not found', details={"name": name, "kind": "pods"})
+    elif uid != pod["metadata"]["uid"]:
+        why = f"the UID in the bound object reference ({uid}) does not match the UID in record. {RECREATED_TEXT}"
+    elif (pod.get("spec") or {}).get("nodeName") != ctx.identity.node:
+        why = "node requested token bound to a pod scheduled on a different node"
+    else:
+        why = _audience_fault(account, pod, list(spec.get("audiences") or ()), ctx)
+    if why:
+        raise Forbidden(f'serviceaccounts "{account}" is forbidden: {why}')
+
+
+def _audience_fault(account: str, pod: Document, audiences: list[str], ctx: WriteContext) -> str:
+    """Return why a node may not ask for these audiences; "" when it may (ServiceAccountNodeAudienceRestriction)."""
+    if len(audiences) > 1:
+        return "node may only request 0 or 1 audiences"
+    asked = audiences[0] if audiences else ""
+    if asked in _audiences_of(pod, ctx):
+        return ""
+    right = Attributes("request-serviceaccounts-token-audience", "", asked, "", account, ctx.request.namespace)
+    if ctx.policy is not None and ctx.policy.decide(ctx.identity, right).allowed:
+        return ""
+    user = ctx.identity.user
+    return (
+        f'audience "{asked}" not found in pod spec volume, {user} is not authorized to request tokens for this audience'
+    )
+
+
+def _audiences_of(pod: Document, ctx: WriteContext) -> set[str]:
+    """Return the audiences that the pod's volumes name, and those its storage drivers ask for; "" is the server's."""
+    found, drivers, namespace = set[str](), list[str](), ctx.request.namespace
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            if source.get("serviceAccountToken") is not None:
+                found.add(str(source["serviceAccountToken"].get("audience") or ""))
+        claim = str((volume.get("persistentVolumeClaim") or {}).get("claimName") or "")
+        if volume.get("ephemeral"):
+            claim = f"{pod['metadata']['name']}-{volume['name']}"
+        if claim:
+            stored = ctx.lookup("persistentvolumeclaims", namespace, claim) or {}
+            bound = ctx.lookup("persistentvolumes", "", str((stored.get("spec") or {}).get("volumeName") or "")) or {}
+            drivers.append(str(((bound.get("spec") or {}).get("csi") or {}).get("driver") or ""))
+        drivers.append(str((volume.get("csi") or {}).get("driver") or ""))
+    for name in filter(None, drivers):
+        driver = ctx.lookup("csidrivers.storage.k8s.io", "", name) or {}
+        found |= {str(each.get("audience") or "") for each in (driver.get("spec") or {}).get("tokenRequests") or ()}
+    return found
 
 
 def _check(lives_s: object) -> None:

@@ -1,5 +1,6 @@
 """The APIs that autoscalers and `kubectl top` read metrics from: `metrics.k8s.io`, `custom.metrics.k8s.io`,
-`external.metrics.k8s.io`. What they hold is computed when it is asked for, and never stored.
+`external.metrics.k8s.io`, and the deprecated ComponentStatus. What they hold is computed when it is asked for, and
+never stored.
 
 Resource metrics are read with get and list. A custom metric is a get of `custommetrics.custom.metrics.k8s.io`, whose
 name is the rest of its path: `pods/*/http_requests`, `services/web/http_requests`; the label selector selects objects,
@@ -7,7 +8,7 @@ the field selector carries what is asked of the series (`metricLabelSelector`). 
 `externalmetrics.external.metrics.k8s.io` by the metric's name; the label selector selects series.
 """
 
-from services.api.meta import AGE, NAME, Column, Document, LabelSelector, ObjectReference, ObjectView, Resource, View
+from services.api.meta import NAME, Column, Document, LabelSelector, ObjectReference, ObjectView, Resource, View
 from services.api.quantity import amount, format_amount
 
 METRICS, CUSTOM, EXTERNAL = "metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"
@@ -95,19 +96,27 @@ CUSTOM_METRICS = Resource(MetricValueList, CUSTOM, plural="custommetrics", versi
 EXTERNAL_METRICS = Resource(ExternalMetricValueList, EXTERNAL, plural="externalmetrics", version="v1beta1")
 
 
-def _condition(document: Document, _now: float) -> str:
-    conditions = document["status"]["conditions"]
-    return next((str(each["status"]) for each in conditions if each["type"] == "Available"), "Unknown")
+def _healthy(document: Document, _now: float) -> str:
+    found = next((each["status"] for each in document.get("conditions") or () if each["type"] == "Healthy"), "")
+    return {"True": "Healthy", "False": "Unhealthy"}.get(str(found), "Unknown")
 
 
-API_SERVICES = Resource(
-    kind="APIService",
-    group="apiregistration.k8s.io",
+def _of_condition(name: str) -> Column:
+    def shown(document: Document, _now: float) -> str:
+        return str(next((each.get(name, "") for each in document.get("conditions") or ()), ""))
+
+    return Column(name.capitalize(), shown)
+
+
+COMPONENT_STATUSES = Resource(
+    kind="ComponentStatus",
+    plural="componentstatuses",
     namespaced=False,
-    categories=("api-extensions",),
-    columns=(NAME, Column("Service", lambda _document, _now: "Local"), Column("Available", _condition), AGE),
+    short_names=("cs",),
+    columns=(NAME, Column("Status", _healthy), _of_condition("message"), _of_condition("error")),
+    deprecated="v1 ComponentStatus is deprecated in v1.19+",
 )
 COMPUTED: dict[str, Resource] = {
-    each.name: each for each in (POD_METRICS, NODE_METRICS, CUSTOM_METRICS, EXTERNAL_METRICS, API_SERVICES)
+    each.name: each for each in (POD_METRICS, NODE_METRICS, CUSTOM_METRICS, EXTERNAL_METRICS, COMPONENT_STATUSES)
 }
 """What is served and never stored, by wire name."""

@@ -126,6 +126,7 @@ C:horizontal-pod-autoscaler   change                      deployments.apps/scale
 statefulsets.apps/scale horizontalpodautoscalers.autoscaling/status
 C:csrsigning                  read                        certificatesigningrequests.certificates.k8s.io
 C:csrsigning                  change                      certificatesigningrequests.certificates.k8s.io/status
+C:csrcleaner                  read,delete                 certificatesigningrequests.certificates.k8s.io
 C:endpoints-controller        read                        services pods endpoints
 C:endpoints-controller        create,change               endpoints
 C:endpoints-controller        delete                      endpoints                                       uid

@@ -527,3 +527,48 @@ def test_a_pod_waits_a_moment_for_the_default_account_of_a_new_namespace(cluster
         return (await creating)[0]
 
     assert cluster(scenario) == 201
+
+
+def test_guarantees_x_tok3_a_node_asks_for_tokens_of_its_own_pods_alone(cluster):
+    async def scenario(c):
+        await c.account()
+        await c.account("other")
+        tokens = {"serviceAccountToken": {"path": "t", "audience": "vault"}}
+        volumes = [{"name": "v", "projected": {"sources": [tokens]}}]
+        uids = {}
+        for name, node in (("mine", "n1"), ("theirs", "n2")):
+            _, pod = await c.pod(name, serviceAccountName="robot", volumes=volumes, nodeName=node)
+            uids[name] = pod["metadata"]["uid"]
+        _, pod = await c.pod("plain", serviceAccountName="other", nodeName="n2")
+
+        async def asked(pod="mine", account="robot", audiences=("vault",), **ref):
+            ref = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uids.get(pod, "u"), **ref}
+            spec = {"audiences": list(audiences), "boundObjectRef": ref if pod else None}
+            code, found = await c.call("node", "POST", f"{ACCOUNTS}/{account}/token", {"spec": spec})
+            return code if code < 300 else (code, found["message"])
+
+        before = await asked(audiences=["db"])
+        rule = {"apiGroups": [""], "resources": ["db"], "verbs": ["request-serviceaccounts-token-audience"]}
+        await c.role("audience", rule)
+        await c.binding("audience", "audience", "system:node:n1")
+        return [
+            await asked(), await asked(audiences=()), before, await asked(audiences=["db"]),
+            await asked(audiences=["vault", "db"]), await asked(pod=""), await asked(kind="Secret"),
+            await asked(uid=""), await asked(uid="x"), await asked("theirs"), await asked("gone"),
+            (await asked("plain", "other"))[0], (await asked(account="gone"))[0],
+        ]  # fmt: skip
+
+    no, unknown = (
+        'serviceaccounts "robot" is forbidden: ',
+        "not found in pod spec volume, system:node:n1 is not authorized",
+    )
+    again = "The object might have been deleted and then recreated"
+    assert cluster(scenario) == [
+        201, 201, (403, f'{no}audience "db" {unknown} to request tokens for this audience'), 201,
+        (403, f"{no}node may only request 0 or 1 audiences"), (403, f"{no}node requested token not bound to a pod"),
+        (403, f"{no}node requested token not bound to a pod"),
+        (403, f"{no}node requested token with a pod binding without a uid"),
+        (403, f"{no}the UID in the bound object reference (x) does not match the UID in record. {again}"),
+        (403, f"{no}node requested token bound to a pod scheduled on a different node"),
+        (404, 'pods "gone" not found'), 403, 403,
+    ]  # fmt: skip

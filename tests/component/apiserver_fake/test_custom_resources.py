@@ -463,14 +463,15 @@ async def test_objects_stored_in_an_older_version_are_converted_when_the_stored_
     assert (stored["apiVersion"], stored["spec"]) == (f"{GROUP}/v2", {"host": "a", "port": "2"})
 
 
-def test_a_server_that_calls_no_webhooks_says_so():
+def test_a_server_that_calls_no_webhooks_refuses_to_convert_by_one():
     async def main():
         async with Machine().cluster() as cluster:
             config = {"url": "https://example.com/convert"}
             webhook = {"clientConfig": config, "conversionReviewVersions": ["v1"]}
-            await cluster.define(a_definition(*SPLIT, conversion={"strategy": "Webhook", "webhook": webhook}))
-            await cluster.call("create", body=of_spec("v1", hostPort="a:1"), code=201)
-            refused = await cluster.call("get", name="one", version="v2", code=500)
-            assert "this server calls no webhooks" in refused["message"]
+            sent = a_definition(*SPLIT, conversion={"strategy": "Webhook", "webhook": webhook})
+            refused = await cluster.call("create", DEFINITIONS, body=sent, code=422)
+            assert [each["message"] for each in refused["details"]["causes"]] == [
+                "Forbidden: conversion webhooks are called over a network, which a simulation does not have: use None"
+            ]
 
     simloop.run(main())

@@ -161,7 +161,7 @@ ROWS: dict[str, list[Row]] = {
         for verb, name in (("get", "unused"), ("get", "absent"), ("list", ""), ("delete", "used"))
     ],
     "X-NR14": [
-        ("create", "serviceaccounts", name, {}, {"subresource": "token"}) for name in ("default", "other", "absent")
+        ("create", "serviceaccounts", name, {}, {"subresource": "token"}) for name in ("other", "absent", "")
     ],
     "X-NR15": [
         ("create", "events", "", {**meta(name="e", namespace="default"), "source": {"host": "n2"}}, {}),

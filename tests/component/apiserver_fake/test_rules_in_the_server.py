@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+import pytest
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.wiring import build
@@ -279,5 +280,24 @@ def test_a_status_of_a_pod_may_bring_labels_and_annotations_but_no_owner() -> No
             assert "ownerReferences" not in seen["metadata"]
             assert "hostname" not in seen["spec"]
             assert seen["status"]["message"] == "m"
+
+    simloop.run(scenario())
+
+
+@pytest.mark.parametrize("how", ["update", "json", "merge", "strategic"])
+def test_kubelet_unbinding_4_5_a_client_that_knows_no_sessions_leaves_the_nodes_as_it_is(how: str) -> None:
+    async def scenario() -> None:
+        async with a_mesh() as call:
+            node = await call(ADMIN, "get", "nodes", "n1")
+            info = {"kubeletVersion": "v1.36.0"}
+            body: Any = {"status": {"nodeInfo": {**info, "kubeletSession": None}}}
+            if how == "update":
+                body = {**node, "status": {**node["status"], "nodeInfo": info}}
+            elif how == "json":
+                body = [{"op": "replace", "path": "/status/nodeInfo", "value": info}]
+            more = {} if how == "update" else {"patch_type": how}
+            verb = "patch" if more else "update"
+            written = await call(ADMIN, verb, "nodes", "n1", body=body, subresource="status", **more)
+            assert written["status"]["nodeInfo"] == {**info, "kubeletSession": "s1"}
 
     simloop.run(scenario())

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from apiserver_fake.aggregated.served import answer
-from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.storage.store import Store
 from services.api.errors import ApiError, MethodNotAllowed
+from services.api.metrics.apis import COMPONENT_STATUSES
 from services.api.resources import resource_of_kind
 from services.api.times import format_micro_time, format_time
 from services.api.wire import Request
@@ -65,7 +65,7 @@ class World:
     def read(self, resource, name="", namespace="default", **selectors):
         verb = "get" if name else "list"
         request = Request(verb=verb, resource=resource, namespace=namespace, name=name, **selectors)
-        return msgspec.json.decode(answer(request, self.store, WALL_S, Catalogue().served).body)
+        return msgspec.json.decode(answer(request, self.store, WALL_S).body)
 
     def used(self, name, resource="cpu"):
         return {each["name"]: each["usage"][resource] for each in self.read(PODS, name)["containers"]}
@@ -183,21 +183,28 @@ def test_what_cannot_be_read_is_not_measured(metrics):
     assert metrics.refusal(CUSTOM, "pods/p/rps") == "the server could not find the metric rps for pods p"
 
 
-def test_every_group_version_is_an_available_api_service_as_old_as_the_cluster(metrics):
-    metrics.put("v1", "Namespace", "kube-system", age_s=60, namespace="")
-    listed = metrics.read("apiservices.apiregistration.k8s.io", namespace="")
-    names = [each["metadata"]["name"] for each in listed["items"]]
-    one = metrics.read("apiservices.apiregistration.k8s.io", "v1beta1.metrics.k8s.io", namespace="")
-
-    assert int(listed["metadata"]["resourceVersion"]) > 0
-    assert one["metadata"]["creationTimestamp"] == one["status"]["conditions"][0]["lastTransitionTime"] == ago(60)
-    assert {"v1.apps", "v1.autoscaling", "v1beta1.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io"} <= set(names)
-    assert [(c["type"], c["status"]) for c in one["status"]["conditions"]] == [("Available", "True")]
-    assert metrics.refusal("apiservices.apiregistration.k8s.io", "v1.x", namespace="") == (
-        'apiservices.apiregistration.k8s.io "v1.x" not found')  # fmt: skip
-
-
 @pytest.mark.parametrize(("resource", "verb"), [(PODS, "watch"), (NODES, "delete"), (CUSTOM, "list")])
 def test_nothing_else_is_allowed(metrics, resource, verb):
     with pytest.raises(MethodNotAllowed):
         answer(Request(verb=verb, resource=resource), metrics.store, WALL_S)
+
+
+def test_component_statuses_say_who_watches_the_server(metrics):
+    def read(name="", watching=("system:kube-scheduler",), **selectors):
+        request = Request(verb="get" if name else "list", resource="componentstatuses", name=name, **selectors)
+        return msgspec.json.decode(answer(request, metrics.store, WALL_S, watching).body)
+
+    refused = 'Get "https://127.0.0.1:10257/healthz": dial tcp 127.0.0.1:10257: connect: connection refused'
+    assert read() == {"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": [
+        {"metadata": {"name": "controller-manager"},
+         "conditions": [{"type": "Healthy", "status": "False", "message": refused}]},
+        {"metadata": {"name": "etcd-0"}, "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]},
+        {"metadata": {"name": "scheduler"}, "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]},
+    ]}  # fmt: skip
+    assert read("scheduler", ())["conditions"][0]["status"] == "False"
+    assert [each["metadata"]["name"] for each in read(field_selector="metadata.name=etcd-0")["items"]] == ["etcd-0"]
+    assert read(label_selector="a=b")["items"] == []
+    with pytest.raises(ApiError, match="Component not found: kubelet"):
+        read("kubelet")
+    cells = [[column.source(each, 0.0) for column in COMPONENT_STATUSES.columns[1:]] for each in read()["items"]]
+    assert cells == [["Unhealthy", refused, ""], ["Healthy", "ok", ""], ["Healthy", "ok", ""]]

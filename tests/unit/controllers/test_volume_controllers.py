@@ -113,6 +113,19 @@ def test_a_volume_is_made_near_the_chosen_node_and_takes_its_time(world_of):
         {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]}]  # fmt: skip
 
 
+def test_a_provisioner_whose_name_no_csi_driver_may_have_makes_a_directory_of_a_host(world_of):
+    world = world_of(BINDER, volumes__provision_s=0.0)
+    world.put(a_class(provisioner="rancher.io/local-path"))
+    world.put(a_node("n1", "a"))
+    world.put(a_claim(node="n1"))
+
+    made = next(a for a in world.reconcile("claim/data").actions if isinstance(a, Create)).document
+
+    assert "csi" not in made["spec"]
+    assert made["spec"]["hostPath"] == {
+        "path": "/var/lib/keplab/volumes/pvc-uid-data", "type": "DirectoryOrCreate"}  # fmt: skip
+
+
 def test_a_driver_that_registered_its_own_topology_is_followed(world_of):
     world = world_of(BINDER, volumes__provision_s=0.0)
     world.put(a_class())

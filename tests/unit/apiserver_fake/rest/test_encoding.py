@@ -110,3 +110,14 @@ def test_every_kind_can_be_completed_from_nothing():
 def test_a_long_list_comes_in_pieces():
     pods = [b'{"kind":"Pod","metadata":{"name":"%d"}}' % number for number in range(450)]
     assert [len(piece) for piece in Encoding().items(pods, "v1", "Pod")] == [200, 200, 50]
+
+
+def test_a_kubelets_session_is_shown_only_where_kubelets_unbind():
+    node = b'{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"},"status":{"nodeInfo":{"kubeletSession":"s"}}}'
+    bare = b'{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}'
+    for has_sessions in (True, False):
+        encoding = Encoding(has_sessions=has_sessions)
+        (listed,) = [item for piece in encoding.items([node], "v1", "Node") for item in piece]
+        for body in (encoding.answer(node), encoding.object(node, "core.Node"), listed):
+            assert (b"kubeletSession" in body) == has_sessions
+        assert b"nodeInfo" in encoding.answer(bare)

@@ -9,7 +9,7 @@ from services.api.metrics.apis import COMPUTED
 
 WITHOUT = frozenset(
     # No types of upstream's release say what their messages are.
-    ("customresourcedefinitions.apiextensions.k8s.io", "noderesourcetopologies.topology.node.k8s.io",
+    ("apiservices.apiregistration.k8s.io", "customresourcedefinitions.apiextensions.k8s.io", "noderesourcetopologies.topology.node.k8s.io",
      "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io")
 )  # fmt: skip
 SERVED = [

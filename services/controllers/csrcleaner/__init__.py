@@ -1,0 +1,1 @@
+"""The controller that deletes certificate requests that are over."""
