@@ -90,7 +90,12 @@ def required(path: str, detail: str = "") -> Cause:
 
 def invalid(path: str, value: Any, detail: str) -> Cause:
     """Return the cause of a wrong value."""
-    return Cause(path, "FieldValueInvalid", f"Invalid value: {_quoted(value)}: {detail}")
+    return Cause(path, "FieldValueInvalid", f"Invalid value: {_quoted(value)}{': ' if detail else ''}{detail}")
+
+
+def wrong(path: str, detail: str) -> Cause:
+    """Return the cause of a wrong value that is not shown."""
+    return Cause(path, "FieldValueInvalid", f"Invalid value: {detail}")
 
 
 def unsupported(path: str, value: Any, supported: Iterable[str]) -> Cause:
@@ -464,17 +469,24 @@ def count_or_percentage(path: str, value: int | str) -> list[Cause]:
     return [invalid(path, value, text)]
 
 
+def not_above_all(path: str, value: int | str) -> list[Cause]:
+    """Check that a percentage is at most 100%."""
+    if isinstance(value, str) and _PERCENT_RE.fullmatch(value) and number_of(value) > 100:
+        return [invalid(path, value, "must not be greater than 100%")]
+    return []
+
+
 def at_most_all(path: str, value: int | str) -> list[Cause]:
     """Check a number not below 0 or a percentage up to 100%."""
-    wrong = count_or_percentage(path, value)
-    if not wrong and isinstance(value, str) and number_of(value) > 100:
-        return [invalid(path, value, "must not be greater than 100%")]
-    return wrong
+    return count_or_percentage(path, value) + not_above_all(path, value)
 
 
 def number_of(value: int | str) -> int:
-    """Return the number in a valid count or percentage."""
-    return value if isinstance(value, int) else int(value[:-1])
+    """Return the number in a count or percentage; 0 of a text that is none, as upstream reads it."""
+    if isinstance(value, int):
+        return value
+    text = value[:-1] if _PERCENT_RE.fullmatch(value) else value
+    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text) else 0
 
 
 def selects(selector: Document, values: Mapping[str, str]) -> bool:

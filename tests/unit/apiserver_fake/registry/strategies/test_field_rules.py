@@ -20,6 +20,10 @@ from services.api.label_syntax import VALUE_TEXT
 from services.api.wire import Request
 
 ONE_TO_65535 = "must be between 1 and 65535, inclusive"
+PERCENT = (
+    "a valid percent string must be a numeric string followed by an ending '%' "
+    "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+)
 CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
@@ -348,8 +352,85 @@ NETWORKING = [
      [f'endpoints[0].hints.forNodes[0].name: Invalid value: "A": {SUBDOMAIN_TEXT}']),
 ]  # fmt: skip
 
+PODS = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+UNFIT = "`selector` does not match template `labels`"
 
-@pytest.mark.parametrize(("resource", "document", "found"), [*METADATA, *CORE, *SERVICES, *STORAGE, *NETWORKING])
+
+def workload(**spec: Any) -> dict[str, Any]:
+    base = {"selector": {"matchLabels": {"a": "b"}}, "template": PODS}
+    return {"metadata": {"name": "x"}, "spec": {n: v for n, v in {**base, **spec}.items() if v is not None}}
+
+
+def rolling(kind: str, **numbers: Any) -> dict[str, Any]:
+    key = "strategy" if kind == "deployments" else "updateStrategy"
+    return workload(**{key: {"type": "RollingUpdate", "rollingUpdate": numbers}})
+
+
+WORKLOADS = [
+    ("deployments.apps", workload(replicas=-1, selector=None, strategy={"type": "Odd"}, minReadySeconds=-1,
+                                  revisionHistoryLimit=-1, progressDeadlineSeconds=-1),
+     ["spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+      "spec.selector: Required value",
+      f'spec.template.metadata.labels: Invalid value: {{"a":"b"}}: {UNFIT}',
+      ('spec.strategy: Unsupported value: {"Type":"Odd","RollingUpdate":null}: supported values: "Recreate", '
+       '"RollingUpdate"'),
+      "spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0",
+      "spec.revisionHistoryLimit: Invalid value: -1: must be greater than or equal to 0",
+      "spec.progressDeadlineSeconds: Invalid value: -1: must be greater than or equal to 0",
+      "spec.progressDeadlineSeconds: Invalid value: -1: must be greater than minReadySeconds"]),
+    ("deployments.apps", workload(template=None),
+     [f"spec.template.metadata.labels: Invalid value: null: {UNFIT}", "spec.template.spec.containers: Required value"]),
+    ("deployments.apps", workload(selector={"matchLabels": {"a": "b c"}}, template=None),
+     [f'spec.selector.matchLabels: Invalid value: "b c": {VALUE_TEXT}',
+      'spec.selector: Invalid value: {"matchLabels":{"a":"b c"}}: invalid label selector']),
+    ("deployments.apps", workload(minReadySeconds=600),
+     ["spec.progressDeadlineSeconds: Invalid value: 600: must be greater than minReadySeconds"]),
+    ("deployments.apps", rolling("deployments", maxUnavailable=0, maxSurge="0%"),
+     ["spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0"]),
+    ("deployments.apps", rolling("deployments", maxUnavailable="101%", maxSurge="200%"),
+     ['spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be greater than 100%']),
+    ("deployments.apps", rolling("deployments", maxUnavailable="a", maxSurge=0),
+     [f'spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "a": {PERCENT}',
+      'spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "a": may not be 0 when `maxSurge` is 0']),
+    ("replicasets.apps", workload(replicas=-1, minReadySeconds=-1, selector={}),
+     ["spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+      "spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0",
+      "spec.selector: Invalid value: {}: empty selector is invalid for deployment"]),
+    ("daemonsets.apps", workload(selector=None, updateStrategy={"type": "Odd"}, revisionHistoryLimit=-1),
+     [f'spec.template.metadata.labels: Invalid value: {{"a":"b"}}: {UNFIT}',
+      ('spec.updateStrategy: Unsupported value: {"Type":"Odd","RollingUpdate":null}: supported values: '
+       '"RollingUpdate", "OnDelete"'),
+      "spec.revisionHistoryLimit: Invalid value: -1: must be greater than or equal to 0"]),
+    ("daemonsets.apps", rolling("daemonsets", maxUnavailable=0, maxSurge=0),
+     ["spec.updateStrategy.rollingUpdate.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"]),
+    ("daemonsets.apps", rolling("daemonsets", maxUnavailable="101%", maxSurge=-1),
+     [("spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: -1: must be greater than or equal to 0"),
+      'spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be greater than 100%',
+      ("spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: -1: may not be set when maxUnavailable is "
+       "non-zero")]),
+    ("statefulsets.apps", workload(selector=None, serviceName="A_b", minReadySeconds=-1, ordinals={"start": -1},
+                                   podManagementPolicy="Odd"),
+     ["spec.podManagementPolicy: Invalid value: \"Odd\": must be 'OrderedReady' or 'Parallel'",
+      f'spec.serviceName: Invalid value: "A_b": {LABEL_TEXT}',
+      "spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0",
+      "spec.ordinals.start: Invalid value: -1: must be greater than or equal to 0",
+      "spec.selector: Required value", f'spec.template.metadata.labels: Invalid value: {{"a":"b"}}: {UNFIT}']),
+    ("statefulsets.apps", workload(selector={"matchLabels": {"a": "b c"}}),
+     [f'spec.selector.matchLabels: Invalid value: "b c": {VALUE_TEXT}',
+      'spec.selector: Invalid value: {"matchLabels":{"a":"b c"}}']),
+    ("statefulsets.apps", rolling("statefulsets", partition=-1),
+     ["spec.updateStrategy.rollingUpdate.partition: Invalid value: -1: must be greater than or equal to 0"]),
+    ("statefulsets.apps", workload(volumeClaimTemplates=[{"metadata": {"name": "d"}, "spec": {"volumeMode": "Odd"}}]),
+     ["spec.volumeClaimTemplates[0].spec.accessModes: Required value: at least 1 access mode is required",
+      "spec.volumeClaimTemplates[0].spec.resources[storage]: Required value",
+      ('spec.volumeClaimTemplates[0].spec.volumeMode: Unsupported value: "Odd": supported values: "Block", '
+       '"Filesystem"')]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("resource", "document", "found"), [*METADATA, *CORE, *SERVICES, *STORAGE, *NETWORKING, *WORKLOADS]
+)
 def test_all_that_is_wrong_with_a_new_object_is_named_in_order(world, resource, document, found):
     causes, _ = world.try_create(resource, document)
     assert said(causes) == found
