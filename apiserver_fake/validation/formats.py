@@ -90,7 +90,7 @@ def required(path: str, detail: str = "") -> Cause:
 
 def invalid(path: str, value: Any, detail: str) -> Cause:
     """Return the cause of a wrong value."""
-    return Cause(path, "FieldValueInvalid", f"Invalid value: {_quoted(value)}{': ' if detail else ''}{detail}")
+    return Cause(path, "FieldValueInvalid", f"Invalid value: {quoted(value)}{': ' if detail else ''}{detail}")
 
 
 def wrong(path: str, detail: str) -> Cause:
@@ -101,17 +101,17 @@ def wrong(path: str, detail: str) -> Cause:
 def unsupported(path: str, value: Any, supported: Iterable[str]) -> Cause:
     """Return the cause of a value outside a fixed set, which is named in the order given."""
     values = ", ".join(f'"{each}"' for each in supported)
-    return Cause(path, "FieldValueNotSupported", f"Unsupported value: {_quoted(value)}: supported values: {values}")
+    return Cause(path, "FieldValueNotSupported", f"Unsupported value: {quoted(value)}: supported values: {values}")
 
 
 def unknown(path: str, value: Any, detail: str = "") -> Cause:
     """Return the cause of a name that nothing has."""
-    return Cause(path, "FieldValueNotFound", f"Not found: {_quoted(value)}{': ' if detail else ''}{detail}")
+    return Cause(path, "FieldValueNotFound", f"Not found: {quoted(value)}{': ' if detail else ''}{detail}")
 
 
 def duplicate(path: str, value: Any) -> Cause:
     """Return the cause of a value that occurs twice."""
-    return Cause(path, "FieldValueDuplicate", f"Duplicate value: {_quoted(value)}")
+    return Cause(path, "FieldValueDuplicate", f"Duplicate value: {quoted(value)}")
 
 
 def forbidden(path: str, detail: str) -> Cause:
@@ -128,7 +128,7 @@ def too_many(path: str, count: int, maximum: int) -> list[Cause]:
 
 def faults(form: Callable[[str, str], Iterable[Cause]], value: str) -> list[str]:
     """Return what is wrong with a value in a form, without the value: for refusals that show another."""
-    shown = f"Invalid value: {_quoted(value)}: "
+    shown = f"Invalid value: {quoted(value)}: "
     return [each.message.removeprefix(shown) for each in form("", value)]
 
 
@@ -151,7 +151,7 @@ _ESCAPES = {
 }
 
 
-def _quoted(value: Any) -> str:
+def quoted(value: Any) -> str:
     """Return a value as refusals show it: texts as Go's `%q`, anything else as its JSON.
 
     Upstream shows values whole; here they are cut where a refusal would grow without end.

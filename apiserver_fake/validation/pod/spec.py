@@ -243,8 +243,6 @@ def check(spec: Document, at: str, switches: ApiServerSwitches = NO_GATES) -> li
     return report.causes
 
 
-TEMPLATE_METADATA = Field("metadata", struct=Struct(Field("labels", form=labels)))
-"""The metadata of a template that is no pod's."""
 _POD_MAKERS = {
     "replicaset": "ReplicaSet",
     "deployment": "ReplicaSet",

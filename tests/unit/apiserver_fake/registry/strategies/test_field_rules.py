@@ -427,9 +427,110 @@ WORKLOADS = [
        '"Filesystem"')]),
 ]  # fmt: skip
 
+ONCE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+INDEXED = {"completionMode": "Indexed", "completions": 3}
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x", "uid": "u"}, "spec": {"template": ONCE, **spec}}
+
+
+def failing(*rules: Any) -> dict[str, Any]:
+    return job(podFailurePolicy={"rules": [*rules]})
+
+
+def cron_job(**spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "x"},
+        "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": ONCE}}, **spec},
+    }
+
+
+FAIL = "spec.podFailurePolicy.rules[0]"
+DONE = "spec.successPolicy.rules"
+JOBS = [
+    ("jobs.batch", job(parallelism=-1, maxFailedIndexes=-1, managedBy="me", completionMode="Odd"),
+     ["spec.parallelism: Invalid value: -1: must be greater than or equal to 0",
+      "spec.maxFailedIndexes: Invalid value: -1: must be greater than or equal to 0",
+      "spec.backoffLimitPerIndex: Required value: when maxFailedIndexes is specified",
+      'spec.managedBy: Invalid value: "me": must be a domain-prefixed path (such as "acme.io/foo")',
+      'spec.completionMode: Unsupported value: "Odd": supported values: "NonIndexed", "Indexed"']),
+    ("jobs.batch", job(managedBy=f"a.b/{'c' * 60}"), ["spec.managedBy: Too long: may not be more than 63 bytes"]),
+    ("jobs.batch", job(backoffLimitPerIndex=1, maxFailedIndexes=1),
+     ["spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode",
+      "spec.maxFailedIndexes: Invalid value: 1: requires indexed completion mode"]),
+    ("jobs.batch", job(completionMode="Indexed", completions=100_001, parallelism=100_001, backoffLimitPerIndex=1),
+     ["spec.parallelism: Invalid value: 100001: must be less than or equal to 100000 when completion mode is Indexed",
+      "spec.maxFailedIndexes: Required value: must be specified when completions is above 100000",
+      ("spec.parallelism: Invalid value: 100001: must be less than or equal to 10000 when completions are above 100000 "
+       "and used with backoff limit per index")]),
+    ("jobs.batch", failing({}, {"action": "Odd", "onExitCodes": {}}),
+     [f'{FAIL}.action: Required value: valid values: ["Count" "FailIndex" "FailJob" "Ignore"]',
+      f"{FAIL}: Invalid value: specifying one of OnExitCodes and OnPodConditions is required",
+      ('spec.podFailurePolicy.rules[1].action: Unsupported value: "Odd": supported values: "Count", "FailIndex", '
+       '"FailJob", "Ignore"'),
+      'spec.podFailurePolicy.rules[1].onExitCodes.operator: Required value: valid values: ["In" "NotIn"]',
+      "spec.podFailurePolicy.rules[1].onExitCodes.values: Invalid value: null: at least one value is required"]),
+    ("jobs.batch", failing({"action": "FailIndex", "onPodConditions": [{"type": "a b", "status": "Odd"}], "onExitCodes": {
+        "operator": "In", "containerName": "z", "values": [0, 2, 1, 1]}}),
+     [f'{FAIL}.action: Invalid value: "FailIndex": requires the backoffLimitPerIndex to be set',
+      (f'{FAIL}.onExitCodes.containerName: Invalid value: "z": must be one of the container or initContainer names in '
+       "the pod template"),
+      f"{FAIL}.onExitCodes.values[0]: Invalid value: 0: must not be 0 for the In operator",
+      f"{FAIL}.onExitCodes.values[3]: Duplicate value: 1",
+      f"{FAIL}.onExitCodes.values: Invalid value: [0,2,1,1]: must be ordered",
+      f'{FAIL}.onPodConditions[0].type: Invalid value: "a b": {NAME_PART_TEXT}',
+      f'{FAIL}.onPodConditions[0].status: Unsupported value: "Odd": supported values: "False", "True", "Unknown"',
+      f"{FAIL}: Invalid value: specifying both OnExitCodes and OnPodConditions is not supported"]),
+    ("jobs.batch", job(podFailurePolicy={"rules": []}, podReplacementPolicy="TerminatingOrFailed",
+                       template={"spec": {**ONCE["spec"], "restartPolicy": "OnFailure"}}),
+     ['spec.podReplacementPolicy: Unsupported value: "TerminatingOrFailed": supported values: "Failed"',
+      ('spec.template.spec.restartPolicy: Invalid value: "OnFailure": only "Never" is supported when podFailurePolicy is '
+       "specified")]),
+    ("jobs.batch", job(successPolicy={"rules": [{"succeededCount": 1}]}),
+     [('spec.successPolicy: Invalid value: {"Rules":[{"SucceededIndexes":null,"SucceededCount":1}]}: requires indexed '
+       "completion mode")]),
+    ("jobs.batch", job(**INDEXED, successPolicy={"rules": []}),
+     [f"{DONE}: Required value: at least one rules must be specified when the successPolicy is specified"]),
+    ("jobs.batch", job(**INDEXED, successPolicy={"rules": [
+        {}, {"succeededIndexes": "0-1-2"}, {"succeededIndexes": "a"}, {"succeededIndexes": "3"},
+        {"succeededIndexes": "1,0-1", "succeededCount": 4}, {"succeededIndexes": "0,2", "succeededCount": 3}]}),
+     [f"{DONE}[0]: Required value: at least one of succeededCount or succeededIndexes must be specified",
+      (f'{DONE}[1].succeededIndexes: Invalid value: "0-1-2": error parsing succeededIndexes: the fragment "0-1-2" violates '
+       "the requirement that an index interval can have at most two parts separated by '-'"),
+      (f'{DONE}[2].succeededIndexes: Invalid value: "a": error parsing succeededIndexes: cannot convert string to integer '
+       'for index: "a"'),
+      f'{DONE}[3].succeededIndexes: Invalid value: "3": error parsing succeededIndexes: too large index: "3"',
+      (f'{DONE}[4].succeededIndexes: Invalid value: "1,0-1": error parsing succeededIndexes: non-increasing order, '
+       "previous: 1, current: 0"),
+      (f"{DONE}[4].succeededCount: Invalid value: 4: must be less than or equal to 3 (the number of specified "
+       "completions)"),
+      (f"{DONE}[4].succeededCount: Invalid value: 4: must be less than or equal to 0 (the number of indexes in the "
+       "specified succeededIndexes field)"),
+      (f"{DONE}[5].succeededCount: Invalid value: 3: must be less than or equal to 2 (the number of indexes in the "
+       "specified succeededIndexes field)")]),
+    ("jobs.batch", {"metadata": {"name": "a" * 62, "uid": "u"}, "spec": {"template": ONCE, **INDEXED}},
+     [(f'metadata.name: Invalid value: "{"a" * 62}": will not able to create pod with invalid DNS label: '
+       f'{"a" * 62}-2')]),
+    ("cronjobs.batch", cron_job(schedule="TZ=UTC * * * * *", timeZone="Local", concurrencyPolicy="Odd",
+                                startingDeadlineSeconds=-1, failedJobsHistoryLimit=-1),
+     ['spec.schedule: Invalid value: "TZ=UTC * * * * *": cannot use TZ or CRON_TZ in schedule, use timeZone field instead',
+      "spec.startingDeadlineSeconds: Invalid value: -1: must be greater than or equal to 0",
+      ('spec.timeZone: Invalid value: "Local": timeZone must be an explicit time zone as defined in '
+       "https://www.iana.org/time-zones"), 'spec.timeZone: Invalid value: "Local": unknown time zone Local',
+      'spec.concurrencyPolicy: Unsupported value: "Odd": supported values: "Allow", "Forbid", "Replace"',
+      "spec.failedJobsHistoryLimit: Invalid value: -1: must be greater than or equal to 0"]),
+    ("cronjobs.batch", cron_job(schedule="", jobTemplate={"spec": {
+        "selector": {}, "manualSelector": True, "template": {"spec": {"containers": ONCE["spec"]["containers"]}}}}),
+     ["spec.schedule: Required value",
+      'spec.jobTemplate.spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"',
+      "spec.jobTemplate.spec.selector: Invalid value: {}: `selector` will be auto-generated",
+      'spec.jobTemplate.spec.manualSelector: Unsupported value: true: supported values: "nil", "false"']),
+]  # fmt: skip
+
 
 @pytest.mark.parametrize(
-    ("resource", "document", "found"), [*METADATA, *CORE, *SERVICES, *STORAGE, *NETWORKING, *WORKLOADS]
+    ("resource", "document", "found"), [*METADATA, *CORE, *SERVICES, *STORAGE, *NETWORKING, *WORKLOADS, *JOBS]
 )
 def test_all_that_is_wrong_with_a_new_object_is_named_in_order(world, resource, document, found):
     causes, _ = world.try_create(resource, document)
@@ -489,6 +590,29 @@ STATUSES = [
       "status.conditions[0].lastTransitionTime: Required value: must be set",
       "status.conditions[0].reason: Required value: must be set",
       "status.currentHealthy: Invalid value: -1: must be greater than or equal to 0"]),
+    ("jobs.batch", job(), {"active": 1, "ready": 2, "succeeded": -1, "uncountedTerminatedPods": {
+        "succeeded": ["", "u"], "failed": ["u"]}, "completedIndexes": "0", "failedIndexes": "0",
+        "completionTime": "2026-01-01T00:00:00Z", "startTime": "2026-01-01T00:00:01Z"},
+     ["status.succeeded: Invalid value: -1: must be greater than or equal to 0",
+      'status.uncountedTerminatedPods.succeeded[0]: Invalid value: "": must not be empty',
+      'status.uncountedTerminatedPods.failed[0]: Duplicate value: "u"',
+      ('status.completionTime: Invalid value: "2026-01-01T00:00:00Z": cannot set completionTime when there is no '
+       "Complete=True condition"),
+      'status.completionTime: Invalid value: "2026-01-01T00:00:00Z": completionTime cannot be set before startTime',
+      'status.completedIndexes: Invalid value: "0": cannot set non-empty completedIndexes when non-indexed completion mode',
+      'status.failedIndexes: Invalid value: "0": cannot set non-null failedIndexes when backoffLimitPerIndex is null',
+      'status.failedIndexes: Invalid value: "0": failedIndexes and completedIndexes overlap at index: 0',
+      "status.ready: Invalid value: 2: cannot set more ready pods than active",
+      "status.succeeded: Invalid value: -1: cannot decrease the succeeded counter"]),
+    ("jobs.batch", job(), {"active": 1, "terminating": 1, "conditions": [
+        {"type": each, "status": "True"} for each in ("Complete", "Failed", "SuccessCriteriaMet")]},
+     ["status.conditions: Invalid value: cannot set Complete=True and Failed=true conditions",
+      "status.completionTime: Required value: completionTime is required for Complete jobs",
+      "status.conditions: Invalid value: cannot set Failed=True condition without the FailureTarget=true condition",
+      "status.active: Invalid value: 1: active>0 is invalid for finished job",
+      "status.startTime: Required value: startTime is required for finished job",
+      "status.terminating: Invalid value: 1: terminating>0 is invalid for finished job",
+      "status.conditions: Invalid value: cannot set SuccessCriteriaMet=True and Failed=true conditions"]),
     ("nodes", node(), {"addresses": [{"type": "Hostname", "address": "a"}] * 2},
      ['status.addresses[1]: Duplicate value: {"Type":"Hostname","Address":"a"}']),
 ]  # fmt: skip
