@@ -90,23 +90,28 @@ def required(path: str, detail: str = "") -> Cause:
 
 def invalid(path: str, value: Any, detail: str) -> Cause:
     """Return the cause of a wrong value."""
-    return Cause(path, "FieldValueInvalid", f"Invalid value: {_quoted(value)}: {detail}")
+    return Cause(path, "FieldValueInvalid", f"Invalid value: {quoted(value)}{': ' if detail else ''}{detail}")
+
+
+def wrong(path: str, detail: str) -> Cause:
+    """Return the cause of a wrong value that is not shown."""
+    return Cause(path, "FieldValueInvalid", f"Invalid value: {detail}")
 
 
 def unsupported(path: str, value: Any, supported: Iterable[str]) -> Cause:
     """Return the cause of a value outside a fixed set, which is named in the order given."""
     values = ", ".join(f'"{each}"' for each in supported)
-    return Cause(path, "FieldValueNotSupported", f"Unsupported value: {_quoted(value)}: supported values: {values}")
+    return Cause(path, "FieldValueNotSupported", f"Unsupported value: {quoted(value)}: supported values: {values}")
 
 
 def unknown(path: str, value: Any, detail: str = "") -> Cause:
     """Return the cause of a name that nothing has."""
-    return Cause(path, "FieldValueNotFound", f"Not found: {_quoted(value)}{': ' if detail else ''}{detail}")
+    return Cause(path, "FieldValueNotFound", f"Not found: {quoted(value)}{': ' if detail else ''}{detail}")
 
 
 def duplicate(path: str, value: Any) -> Cause:
     """Return the cause of a value that occurs twice."""
-    return Cause(path, "FieldValueDuplicate", f"Duplicate value: {_quoted(value)}")
+    return Cause(path, "FieldValueDuplicate", f"Duplicate value: {quoted(value)}")
 
 
 def forbidden(path: str, detail: str) -> Cause:
@@ -123,7 +128,7 @@ def too_many(path: str, count: int, maximum: int) -> list[Cause]:
 
 def faults(form: Callable[[str, str], Iterable[Cause]], value: str) -> list[str]:
     """Return what is wrong with a value in a form, without the value: for refusals that show another."""
-    shown = f"Invalid value: {_quoted(value)}: "
+    shown = f"Invalid value: {quoted(value)}: "
     return [each.message.removeprefix(shown) for each in form("", value)]
 
 
@@ -146,7 +151,7 @@ _ESCAPES = {
 }
 
 
-def _quoted(value: Any) -> str:
+def quoted(value: Any) -> str:
     """Return a value as refusals show it: texts as Go's `%q`, anything else as its JSON.
 
     Upstream shows values whole; here they are cut where a refusal would grow without end.
@@ -465,17 +470,24 @@ def count_or_percentage(path: str, value: int | str) -> list[Cause]:
     return [invalid(path, value, text)]
 
 
+def not_above_all(path: str, value: int | str) -> list[Cause]:
+    """Check that a percentage is at most 100%."""
+    if isinstance(value, str) and _PERCENT_RE.fullmatch(value) and number_of(value) > 100:
+        return [invalid(path, value, "must not be greater than 100%")]
+    return []
+
+
 def at_most_all(path: str, value: int | str) -> list[Cause]:
     """Check a number not below 0 or a percentage up to 100%."""
-    wrong = count_or_percentage(path, value)
-    if not wrong and isinstance(value, str) and number_of(value) > 100:
-        return [invalid(path, value, "must not be greater than 100%")]
-    return wrong
+    return count_or_percentage(path, value) + not_above_all(path, value)
 
 
 def number_of(value: int | str) -> int:
-    """Return the number in a valid count or percentage."""
-    return value if isinstance(value, int) else int(value[:-1])
+    """Return the number in a count or percentage; 0 of a text that is none, as upstream reads it."""
+    if isinstance(value, int):
+        return value
+    text = value[:-1] if _PERCENT_RE.fullmatch(value) else value
+    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text) else 0
 
 
 def selects(selector: Document, values: Mapping[str, str]) -> bool:

@@ -1,28 +1,36 @@
-"""Workloads of `apps`: their defaults, what may change later, and the numbers of a rolling update."""
+"""Workloads of `apps`: their defaults, what may change later, and the numbers of a rolling update.
+
+Source: upstream `pkg/apis/apps/validation/validation.go`.
+"""
 
 from collections.abc import Callable
 
 from apiserver_fake.strategy import WriteContext, declared
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
+    Cause,
     Causes,
-    at_most_all,
     count_or_percentage,
     forbidden,
     invalid,
     label,
+    not_above_all,
     not_decremented,
     not_negative,
     number_of,
     required,
+    unsupported,
 )
-from apiserver_fake.validation.pod.spec import workload_fields
+from apiserver_fake.validation.pod.spec import selected_template
+from apiserver_fake.validation.volumeclaim import CLAIM_SPEC
 from services.api.kinds.daemonset import TEMPLATE_GENERATION
 from services.api.kinds.statefulset import DELETE, ON_DELETE, ORDERED, PARALLEL, RETAIN, ROLLING
 from services.api.meta import Document
 
 REVISION = Struct(Field("data", required="data is mandatory", is_immutable=True), Field("revision", minimum=0))
-REPLICA_SET_SPEC = Struct(*workload_fields("replicaset", has_history=False))
+REPLICAS, MIN_READY = Field("replicas", default=1, minimum=0), Field("minReadySeconds", minimum=0)
+HISTORY = Field("revisionHistoryLimit", default=10, minimum=0)
+REPLICA_SET_SPEC = Struct(REPLICAS, MIN_READY, *selected_template("replicaset"))
 REPLICA_SET_COUNTERS = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 DEPLOYMENT_COUNTERS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
 
@@ -35,38 +43,54 @@ def _rolling(defaults: Document) -> Callable[[Document], None]:
     return complete
 
 
+def _internal(strategy: Document, *names: str) -> Document:
+    """Return a strategy as upstream's internal type is written, which has no JSON names."""
+    numbers = strategy.get("rollingUpdate")
+    shown = numbers and {f"{name[0].upper()}{name[1:]}": numbers.get(name) for name in names}
+    return {"Type": strategy["type"], "RollingUpdate": shown}
+
+
 def _check_numbers_deployment(strategy: Document, at: str, report: Report) -> Causes:
     kind, numbers, path = strategy["type"], strategy.get("rollingUpdate"), f"{at}rollingUpdate"
-    if kind == "Recreate" and numbers is not None:
+    if kind not in ("Recreate", "RollingUpdate"):
+        shown = _internal(strategy, "maxUnavailable", "maxSurge")
+        yield unsupported(at[:-1], shown, ("Recreate", "RollingUpdate"))
+    elif kind == "Recreate" and numbers is not None:
         yield forbidden(path, "may not be specified when strategy `type` is 'Recreate'")
     if kind != "RollingUpdate" or numbers is None:
         return
     unavailable, surge = numbers["maxUnavailable"], numbers["maxSurge"]
-    wrong = count_or_percentage(f"{path}.maxUnavailable", unavailable) + count_or_percentage(f"{path}.maxSurge", surge)
-    if not wrong and number_of(unavailable) == number_of(surge) == 0:
-        wrong.append(invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
-    elif not wrong and isinstance(unavailable, str) and number_of(unavailable) > 100:
-        wrong.append(invalid(f"{path}.maxUnavailable", unavailable, "must not be greater than 100%"))
-    yield from wrong
+    yield from count_or_percentage(f"{path}.maxUnavailable", unavailable)
+    yield from count_or_percentage(f"{path}.maxSurge", surge)
+    if number_of(unavailable) == number_of(surge) == 0:
+        yield invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0")
+    yield from not_above_all(f"{path}.maxUnavailable", unavailable)
 
 
-def _deadline(spec: Document, at: str, report: Report) -> Causes:
-    deadline = spec.get("progressDeadlineSeconds")
-    if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
-        yield invalid(f"{at}progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
+def _deadline(deadline: int, path: str, report: Report) -> Causes:
+    if deadline <= (report.scope or 0):
+        yield invalid(path, deadline, "must be greater than minReadySeconds")
+
+
+def _lend_readiness(spec: Document, at: str, report: Report) -> Causes:
+    report.scope = spec.get("minReadySeconds")
+    return ()
 
 
 DEPLOYMENT_STRATEGY = Struct(
-    Field("type", default="RollingUpdate", is_blank_absent=True, enum=("Recreate", "RollingUpdate")),
+    Field("type", default="RollingUpdate", is_blank_absent=True),
     _check_numbers_deployment,
     completion=_rolling({"maxUnavailable": "25%", "maxSurge": "25%"}),
     are_defaults_last=True,
 )
 DEPLOYMENT_SPEC = Struct(
-    *workload_fields("deployment"),
-    Field("progressDeadlineSeconds", default=600),
+    REPLICAS,
+    *selected_template("deployment"),
     Field("strategy", default={}, struct=DEPLOYMENT_STRATEGY),
-    _deadline,
+    MIN_READY,
+    HISTORY,
+    _lend_readiness,
+    Field("progressDeadlineSeconds", default=600, minimum=0, rule=_deadline),
 )
 
 
@@ -122,16 +146,15 @@ DAEMON_SET_ROLLING = {"maxUnavailable": 1, "maxSurge": 0}
 
 
 def _check_numbers_daemon_set(strategy: Document, at: str, report: Report) -> Causes:
+    if strategy["type"] == "OnDelete":
+        return
     if strategy["type"] != "RollingUpdate":
+        yield unsupported(at[:-1], _internal(strategy, *DAEMON_SET_ROLLING), ("RollingUpdate", "OnDelete"))
         return
     path, numbers = f"{at}rollingUpdate", strategy["rollingUpdate"]
-    wrong = [cause for name in DAEMON_SET_ROLLING for cause in count_or_percentage(f"{path}.{name}", numbers[name])]
-    if wrong:
-        yield from wrong
-        return
-    for name in DAEMON_SET_ROLLING:
-        if isinstance(numbers[name], str) and number_of(numbers[name]) > 100:
-            yield invalid(f"{path}.{name}", numbers[name], "must not be greater than 100%")
+    for rule in (count_or_percentage, not_above_all):
+        for name in DAEMON_SET_ROLLING:
+            yield from rule(f"{path}.{name}", numbers[name])
     unavailable, surge = number_of(numbers["maxUnavailable"]), number_of(numbers["maxSurge"])
     if unavailable and surge:
         yield invalid(f"{path}.maxSurge", numbers["maxSurge"], "may not be set when maxUnavailable is non-zero")
@@ -140,13 +163,13 @@ def _check_numbers_daemon_set(strategy: Document, at: str, report: Report) -> Ca
 
 
 DAEMON_SET_STRATEGY = Struct(
-    Field("type", default="RollingUpdate", is_blank_absent=True, enum=("RollingUpdate", "OnDelete")),
+    Field("type", default="RollingUpdate", is_blank_absent=True),
     _check_numbers_daemon_set,
     completion=_rolling(DAEMON_SET_ROLLING),
     are_defaults_last=True,
 )
 DAEMON_SET_SPEC = Struct(
-    *workload_fields("daemonset", has_replicas=False), Field("updateStrategy", default={}, struct=DAEMON_SET_STRATEGY)
+    *selected_template("daemonset"), MIN_READY, Field("updateStrategy", default={}, struct=DAEMON_SET_STRATEGY), HISTORY
 )
 DAEMON_SET_STATUS = Struct(*(Field(name, minimum=0) for name in DAEMON_SET_COUNTERS))
 
@@ -207,17 +230,18 @@ def _with_numbers_stateful_set(strategy: Document) -> None:
 
 def _check_update(strategy: Document, path: str, report: Report) -> Causes:
     kind, numbers, at = strategy["type"], strategy.get("rollingUpdate"), f"{path}.rollingUpdate"
+    shown = _internal(strategy, "partition", "maxUnavailable")
     if kind not in (ROLLING, ON_DELETE):
-        yield invalid(path, strategy, f"must be '{ROLLING}' or '{ON_DELETE}'")
+        yield invalid(path, shown, f"must be '{ROLLING}' or '{ON_DELETE}'")
     elif numbers is not None and kind == ON_DELETE:
-        yield invalid(at, numbers, f"only allowed for updateStrategy '{ROLLING}'")
+        yield invalid(at, shown["RollingUpdate"], f"only allowed for updateStrategy '{ROLLING}'")
     elif numbers is not None:
         yield from not_negative(f"{at}.partition", numbers["partition"])
         if (most := numbers.get("maxUnavailable")) is not None:
-            wrong = at_most_all(f"{at}.maxUnavailable", most)
-            if not wrong and number_of(most) == 0:
-                wrong = [invalid(f"{at}.maxUnavailable", most, "cannot be 0")]
-            yield from wrong
+            yield from count_or_percentage(f"{at}.maxUnavailable", most)
+            if number_of(most) == 0:
+                yield invalid(f"{at}.maxUnavailable", most, "cannot be 0")
+            yield from not_above_all(f"{at}.maxUnavailable", most)
 
 
 CLAIM = Struct(
@@ -226,8 +250,28 @@ CLAIM = Struct(
     Field("status", default={"phase": "Pending"}),
     Field("spec", default={}, struct=Struct(Field("volumeMode", default="Filesystem"))),
 )
+
+
+def _claims(spec: Document, at: str, report: Report) -> Causes:
+    """Check the claims of a set; they may stay wrong where they are stored so (upstream since v1.34)."""
+    wrong = _wrong_claims(spec, at, report)
+    if wrong and (report.update is None or not _wrong_claims(report.update[0]["spec"], at, report)):
+        yield from wrong
+
+
+def _wrong_claims(spec: Document, at: str, report: Report) -> list[Cause]:
+    found = Report(report.switches)
+    for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+        CLAIM_SPEC.check(claim.get("spec") or {}, f"{at}volumeClaimTemplates[{index}].spec.", found)
+    return found.causes
+
+
+def _service_name(name: str, path: str, report: Report) -> Causes:
+    if report.update is None and name:
+        yield from label(path, name)
+
+
 STATEFUL_SET_SPEC = Struct(
-    Field("replicas", default=1),
     Field("podManagementPolicy", default=ORDERED, rule=_check_policy),
     Field("updateStrategy", default={}, struct=Struct(completion=_with_numbers_stateful_set), rule=_check_update),
     Field(
@@ -235,9 +279,14 @@ STATEFUL_SET_SPEC = Struct(
         default={},
         struct=Struct(*(Field(name, default=RETAIN, enum=(RETAIN, DELETE)) for name in KEPT)),
     ),
-    Field("ordinals", struct=Struct(Field("start", minimum=0))),
-    *workload_fields("statefulset", has_claims=True, is_selector_fixed=False),
+    Field("serviceName", rule=_service_name),
+    _claims,
     Field("volumeClaimTemplates", items=CLAIM),
+    REPLICAS,
+    MIN_READY,
+    Field("ordinals", struct=Struct(Field("start", minimum=0))),
+    HISTORY,
+    *selected_template("statefulset", has_claims=True, is_selector_fixed=False),
 )
 STATEFUL_SET_STATUS = Struct(
     *(Field(name, minimum=0) for name in (*STATEFUL_SET_COUNTERS, "observedGeneration", "collisionCount"))

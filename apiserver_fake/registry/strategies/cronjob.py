@@ -8,8 +8,7 @@ import re
 from apiserver_fake.registry.strategies.job import JOB_TEMPLATE_SPEC
 from apiserver_fake.strategy import WriteContext, declared
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import Causes, invalid
-from apiserver_fake.validation.pod.spec import TEMPLATE_METADATA
+from apiserver_fake.validation.formats import Causes, invalid, required
 from services.api.cron import parse
 from services.api.meta import Document
 from services.api.times import zone_of
@@ -19,28 +18,32 @@ NAME_MAX = 52
 _ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 
-def _schedule(text: str, path: str, report: Report) -> Causes:
+def _stored(report: Report) -> Document:
+    return (report.update[0].get("spec") or {}) if report.update is not None else {}
+
+
+def _schedule(spec: Document, at: str, report: Report) -> Causes:
+    """Check that the schedule can be read; one that names its zone may stay."""
+    text, path = spec.get("schedule") or "", f"{at}schedule"
+    if not text:
+        yield required(path)
+        return
     try:
         parse(text)
     except ValueError as error:
         yield invalid(path, text, str(error))
+    if "TZ" not in text:
+        return
+    if "TZ" not in (_stored(report).get("schedule") or ""):
+        yield invalid(path, text, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
+    elif spec.get("timeZone") is not None:
+        yield invalid(path, text, "cannot use both timeZone field and TZ or CRON_TZ in schedule")
 
 
-SPEC = Struct(
-    Field("schedule", required=True, rule=_schedule),
-    Field("startingDeadlineSeconds", minimum=0),
-    Field("concurrencyPolicy", default="Allow", is_blank_absent=True, enum=("Allow", "Forbid", "Replace")),
-    Field("suspend", default=False),
-    Field(
-        "jobTemplate", missing={}, struct=Struct(TEMPLATE_METADATA, Field("spec", missing={}, struct=JOB_TEMPLATE_SPEC))
-    ),
-    Field("successfulJobsHistoryLimit", default=3, minimum=0),
-    Field("failedJobsHistoryLimit", default=1, minimum=0),
-)
-
-
-def _zone(name: str) -> Causes:
-    path = "spec.timeZone"
+def _zone(name: str, path: str, report: Report) -> Causes:
+    """Check that there is such a zone, unless it is the stored one."""
+    if _stored(report).get("timeZone") == name:
+        return
     if not name:
         yield invalid(path, name, "timeZone must be nil or non-empty string")
         return
@@ -58,18 +61,19 @@ def _zone(name: str) -> Causes:
         yield invalid(path, name, str(error))
 
 
+SPEC = Struct(
+    _schedule,
+    Field("startingDeadlineSeconds", minimum=0),
+    Field("timeZone", rule=_zone),
+    Field("concurrencyPolicy", default="Allow", is_blank_absent=True, enum=("Allow", "Forbid", "Replace")),
+    Field("suspend", default=False),
+    Field("jobTemplate", missing={}, struct=Struct(Field("spec", missing={}, struct=JOB_TEMPLATE_SPEC))),
+    Field("successfulJobsHistoryLimit", default=3, minimum=0),
+    Field("failedJobsHistoryLimit", default=1, minimum=0),
+)
+
+
 def _rules(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
-    """Judge what depends on what was stored: a schedule that names its zone may stay, a stored zone is known."""
-    before, spec = (old or {}).get("spec") or {}, new["spec"]
-    schedule, zone = spec.get("schedule") or "", spec.get("timeZone")
-    if "TZ" in schedule:
-        if "TZ" not in (before.get("schedule") or ""):
-            text = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-            yield invalid("spec.schedule", schedule, text)
-        elif zone is not None:
-            yield invalid("spec.schedule", schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule")
-    if zone is not None and (old is None or before.get("timeZone") != zone):
-        yield from _zone(zone)
     name = new["metadata"].get("name") or ""
     if old is None and len(name) > NAME_MAX:
         yield invalid("metadata.name", name, f"must be no more than {NAME_MAX} characters")

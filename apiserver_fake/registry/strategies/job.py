@@ -3,10 +3,12 @@
 The texts are upstream's (`pkg/apis/batch/validation`). Source: controllers 5.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import Any
 
+from apiserver_fake.registry.strategies.networking import domain_path
 from apiserver_fake.strategy import WriteContext, declared
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
@@ -14,108 +16,149 @@ from apiserver_fake.validation.formats import (
     duplicate,
     immutable,
     invalid,
+    label,
     label_selector,
     not_negative,
     qualified_name,
+    quoted,
     required,
     selects,
+    too_long,
     too_many,
     unsupported,
+    wrong,
 )
+from apiserver_fake.validation.pod.scope import CONTAINER_LISTS
 from apiserver_fake.validation.pod.spec import pod_template
-from services.api.kinds.job import CONTROLLER_UID, JOB_NAME, parse_indexes
+from services.api.kinds.job import CONTROLLER_UID, JOB_NAME
 from services.api.meta import Document
 
 PARALLELISM_MAX, RULES_MAX, VALUES_MAX, PATTERNS_MAX = 100_000, 20, 255, 20
-COMPLETIONS_SOFT_MAX, PARALLELISM_SOFT_MAX, FAILED_INDEXES_MAX = 100_000, 10_000, 10_000
+FAILED_INDEXES_MAX, MANAGER_MAX, INDEXES_MAX = 100_000, 63, 64 * 1024
+COMPLETIONS_SOFT_MAX, SOFT_MAX = 100_000, 10_000
 """Above so many completions, fewer may run at once and fewer indexes may fail."""
 NO_LIMIT = 2**31 - 1
-ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
-FIXED = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
+ACTIONS, OPERATORS = ("Count", "FailIndex", "FailJob", "Ignore"), ("In", "NotIn")
+SUCCEEDED = ("succeededIndexes", "succeededCount")
+FIXED = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
 _DIRECTIVES = ("nodeSelector", "tolerations", "schedulingGates")
 """What a queue may still decide for a suspended job, besides node affinity (KEP-2926)."""
 
 
+def _check_limits(spec: Document, at: str, report: Report) -> Causes:
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        yield required(f"{at}backoffLimitPerIndex", "when maxFailedIndexes is specified")
+
+
+def _managed_by(manager: str, path: str, report: Report) -> Causes:
+    yield from domain_path(path, manager)
+    if len(manager) > MANAGER_MAX:
+        yield too_long(path, MANAGER_MAX)
+
+
 def _check_modes(spec: Document, at: str, report: Report) -> Causes:
     mode = spec.get("completionMode")
-    is_indexed = mode == "Indexed"
+    if mode == "Indexed":
+        yield from _check_indexed(spec, at)
+    elif mode in (None, "NonIndexed"):
+        for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
+            if spec.get(name) is not None:
+                yield invalid(f"{at}{name}", spec[name], "requires indexed completion mode")
+
+
+def _check_indexed(spec: Document, at: str) -> Causes:
     completions, parallelism = spec.get("completions"), spec.get("parallelism") or 0
-    if is_indexed and completions is None:
-        yield required(f"{at}completions", f"when completion mode is {mode}")
-    elif is_indexed and parallelism > PARALLELISM_MAX:
-        text = f"must be less than or equal to {PARALLELISM_MAX} when completion mode is {mode}"
+    most, path = spec.get("maxFailedIndexes"), f"{at}maxFailedIndexes"
+    if completions is None:
+        yield required(f"{at}completions", "when completion mode is Indexed")
+    if parallelism > PARALLELISM_MAX:
+        text = f"must be less than or equal to {PARALLELISM_MAX} when completion mode is Indexed"
         yield invalid(f"{at}parallelism", parallelism, text)
-    for name in ("backoffLimitPerIndex", "successPolicy"):
-        if spec.get(name) is not None and not is_indexed:
-            yield invalid(f"{at}{name}", spec[name], "requires indexed completion mode")
-    most = spec.get("maxFailedIndexes")
-    if most is not None and spec.get("backoffLimitPerIndex") is None:
-        yield required(f"{at}backoffLimitPerIndex", "when maxFailedIndexes is specified")
-    if most is not None and completions is not None and most > completions:
-        yield invalid(f"{at}maxFailedIndexes", most, "must be less than or equal to completions")
-    if spec.get("backoffLimitPerIndex") is not None and (completions or 0) > COMPLETIONS_SOFT_MAX:
-        if most is None:
-            text = f"must be specified when completions is above {COMPLETIONS_SOFT_MAX}"
-            yield required(f"{at}maxFailedIndexes", text)
-        elif most > FAILED_INDEXES_MAX:
-            yield invalid(f"{at}maxFailedIndexes", most, f"must be less than or equal to {FAILED_INDEXES_MAX}")
-        if parallelism > PARALLELISM_SOFT_MAX:
-            yield invalid(f"{at}parallelism", parallelism, f"must be less than or equal to {PARALLELISM_SOFT_MAX}")
+    if completions is not None and most is not None and most > completions:
+        yield invalid(path, most, "must be less than or equal to completions")
+    if most is not None and most > FAILED_INDEXES_MAX:
+        yield invalid(path, most, f"must be less than or equal to {FAILED_INDEXES_MAX}")
+    if (completions or 0) <= COMPLETIONS_SOFT_MAX or spec.get("backoffLimitPerIndex") is None:
+        return
+    if most is None:
+        yield required(path, f"must be specified when completions is above {COMPLETIONS_SOFT_MAX}")
+    for name, count in (("parallelism", parallelism), ("maxFailedIndexes", most or 0)):
+        if count > SOFT_MAX:
+            text = f"are above {COMPLETIONS_SOFT_MAX} and used with backoff limit per index"
+            yield invalid(f"{at}{name}", count, f"must be less than or equal to {SOFT_MAX} when completions {text}")
+
+
+def _check_replacement(spec: Document, at: str, report: Report) -> Causes:
     policy = spec.get("podReplacementPolicy")
-    allowed = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
+    allowed = ("Failed",) if spec.get("podFailurePolicy") is not None else ("Failed", "TerminatingOrFailed")
     if policy is not None and policy not in allowed:
         yield unsupported(f"{at}podReplacementPolicy", policy, allowed)
 
 
-def _check_template(spec: Document, at: str, report: Report) -> Causes:
-    """Check what the template and the spec around it say of each other; the pod itself follows."""
-    template, selector = spec.get("template"), spec.get("selector")
-    if template is None:
-        return
-    own = (template.get("metadata") or {}).get("labels") or {}
-    wrong = []
+def _check_restarts(spec: Document, at: str, report: Report) -> Causes:
+    policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy") or "Always"
+    here = f"{at}template.spec.restartPolicy"
+    if policy == "Always":
+        yield required(here, 'valid values: "OnFailure", "Never"')
+    elif policy not in ("OnFailure", "Never"):
+        yield unsupported(here, policy, ("OnFailure", "Never"))
+    elif policy != "Never" and spec.get("podFailurePolicy") is not None:
+        yield invalid(here, policy, 'only "Never" is supported when podFailurePolicy is specified')
+
+
+def _check_selector(spec: Document, at: str, report: Report) -> Causes:
+    selector = spec.get("selector")
     if at != "spec.":
         # A CronJob's: each job gets a selector of its own.
         if selector is not None:
-            wrong.append(invalid(f"{at}selector", selector, "`selector` will be auto-generated"))
+            yield invalid(f"{at}selector", selector, "`selector` will be auto-generated")
         if spec.get("manualSelector"):
-            wrong.append(unsupported(f"{at}manualSelector", True, ("nil", "false")))
-    elif selector is None:
-        wrong.append(required(f"{at}selector"))
-    else:
-        wrong += label_selector(f"{at}selector", selector)
-        if not wrong and not selects(selector, own):
-            text = "`selector` does not match template `labels`"
-            wrong.append(invalid(f"{at}template.metadata.labels", own, text))
-    yield from wrong
-    policy, here = (template.get("spec") or {}).get("restartPolicy"), f"{at}template.spec.restartPolicy"
-    if policy not in ("OnFailure", "Never"):
-        allowed = ("OnFailure", "Never")
-        yield unsupported(here, policy, allowed) if policy else required(here, "valid values: OnFailure, Never")
-    elif policy != "Never" and (spec.get("podFailurePolicy") or spec.get("backoffLimitPerIndex") is not None):
-        what = "pod failure policy" if spec.get("podFailurePolicy") else "backoffLimitPerIndex"
-        yield invalid(here, policy, f'only "Never" is supported when {what} is specified')
+            yield unsupported(f"{at}manualSelector", True, ("nil", "false"))
+        return
+    own = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    unreadable = label_selector(f"{at}selector", selector) if selector is not None else []
+    yield from unreadable
+    if selector is None:
+        yield required(f"{at}selector")
+    if not unreadable and (selector is None or not selects(selector, own or {})):
+        yield invalid(f"{at}template.metadata.labels", own, "`selector` does not match template `labels`")
 
 
-def _check_rule(rule: Document, at: str, report: Report) -> Causes:
-    action, codes, patterns = rule.get("action"), rule.get("onExitCodes"), rule.get("onPodConditions")
-    if action == "FailIndex" and report.scope.get("backoffLimitPerIndex") is None:
+def _one_of(names: Iterable[str]) -> str:
+    return f"valid values: [{' '.join(f'{chr(34)}{name}{chr(34)}' for name in names)}]"
+
+
+def _check_action(rule: Document, at: str, report: Report) -> Causes:
+    action = rule.get("action") or ""
+    if not action:
+        yield required(f"{at}action", _one_of(ACTIONS))
+    elif action not in ACTIONS:
+        yield unsupported(f"{at}action", action, ACTIONS)
+    elif action == "FailIndex" and report.scope.get("backoffLimitPerIndex") is None:
         yield invalid(f"{at}action", action, "requires the backoffLimitPerIndex to be set")
-    if (codes is None) == (not patterns):
-        text = "specifying one of OnExitCodes and OnPodConditions is required, and only one of them"
-        yield invalid(at[:-1], action, text)
+
+
+def _check_one_requirement(rule: Document, at: str, report: Report) -> Causes:
+    has_codes, has_patterns = rule.get("onExitCodes") is not None, bool(rule.get("onPodConditions"))
+    if has_codes and has_patterns:
+        yield wrong(at[:-1], "specifying both OnExitCodes and OnPodConditions is not supported")
+    elif not has_codes and not has_patterns:
+        yield wrong(at[:-1], "specifying one of OnExitCodes and OnPodConditions is required")
 
 
 def _check_exit_codes(codes: Document, at: str, report: Report) -> Causes:
-    operator, values, name = codes.get("operator"), codes.get("values") or [], codes.get("containerName")
+    operator, values, name = codes.get("operator") or "", codes.get("values") or [], codes.get("containerName")
     pod = (report.scope.get("template") or {}).get("spec") or {}
-    containers = {each.get("name") for kind in ("initContainers", "containers") for each in pod.get(kind) or ()}
-    if operator not in ("In", "NotIn"):
-        yield unsupported(f"{at}.operator", operator, ("In", "NotIn"))
+    containers = {each.get("name") for kind in CONTAINER_LISTS[:2] for each in pod.get(kind) or ()}
+    if not operator:
+        yield required(f"{at}.operator", _one_of(OPERATORS))
+    elif operator not in OPERATORS:
+        yield unsupported(f"{at}.operator", operator, OPERATORS)
     if name is not None and name not in containers:
-        yield invalid(f"{at}.containerName", name, "must be one of the container or initContainer names")
+        text = "must be one of the container or initContainer names in the pod template"
+        yield invalid(f"{at}.containerName", name, text)
     if not values:
-        yield invalid(f"{at}.values", values, "at least one value is required")
+        yield invalid(f"{at}.values", codes.get("values"), "at least one value is required")
     yield from too_many(f"{at}.values", len(values), VALUES_MAX)
     seen: set[int] = set()
     for index, value in enumerate(values[:VALUES_MAX]):
@@ -129,36 +172,69 @@ def _check_exit_codes(codes: Document, at: str, report: Report) -> Causes:
 
 
 def _check_success_policy(policy: Document, path: str, report: Report) -> Causes:
-    at, rules = f"{path}.rules", policy.get("rules") or []
-    if not policy:
+    at, rules, job = f"{path}.rules", policy.get("rules") or [], report.scope
+    if job.get("completionMode") != "Indexed":
+        # The value is shown as upstream's internal type is written, which has no JSON names.
+        shown = [{f"{name[0].upper()}{name[1:]}": rule.get(name) for name in SUCCEEDED} for rule in rules]
+        yield invalid(path, {"Rules": shown or policy.get("rules")}, "requires indexed completion mode")
         return
     if not rules:
         yield required(at, "at least one rules must be specified when the successPolicy is specified")
     yield from too_many(at, len(rules), RULES_MAX)
-    completions = report.scope.get("completions") or 0
     for number, rule in enumerate(rules[:RULES_MAX]):
-        here = f"{at}[{number}]"
-        text, count = rule.get("succeededIndexes"), rule.get("succeededCount")
-        most = completions
-        if text is None and count is None:
-            yield required(here, "at least one of succeededCount or succeededIndexes must be specified")
-        if text is not None:
-            try:
-                most = len(parse_indexes(text, completions))
-            except ValueError as error:
-                yield invalid(f"{here}.succeededIndexes", text, f"error parsing succeededIndexes: {error}")
-        if count is not None:
-            yield from not_negative(f"{here}.succeededCount", count)
-            if count > most:
-                what = "the number of indexes in the specified succeededIndexes field" if text else "completions"
-                yield invalid(f"{here}.succeededCount", count, f"must be less than or equal to {most} ({what})")
+        yield from _check_success_rule(rule, f"{at}[{number}]", job.get("completions") or 0)
 
 
-def _managed_by(manager: str, path: str, report: Report) -> Causes:
-    if manager:
-        yield from qualified_name(path, manager)
-        if "/" not in manager:
-            yield invalid(path, manager, "must be a domain-prefixed path (such as acme.io/foo)")
+def _check_success_rule(rule: Document, at: str, completions: int) -> Causes:
+    text, count, total = rule.get("succeededIndexes"), rule.get("succeededCount"), 0
+    if text is None and count is None:
+        yield required(at, "at least one of succeededCount or succeededIndexes must be specified")
+    if text is not None:
+        if len(text) > INDEXES_MAX:
+            yield too_long(f"{at}.succeededIndexes", INDEXES_MAX)
+        try:
+            total = sum(end - start + 1 for start, end in intervals(text, completions))
+        except ValueError as error:
+            yield invalid(f"{at}.succeededIndexes", text, f"error parsing succeededIndexes: {error}")
+    if count is None:
+        return
+    yield from not_negative(f"{at}.succeededCount", count)
+    if count > completions:
+        text_of = f"must be less than or equal to {completions} (the number of specified completions)"
+        yield invalid(f"{at}.succeededCount", count, text_of)
+    if text is not None and count > total:
+        text_of = (
+            f"must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
+        )
+        yield invalid(f"{at}.succeededCount", count, text_of)
+
+
+def intervals(text: str, completions: int) -> list[tuple[int, int]]:
+    """Return the first and last index of each interval of a text. Raises: ValueError in upstream's words."""
+    found: list[tuple[int, int]] = []
+    for part in text.split(",") if text else ():
+        start, end = _interval(part, completions)
+        if found and found[-1][1] >= start:
+            raise ValueError(f"non-increasing order, previous: {found[-1][1]}, current: {start}")
+        found.append((start, end))
+    return found
+
+
+def _interval(part: str, completions: int) -> tuple[int, int]:
+    ends = part.split("-")
+    if len(ends) > 2:
+        rule = "the requirement that an index interval can have at most two parts separated by '-'"
+        raise ValueError(f"the fragment {quoted(part)} violates {rule}")
+    numbers = []
+    for end in ends:
+        if not re.fullmatch(r"\+?[0-9]{1,18}", end):
+            raise ValueError(f"cannot convert string to integer for index: {quoted(end)}")
+        if int(end) >= completions:
+            raise ValueError(f"too large index: {quoted(end)}")
+        numbers.append(int(end))
+    if len(numbers) == 2 and numbers[0] >= numbers[1]:
+        raise ValueError(f"non-increasing order, previous: {numbers[0]}, current: {numbers[1]}")
+    return numbers[0], numbers[-1]
 
 
 def _completions(job: Mapping[str, Any]) -> int | None:
@@ -171,13 +247,14 @@ def _open_scope(spec: Document, at: str, report: Report) -> Causes:
 
 
 PATTERN = Struct(
-    Field("type", missing="", form=qualified_name), Field("status", default="True", enum=("False", "True", "Unknown"))
+    Field("type", missing="", form=qualified_name),
+    Field("status", default="True", is_blank_absent=True, enum=("False", "True", "Unknown")),
 )
 RULE = Struct(
-    Field("action", required=True, enum=ACTIONS),
-    _check_rule,
+    _check_action,
     Field("onExitCodes", rule=_check_exit_codes),
     Field("onPodConditions", most=PATTERNS_MAX, items=PATTERN),
+    _check_one_requirement,
 )
 DEFAULTS: dict[str, Any] = {
     "parallelism": 1,
@@ -198,23 +275,26 @@ def _spec(defaults: Mapping[str, Any]) -> Struct:
         Field("ttlSecondsAfterFinished", minimum=0),
         Field("backoffLimitPerIndex", minimum=0),
         Field("maxFailedIndexes", minimum=0),
+        _check_limits,
+        Field("managedBy", rule=_managed_by),
         Field("completionMode", default=defaults.get("completionMode"), enum=("NonIndexed", "Indexed")),
-        Field("suspend", default=defaults.get("suspend")),
-        Field("podReplacementPolicy", default=defaults.get("podReplacementPolicy")),
         _check_modes,
-        _check_template,
-        Field("template", required=True, struct=pod_template()),
+        Field("suspend", default=defaults.get("suspend")),
         _open_scope,
         Field("podFailurePolicy", struct=Struct(Field("rules", most=RULES_MAX, items=RULE))),
         Field("successPolicy", rule=_check_success_policy),
-        Field("managedBy", rule=_managed_by),
+        Field("podReplacementPolicy", default=defaults.get("podReplacementPolicy")),
+        _check_replacement,
+        Field("template", missing={}, struct=pod_template()),
+        _check_restarts,
+        _check_selector,
     )
 
 
 SPEC = _spec(DEFAULTS)
 JOB_TEMPLATE_SPEC = _spec({})
 """The spec inside a CronJob: completed only when a job is made of it (upstream, too, fills in the pod alone)."""
-STATUS = Struct(*(Field(name, minimum=0) for name in ("active", "ready", "terminating", "succeeded", "failed")))
+STATUS = Struct(*(Field(name, minimum=0) for name in ("active", "succeeded", "failed", "ready", "terminating")))
 
 
 def check_update(old: Document, new: Document, status: Document, *, may_resize: bool = True) -> Causes:
@@ -222,17 +302,20 @@ def check_update(old: Document, new: Document, status: Document, *, may_resize: 
 
     `may_resize`: a suspended job may be given other resources (KEP-5440).
     """
-    # An Indexed job grows and shrinks when both numbers do (elastic).
-    is_elastic = new["completionMode"] == "Indexed" and new.get("completions") == new.get("parallelism")
-    if not is_elastic:
-        yield from immutable("spec.completions", old.get("completions"), new.get("completions"))
-    for name in FIXED:
-        yield from immutable(f"spec.{name}", old.get(name), new.get(name))
+    completions = new.get("completions")
+    if new["completionMode"] != "Indexed":
+        yield from immutable("spec.completions", old.get("completions"), completions)
+    elif completions not in (None, old.get("completions"), new.get("parallelism")):
+        # An Indexed job grows and shrinks when both numbers do (elastic).
+        yield invalid("spec.completions", completions, "can only be modified in tandem with spec.parallelism")
+    yield from immutable("spec.selector", old.get("selector"), new.get("selector"))
     before, after = old.get("template") or {}, new.get("template") or {}
     is_idle = not status.get("startTime") or "Suspended" in _true_conditions(status)
     if old.get("suspend") and is_idle and not status.get("active"):
         before, after = (_without_changeable(template, may_resize=may_resize) for template in (before, after))
     yield from immutable("spec.template", before, after)
+    for name in FIXED:
+        yield from immutable(f"spec.{name}", old.get(name), new.get(name))
 
 
 def _without_changeable(template: Document, *, may_resize: bool) -> Document:
@@ -249,25 +332,128 @@ def _without_changeable(template: Document, *, may_resize: bool) -> Document:
 
 
 def check_status(old: Document, new: Document, ctx: WriteContext) -> Causes:
-    """Return what no honest controller writes: an end taken back, both ends at once, counters that fall."""
+    """Return what no honest controller writes: an end taken back, two ends at once, or counters that fall.
+
+    What was wrong before may stay while it does not change.
+    Source: upstream `validateJobStatus`, `ValidateJobStatusUpdate`; `pkg/registry/batch/job/strategy.go`,
+    `getStatusValidationOptions`.
+    """
     before, after = old.get("status") or {}, new.get("status") or {}
     was, now = _true_conditions(before), _true_conditions(after)
-    for name in ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"):
-        if name in was and name not in now:
-            yield invalid("status.conditions", name, f"cannot disable the {name}=True condition")
-    for one, other in product(("Complete", "SuccessCriteriaMet"), ("Failed", "FailureTarget")):
-        if one in now and other in now:
-            yield invalid("status.conditions", one, f"cannot set {one}=True and {other}=True conditions")
-    is_finished = "Complete" in now or "Failed" in now
-    if is_finished and after.get("active"):
-        yield invalid("status.active", after["active"], "active>0 is invalid for finished job")
-    if after.get("completionTime") and "Complete" not in now:
-        yield invalid("status.completionTime", after["completionTime"], "requires the Complete condition")
+    changed = {*(was ^ now), *(name for name in {*before, *after} if before.get(name) != after.get(name))}
+    if bool(was & FINAL) != bool(now & FINAL):
+        changed.add("finished")
+    yield from _check_uncounted(after.get("uncountedTerminatedPods") or {})
+    yield from _check_ends(new.get("spec") or {}, after, now, changed)
+    for name in ("Failed", "Complete", "FailureTarget"):
+        if name in was - now:
+            yield wrong("status.conditions", f"cannot disable the terminal {name}=True condition")
     if (after.get("failed") or 0) < (before.get("failed") or 0):
         yield invalid("status.failed", after.get("failed") or 0, "cannot decrease the failed counter")
-    is_indexed = (new.get("spec") or {}).get("completionMode") == "Indexed"
-    if not is_indexed and (after.get("succeeded") or 0) < (before.get("succeeded") or 0):
+    spec = new.get("spec") or {}
+    is_elastic = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
+    if not is_elastic and (after.get("succeeded") or 0) < (before.get("succeeded") or 0):
         yield invalid("status.succeeded", after.get("succeeded") or 0, "cannot decrease the succeeded counter")
+    if before.get("completionTime") and after.get("completionTime") and "completionTime" in changed:
+        yield invalid("status.completionTime", after["completionTime"], "completionTime cannot be mutated")
+    if before.get("startTime") and "startTime" in changed and not spec.get("suspend"):
+        yield required("status.startTime", "startTime cannot be removed for unsuspended job")
+    if "SuccessCriteriaMet" in was - now:
+        yield wrong("status.conditions", "cannot disable the SuccessCriteriaMet=True condition")
+    if "Complete" in was and "SuccessCriteriaMet" in now - was:
+        text = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
+        yield wrong("status.conditions", text)
+
+
+FINAL = frozenset(("Complete", "Failed"))
+
+
+def _check_uncounted(uncounted: Document) -> Causes:
+    seen: set[str] = set()
+    for kind in ("succeeded", "failed"):
+        for index, uid in enumerate(uncounted.get(kind) or ()):
+            path = f"status.uncountedTerminatedPods.{kind}[{index}]"
+            if not uid:
+                yield invalid(path, uid, "must not be empty")
+            elif uid in seen:
+                yield duplicate(path, uid)
+            seen.add(uid)
+
+
+_NEED = (
+    ("Failed", "FailureTarget", "cannot set Failed=True condition without the FailureTarget=true condition"),
+    (
+        "Complete",
+        "SuccessCriteriaMet",
+        "cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
+    ),
+)
+
+
+def _check_ends(spec: Document, status: Document, now: frozenset[str], changed: set[str]) -> Causes:
+    at, is_finished, is_complete = "status.conditions", bool(now & FINAL), "Complete" in now
+    started, completed = status.get("startTime"), status.get("completionTime")
+    for other in ("Failed", "FailureTarget"):
+        if {"Complete", other} & changed and {"Complete", other} <= now:
+            yield wrong(at, f"cannot set Complete=True and {other}=true conditions")
+    if {"Complete", "completionTime"} & changed:
+        if completed and not is_complete:
+            text = "cannot set completionTime when there is no Complete=True condition"
+            yield invalid("status.completionTime", completed, text)
+        if is_complete and not completed:
+            yield required("status.completionTime", "completionTime is required for Complete jobs")
+    if {"startTime", "completionTime"} & changed and started and completed and completed < started:
+        yield invalid("status.completionTime", completed, "completionTime cannot be set before startTime")
+    for name, need, text in _NEED:
+        if {name, need} & changed and name in now and need not in now:
+            yield wrong(at, text)
+    if {"finished", "active"} & changed and is_finished and status.get("active"):
+        yield invalid("status.active", status["active"], "active>0 is invalid for finished job")
+    if {"finished", "startTime"} & changed and is_finished and not started:
+        yield required("status.startTime", "startTime is required for finished job")
+    uncounted = status.get("uncountedTerminatedPods") or {}
+    if {"finished", "uncountedTerminatedPods"} & changed and is_finished and any(uncounted.values()):
+        shown = {"Succeeded": uncounted.get("succeeded"), "Failed": uncounted.get("failed")}
+        text = "uncountedTerminatedPods needs to be empty for finished job"
+        yield invalid("status.uncountedTerminatedPods", shown, text)
+    yield from _check_index_lists(spec, status, changed)
+    if {"finished", "terminating"} & changed and is_finished and status.get("terminating"):
+        yield invalid("status.terminating", status["terminating"], "terminating>0 is invalid for finished job")
+    if {"ready", "active"} & changed and (status.get("ready") or 0) > (status.get("active") or 0):
+        yield invalid("status.ready", status["ready"], "cannot set more ready pods than active")
+    if "SuccessCriteriaMet" in now:
+        if "Failed" in now:
+            yield wrong(at, "cannot set SuccessCriteriaMet=True and Failed=true conditions")
+        if "FailureTarget" in now:
+            yield wrong(at, "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
+    elif is_complete and spec.get("successPolicy") is not None:
+        text = "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True"
+        yield wrong(at, text)
+
+
+def _check_index_lists(spec: Document, status: Document, changed: set[str]) -> Causes:
+    completions, per_index = spec.get("completions"), spec.get("backoffLimitPerIndex")
+    completed, failed = status.get("completedIndexes") or "", status.get("failedIndexes")
+    read: dict[str, list[tuple[int, int]]] = {}
+    for name, text in (("completedIndexes", completed), ("failedIndexes", failed or "")):
+        try:
+            read[name] = intervals(text, completions or 0) if completions is not None else []
+        except ValueError as error:
+            read[name] = []
+            if name in changed and (name == "completedIndexes" or per_index is not None):
+                yield invalid(f"status.{name}", text, f"error parsing {name}: {error}")
+    if "completedIndexes" in changed and completed and spec.get("completionMode") != "Indexed":
+        text = "cannot set non-empty completedIndexes when non-indexed completion mode"
+        yield invalid("status.completedIndexes", completed, text)
+    if "failedIndexes" in changed and per_index is None and failed is not None:
+        text = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
+        yield invalid("status.failedIndexes", failed, text)
+    if {"completedIndexes", "failedIndexes"} & changed:
+        pairs = product(read["completedIndexes"], read["failedIndexes"])
+        overlaps = [max(one[0], two[0]) for one, two in pairs if one[0] <= two[1] and two[0] <= one[1]]
+        if overlaps:
+            text = f"failedIndexes and completedIndexes overlap at index: {min(overlaps)}"
+            yield invalid("status.failedIndexes", failed, text)
 
 
 def _true_conditions(status: Document) -> frozenset[str]:
@@ -276,7 +462,6 @@ def _true_conditions(status: Document) -> frozenset[str]:
 
 _OLD_LABELS = ("controller-uid", "job-name")
 """Written besides those with a prefix, for clients that are older than these (since 1.27)."""
-_NAME_MAX = 63
 
 
 def _with_own_selector(new: Document) -> None:
@@ -302,7 +487,7 @@ def _own_labels(meta: Document) -> dict[str, str]:
 
 
 def _create(new: Document, ctx: WriteContext) -> None:
-    if not new["spec"].get("manualSelector") and new["spec"].get("template") is not None:
+    if not new["spec"].get("manualSelector"):
         _with_own_selector(new)
 
 
@@ -316,7 +501,8 @@ def _generated(new: Document, at: str, report: Report) -> Causes:
         return
     found, path = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}, "spec.template.metadata"
     wanted = _own_labels(new["metadata"])
-    for name, value in wanted.items():
+    for name in (*_OLD_LABELS, CONTROLLER_UID, JOB_NAME):
+        value = wanted[name]
         if name not in found:
             yield required(f"{path}.labels[{name}]", f"must be '{value}'")
         elif found[name] != value:
@@ -329,13 +515,15 @@ def _rules(old: Document | None, new: Document, ctx: WriteContext) -> Causes:
     spec = new["spec"]
     if old is not None:
         return check_update(old["spec"], spec, old.get("status") or {}, may_resize=ctx.switches.suspended_job_resources)
-    if spec["completionMode"] != "Indexed":
+    completions = spec.get("completions") or 0
+    if spec["completionMode"] != "Indexed" or completions <= 0:
         return []
+    # The pods' host names end with their indexes.
     name = new["metadata"].get("name") or ""
-    hostname = f"{name}-{max(0, (spec.get('completions') or 1) - 1)}"
-    if len(hostname) <= _NAME_MAX:
+    hostname = f"{name}-{completions - 1}"
+    if not label("", hostname):
         return []
-    return [invalid("metadata.name", name, f"{hostname} will not be able to be a hostname: too long")]
+    return [invalid("metadata.name", name, f"will not able to create pod with invalid DNS label: {hostname}")]
 
 
 STRATEGIES = {

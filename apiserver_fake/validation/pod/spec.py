@@ -239,17 +239,15 @@ def _template_of_set(spec: Document, at: str, report: Report) -> Causes:
 
     Source: upstream `pkg/apis/apps/validation/validation.go` (v1.36), `ValidateStatefulSetSpec`.
     """
-    if (template := spec.get("template")) is None:
-        return
     wrong = _wrong_with_claims(spec, at, report)
     if wrong and (report.update is None or not _wrong_with_claims(report.update[0]["spec"], at, report)):
         yield from wrong
-    yield from always_restarts("statefulset")(template, f"{at}template.", report)
+    yield from always_restarts("statefulset")(spec.get("template") or {}, f"{at}template.", report)
 
 
 def _wrong_with_claims(spec: Document, at: str, report: Report) -> list[Cause]:
     """Return what is wrong with the template when the claims' volumes stand before those that it names otherwise."""
-    template = spec["template"]
+    template = spec.get("template") or {}
     pod = template.get("spec") or {}
     names = [(claim.get("metadata") or {}).get("name") or "" for claim in spec.get("volumeClaimTemplates") or ()]
     if names:
@@ -268,8 +266,6 @@ def check(spec: Document, at: str, switches: ApiServerSwitches = NO_GATES) -> li
     return report.causes
 
 
-TEMPLATE_METADATA = Field("metadata", struct=Struct(Field("labels", form=labels)))
-"""The metadata of a template that is no pod's."""
 _POD_MAKERS = {
     "replicaset": "ReplicaSet",
     "deployment": "ReplicaSet",
@@ -278,23 +274,6 @@ _POD_MAKERS = {
     "replicationcontroller": "ReplicationController",
 }
 """Who makes the pods of a workload, as refusals name it."""
-
-
-def _selector(kind: str) -> Check:
-    def check(spec: Document, at: str, report: Report) -> Causes:
-        selector = spec.get("selector")
-        own = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-        if selector is None:
-            yield required(f"{at}selector")
-        else:
-            wrong = label_selector(f"{at}selector", selector)
-            yield from wrong
-            if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-                yield invalid(f"{at}selector", selector, f"empty selector is invalid for {kind}")
-            elif not wrong and not selects(selector, own):
-                yield invalid(f"{at}template.metadata.labels", own, "`selector` does not match template `labels`")
-
-    return check
 
 
 def always_restarts(kind: str) -> Check:
@@ -311,22 +290,43 @@ def always_restarts(kind: str) -> Check:
     return check
 
 
-def workload_fields(
-    kind: str,
-    *,
-    has_replicas: bool = True,
-    has_history: bool = True,
-    has_claims: bool = False,
-    is_selector_fixed: bool = True,
+_EMPTY = {"replicaset": "deployment"}
+"""What upstream calls a kind that may not select all pods; others by their own name."""
+_UNREADABLE = {"replicaset": "invalid label selector", "deployment": "invalid label selector", "statefulset": ""}
+"""What is said of a selector that cannot be read; of a DaemonSet's nothing, and its template is still checked."""
+
+
+def selected_template(
+    kind: str, *, has_claims: bool = False, is_selector_fixed: bool = True
 ) -> tuple[Field | Check, ...]:
-    """Return what workloads' specs begin with: selector, template, counts. `has_claims`: pods get volumes of those."""
+    """Return what workloads' specs have in common: a selector and the template of the pods that it selects.
+
+    `has_claims`: pods get volumes of those. An absent selector selects nothing, so that no template fits it.
+    Source: upstream `pkg/apis/apps/validation/validation.go`, `ValidatePodTemplateSpecForReplicaSet` and its callers.
+    """
     template = Struct(*_TEMPLATE_PARTS) if has_claims else pod_template(always_restarts(kind))
+    fits = "`selector` does not match template `labels`"
+
+    def check(spec: Document, at: str, report: Report) -> Causes:
+        selector, pods = spec.get("selector"), spec.get("template") or {}
+        own = (pods.get("metadata") or {}).get("labels")
+        wrong = label_selector(f"{at}selector", selector) if selector is not None else []
+        if selector is None and kind != "daemonset":
+            yield required(f"{at}selector")
+        yield from wrong
+        if selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            yield invalid(f"{at}selector", selector, f"empty selector is invalid for {_EMPTY.get(kind, kind)}")
+        elif wrong and kind in _UNREADABLE:
+            yield invalid(f"{at}selector", selector, _UNREADABLE[kind])
+            return
+        elif not wrong and (selector is None or not selects(selector, own or {})):
+            yield invalid(f"{at}template.metadata.labels", own, fits)
+        template.check(pods, f"{at}template.", report)
+        if has_claims:
+            yield from _template_of_set(spec, at, report)
+
     return (
-        _selector(kind),
+        check,
         Field("selector", is_immutable=is_selector_fixed),
-        Field("template", required=True, struct=template),
-        *([_template_of_set] if has_claims else []),
-        *([Field("replicas", default=1, minimum=0)] if has_replicas else []),
-        Field("minReadySeconds", minimum=0),
-        *([Field("revisionHistoryLimit", default=10, minimum=0)] if has_history else []),
+        Field("template", struct=template, is_checked=False),
     )

@@ -49,13 +49,13 @@ def test_a_cron_job_is_completed_and_its_template_only_as_far_as_the_pod(world):
          "spec.startingDeadlineSeconds: Invalid value: -1: must be greater than or equal to 0"),
         ({"failedJobsHistoryLimit": -1},
          "spec.failedJobsHistoryLimit: Invalid value: -1: must be greater than or equal to 0"),
-        ({"jobTemplate": {"spec": {}}}, "spec.jobTemplate.spec.template: Required value"),
+        ({"jobTemplate": {"spec": {}}}, "spec.jobTemplate.spec.template.spec.containers: Required value"),
         ({"jobTemplate": {"spec": {**TEMPLATE["spec"], "selector": {"matchLabels": {"a": "b"}}}}},
          "`selector` will be auto-generated"),
         ({"jobTemplate": {"spec": {**TEMPLATE["spec"], "completions": -1}}},
          "spec.jobTemplate.spec.completions: Invalid value: -1"),
         ({"jobTemplate": {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}}},
-         'spec.jobTemplate.spec.template.spec.restartPolicy: Unsupported value: "Always"'),
+         'spec.jobTemplate.spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"'),
     ],
 )  # fmt: skip
 def test_what_a_cron_job_may_not_say_is_refused_by_its_field(world, spec, said):

@@ -59,7 +59,7 @@ def test_only_a_change_of_the_template_counts_and_no_client_may_say_otherwise(wo
         (rolling(maxUnavailable="150%"), 'maxUnavailable: Invalid value: "150%": must not be greater than 100%'),
         (rolling(maxUnavailable="0%", maxSurge="some"), 'maxSurge: Invalid value: "some": a valid percent string'),
         (rolling(maxUnavailable=-1), "maxUnavailable: Invalid value: -1: must be greater than or equal to 0"),
-        ({"updateStrategy": {"type": "Recreate"}}, 'spec.updateStrategy.type: Unsupported value: "Recreate"'),
+        ({"updateStrategy": {"type": "Recreate"}}, 'spec.updateStrategy: Unsupported value: {"Type":"Recreate","RollingUpdate":null}'),
         ({"selector": {}}, "spec.selector: Invalid value: {}: empty selector is invalid for daemonset"),
         ({"selector": {"matchLabels": {"a": "b"}}}, "`selector` does not match template `labels`"),
         ({"revisionHistoryLimit": -1}, "spec.revisionHistoryLimit: Invalid value: -1"),

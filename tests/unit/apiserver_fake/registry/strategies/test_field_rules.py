@@ -20,6 +20,10 @@ from services.api.label_syntax import VALUE_TEXT
 from services.api.wire import Request
 
 ONE_TO_65535 = "must be between 1 and 65535, inclusive"
+PERCENT = (
+    "a valid percent string must be a numeric string followed by an ending '%' "
+    "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+)
 CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
@@ -348,8 +352,186 @@ NETWORKING = [
      [f'endpoints[0].hints.forNodes[0].name: Invalid value: "A": {SUBDOMAIN_TEXT}']),
 ]  # fmt: skip
 
+PODS = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+UNFIT = "`selector` does not match template `labels`"
 
-@pytest.mark.parametrize(("resource", "document", "found"), [*METADATA, *CORE, *SERVICES, *STORAGE, *NETWORKING])
+
+def workload(**spec: Any) -> dict[str, Any]:
+    base = {"selector": {"matchLabels": {"a": "b"}}, "template": PODS}
+    return {"metadata": {"name": "x"}, "spec": {n: v for n, v in {**base, **spec}.items() if v is not None}}
+
+
+def rolling(kind: str, **numbers: Any) -> dict[str, Any]:
+    key = "strategy" if kind == "deployments" else "updateStrategy"
+    return workload(**{key: {"type": "RollingUpdate", "rollingUpdate": numbers}})
+
+
+WORKLOADS = [
+    ("deployments.apps", workload(replicas=-1, selector=None, strategy={"type": "Odd"}, minReadySeconds=-1,
+                                  revisionHistoryLimit=-1, progressDeadlineSeconds=-1),
+     ["spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+      "spec.selector: Required value",
+      f'spec.template.metadata.labels: Invalid value: {{"a":"b"}}: {UNFIT}',
+      ('spec.strategy: Unsupported value: {"Type":"Odd","RollingUpdate":null}: supported values: "Recreate", '
+       '"RollingUpdate"'),
+      "spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0",
+      "spec.revisionHistoryLimit: Invalid value: -1: must be greater than or equal to 0",
+      "spec.progressDeadlineSeconds: Invalid value: -1: must be greater than or equal to 0",
+      "spec.progressDeadlineSeconds: Invalid value: -1: must be greater than minReadySeconds"]),
+    ("deployments.apps", workload(template=None),
+     [f"spec.template.metadata.labels: Invalid value: null: {UNFIT}", "spec.template.spec.containers: Required value"]),
+    ("deployments.apps", workload(selector={"matchLabels": {"a": "b c"}}, template=None),
+     [f'spec.selector.matchLabels: Invalid value: "b c": {VALUE_TEXT}',
+      'spec.selector: Invalid value: {"matchLabels":{"a":"b c"}}: invalid label selector']),
+    ("deployments.apps", workload(minReadySeconds=600),
+     ["spec.progressDeadlineSeconds: Invalid value: 600: must be greater than minReadySeconds"]),
+    ("deployments.apps", rolling("deployments", maxUnavailable=0, maxSurge="0%"),
+     ["spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0"]),
+    ("deployments.apps", rolling("deployments", maxUnavailable="101%", maxSurge="200%"),
+     ['spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be greater than 100%']),
+    ("deployments.apps", rolling("deployments", maxUnavailable="a", maxSurge=0),
+     [f'spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "a": {PERCENT}',
+      'spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "a": may not be 0 when `maxSurge` is 0']),
+    ("replicasets.apps", workload(replicas=-1, minReadySeconds=-1, selector={}),
+     ["spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+      "spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0",
+      "spec.selector: Invalid value: {}: empty selector is invalid for deployment"]),
+    ("daemonsets.apps", workload(selector=None, updateStrategy={"type": "Odd"}, revisionHistoryLimit=-1),
+     [f'spec.template.metadata.labels: Invalid value: {{"a":"b"}}: {UNFIT}',
+      ('spec.updateStrategy: Unsupported value: {"Type":"Odd","RollingUpdate":null}: supported values: '
+       '"RollingUpdate", "OnDelete"'),
+      "spec.revisionHistoryLimit: Invalid value: -1: must be greater than or equal to 0"]),
+    ("daemonsets.apps", rolling("daemonsets", maxUnavailable=0, maxSurge=0),
+     ["spec.updateStrategy.rollingUpdate.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"]),
+    ("daemonsets.apps", rolling("daemonsets", maxUnavailable="101%", maxSurge=-1),
+     [("spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: -1: must be greater than or equal to 0"),
+      'spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be greater than 100%',
+      ("spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: -1: may not be set when maxUnavailable is "
+       "non-zero")]),
+    ("statefulsets.apps", workload(selector=None, serviceName="A_b", minReadySeconds=-1, ordinals={"start": -1},
+                                   podManagementPolicy="Odd"),
+     ["spec.podManagementPolicy: Invalid value: \"Odd\": must be 'OrderedReady' or 'Parallel'",
+      f'spec.serviceName: Invalid value: "A_b": {LABEL_TEXT}',
+      "spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0",
+      "spec.ordinals.start: Invalid value: -1: must be greater than or equal to 0",
+      "spec.selector: Required value", f'spec.template.metadata.labels: Invalid value: {{"a":"b"}}: {UNFIT}']),
+    ("statefulsets.apps", workload(selector={"matchLabels": {"a": "b c"}}),
+     [f'spec.selector.matchLabels: Invalid value: "b c": {VALUE_TEXT}',
+      'spec.selector: Invalid value: {"matchLabels":{"a":"b c"}}']),
+    ("statefulsets.apps", rolling("statefulsets", partition=-1),
+     ["spec.updateStrategy.rollingUpdate.partition: Invalid value: -1: must be greater than or equal to 0"]),
+    ("statefulsets.apps", workload(volumeClaimTemplates=[{"metadata": {"name": "d"}, "spec": {"volumeMode": "Odd"}}]),
+     ["spec.volumeClaimTemplates[0].spec.accessModes: Required value: at least 1 access mode is required",
+      "spec.volumeClaimTemplates[0].spec.resources[storage]: Required value",
+      ('spec.volumeClaimTemplates[0].spec.volumeMode: Unsupported value: "Odd": supported values: "Block", '
+       '"Filesystem"')]),
+]  # fmt: skip
+
+ONCE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+INDEXED = {"completionMode": "Indexed", "completions": 3}
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x", "uid": "u"}, "spec": {"template": ONCE, **spec}}
+
+
+def failing(*rules: Any) -> dict[str, Any]:
+    return job(podFailurePolicy={"rules": [*rules]})
+
+
+def cron_job(**spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "x"},
+        "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": ONCE}}, **spec},
+    }
+
+
+FAIL = "spec.podFailurePolicy.rules[0]"
+DONE = "spec.successPolicy.rules"
+JOBS = [
+    ("jobs.batch", job(parallelism=-1, maxFailedIndexes=-1, managedBy="me", completionMode="Odd"),
+     ["spec.parallelism: Invalid value: -1: must be greater than or equal to 0",
+      "spec.maxFailedIndexes: Invalid value: -1: must be greater than or equal to 0",
+      "spec.backoffLimitPerIndex: Required value: when maxFailedIndexes is specified",
+      'spec.managedBy: Invalid value: "me": must be a domain-prefixed path (such as "acme.io/foo")',
+      'spec.completionMode: Unsupported value: "Odd": supported values: "NonIndexed", "Indexed"']),
+    ("jobs.batch", job(managedBy=f"a.b/{'c' * 60}"), ["spec.managedBy: Too long: may not be more than 63 bytes"]),
+    ("jobs.batch", job(backoffLimitPerIndex=1, maxFailedIndexes=1),
+     ["spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode",
+      "spec.maxFailedIndexes: Invalid value: 1: requires indexed completion mode"]),
+    ("jobs.batch", job(completionMode="Indexed", completions=100_001, parallelism=100_001, backoffLimitPerIndex=1),
+     ["spec.parallelism: Invalid value: 100001: must be less than or equal to 100000 when completion mode is Indexed",
+      "spec.maxFailedIndexes: Required value: must be specified when completions is above 100000",
+      ("spec.parallelism: Invalid value: 100001: must be less than or equal to 10000 when completions are above 100000 "
+       "and used with backoff limit per index")]),
+    ("jobs.batch", failing({}, {"action": "Odd", "onExitCodes": {}}),
+     [f'{FAIL}.action: Required value: valid values: ["Count" "FailIndex" "FailJob" "Ignore"]',
+      f"{FAIL}: Invalid value: specifying one of OnExitCodes and OnPodConditions is required",
+      ('spec.podFailurePolicy.rules[1].action: Unsupported value: "Odd": supported values: "Count", "FailIndex", '
+       '"FailJob", "Ignore"'),
+      'spec.podFailurePolicy.rules[1].onExitCodes.operator: Required value: valid values: ["In" "NotIn"]',
+      "spec.podFailurePolicy.rules[1].onExitCodes.values: Invalid value: null: at least one value is required"]),
+    ("jobs.batch", failing({"action": "FailIndex", "onPodConditions": [{"type": "a b", "status": "Odd"}], "onExitCodes": {
+        "operator": "In", "containerName": "z", "values": [0, 2, 1, 1]}}),
+     [f'{FAIL}.action: Invalid value: "FailIndex": requires the backoffLimitPerIndex to be set',
+      (f'{FAIL}.onExitCodes.containerName: Invalid value: "z": must be one of the container or initContainer names in '
+       "the pod template"),
+      f"{FAIL}.onExitCodes.values[0]: Invalid value: 0: must not be 0 for the In operator",
+      f"{FAIL}.onExitCodes.values[3]: Duplicate value: 1",
+      f"{FAIL}.onExitCodes.values: Invalid value: [0,2,1,1]: must be ordered",
+      f'{FAIL}.onPodConditions[0].type: Invalid value: "a b": {NAME_PART_TEXT}',
+      f'{FAIL}.onPodConditions[0].status: Unsupported value: "Odd": supported values: "False", "True", "Unknown"',
+      f"{FAIL}: Invalid value: specifying both OnExitCodes and OnPodConditions is not supported"]),
+    ("jobs.batch", job(podFailurePolicy={"rules": []}, podReplacementPolicy="TerminatingOrFailed",
+                       template={"spec": {**ONCE["spec"], "restartPolicy": "OnFailure"}}),
+     ['spec.podReplacementPolicy: Unsupported value: "TerminatingOrFailed": supported values: "Failed"',
+      ('spec.template.spec.restartPolicy: Invalid value: "OnFailure": only "Never" is supported when podFailurePolicy is '
+       "specified")]),
+    ("jobs.batch", job(successPolicy={"rules": [{"succeededCount": 1}]}),
+     [('spec.successPolicy: Invalid value: {"Rules":[{"SucceededIndexes":null,"SucceededCount":1}]}: requires indexed '
+       "completion mode")]),
+    ("jobs.batch", job(**INDEXED, successPolicy={"rules": []}),
+     [f"{DONE}: Required value: at least one rules must be specified when the successPolicy is specified"]),
+    ("jobs.batch", job(**INDEXED, successPolicy={"rules": [
+        {}, {"succeededIndexes": "0-1-2"}, {"succeededIndexes": "a"}, {"succeededIndexes": "3"},
+        {"succeededIndexes": "1,0-1", "succeededCount": 4}, {"succeededIndexes": "0,2", "succeededCount": 3}]}),
+     [f"{DONE}[0]: Required value: at least one of succeededCount or succeededIndexes must be specified",
+      (f'{DONE}[1].succeededIndexes: Invalid value: "0-1-2": error parsing succeededIndexes: the fragment "0-1-2" violates '
+       "the requirement that an index interval can have at most two parts separated by '-'"),
+      (f'{DONE}[2].succeededIndexes: Invalid value: "a": error parsing succeededIndexes: cannot convert string to integer '
+       'for index: "a"'),
+      f'{DONE}[3].succeededIndexes: Invalid value: "3": error parsing succeededIndexes: too large index: "3"',
+      (f'{DONE}[4].succeededIndexes: Invalid value: "1,0-1": error parsing succeededIndexes: non-increasing order, '
+       "previous: 1, current: 0"),
+      (f"{DONE}[4].succeededCount: Invalid value: 4: must be less than or equal to 3 (the number of specified "
+       "completions)"),
+      (f"{DONE}[4].succeededCount: Invalid value: 4: must be less than or equal to 0 (the number of indexes in the "
+       "specified succeededIndexes field)"),
+      (f"{DONE}[5].succeededCount: Invalid value: 3: must be less than or equal to 2 (the number of indexes in the "
+       "specified succeededIndexes field)")]),
+    ("jobs.batch", {"metadata": {"name": "a" * 62, "uid": "u"}, "spec": {"template": ONCE, **INDEXED}},
+     [(f'metadata.name: Invalid value: "{"a" * 62}": will not able to create pod with invalid DNS label: '
+       f'{"a" * 62}-2')]),
+    ("cronjobs.batch", cron_job(schedule="TZ=UTC * * * * *", timeZone="Local", concurrencyPolicy="Odd",
+                                startingDeadlineSeconds=-1, failedJobsHistoryLimit=-1),
+     ['spec.schedule: Invalid value: "TZ=UTC * * * * *": cannot use TZ or CRON_TZ in schedule, use timeZone field instead',
+      "spec.startingDeadlineSeconds: Invalid value: -1: must be greater than or equal to 0",
+      ('spec.timeZone: Invalid value: "Local": timeZone must be an explicit time zone as defined in '
+       "https://www.iana.org/time-zones"), 'spec.timeZone: Invalid value: "Local": unknown time zone Local',
+      'spec.concurrencyPolicy: Unsupported value: "Odd": supported values: "Allow", "Forbid", "Replace"',
+      "spec.failedJobsHistoryLimit: Invalid value: -1: must be greater than or equal to 0"]),
+    ("cronjobs.batch", cron_job(schedule="", jobTemplate={"spec": {
+        "selector": {}, "manualSelector": True, "template": {"spec": {"containers": ONCE["spec"]["containers"]}}}}),
+     ["spec.schedule: Required value",
+      'spec.jobTemplate.spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"',
+      "spec.jobTemplate.spec.selector: Invalid value: {}: `selector` will be auto-generated",
+      'spec.jobTemplate.spec.manualSelector: Unsupported value: true: supported values: "nil", "false"']),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("resource", "document", "found"), [*METADATA, *CORE, *SERVICES, *STORAGE, *NETWORKING, *WORKLOADS, *JOBS]
+)
 def test_all_that_is_wrong_with_a_new_object_is_named_in_order(world, resource, document, found):
     causes, _ = world.try_create(resource, document)
     assert said(causes) == found
@@ -408,6 +590,29 @@ STATUSES = [
       "status.conditions[0].lastTransitionTime: Required value: must be set",
       "status.conditions[0].reason: Required value: must be set",
       "status.currentHealthy: Invalid value: -1: must be greater than or equal to 0"]),
+    ("jobs.batch", job(), {"active": 1, "ready": 2, "succeeded": -1, "uncountedTerminatedPods": {
+        "succeeded": ["", "u"], "failed": ["u"]}, "completedIndexes": "0", "failedIndexes": "0",
+        "completionTime": "2026-01-01T00:00:00Z", "startTime": "2026-01-01T00:00:01Z"},
+     ["status.succeeded: Invalid value: -1: must be greater than or equal to 0",
+      'status.uncountedTerminatedPods.succeeded[0]: Invalid value: "": must not be empty',
+      'status.uncountedTerminatedPods.failed[0]: Duplicate value: "u"',
+      ('status.completionTime: Invalid value: "2026-01-01T00:00:00Z": cannot set completionTime when there is no '
+       "Complete=True condition"),
+      'status.completionTime: Invalid value: "2026-01-01T00:00:00Z": completionTime cannot be set before startTime',
+      'status.completedIndexes: Invalid value: "0": cannot set non-empty completedIndexes when non-indexed completion mode',
+      'status.failedIndexes: Invalid value: "0": cannot set non-null failedIndexes when backoffLimitPerIndex is null',
+      'status.failedIndexes: Invalid value: "0": failedIndexes and completedIndexes overlap at index: 0',
+      "status.ready: Invalid value: 2: cannot set more ready pods than active",
+      "status.succeeded: Invalid value: -1: cannot decrease the succeeded counter"]),
+    ("jobs.batch", job(), {"active": 1, "terminating": 1, "conditions": [
+        {"type": each, "status": "True"} for each in ("Complete", "Failed", "SuccessCriteriaMet")]},
+     ["status.conditions: Invalid value: cannot set Complete=True and Failed=true conditions",
+      "status.completionTime: Required value: completionTime is required for Complete jobs",
+      "status.conditions: Invalid value: cannot set Failed=True condition without the FailureTarget=true condition",
+      "status.active: Invalid value: 1: active>0 is invalid for finished job",
+      "status.startTime: Required value: startTime is required for finished job",
+      "status.terminating: Invalid value: 1: terminating>0 is invalid for finished job",
+      "status.conditions: Invalid value: cannot set SuccessCriteriaMet=True and Failed=true conditions"]),
     ("nodes", node(), {"addresses": [{"type": "Hostname", "address": "a"}] * 2},
      ['status.addresses[1]: Duplicate value: {"Type":"Hostname","Address":"a"}']),
 ]  # fmt: skip

@@ -52,16 +52,15 @@ def test_max_unavailable_is_dropped_while_its_gate_is_off(world):
         ({"podManagementPolicy": "Random"},
          "spec.podManagementPolicy: Invalid value: \"Random\": must be 'OrderedReady' or 'Parallel'"),
         ({"updateStrategy": {"type": "Now"}},
-         "spec.updateStrategy: Invalid value: {\"type\":\"Now\"}: must be 'RollingUpdate' or 'OnDelete'"),
+         "spec.updateStrategy: Invalid value: {\"Type\":\"Now\",\"RollingUpdate\":null}: must be 'RollingUpdate' or 'OnDelete'"),
         ({"updateStrategy": {"type": "OnDelete", "rollingUpdate": {"partition": 1}}},
-         ("spec.updateStrategy.rollingUpdate: Invalid value: {\"partition\":1}: only allowed for updateStrategy "
+         ("spec.updateStrategy.rollingUpdate: Invalid value: {\"Partition\":1,\"MaxUnavailable\":null}: only allowed for updateStrategy "
          "'RollingUpdate'")),
         ({"updateStrategy": {"rollingUpdate": {"partition": -1}}},
          "spec.updateStrategy.rollingUpdate.partition: Invalid value: -1: must be greater than or equal to 0"),
         ({"ordinals": {"start": -1}},
          "spec.ordinals.start: Invalid value: -1: must be greater than or equal to 0"),
         ({"replicas": -1}, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"),
-        ({"selector": None}, "spec.selector: Required value"),
         ({"selector": {}}, "spec.selector: Invalid value: {}: empty selector is invalid for statefulset"),
         ({"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Keep"}},
          ('spec.persistentVolumeClaimRetentionPolicy.whenScaled: Unsupported value: "Keep": supported values: '

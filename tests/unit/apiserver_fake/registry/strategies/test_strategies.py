@@ -440,7 +440,7 @@ def test_a_deployment_is_completed(world):
             {"strategy": {"type": "Recreate", "rollingUpdate": {}}},
             "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'",
         ),
-        ({"template": None}, "spec.template: Required value"),
+        ({"template": None}, "spec.template.spec.containers: Required value"),
     ],
 )
 def test_a_deployment_that_breaks_a_rule_is_refused_with_that_rule(world, spec, text):
