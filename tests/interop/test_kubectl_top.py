@@ -83,6 +83,16 @@ def test_the_group_is_discovered_and_available(kubectl, namespace, a_pod):
     a_pod("p", "cpu 250m; memory 1Gi")
 
     assert re.search(r"^pods +metrics.k8s.io/v1beta1 +true +PodMetrics$", kubectl("api-resources"), re.M)
+    # As the manifest of metrics-server has it, without the Service: this server serves the group itself.
+    spec = {"group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100}
+    name = "v1beta1.metrics.k8s.io"
+    service = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    kubectl("apply", "-f", "-", stdin=service)
     assert re.search(r"^v1beta1.metrics.k8s.io +Local +True ", kubectl("get", "apiservices"), re.M)
     assert re.search(
         r"^NAME +CPU +MEMORY +WINDOW\np +250m +1Gi +15s", kubectl("get", "pods.metrics.k8s.io", "-n", namespace)
