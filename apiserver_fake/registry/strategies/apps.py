@@ -272,6 +272,8 @@ def _service_name(name: str, path: str, report: Report) -> Causes:
 
 
 STATEFUL_SET_SPEC = Struct(
+    # Defaults keep their order, which hashes of revisions are taken over; the count is checked below.
+    Field("replicas", default=1),
     Field("podManagementPolicy", default=ORDERED, rule=_check_policy),
     Field("updateStrategy", default={}, struct=Struct(completion=_with_numbers_stateful_set), rule=_check_update),
     Field(
@@ -281,12 +283,12 @@ STATEFUL_SET_SPEC = Struct(
     ),
     Field("serviceName", rule=_service_name),
     _claims,
-    Field("volumeClaimTemplates", items=CLAIM),
     REPLICAS,
     MIN_READY,
     Field("ordinals", struct=Struct(Field("start", minimum=0))),
     HISTORY,
     *selected_template("statefulset", has_claims=True, is_selector_fixed=False),
+    Field("volumeClaimTemplates", items=CLAIM),
 )
 STATEFUL_SET_STATUS = Struct(
     *(Field(name, minimum=0) for name in (*STATEFUL_SET_COUNTERS, "observedGeneration", "collisionCount"))

@@ -4,14 +4,28 @@ The texts are upstream's (`pkg/apis/certificates/validation`, `pkg/registry/cert
 """
 
 import base64
-import binascii
+import re
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from apiserver_fake.registry.strategies.networking import domain_path
 from apiserver_fake.strategy import WriteContext, declared, keep_all_but_status, keep_status
-from apiserver_fake.validation.fields import Field, Report, Struct, not_repeated
-from apiserver_fake.validation.formats import Cause, Causes, invalid, required, unsupported
+from apiserver_fake.validation.fields import Field, Form, Report, Struct
+from apiserver_fake.validation.formats import (
+    Cause,
+    Causes,
+    duplicate,
+    faults,
+    forbidden,
+    invalid,
+    label,
+    path_segment,
+    quoted,
+    required,
+    subdomain,
+    too_long,
+    unsupported,
+)
 from services.api.kinds.certificatesigningrequest import APPROVED, DENIED, FAILED, LEGACY_UNKNOWN, REQUESTS
 from services.api.meta import Document
 from services.api.times import format_time
@@ -42,37 +56,87 @@ USAGES = (
     "timestamping",
 )
 SHORTEST_S = 600
-
-
-def decoded(text: str) -> x509.CertificateSigningRequest:
-    """Return the certificate request of a PEM block in base64. Raises: ValueError."""
-    try:
-        return x509.load_pem_x509_csr(base64.b64decode(text, validate=True))
-    except binascii.Error as error:
-        raise ValueError(str(error)) from None
+SUBDOMAIN_MAX, SIGNER_MAX = 253, 571
 
 
 def _request(text: str, path: str, report: Report) -> Causes:
+    if why := _fault_of_request(text):
+        yield invalid(path, text, why)
+
+
+def _fault_of_request(text: str) -> str:
     try:
-        decoded(text)
+        request = x509.load_pem_x509_csr(base64.b64decode(text, validate=True))
     except ValueError:
-        yield invalid(path, text, "PEM block type must be CERTIFICATE REQUEST")
+        return "PEM block type must be CERTIFICATE REQUEST"
+    key = request.public_key()
+    if isinstance(key, tuple(_FORGED)) and not request.is_signature_valid:
+        return next(why for kind, why in _FORGED.items() if isinstance(key, kind))
+    return ""
+
+
+_FORGED: dict[type, str] = {
+    rsa.RSAPublicKey: "crypto/rsa: verification error",
+    ec.EllipticCurvePublicKey: "x509: ECDSA verification failure",
+    ed25519.Ed25519PublicKey: "x509: Ed25519 verification failure",
+}
+"""What Go says of a signature that is not of the key in the request."""
+
+
+def _usages(spec: Document, at: str, report: Report) -> Causes:
+    usages, seen = spec.get("usages") or [], set()
+    if not usages:
+        yield required(f"{at}usages")
+    yield from (unsupported(f"{at}usages[{i}]", each, USAGES) for i, each in enumerate(usages) if each not in USAGES)
+    for index, usage in enumerate(usages):
+        if usage in seen:
+            yield duplicate(f"{at}usages[{index}]", usage)
+        seen.add(usage)
 
 
 def _signer(name: str, path: str, report: Report) -> Causes:
-    if not name:
-        yield required(path)
-    elif name == LEGACY_UNKNOWN:
+    if name == LEGACY_UNKNOWN:
         yield invalid(path, name, "the legacy signerName is not allowed via this API version")
     else:
-        yield from domain_path(path, name)
+        yield from signer_name(path, name)
+
+
+def signer_name(path: str, name: str) -> Causes:
+    """Check the name of a signer: a domain of two labels or more, a slash, and a path of subdomains."""
+    if not name:
+        yield required(path)
+        return
+    domain, slash, rest = name.partition("/")
+    if not slash or "/" in rest:
+        text = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+        yield invalid(path, name, text)
+        return
+    if len(domain) > SUBDOMAIN_MAX:
+        yield too_long(path, SUBDOMAIN_MAX)
+    yield from _first_wrong(path, domain, label)
+    if "." not in domain:
+        yield invalid(path, domain, "should be a domain with at least two segments separated by dots")
+    yield from _first_wrong(path, rest, subdomain)
+    if len(name) > SIGNER_MAX:
+        yield too_long(path, SIGNER_MAX)
+
+
+def _first_wrong(path: str, name: str, form: Form) -> Causes:
+    for part in name.split("."):
+        if wrong := [f"validating label {quoted(part)}: {why}" for why in faults(form, part)]:
+            return [invalid(path, name, why) for why in wrong]
+    return []
 
 
 SPEC = Struct(
     Field("request", missing="", rule=_request),
-    Field("usages", required=True, missing=[], items=Field(enum=USAGES, rule=not_repeated)),
+    _usages,
     Field("signerName", missing="", rule=_signer),
-    Field("expirationSeconds", minimum=SHORTEST_S, text=f"may not specify a duration less than {SHORTEST_S} seconds"),
+    Field(
+        "expirationSeconds",
+        minimum=SHORTEST_S,
+        text=f"may not specify a duration less than {SHORTEST_S} seconds (10 minutes)",
+    ),
 )
 
 
@@ -112,18 +176,19 @@ def check_conditions(conditions: list[Document]) -> list[Cause]:
     seen: set[str] = set()
     for index, each in enumerate(conditions):
         at, kind, status = f"status.conditions[{index}]", each.get("type") or "", each.get("status") or ""
+        allowed = ("True",) if kind in (APPROVED, DENIED, FAILED) else ("False", "True", "Unknown")
         if not kind:
             causes.append(required(f"{at}.type"))
-        elif kind in seen:
-            causes.append(Cause(f"{at}.type", "FieldValueDuplicate", f'Duplicate value: "{kind}"'))
-        seen.add(kind)
         if not status:
             causes.append(required(f"{at}.status"))
-        elif kind in (APPROVED, DENIED, FAILED) and status != "True":
-            causes.append(unsupported(f"{at}.status", status, ("True",)))
-        other = {APPROVED: DENIED, DENIED: APPROVED}.get(kind)
-        if other in seen:
-            causes.append(invalid(f"{at}.type", kind, f"{APPROVED} and {DENIED} conditions are mutually exclusive"))
+        elif status not in allowed:
+            causes.append(unsupported(f"{at}.status", status, allowed))
+        if {APPROVED: DENIED, DENIED: APPROVED}.get(kind) in seen:
+            text = f"{APPROVED} and {DENIED} conditions are mutually exclusive"
+            causes.append(invalid("status.conditions", kind, text))
+        if kind in seen:
+            causes.append(duplicate(f"{at}.type", kind))
+        seen.add(kind)
     return causes
 
 
@@ -141,18 +206,37 @@ def _prepare_status(old: Document, new: Document, ctx: WriteContext) -> None:
 def _validate_status(old: Document, new: Document, ctx: WriteContext) -> Causes:
     yield from check_conditions(conditions_of(new))
     before, after = ((each.get("status") or {}).get("certificate") for each in (old, new))
+    if after and before != after and (why := _fault_of_certificate(after)):
+        yield invalid("status.certificate", "<certificate data>", why)
+    counts = [[each.get("type") for each in conditions_of(document)].count(FAILED) for document in (old, new)]
+    if counts[1] < counts[0]:
+        yield forbidden("status.conditions", f'updates may not remove a condition of type "{FAILED}"')
     if before and before != after:
-        yield invalid("status.certificate", after, "field is immutable")
-    elif after and not before:
+        yield forbidden("status.certificate", "updates may not modify existing certificate content")
+
+
+_BLOCK = re.compile(rb"-----BEGIN ([^-\n]*)-----\r?\n(.*?)-----END \1-----", re.DOTALL)
+
+
+def _fault_of_certificate(text: str) -> str:
+    """Return what is wrong with certificates in PEM and base64; "" for nothing."""
+    blocks = _BLOCK.findall(base64.b64decode(text))
+    for kind, body in blocks:
+        if kind != b"CERTIFICATE":
+            return f"only CERTIFICATE PEM blocks are allowed, found {quoted(kind.decode(errors='replace'))}"
+        if b":" in body:
+            return "no PEM block headers are permitted"
         try:
-            x509.load_pem_x509_certificates(base64.b64decode(after, validate=True))
+            x509.load_der_x509_certificate(base64.b64decode(body))
         except ValueError:
-            yield invalid("status.certificate", "<certificate data>", "must contain at least one CERTIFICATE PEM block")
+            return "x509: malformed certificate"
+    return "" if blocks else "must contain at least one CERTIFICATE PEM block"
 
 
 STRATEGIES = {
     REQUESTS: declared(
         Struct(Field("spec", missing={}, struct=SPEC)),
+        name=path_segment,
         on_create=_who_asks,
         before_update=_keep,
         prepare_status=_prepare_status,

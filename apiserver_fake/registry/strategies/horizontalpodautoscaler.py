@@ -3,6 +3,7 @@
 The texts are upstream's (`pkg/apis/autoscaling/validation`), the defaults those of `pkg/apis/autoscaling/v2`.
 """
 
+from apiserver_fake.registry.strategies.limitrange import check_name
 from apiserver_fake.strategy import declared
 from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
@@ -15,6 +16,7 @@ from apiserver_fake.validation.formats import (
     required,
     unsupported,
 )
+from services.api.kinds.limitrange import CONTAINER
 from services.api.meta import Document
 from services.api.quantity import milli
 
@@ -26,6 +28,8 @@ SOURCES = {
     "Pods": "pods",
     "Resource": "resource",
 }
+_IN_ORDER = ("object", "external", "pods", "resource", "containerResource")
+"""Of several sources the first is checked, the others are forbidden."""
 TARGETS = ("Utilization", "Value", "AverageValue")
 CPU_AT_80 = {
     "type": "Resource",
@@ -44,38 +48,52 @@ SCALE_DOWN: Document = {"selectPolicy": "Max", "policies": [{"type": "Percent", 
 
 def _bounds(spec: Document, at: str, report: Report) -> Causes:
     least, most = spec.get("minReplicas"), spec.get("maxReplicas") or 0
-    if least is not None and least < 1:
-        yield invalid(f"{at}minReplicas", least, "must be greater than or equal to 1")
+    # An autoscaler that is stored with 0 keeps it (KEP-2021).
+    was_idle = report.update is not None and (report.update[0].get("spec") or {}).get("minReplicas") == 0
+    bound = 0 if was_idle else 1
+    if least is not None and least < bound:
+        yield invalid(f"{at}minReplicas", least, f"must be greater than or equal to {bound}")
     if most < 1:
         yield invalid(f"{at}maxReplicas", most, "must be greater than 0")
     if least is not None and most < least:
         yield invalid(f"{at}maxReplicas", most, "must be greater than or equal to `minReplicas`")
 
 
+def _metric_for_none(spec: Document, at: str, report: Report) -> Causes:
+    kinds = {metric.get("type") for metric in spec.get("metrics") or ()}
+    if spec.get("minReplicas") == 0 and not kinds & {"Object", "External"}:
+        text = "must specify at least one Object or External metric to support scaling to zero replicas"
+        yield forbidden(f"{at}metrics", text)
+
+
 def _one_source(metric: Document, at: str, report: Report) -> Causes:
-    kind, present = metric.get("type") or "", [name for name in sorted(SOURCES.values()) if metric.get(name)]
+    kind, present = metric.get("type") or "", [name for name in _IN_ORDER if metric.get(name) is not None]
     if not kind:
         yield required(f"{at}type", "must specify a metric source type")
-    elif kind not in SOURCES:
-        yield unsupported(f"{at}type", kind, SOURCES)
-    for name in present:
-        yield from _source(name, metric[name], f"{at}{name}.")
     if kind not in SOURCES:
-        return
-    if SOURCES[kind] not in present:
-        yield required(f"{at}{SOURCES[kind]}", "must populate information for the given metric source")
+        yield unsupported(f"{at}type", kind, SOURCES)
+    for name in present[:1]:
+        yield from _source(name, metric[name], f"{at}{name}.", report)
+    wanted = SOURCES.get(kind)
+    if wanted is None:
+        # As upstream, which asks twice.
+        yield unsupported(f"{at}type", kind, SOURCES)
+    elif wanted not in present:
+        yield required(f"{at}{wanted}", "must populate information for the given metric source")
     if len(present) != 1:
-        for name in present:
-            if name != SOURCES[kind]:
+        for name in sorted(present):
+            if name != wanted:
                 yield forbidden(f"{at}{name}", "must populate the given metric source only")
 
 
-def _source(name: str, source: Document, at: str) -> Causes:
+def _source(name: str, source: Document, at: str, report: Report) -> Causes:
     target = source.get("target") or {}
     here, has = f"{at}target.", {member: target.get(member) is not None for member in target}
     if name in ("resource", "containerResource"):
         if not source.get("name"):
             yield required(f"{at}name", "must specify a resource name")
+        elif name == "containerResource":
+            yield from check_name(source["name"], CONTAINER, f"{at}name")
         if name == "containerResource":
             if source.get("container"):
                 yield from label(f"{at}container", source["container"])
@@ -88,7 +106,11 @@ def _source(name: str, source: Document, at: str) -> Causes:
         if has.get("averageUtilization") and has.get("averageValue"):
             yield forbidden(f"{here}averageValue", "may not set both a target raw value and a target utilization")
         return
-    if not (source.get("metric") or {}).get("name"):
+    if name == "object":
+        REFERENCE.check(source.get("describedObject") or {}, f"{at}describedObject.", report)
+    if metric := (source.get("metric") or {}).get("name"):
+        yield from path_segment(f"{at}metric.name", metric)
+    else:
         yield required(f"{at}metric.name", "must specify a metric name")
     yield from _target(target, here)
     if name == "pods" and not has.get("averageValue"):
@@ -185,6 +207,7 @@ SPEC = Struct(
     Field("minReplicas", default=1),
     Field("scaleTargetRef", missing={}, struct=REFERENCE),
     Field("metrics", items=Struct(_one_source)),
+    _metric_for_none,
     Field("behavior", struct=BEHAVIOR),
     completion=_complete,
 )

@@ -335,8 +335,8 @@ def check_status(old: Document, new: Document, ctx: WriteContext) -> Causes:
     """Return what no honest controller writes: an end taken back, two ends at once, or counters that fall.
 
     What was wrong before may stay while it does not change.
-    Source: upstream `validateJobStatus`, `ValidateJobStatusUpdate`; `pkg/registry/batch/job/strategy.go`,
-    `getStatusValidationOptions`.
+    Source: upstream `pkg/apis/batch/validation/validation.go`, `validateJobStatus` and `ValidateJobStatusUpdate`, with
+    the options that the strategy of jobs derives from what changed.
     """
     before, after = old.get("status") or {}, new.get("status") or {}
     was, now = _true_conditions(before), _true_conditions(after)

@@ -49,13 +49,14 @@ def _check_parts(item: Document, kind: str, at: str) -> Causes:
             continue
         for name, text in values.items():
             here = f"{at}.{part}[{name}]"
-            yield from _check_name(name, kind, here)
+            yield from check_name(name, kind, here)
             yield from quantity(here, "cpu" if part == "maxLimitRequestRatio" else name, text)
     if kind == CLAIM and "storage" not in {**(item.get("min") or {}), **(item.get("max") or {})}:
         yield required(f"{at}.limits", "either minimum or maximum storage value is required, but neither was provided")
 
 
-def _check_name(name: str, kind: str, at: str) -> list[Cause]:
+def check_name(name: str, kind: str, at: str) -> list[Cause]:
+    """Check the name of a resource in a limit of that type; a name without a domain is a standard one."""
     causes = qualified_name(at, name)
     if causes or "/" in name or name.startswith("hugepages-"):
         return causes

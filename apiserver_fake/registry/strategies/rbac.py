@@ -25,7 +25,16 @@ from apiserver_fake.rbac.policy import (
 )
 from apiserver_fake.strategy import Strategy, WriteContext, declared
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import Cause, Causes, invalid, path_segment, required, subdomain, unsupported
+from apiserver_fake.validation.formats import (
+    Cause,
+    Causes,
+    invalid,
+    label_selector,
+    path_segment,
+    required,
+    subdomain,
+    unsupported,
+)
 from services.api.errors import NotFound
 from services.api.meta import Document
 
@@ -61,6 +70,11 @@ def _selectors(rule: Document, at: str, report: Report) -> Causes:
         yield required(
             f"{at}clusterRoleSelectors", "at least one clusterRoleSelector required if aggregationRule is non-nil"
         )
+    for index, selector in enumerate(rule.get("clusterRoleSelectors") or ()):
+        path = f"{at}clusterRoleSelectors[{index}]"
+        if wrong := label_selector(path, selector):
+            yield from wrong
+            yield invalid(path, None, "invalid label selector.")
 
 
 def _complete_subject(subject: Document) -> None:
@@ -82,8 +96,6 @@ def _subject(*, namespaced: bool) -> Rule:
                 if not namespaced and not subject.get("namespace"):
                     yield required(f"{at}namespace")
             case "User" | "Group":
-                if not name:
-                    yield invalid(f"{at}name", name, f"{kind.lower()} name cannot be empty")
                 if group != GROUP:
                     yield unsupported(f"{at}apiGroup", group, [GROUP])
             case _:

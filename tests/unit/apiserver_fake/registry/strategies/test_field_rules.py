@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from apiserver_fake.registry.strategies.certificates import USAGES as USAGE_NAMES
 from apiserver_fake.strategy import strategy_for
 from apiserver_fake.validation.formats import (
     CONFIG_KEY_TEXT,
@@ -20,6 +21,7 @@ from services.api.label_syntax import VALUE_TEXT
 from services.api.wire import Request
 
 ONE_TO_65535 = "must be between 1 and 65535, inclusive"
+USAGES = ", ".join(f'"{each}"' for each in USAGE_NAMES)
 PERCENT = (
     "a valid percent string must be a numeric string followed by an ending '%' "
     "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
@@ -529,8 +531,117 @@ JOBS = [
 ]  # fmt: skip
 
 
+def scaler(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x"}, "spec": {"scaleTargetRef": {"kind": "D", "name": "d"}, "maxReplicas": 1, **spec}}
+
+
+def schema(rule: Any, **spec: Any) -> dict[str, Any]:
+    base = {"priorityLevelConfiguration": {"name": "p"}, "rules": [rule] if rule else []}
+    return {"metadata": {"name": "x"}, "spec": {**base, **spec}}
+
+
+def level(queuing: Any, **limited: Any) -> dict[str, Any]:
+    response = {"type": "Queue", "queuing": queuing}
+    return {"metadata": {"name": "x"}, "spec": {"type": "Limited", "limited": {"limitResponse": response, **limited}}}
+
+
+RBAC = "rbac.authorization.k8s.io"
+SCALERS, SCHEMAS = "horizontalpodautoscalers.autoscaling", "flowschemas.flowcontrol.apiserver.k8s.io"
+LEVELS, REQUESTS = (
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+    "certificatesigningrequests.certificates.k8s.io",
+)
+SOURCES = '"ContainerResource", "External", "Object", "Pods", "Resource"'
+METRIC, RULE = "spec.metrics[0]", "spec.rules[0]"
+QUEUES = "spec.limited.limitResponse.queuing"
+POLICIES = [
+    (SCALERS, scaler(metrics=[{}]),
+     [f"{METRIC}.type: Required value: must specify a metric source type",
+      *[f'{METRIC}.type: Unsupported value: "": supported values: {SOURCES}'] * 2]),
+    (SCALERS, scaler(metrics=[{"type": "Resource", "object": {"describedObject": {"kind": "a/b"}, "metric": {
+        "name": "a%"}, "target": {"type": "Value"}}, "resource": {}}]),
+     [f"{METRIC}.object.describedObject.kind: Invalid value: \"a/b\": may not contain '/'",
+      f"{METRIC}.object.describedObject.name: Required value",
+      f"{METRIC}.object.metric.name: Invalid value: \"a%\": may not contain '%'",
+      f"{METRIC}.object.target.averageValue: Required value: must set either a target value or averageValue",
+      f"{METRIC}.object: Forbidden: must populate the given metric source only"]),
+    (SCALERS, scaler(metrics=[{"type": "ContainerResource", "containerResource": {"name": "pods", "container": "A",
+        "target": {"type": "Utilization", "averageUtilization": 0}}}]),
+     [f'{METRIC}.containerResource.name: Invalid value: "pods": must be a standard resource for containers',
+      f'{METRIC}.containerResource.container: Invalid value: "A": {LABEL_TEXT}',
+      f"{METRIC}.containerResource.target.averageUtilization: Invalid value: 0: must be greater than 0"]),
+    (f"clusterroles.{RBAC}", {**meta(), "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b c"}}]}},
+     [f'aggregationRule.clusterRoleSelectors[0].matchLabels: Invalid value: "b c": {VALUE_TEXT}',
+      "aggregationRule.clusterRoleSelectors[0]: Invalid value: null: invalid label selector."]),
+    (f"roles.{RBAC}", {**meta(), "rules": [{"nonResourceURLs": ["/a"], "resources": ["b"]}, {"verbs": ["get"]}]},
+     ["rules[0].verbs: Required value: verbs must contain at least one value",
+      'rules[0].nonResourceURLs: Invalid value: ["/a"]: namespaced rules cannot apply to non-resource URLs',
+      ('rules[0].nonResourceURLs: Invalid value: ["/a"]: rules cannot apply to both regular resources and non-resource '
+       "URLs"),
+      "rules[1].apiGroups: Required value: resource rules must supply at least one api group",
+      "rules[1].resources: Required value: resource rules must supply at least one resource"]),
+    (f"clusterrolebindings.{RBAC}", {**meta(), "roleRef": {"kind": "Role", "name": "a/b"}, "subjects": [
+        {"kind": "User"}, {"kind": "ServiceAccount", "name": "A", "apiGroup": "a"}, {"kind": "Odd", "name": "n"}]},
+     ['roleRef.kind: Unsupported value: "Role": supported values: "ClusterRole"',
+      "roleRef.name: Invalid value: \"a/b\": may not contain '/'",
+      "subjects[0].name: Required value",
+      f'subjects[1].name: Invalid value: "A": {SUBDOMAIN_TEXT}',
+      'subjects[1].apiGroup: Unsupported value: "a": supported values: ""',
+      "subjects[1].namespace: Required value",
+      'subjects[2].kind: Unsupported value: "Odd": supported values: "ServiceAccount", "User", "Group"']),
+    (REQUESTS, {**meta(), "spec": {"request": b64("x"), "usages": ["any", "odd", "any"], "signerName": "A/B.c",
+                                   "expirationSeconds": 599}},
+     [f'spec.request: Invalid value: "{b64("x")}": PEM block type must be CERTIFICATE REQUEST',
+      f'spec.usages[1]: Unsupported value: "odd": supported values: {USAGES}',
+      'spec.usages[2]: Duplicate value: "any"',
+      f'spec.signerName: Invalid value: "A": validating label "A": {LABEL_TEXT}',
+      'spec.signerName: Invalid value: "A": should be a domain with at least two segments separated by dots',
+      f'spec.signerName: Invalid value: "B.c": validating label "B": {SUBDOMAIN_TEXT}',
+      ("spec.expirationSeconds: Invalid value: 599: may not specify a duration less than 600 seconds (10 "
+       "minutes)")]),
+    (SCHEMAS, schema({}, matchingPrecedence=1, distinguisherMethod={"type": "Odd"}, priorityLevelConfiguration={}),
+     ["spec.matchingPrecedence: Invalid value: 1: only the schema named 'exempt' may have matchingPrecedence 1",
+      'spec.distinguisherMethod.type: Unsupported value: {"Type":"Odd"}: supported values: "ByNamespace", "ByUser"',
+      "spec.priorityLevelConfiguration.name: Required value: must reference a priority level"]),
+    (SCHEMAS, schema({"subjects": [
+        {"kind": "User", "group": {}}, {"kind": "ServiceAccount", "serviceAccount": {"name": "*", "namespace": "A"}},
+        {"kind": "Group", "group": {}}, {"kind": "Odd"}]}),
+     [f"{RULE}.subjects[0].user: Required value: user is required when subject kind is 'User'",
+      f"{RULE}.subjects[0].group: Forbidden: group is forbidden when subject kind is not 'Group'",
+      f'{RULE}.subjects[1].serviceAccount.namespace: Invalid value: "A": {LABEL_TEXT}',
+      f"{RULE}.subjects[2].group.name: Required value",
+      f'{RULE}.subjects[3].kind: Unsupported value: "Odd": supported values: "Group", "ServiceAccount", "User"',
+      f"{RULE}: Required value: at least one of resourceRules and nonResourceRules has to be non-empty"]),
+    (SCHEMAS, schema({"subjects": [{"kind": "Group", "group": {"name": "g"}}],
+                      "resourceRules": [{"verbs": ["*", "get"], "apiGroups": ["*", "a"], "namespaces": ["A"]}],
+                      "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["a", "/a//b", "/a*"]}]}),
+     [f"{RULE}.resourceRules[0].verbs: Invalid value: [\"*\",\"get\"]: if '*' is present, must not specify other verbs",
+      (f"{RULE}.resourceRules[0].apiGroups: Invalid value: [\"*\",\"a\"]: if '*' is present, must not specify other api "
+       "groups"),
+      f"{RULE}.resourceRules[0].resources: Required value: resource rules must supply at least one resource",
+      (f'{RULE}.resourceRules[0].namespaces[0]: Invalid value: "A": each member of this list must be \'*\' or a DNS-1123 '
+       f"label; {LABEL_TEXT}"),
+      f'{RULE}.nonResourceRules[0].nonResourceURLs[0]: Invalid value: "a": must start with slash',
+      f'{RULE}.nonResourceRules[0].nonResourceURLs[1]: Invalid value: "/a//b": must not contain double slash',
+      f'{RULE}.nonResourceRules[0].nonResourceURLs[2]: Invalid value: "/a*": wildcard can only do suffix matching']),
+    (LEVELS, {**meta(), "spec": {"type": "Exempt"}},
+     ["spec.type: Invalid value: \"Exempt\": type must be 'Exempt' if and only if name is 'exempt'"]),
+    (LEVELS, level({"queues": 10_000_001, "handSize": -1}, lendablePercent=101, borrowingLimitPercent=-1,
+                   nominalConcurrencyShares=-1),
+     ["spec.limited.nominalConcurrencyShares: Invalid value: -1: must be a non-negative integer",
+      f"{QUEUES}.queues: Invalid value: 10000001: must not be greater than 10000000",
+      f"{QUEUES}.handSize: Invalid value: -1: must be positive",
+      "spec.limited.lendablePercent: Invalid value: 101: must be between 0 and 100, inclusive",
+      "spec.limited.borrowingLimitPercent: Invalid value: -1: if specified, must be a non-negative integer"]),
+    (LEVELS, level({"queues": 64, "handSize": 11}),
+     [(f"{QUEUES}.handSize: Invalid value: 11: required entropy bits of deckSize 64 and handSize 11 should not be "
+       "greater than 60")]),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("resource", "document", "found"), [*METADATA, *CORE, *SERVICES, *STORAGE, *NETWORKING, *WORKLOADS, *JOBS]
+    ("resource", "document", "found"),
+    [*METADATA, *CORE, *SERVICES, *STORAGE, *NETWORKING, *WORKLOADS, *JOBS, *POLICIES],
 )
 def test_all_that_is_wrong_with_a_new_object_is_named_in_order(world, resource, document, found):
     causes, _ = world.try_create(resource, document)

@@ -107,7 +107,7 @@ def test_flow_control_is_completed(world):
     [
         (LEVELS, {"type": "Some"}, 'spec.type: Unsupported value: "Some": supported values: "Exempt", "Limited"'),
         (LEVELS, {"type": "Limited"}, "spec.limited: Required value: must not be empty when type is Limited"),
-        (SCHEMAS, {"matchingPrecedence": 10001}, "must be between 1 and 10000"),
+        (SCHEMAS, {"matchingPrecedence": 10001}, "must not be greater than 10000"),
         (SCHEMAS, {}, "spec.priorityLevelConfiguration.name: Required value: must reference a priority level"),
         (SCHEMAS, {"rules": [{}]}, "spec.rules[0].subjects: Required value: subjects must contain at least one value"),
     ],
@@ -139,7 +139,7 @@ def test_a_request_says_who_asks_whatever_the_client_wrote(world):
         ({"request": "eA=="}, "PEM block type must be CERTIFICATE REQUEST"),
         ({"usages": []}, "spec.usages: Required value"),
         ({"usages": ["sing"]}, 'spec.usages[0]: Unsupported value: "sing"'),
-        ({"signerName": "x"}, 'must be a domain-prefixed path (such as "acme.io/foo")'),
+        ({"signerName": "x"}, "must be a fully qualified domain and path of the form 'example.com/signer-name'"),
         ({"signerName": "kubernetes.io/legacy-unknown"}, "the legacy signerName is not allowed via this API version"),
         ({"expirationSeconds": 599}, "may not specify a duration less than 600 seconds"),
     ],

@@ -195,8 +195,8 @@ def test_a_jobs_template_is_a_pod_that_ends(world, resource):
     )
     at = "spec.template.spec" if resource == "jobs.batch" else "spec.jobTemplate.spec.template.spec"
     assert [f"{cause.path}: {cause.message}" for cause in causes] == [
-        f'{at}.restartPolicy: Unsupported value: "Always": supported values: "OnFailure", "Never"',
         f"{at}.containers[0].ports[0].hostPort: Invalid value: 81: must match `containerPort` when `hostNetwork` is true",
+        f'{at}.restartPolicy: Required value: valid values: "OnFailure", "Never"',
     ]
 
 
