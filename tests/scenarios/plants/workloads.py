@@ -50,15 +50,15 @@ def leaves_pods_of_owners_that_are_gone(monkeypatch):
 
 
 def counts_a_pod_again(monkeypatch):
-    """The controller does not see that a uid of a pod is in the stored list already."""
+    """What leaves the stored list of uids is added to the counters twice."""
     survey = job_survey.survey
 
-    def forgets(each, *rest, **more):
+    def doubles(each, *rest, **more):
         found = survey(each, *rest, **more)
-        found.new_succeeded += [pod for pod, meaning in found.ended if meaning is None]
+        found.counted = {kind: [*uids, *uids] for kind, uids in found.counted.items()}
         return found
 
-    monkeypatch.setattr(job, "survey", forgets)
+    monkeypatch.setattr(job, "survey", doubles)
 
 
 def releases_a_member_before_its_gang_is_complete(monkeypatch):
