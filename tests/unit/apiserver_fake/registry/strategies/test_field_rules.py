@@ -714,9 +714,59 @@ QUOTAS = [
 ]  # fmt: skip
 
 
+def hooks(*hooks: dict[str, Any]) -> dict[str, Any]:
+    usual = {
+        "name": "a.b.c",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://a"},
+    }
+    return {"metadata": {"name": "x"}, "webhooks": [{**usual, **each} for each in hooks]}
+
+
+def mutating(*operations: str, mutations: Any = (), **spec: Any) -> dict[str, Any]:
+    rule = {"operations": [*operations], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+    return quota(matchConstraints={"resourceRules": [rule]}, mutations=[*mutations], **spec)
+
+
+APPLIED = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}}
+NOT_MUTATED = 'Unsupported value: "DELETE": supported values: "*", "CONNECT", "CREATE", "UPDATE"'
+HOOKS, GROUP = "validatingwebhookconfigurations.admissionregistration.k8s.io", "admissionregistration.k8s.io"
+ADMISSION = [
+    (HOOKS, hooks({"name": "A"}, {"name": "a.b"}),
+     [f'webhooks[0].name: Invalid value: "A": {SUBDOMAIN_TEXT}',
+      'webhooks[1].name: Invalid value: "a.b": should be a domain with at least three segments separated by dots']),
+    (HOOKS, hooks({}, {"sideEffects": "Some", "admissionReviewVersions": ["v2", "v2"]}),
+     ['webhooks[1].sideEffects: Unsupported value: "Some": supported values: "None", "NoneOnDryRun"',
+      'webhooks[1].admissionReviewVersions[1]: Invalid value: "v2": duplicate version',
+      'webhooks[1].admissionReviewVersions: Invalid value: ["v2","v2"]: must include at least one of v1, v1beta1',
+      'webhooks[1].name: Duplicate value: "a.b.c"']),
+    (HOOKS, hooks({"clientConfig": {"service": {"name": "a", "port": 0, "path": "//"}}}),
+     ["webhooks[0].clientConfig.service.name: Required value: service name is required",
+      f"webhooks[0].clientConfig.service.port: Invalid value: 0: port is not valid: {ONE_TO_65535}",
+      'webhooks[0].clientConfig.service.path: Invalid value: "//": segment[0] may not be empty']),
+    (HOOKS, hooks({"clientConfig": {"service": {"namespace": "a"}}}),
+     ["webhooks[0].clientConfig.service.namespace: Required value: service namespace is required"]),
+    (f"mutatingadmissionpolicies.{GROUP}", mutating("CREATE", "DELETE", reinvocationPolicy="Odd"),
+     [f"spec.matchConstraints.resourceRules.operations: {NOT_MUTATED}",
+      "spec.mutations: Required value: mutations must contain at least one item",
+      'spec.reinvocationPolicy: Unsupported value: "Odd": supported values: "IfNeeded", "Never"']),
+    (f"mutatingadmissionpolicies.{GROUP}", mutating("*", mutations=[
+        {**APPLIED, "jsonPatch": {"expression": "[]"}}, {**APPLIED, "applyConfiguration": {"expression": " "}},
+        {"patchType": "JSONPatch"}, APPLIED]),
+     [('spec.mutations[0].jsonPatch: Invalid value: "{jsonPatch}": must not be specified when patchType is '
+       "ApplyConfiguration"),
+      "spec.mutations[1].applyConfiguration.expression: Required value",
+      "spec.mutations[2].jsonPatch: Required value: must be specified when patchType is JSONPatch"]),
+    (f"mutatingadmissionpolicybindings.{GROUP}", quota(policyName="p", matchResources={"resourceRules": [
+        {"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]}),
+     [f"spec.matchResources.resourceRules.operations: {NOT_MUTATED}"]),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("resource", "document", "found"),
-    [*METADATA, *CORE, *SERVICES, *STORAGE, *NETWORKING, *WORKLOADS, *JOBS, *POLICIES, *QUOTAS],
+    [*METADATA, *CORE, *SERVICES, *STORAGE, *NETWORKING, *WORKLOADS, *JOBS, *POLICIES, *QUOTAS, *ADMISSION],
 )
 def test_all_that_is_wrong_with_a_new_object_is_named_in_order(world, resource, document, found):
     causes, _ = world.try_create(resource, document)
@@ -805,6 +855,12 @@ STATUSES = [
       "status.conditions: Invalid value: cannot set SuccessCriteriaMet=True and Failed=true conditions"]),
     ("nodes", node(), {"addresses": [{"type": "Hostname", "address": "a"}] * 2},
      ['status.addresses[1]: Duplicate value: {"Type":"Hostname","Address":"a"}']),
+    (f"validatingadmissionpolicies.{GROUP}", {**mutating("*", validations=[{"expression": "true"}])},
+     {"typeChecking": {"expressionWarnings": [{"warning": "w"}, {"fieldRef": "spec"}]},
+      "conditions": [{"type": "A", "status": "True", "reason": "R"}]},
+     ["status.typeChecking.expressionWarnings[0].fieldRef: Required value",
+      "status.typeChecking.expressionWarnings[1].warning: Required value",
+      "status.conditions[0].lastTransitionTime: Required value: must be set"]),
 ]  # fmt: skip
 
 
