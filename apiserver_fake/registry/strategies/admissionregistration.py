@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from apiserver_fake.admission.expressions import OBJECT, PATCH, Broken, Compiler
 from apiserver_fake.strategy import Strategy, WriteContext, declared
-from apiserver_fake.validation.fields import Field, Report, Struct, not_repeated, unique
+from apiserver_fake.validation.conditions import CONDITION
+from apiserver_fake.validation.fields import Check, Field, Report, Struct, not_repeated, unique
 from apiserver_fake.validation.formats import (
     Cause,
     Causes,
@@ -28,6 +29,7 @@ from apiserver_fake.validation.formats import (
     required,
     subdomain,
     too_many,
+    unsupported,
 )
 from services.api.cel.syntax import RESERVED
 from services.api.cel.types import BOOL, NULL, STRING, Type, list_of
@@ -37,6 +39,8 @@ GROUP = "admissionregistration.k8s.io"
 FAILURE_POLICIES, MATCH_POLICIES = ("Fail", "Ignore"), ("Equivalent", "Exact")
 REINVOCATIONS, REASONS = ("IfNeeded", "Never"), ("Forbidden", "Invalid", "RequestEntityTooLarge")
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+MUTATED = ("*", "CONNECT", "CREATE", "UPDATE")
+"""Operations that a mutating policy may be for: what is deleted is not changed."""
 REVIEW_VERSIONS = ("v1", "v1beta1")
 NO_SIDE_EFFECTS = ("None", "NoneOnDryRun")
 CONDITIONS_MAX, ANNOTATIONS_MAX, VALUE_EXPRESSION_MAX = 64, 20, 5 * 1024
@@ -110,8 +114,9 @@ NAMED_RULE = Struct(Field("resourceNames", items=Field(rule=_segment)), *RULE_FI
 
 
 def _qualified(value: str, path: str, report: Report) -> Causes:
-    yield from subdomain(path, value)
-    if value.count(".") < 2:
+    causes = subdomain(path, value)
+    yield from causes
+    if not causes and value.count(".") < 2:
         yield invalid(path, value, "should be a domain with at least three segments separated by dots")
 
 
@@ -135,9 +140,10 @@ def _url(path: str, url: str) -> Causes:
 
 
 def _service(path: str, service: Document) -> Causes:
-    if not service.get("name"):
-        yield required(f"{path}.name", "service name is required")
+    """Check the service of a webhook. Upstream takes its name for the namespace here, and the other way round."""
     if not service.get("namespace"):
+        yield required(f"{path}.name", "service name is required")
+    if not service.get("name"):
         yield required(f"{path}.namespace", "service namespace is required")
     port = service.get("port", 443)
     if not 1 <= port <= 65535:
@@ -148,6 +154,7 @@ def _service(path: str, service: Document) -> Causes:
     here = f"{path}.path"
     if below == "//":
         yield invalid(here, below, "segment[0] may not be empty")
+        return
     if not below.startswith("/"):
         yield invalid(here, below, "must start with a '/'")
     for place, step in enumerate(below[1:].removesuffix("/").split("/")):
@@ -218,7 +225,6 @@ def _conditions_of_webhook(conditions: list[Document], path: str, report: Report
 
 
 HOOK_FIELDS = (
-    unique("name", is_empty_a_key=False),
     Field("name", required=True, rule=_qualified),
     Field("rules", items=Struct(*RULE_FIELDS)),
     Field("failurePolicy", default="Fail", enum=FAILURE_POLICIES),
@@ -240,6 +246,7 @@ HOOK_END = (
     ),
     Field("matchConditions", rule=_conditions_of_webhook),
     Field("admissionReviewVersions", missing=[], rule=_review_versions),
+    unique("name", is_empty_a_key=False),
 )
 VALIDATING_HOOK = Struct(*HOOK_FIELDS, *HOOK_END)
 MUTATING_HOOK = Struct(*HOOK_FIELDS, Field("reinvocationPolicy", default="Never", enum=REINVOCATIONS), *HOOK_END)
@@ -274,6 +281,18 @@ def _some_rules(spec: Document, at: str, report: Report) -> Causes:
         yield required(f"{at}matchConstraints")
     elif not spec["matchConstraints"].get("resourceRules"):
         yield required(f"{at}matchConstraints.resourceRules")
+
+
+def _only_mutated(member: str) -> Check:
+    """Return a rule for the operations of a mutating policy or its binding, after all others about `member`."""
+
+    def check(spec: Document, at: str, report: Report) -> Causes:
+        for rule in (spec.get(member) or {}).get("resourceRules") or ():
+            for each in rule.get("operations") or ():
+                if each not in MUTATED:
+                    yield unsupported(f"{at}{member}.resourceRules.operations", each, MUTATED)
+
+    return check
 
 
 def _param_kind(kind: Document, path: str, report: Report) -> Causes:
@@ -389,16 +408,16 @@ def _mutating(spec: Document, at: str, report: Report) -> Causes:
             yield Cause(f"{here}.patchType", "FieldValueNotSupported", text) if kind else is_missing
             continue
         name, wanted = _PATCHES[kind]
-        for other, (member, _) in _PATCHES.items():
-            if other != kind and each.get(member) is not None:
-                yield forbidden(f"{here}.{member}", f"must not be specified when patchType is {kind}")
         if each.get(name) is None:
             yield required(f"{here}.{name}", f"must be specified when patchType is {kind}")
-        elif not (each[name].get("expression") or "").strip():
-            yield required(f"{here}.{name}.expression", "expression is not specified")
+        elif not (expression := (each[name].get("expression") or "").strip()):
+            yield required(f"{here}.{name}.expression")
         else:
-            expression = each[name]["expression"]
             yield from _expression(f"{here}.{name}.expression", expression, compiler, wanted, is_mutation=True)
+        for other, (member, _) in _PATCHES.items():
+            if other != kind and each.get(member) is not None:
+                why = f"must not be specified when patchType is {kind}"
+                yield invalid(f"{here}.{member}", f"{{{member}}}", why)
 
 
 def _with_name(document: Document, at: str, report: Report) -> Causes:
@@ -413,12 +432,20 @@ SHARED = (
     _some_rules,
 )
 VALIDATING_POLICY = Struct(_with_name, Field("spec", missing={}, struct=Struct(*SHARED, _validating)))
+WARNING = Struct(Field("warning", required=True), Field("fieldRef", required=True))
+POLICY_STATUS = Struct(
+    Field("typeChecking", struct=Struct(Field("expressionWarnings", items=WARNING))),
+    Field("conditions", items=CONDITION),
+)
 MUTATING_POLICY = Struct(
     Field(
         "spec",
         missing={},
         struct=Struct(
-            *SHARED, Field("reinvocationPolicy", default="Never", enum=REINVOCATIONS, is_blank_absent=True), _mutating
+            *SHARED,
+            _only_mutated("matchConstraints"),
+            _mutating,
+            Field("reinvocationPolicy", default="Never", enum=REINVOCATIONS, is_blank_absent=True),
         ),
     )
 )
@@ -471,10 +498,10 @@ ACTION = Field(enum=("Audit", "Deny", "Warn"), rule=not_repeated)
 STRATEGIES = {
     f"validatingwebhookconfigurations.{GROUP}": _configuration(VALIDATING_HOOK),
     f"mutatingwebhookconfigurations.{GROUP}": _configuration(MUTATING_HOOK),
-    f"validatingadmissionpolicies.{GROUP}": declared(VALIDATING_POLICY, has_status=True),
+    f"validatingadmissionpolicies.{GROUP}": declared(VALIDATING_POLICY, has_status=True, status=POLICY_STATUS),
     f"validatingadmissionpolicybindings.{GROUP}": _binding(
         Field("validationActions", missing=[], items=ACTION), Field("validationActions", missing=[], rule=_actions)
     ),
     f"mutatingadmissionpolicies.{GROUP}": declared(MUTATING_POLICY),
-    f"mutatingadmissionpolicybindings.{GROUP}": _binding(),
+    f"mutatingadmissionpolicybindings.{GROUP}": _binding(_only_mutated("matchResources")),
 }

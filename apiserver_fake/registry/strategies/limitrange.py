@@ -1,21 +1,20 @@
-"""Limit ranges: one item a type, whose bounds agree with each other; containers' defaults follow from the bounds."""
+"""Limit ranges: one item a type, whose bounds agree with each other; containers' defaults follow from the bounds.
 
-from typing import Any
+Source: upstream `pkg/apis/core/validation/validation.go` (v1.36), `ValidateLimitRange`.
+"""
 
 from apiserver_fake.admission.limit_ranger import LIMIT_RANGES
 from apiserver_fake.strategy import declared
 from apiserver_fake.validation.fields import Field, Report, Struct, unique
-from apiserver_fake.validation.formats import Cause, Causes, forbidden, invalid, qualified_name, quantity, required
-from services.api import quotas
+from apiserver_fake.validation.formats import QUANTITY_TEXT, Cause, Causes, forbidden, invalid, qualified_name, required
+from apiserver_fake.validation.pod.resources import is_native, name_of_container, resource_name
 from services.api.kinds.limitrange import CLAIM, CONTAINER, POD
 from services.api.meta import Document
-from services.api.quantity import milli
+from services.api.quantity import canonical, milli
 
-_PARTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+_RATIO = "maxLimitRequestRatio"
+_PARTS = ("max", "min", "default", "defaultRequest", _RATIO)
 _NO_DEFAULTS = ("default", "defaultRequest")
-_CONTAINERS = frozenset(("cpu", "memory", "ephemeral-storage"))
-_KNOWN = quotas.STANDARD | {"storage"}
-_STANDARD = _CONTAINERS | {"storage", "pods"}
 
 
 def _complete(item: Document) -> None:
@@ -37,7 +36,10 @@ def _type(kind: str, path: str, report: Report) -> Causes:
 
 def _amounts(item: Document, at: str, report: Report) -> Causes:
     path = at[:-1]
-    yield from [*_check_parts(item, item.get("type") or "", path)] or _check_order(item, path)
+    causes = [*_check_parts(item, item.get("type") or "", path)]
+    yield from causes
+    if not any(cause.message.endswith(QUANTITY_TEXT) for cause in causes):
+        yield from _check_order(item, path)
 
 
 def _check_parts(item: Document, kind: str, at: str) -> Causes:
@@ -47,63 +49,70 @@ def _check_parts(item: Document, kind: str, at: str) -> Causes:
             if values:
                 yield forbidden(f"{at}.{part}", "may not be specified when `type` is 'Pod'")
             continue
+        if part == _RATIO and kind == CLAIM and "storage" not in {**(item.get("min") or {}), **(item.get("max") or {})}:
+            text = "either minimum or maximum storage value is required, but neither was provided"
+            yield required(f"{at}.limits", text)
         for name, text in values.items():
             here = f"{at}.{part}[{name}]"
             yield from check_name(name, kind, here)
-            yield from quantity(here, "cpu" if part == "maxLimitRequestRatio" else name, text)
-    if kind == CLAIM and "storage" not in {**(item.get("min") or {}), **(item.get("max") or {})}:
-        yield required(f"{at}.limits", "either minimum or maximum storage value is required, but neither was provided")
+            yield from _malformed(here, text)
+
+
+def _malformed(path: str, text: str) -> list[Cause]:
+    """Refuse what is no quantity; of what sign it is and whether it is whole does not matter here."""
+    try:
+        milli(text)
+    except ValueError:
+        return [invalid(path, text, QUANTITY_TEXT)]
+    return []
 
 
 def check_name(name: str, kind: str, at: str) -> list[Cause]:
     """Check the name of a resource in a limit of that type; a name without a domain is a standard one."""
-    causes = qualified_name(at, name)
-    if causes or "/" in name or name.startswith("hugepages-"):
-        return causes
-    if name not in _KNOWN:
-        causes = [invalid(at, name, "must be a standard resource type or fully qualified")]
-    if kind in (CONTAINER, POD) and name not in _CONTAINERS:
-        causes = [*causes, invalid(at, name, "must be a standard resource for containers")]
-    return causes
+    return name_of_container(at, name) if kind in (CONTAINER, POD) else resource_name(at, name)
 
 
 _ORDER = (
-    # the smaller, the larger, which of the two is wrong, and what is said of it
-    ("min", "max", "min", "min value {} is greater than max value {}"),
-    ("min", "defaultRequest", "defaultRequest", "min value {} is greater than default request value {}"),
-    ("defaultRequest", "max", "defaultRequest", "default request value {} is greater than max value {}"),
-    ("defaultRequest", "default", "defaultRequest", "default request value {} is greater than default limit value {}"),
-    ("min", "default", "default", "min value {} is greater than default value {}"),
-    ("default", "max", "default", "default value {} is greater than max value {}"),
-)
+    # the smaller, the larger, whose path is named, whose value is shown, and what is said of them
+    ("min", "max", "min", "min", "min value {} is greater than max value {}"),
+    ("min", "defaultRequest", "defaultRequest", "defaultRequest",
+     "min value {} is greater than default request value {}"),
+    ("defaultRequest", "max", "defaultRequest", "defaultRequest",
+     "default request value {} is greater than max value {}"),
+    ("defaultRequest", "default", "defaultRequest", "defaultRequest",
+     "default request value {} is greater than default limit value {}"),
+    ("min", "default", "default", "min", "min value {} is greater than default value {}"),
+    ("default", "max", "default", "max", "default value {} is greater than max value {}"),
+)  # fmt: skip
 
 
 def _check_order(item: Document, at: str) -> Causes:
-    values = {part: item.get(part) or {} for part in _PARTS}
+    is_of_pods = item.get("type") == POD
+    values = {part: item.get(part) or {} for part in _PARTS if not (is_of_pods and part in _NO_DEFAULTS)}
     for name in sorted({name for amounts in values.values() for name in amounts}):
-        has = {part: amounts[name] for part, amounts in values.items() if name in amounts}
-        for small, large, wrong, text in _ORDER:
+        has = {part: canonical(amounts[name]) for part, amounts in values.items() if name in amounts}
+        for small, large, place, shown, text in _ORDER:
             if small in has and large in has and milli(has[small]) > milli(has[large]):
-                yield invalid(f"{at}.{wrong}[{name}]", has[wrong], text.format(has[small], has[large]))
-        yield from _check_ratio(has, f"{at}.maxLimitRequestRatio[{name}]")
+                yield invalid(f"{at}.{place}[{name}]", has[shown], text.format(has[small], has[large]))
+        yield from _check_ratio(has, f"{at}.{_RATIO}[{name}]")
         yield from _check_overcommit(name, has, f"{at}.defaultRequest[{name}]")
 
 
-def _check_overcommit(name: str, has: dict[str, Any], at: str) -> Causes:
+def _check_overcommit(name: str, has: dict[str, str], at: str) -> Causes:
     """What cannot be overcommitted (hugepages, devices) has one default for both."""
-    if name not in _STANDARD and "default" in has and "defaultRequest" in has:
+    if (not is_native(name) or name.startswith("hugepages-")) and "default" in has and "defaultRequest" in has:
         limit, request = has["default"], has["defaultRequest"]
         if milli(limit) != milli(request):
             yield invalid(at, request, f"default value {limit} must equal to defaultRequest value {request} in {name}")
 
 
-def _check_ratio(has: dict[str, Any], at: str) -> Causes:
-    ratio = has.get("maxLimitRequestRatio")
+def _check_ratio(has: dict[str, str], at: str) -> Causes:
+    ratio = has.get(_RATIO)
     if ratio is None:
         return
     if milli(ratio) < 1000:
         yield invalid(at, ratio, f"ratio {ratio} is less than 1")
-    elif "max" in has and (least := milli(has.get("min", "0"))):
+    if "max" in has and (least := milli(has.get("min", "0"))):
         widest = milli(has["max"]) / least
         if milli(ratio) / 1000 > widest:
             yield invalid(at, ratio, f"ratio {ratio} is greater than max/min = {widest:f}")

@@ -1,10 +1,14 @@
-"""Resource quotas: names that something counts, scopes that go together; the server alone writes what is used."""
+"""Resource quotas: names that something counts, scopes that go together; the server alone writes what is used.
+
+Source: upstream `pkg/apis/core/validation/validation.go` (v1.36), `ValidateResourceQuotaSpec`, `validateScopeSelector`.
+"""
 
 from typing import Any
 
 from apiserver_fake.strategy import WriteContext, declared
 from apiserver_fake.validation.fields import Field, Report, Struct
-from apiserver_fake.validation.formats import IMMUTABLE, Causes, invalid, qualified_name, quantity, required
+from apiserver_fake.validation.formats import IMMUTABLE, Causes, invalid, quantity, required
+from apiserver_fake.validation.pod.resources import resource_name
 from services.api import quotas
 from services.api.meta import Document
 
@@ -27,24 +31,18 @@ _ONLY_EXISTS = (
 )
 
 
+def _is_standard(name: str) -> bool:
+    return name in quotas.STANDARD or name.startswith(("hugepages-", "requests.hugepages-"))
+
+
 def _amounts(amounts: Document, path: str, report: Report) -> Causes:
     for name, text in amounts.items():
         here = f"{path}[{name}]"
-        wrong = qualified_name(here, name)
-        yield from wrong
-        if "/" not in name and name not in quotas.STANDARD and quotas.resource_of(name) != quotas.PODS:
-            if not wrong and name != "storage":
-                yield invalid(here, name, "must be a standard resource type or fully qualified")
+        yield from resource_name(here, name)
+        if "/" not in name and not _is_standard(name):
             yield invalid(here, name, "must be a standard resource for quota")
-        yield from quantity(here, _measured_as(name), text)
-
-
-def _measured_as(name: str) -> str:
-    """Return a resource whose quantities obey the same rules: bytes and cpu are divisible, counts are not."""
-    what = name.rpartition(".")[2]
-    if name.endswith("/requests.storage") or what == "storage":
-        return "memory"
-    return what if what in quotas.COMPUTE else name
+        # What begins like an amount of requests is no extended resource, and need not be whole.
+        yield from quantity(here, "cpu" if name.startswith("requests.") else name, text)
 
 
 def _scopes(spec: Document, at: str, report: Report) -> Causes:
@@ -52,7 +50,6 @@ def _scopes(spec: Document, at: str, report: Report) -> Causes:
     for scope in scopes:
         if scope not in _BY_SCOPE:
             yield invalid("spec.scopes", scopes, "unsupported scope")
-    for scope in scopes:
         yield from _misplaced(spec, scope, "spec.scopes", scopes)
     yield from _conflicts(scopes, "spec.scopes", scopes)
 
@@ -64,9 +61,9 @@ def _selector(spec: Document, at: str, report: Report) -> Causes:
         scope = term.get("scopeName") or ""
         if scope not in _BY_SCOPE:
             yield invalid(f"{here}.scopeName", scope, "unsupported scope")
-        yield from _misplaced(spec, scope, here, selector)
+        yield from _misplaced(spec, scope, here, _as_held(terms))
         yield from _operator(term, scope, here)
-    yield from _conflicts([term.get("scopeName") or "" for term in terms], here, spec.get("scopes") or [])
+    yield from _conflicts([term.get("scopeName") or "" for term in terms], here, spec.get("scopes"))
 
 
 def _operator(term: Document, scope: str, at: str) -> Causes:
@@ -88,11 +85,18 @@ def _operator(term: Document, scope: str, at: str) -> Causes:
 def _misplaced(spec: Document, scope: str, at: str, shown: Any) -> Causes:
     """Refuse each standard name that a quota of this scope may not have."""
     for name in spec.get("hard") or {}:
-        if name in quotas.STANDARD and name not in _BY_SCOPE.get(scope, quotas.STANDARD):
+        if _is_standard(name) and scope in _BY_SCOPE and name not in _BY_SCOPE[scope]:
             yield invalid(at, shown, "unsupported scope applied to resource")
 
 
-def _conflicts(scopes: list[str], at: str, shown: list[str]) -> Causes:
+def _as_held(terms: list[Document]) -> Document:
+    """Return a selector as the server holds it: a refusal shows its members by those names."""
+    members = ("scopeName", ""), ("operator", ""), ("values", None)
+    held = [{name[:1].upper() + name[1:]: term.get(name) or empty for name, empty in members} for term in terms]
+    return {"MatchExpressions": held}
+
+
+def _conflicts(scopes: list[str], at: str, shown: list[str] | None) -> Causes:
     for one, other in _OPPOSITE:
         if one in scopes and other in scopes:
             yield invalid(at, shown, "conflicting scopes")
@@ -103,8 +107,8 @@ STATUS = Struct(Field("hard", rule=_amounts), Field("used", rule=_amounts))
 
 
 def _same_scopes(old: Document, new: Document, ctx: WriteContext) -> Causes:
-    scopes = new["spec"].get("scopes") or []
-    if sorted(scopes) != sorted((old.get("spec") or {}).get("scopes") or []):
+    scopes = new["spec"].get("scopes")
+    if set(scopes or ()) != set((old.get("spec") or {}).get("scopes") or ()):
         yield invalid("spec.scopes", scopes, IMMUTABLE)
 
 

@@ -53,7 +53,8 @@ NOT_A_NAME = "must be one of the names in pod.spec.resourceClaims"
 Naming = Callable[[str, str], list[Cause]]
 
 
-def _resource_name(path: str, name: str) -> list[Cause]:
+def resource_name(path: str, name: str) -> list[Cause]:
+    """Check the name of a resource of anything: with a domain, or one that is known."""
     if wrong := qualified_name(path, name):
         return wrong
     if "/" not in name and name not in _KNOWN and not name.startswith((PREFIX, f"requests.{PREFIX}")):
@@ -70,7 +71,7 @@ def name_of_container(path: str, name: str) -> list[Cause]:
     """Check the name of a resource of a container."""
     if name in OF_CONTAINERS:
         return []
-    causes = _resource_name(path, name)
+    causes = resource_name(path, name)
     if "/" not in name:
         if not name.startswith(PREFIX):
             causes.append(invalid(path, name, "must be a standard resource for containers"))
@@ -80,7 +81,7 @@ def name_of_container(path: str, name: str) -> list[Cause]:
 
 
 def _name_of_pod(path: str, name: str) -> list[Cause]:
-    if wrong := _resource_name(path, name):
+    if wrong := resource_name(path, name):
         return wrong
     if name in POD_LEVEL or name.startswith(PREFIX):
         return []

@@ -133,6 +133,9 @@ C:endpoints-controller        delete                      endpoints             
 C:endpointslice-controller    read                        services pods nodes endpointslices.discovery.k8s.io
 C:endpointslice-controller    create,change               endpointslices.discovery.k8s.io
 C:endpointslice-controller    delete                      endpointslices.discovery.k8s.io                 uid
+C:endpointslicemirroring-controller  read                 services endpoints endpointslices.discovery.k8s.io
+C:endpointslicemirroring-controller  create,change        endpointslices.discovery.k8s.io
+C:endpointslicemirroring-controller  delete               endpointslices.discovery.k8s.io                 uid
 C:ttl-after-finished          read                        jobs.batch
 C:ttl-after-finished          delete                      jobs.batch                                      uid,rv
 C:node-lifecycle              read                        nodes pods leases.coordination.k8s.io

@@ -639,9 +639,134 @@ POLICIES = [
 ]  # fmt: skip
 
 
+def limits(**item: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x"}, "spec": {"limits": [item]}}
+
+
+def quota(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x"}, "spec": spec}
+
+
+def term(scope: str, operator: str = "Exists", *values: str) -> dict[str, Any]:
+    return {"scopeName": scope, "operator": operator, **({"values": [*values]} if values else {})}
+
+
+ONLY_EXISTS = (
+    "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
+STANDARD_ONLY = "must be a standard resource type or fully qualified"
+QUOTAS = [
+    ("limitranges", limits(type="Pod", max={"cpu": "500m", "example.com/a": "1"}, min={"cpu": "1000m"},
+                           default={"cpu": "2"}),
+     ["spec.limits[0].default: Forbidden: may not be specified when `type` is 'Pod'",
+      'spec.limits[0].min[cpu]: Invalid value: "1": min value 1 is greater than max value 500m']),
+    ("limitranges", limits(type="PersistentVolumeClaim", min={"memory": "1"}, maxLimitRequestRatio={"odd": "500m"}),
+     ["spec.limits[0].limits: Required value: either minimum or maximum storage value is required, but neither was provided",
+      f'spec.limits[0].maxLimitRequestRatio[odd]: Invalid value: "odd": {STANDARD_ONLY}',
+      'spec.limits[0].maxLimitRequestRatio[odd]: Invalid value: "500m": ratio 500m is less than 1']),
+    ("limitranges", limits(type="Container", max={"requests.example.com/a": "1"}, min={"pods": "1"}),
+     [('spec.limits[0].max[requests.example.com/a]: Invalid value: "requests.example.com/a": '
+       "doesn't follow extended resource name standard"),
+      'spec.limits[0].min[pods]: Invalid value: "pods": must be a standard resource for containers',
+      ('spec.limits[0].default[requests.example.com/a]: Invalid value: "requests.example.com/a": '
+       "doesn't follow extended resource name standard"),
+      ('spec.limits[0].defaultRequest[pods]: Invalid value: "pods": must be a standard resource for containers'),
+      ('spec.limits[0].defaultRequest[requests.example.com/a]: Invalid value: "requests.example.com/a": '
+       "doesn't follow extended resource name standard")]),
+    ("limitranges", limits(type="Container", max={"cpu": "2"}, min={"cpu": "1"}, default={"cpu": "3"},
+                           defaultRequest={"cpu": "1"}, maxLimitRequestRatio={"cpu": "4"}),
+     ['spec.limits[0].default[cpu]: Invalid value: "2": default value 3 is greater than max value 2',
+      'spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: "4": ratio 4 is greater than max/min = 2.000000']),
+    ("limitranges", limits(type="Container", default={"hugepages-2Mi": "4Mi"}, defaultRequest={"hugepages-2Mi": "2Mi"}),
+     [('spec.limits[0].defaultRequest[hugepages-2Mi]: Invalid value: "2Mi": default value 4Mi must equal to '
+       "defaultRequest value 2Mi in hugepages-2Mi")]),
+    ("limitranges", limits(type="example.com/T", max={"requests.hugepages-2Mi": "-1"}, default={"a.kubernetes.io/b": "2"},
+                           defaultRequest={"a.kubernetes.io/b": "1"}), []),
+    ("resourcequotas", quota(hard={"odd": "1", "pods": "-500m"}),
+     [f'spec.hard[odd]: Invalid value: "odd": {STANDARD_ONLY}',
+      'spec.hard[odd]: Invalid value: "odd": must be a standard resource for quota',
+      'spec.hard[pods]: Invalid value: "-500m": must be greater than or equal to 0',
+      'spec.hard[pods]: Invalid value: "-500m": must be an integer']),
+    ("resourcequotas", quota(hard={"requests.example.com/a": "500m", "requests.hugepages-2Mi": "2Mi"}), []),
+    ("resourcequotas", quota(hard={"fast.storageclass.storage.k8s.io/requests.storage": "500m"}),
+     [('spec.hard[fast.storageclass.storage.k8s.io/requests.storage]: Invalid value: "500m": must be an integer')]),
+    ("resourcequotas", quota(hard={"hugepages-2Mi": "2Mi", "pods": "1"}, scopes=["Terminating", "Odd", "NotTerminating"]),
+     [f'spec.scopes: Invalid value: ["Terminating","Odd","NotTerminating"]: {each}' for each in (
+         "unsupported scope applied to resource", "unsupported scope", "unsupported scope applied to resource",
+         "conflicting scopes")]),
+    ("resourcequotas", quota(hard={"cpu": "1"}, scopeSelector={"matchExpressions": [
+        term("BestEffort", "In"), term("NotBestEffort", "Exists", "a"), term("Odd", "Is"),
+        term("PriorityClass", "NotIn", "a")]}),
+     [('spec.scopeSelector.matchExpressions: Invalid value: {"MatchExpressions":['
+       '{"ScopeName":"BestEffort","Operator":"In","Values":null},'
+       '{"ScopeName":"NotBestEffort","Operator":"Exists","Values":["a"]},'
+       '{"ScopeName":"Odd","Operator":"Is","Values":null},'
+       '{"ScopeName":"PriorityClass","Operator":"NotIn","Values":["a"]}]}: unsupported scope applied to resource'),
+      f'spec.scopeSelector.matchExpressions.operator: Invalid value: "In": {ONLY_EXISTS}',
+      ("spec.scopeSelector.matchExpressions.values: Required value: must be at least one value when `operator` is 'In' or "
+       "'NotIn' for scope selector"),
+      ("spec.scopeSelector.matchExpressions.values: Invalid value: [\"a\"]: must be no value when `operator` is 'Exist' or "
+       "'DoesNotExist' for scope selector"),
+      'spec.scopeSelector.matchExpressions.scopeName: Invalid value: "Odd": unsupported scope',
+      'spec.scopeSelector.matchExpressions.operator: Invalid value: "Is": not a valid selector operator',
+      "spec.scopeSelector.matchExpressions: Invalid value: null: conflicting scopes"]),
+]  # fmt: skip
+
+
+def hooks(*hooks: dict[str, Any]) -> dict[str, Any]:
+    usual = {
+        "name": "a.b.c",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://a"},
+    }
+    return {"metadata": {"name": "x"}, "webhooks": [{**usual, **each} for each in hooks]}
+
+
+def mutating(*operations: str, mutations: Any = (), **spec: Any) -> dict[str, Any]:
+    rule = {"operations": [*operations], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+    return quota(matchConstraints={"resourceRules": [rule]}, mutations=[*mutations], **spec)
+
+
+APPLIED = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}}
+NOT_MUTATED = 'Unsupported value: "DELETE": supported values: "*", "CONNECT", "CREATE", "UPDATE"'
+HOOKS, GROUP = "validatingwebhookconfigurations.admissionregistration.k8s.io", "admissionregistration.k8s.io"
+ADMISSION = [
+    (HOOKS, hooks({"name": "A"}, {"name": "a.b"}),
+     [f'webhooks[0].name: Invalid value: "A": {SUBDOMAIN_TEXT}',
+      'webhooks[1].name: Invalid value: "a.b": should be a domain with at least three segments separated by dots']),
+    (HOOKS, hooks({}, {"sideEffects": "Some", "admissionReviewVersions": ["v2", "v2"]}),
+     ['webhooks[1].sideEffects: Unsupported value: "Some": supported values: "None", "NoneOnDryRun"',
+      'webhooks[1].admissionReviewVersions[1]: Invalid value: "v2": duplicate version',
+      'webhooks[1].admissionReviewVersions: Invalid value: ["v2","v2"]: must include at least one of v1, v1beta1',
+      'webhooks[1].name: Duplicate value: "a.b.c"']),
+    (HOOKS, hooks({"clientConfig": {"service": {"name": "a", "port": 0, "path": "//"}}}),
+     ["webhooks[0].clientConfig.service.name: Required value: service name is required",
+      f"webhooks[0].clientConfig.service.port: Invalid value: 0: port is not valid: {ONE_TO_65535}",
+      'webhooks[0].clientConfig.service.path: Invalid value: "//": segment[0] may not be empty']),
+    (HOOKS, hooks({"clientConfig": {"service": {"namespace": "a"}}}),
+     ["webhooks[0].clientConfig.service.namespace: Required value: service namespace is required"]),
+    (f"mutatingadmissionpolicies.{GROUP}", mutating("CREATE", "DELETE", reinvocationPolicy="Odd"),
+     [f"spec.matchConstraints.resourceRules.operations: {NOT_MUTATED}",
+      "spec.mutations: Required value: mutations must contain at least one item",
+      'spec.reinvocationPolicy: Unsupported value: "Odd": supported values: "IfNeeded", "Never"']),
+    (f"mutatingadmissionpolicies.{GROUP}", mutating("*", mutations=[
+        {**APPLIED, "jsonPatch": {"expression": "[]"}}, {**APPLIED, "applyConfiguration": {"expression": " "}},
+        {"patchType": "JSONPatch"}, APPLIED]),
+     [('spec.mutations[0].jsonPatch: Invalid value: "{jsonPatch}": must not be specified when patchType is '
+       "ApplyConfiguration"),
+      "spec.mutations[1].applyConfiguration.expression: Required value",
+      "spec.mutations[2].jsonPatch: Required value: must be specified when patchType is JSONPatch"]),
+    (f"mutatingadmissionpolicybindings.{GROUP}", quota(policyName="p", matchResources={"resourceRules": [
+        {"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]}),
+     [f"spec.matchResources.resourceRules.operations: {NOT_MUTATED}"]),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("resource", "document", "found"),
-    [*METADATA, *CORE, *SERVICES, *STORAGE, *NETWORKING, *WORKLOADS, *JOBS, *POLICIES],
+    [*METADATA, *CORE, *SERVICES, *STORAGE, *NETWORKING, *WORKLOADS, *JOBS, *POLICIES, *QUOTAS, *ADMISSION],
 )
 def test_all_that_is_wrong_with_a_new_object_is_named_in_order(world, resource, document, found):
     causes, _ = world.try_create(resource, document)
@@ -661,6 +786,10 @@ UPDATES = [
     ("services", service(clusterIP="10.96.0.9"),
      {"spec": {"ports": [{"port": 80}], "clusterIP": "10.96.0.8", "clusterIPs": ["10.96.0.8"]}},
      ['spec.clusterIPs[0]: Invalid value: ["10.96.0.8"]: may not change once set']),
+    ("resourcequotas", {"metadata": {"name": "x"}, "spec": {"scopes": ["Terminating", "BestEffort"]}},
+     {"spec": {"scopes": ["BestEffort", "Terminating", "BestEffort"]}}, []),
+    ("resourcequotas", {"metadata": {"name": "x"}, "spec": {"scopes": ["Terminating"]}}, {"spec": {}},
+     ["spec.scopes: Invalid value: null: field is immutable"]),
 ]  # fmt: skip
 
 
@@ -726,6 +855,12 @@ STATUSES = [
       "status.conditions: Invalid value: cannot set SuccessCriteriaMet=True and Failed=true conditions"]),
     ("nodes", node(), {"addresses": [{"type": "Hostname", "address": "a"}] * 2},
      ['status.addresses[1]: Duplicate value: {"Type":"Hostname","Address":"a"}']),
+    (f"validatingadmissionpolicies.{GROUP}", {**mutating("*", validations=[{"expression": "true"}])},
+     {"typeChecking": {"expressionWarnings": [{"warning": "w"}, {"fieldRef": "spec"}]},
+      "conditions": [{"type": "A", "status": "True", "reason": "R"}]},
+     ["status.typeChecking.expressionWarnings[0].fieldRef: Required value",
+      "status.typeChecking.expressionWarnings[1].warning: Required value",
+      "status.conditions[0].lastTransitionTime: Required value: must be set"]),
 ]  # fmt: skip
 
 

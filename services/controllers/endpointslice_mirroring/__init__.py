@@ -1,0 +1,1 @@
+"""Mirrored EndpointSlices: Endpoints that were made by hand, as slices."""
