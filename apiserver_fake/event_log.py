@@ -9,12 +9,14 @@ from collections.abc import Sequence
 
 import msgspec
 
+from apiserver_fake.admission.attributes import Connection
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.storage.journal import Recovered
 from apiserver_fake.storage.records import ADDED, DELETED, Cause, Change
 from apiserver_fake.storage.store import Store
 from apiserver_fake.storage.watch_hub import Watcher
 from apiserver_fake.storage.writer import BATCH_CHANGES
+from services.api.errors import ApiError
 from services.api.identity import Identity
 from services.api.kinds.job import Job
 from services.api.kinds.pod import Pod
@@ -180,6 +182,8 @@ class EventLines:
         if response.code >= 400:
             data["reason"] = response.error().reason
         data["definite"] = response.code != 504 or request.verb not in MUTATING
+        if response.audit:
+            data["audit"] = dict(response.audit)
         self._events.write(
             "api.response",
             rv=response.rv or None,
@@ -188,6 +192,16 @@ class EventLines:
             trace_id=span.trace_id,
             data=data,
         )
+
+    def connection(self, identity: Identity, request: Request, answer: Connection | ApiError) -> None:
+        """Write that a connection is asked for and what admission noted of it; before it is opened or refused."""
+        data: Document = {"verb": request.verb, "path": _path(request)}
+        if answer.audit:
+            data["audit"] = dict(answer.audit)
+        self._events.write("api.request", identity=identity.user, data=data)
+        if isinstance(answer, ApiError):
+            refused = {"verb": request.verb, "path": _path(request), "code": answer.code, "reason": answer.reason}
+            self._events.write("api.response", identity=identity.user, data={**refused, "definite": True})
 
     def commits(self, changes: Sequence[Change]) -> None:
         """Write a line for each change, in the order of versions; before anybody sees them."""

@@ -6,6 +6,7 @@ watches. Here are also spans and counters; lines in the event log are `event_lin
 
 import asyncio
 import hashlib
+import math
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -17,7 +18,15 @@ import structlog
 
 from apiserver_fake.accounts.token_secrets import TokenSecrets
 from apiserver_fake.accounts.tokens import LEGACY_TYPE
-from apiserver_fake.admission.attributes import EXEMPT, VALIDATING_POLICIES, Admission, Pending, Session
+from apiserver_fake.admission.attributes import (
+    EXEMPT,
+    VALIDATING_POLICIES,
+    Admission,
+    Complete,
+    Connection,
+    Pending,
+    Session,
+)
 from apiserver_fake.aggregated import served
 from apiserver_fake.authentication import Authenticator, TokenFile
 from apiserver_fake.authorization.access import Access, access_objects
@@ -409,7 +418,7 @@ class ApiServer:
                 try:
                     session.learn(pending, await self._admission.answer(pending, operation.deadline_s))
                 except ApiError as error:
-                    response = refusal(error)
+                    response = refusal(pending.beside(error))
                 except Exception as error:  # a bug must answer this caller and leave the others alone
                     log.error("admission.call_failed", resource=request.resource, exc_info=error)
                     response = refusal(ApiError(f"internal error: {type(error).__name__}: {error}"))
@@ -427,6 +436,32 @@ class ApiServer:
             response = answered if session.pending is None else None
         self._finish(identity, request, span, response)
         return response
+
+    async def admit_connection(
+        self, identity: Identity, request: Request, options: Document, complete: Complete
+    ) -> Connection:
+        """Return a connection's options as admission leaves them. The caller's right is looked at before; webhooks have
+        their own time limits and no other. Raises: ApiError."""
+        registry, _ = self._parts()
+        session = Session(self._clock.wall())
+        session.is_rehearsing = True
+        found: Connection | None = None
+        try:
+            while found is None:
+                try:
+                    found = registry.connect(identity, request, options, complete, session)
+                except Pending as pending:
+                    try:
+                        session.learn(pending, await self._admission.answer(pending, math.inf))
+                    except ApiError as error:
+                        raise pending.beside(error) from None
+        except ApiError as error:
+            if self._lines is not None:
+                self._lines.connection(identity, request, error)
+            raise
+        if self._lines is not None:
+            self._lines.connection(identity, request, found)
+        return found
 
     def _read(self, identity: Identity, request: Request) -> Response:
         registry, _ = self._parts()

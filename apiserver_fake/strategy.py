@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping, MutableSequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -89,9 +89,10 @@ class WriteContext(msgspec.Struct, frozen=True):
     switches, for rules that other components share. `lookup(resource, namespace, name)` and `list(resource, namespace)`
     show staged and committed state; what they return must not be changed. `labels` is a lookup of an object's labels
     alone, without its document having to be decoded. `strategy` has the rules of the kind that is written.
-    `warnings` collects `Warning:` header texts. `policy`: what RBAC objects let the writer do, None for the mesh's own
-    components, whose roles are the only rule. `accounts`: service accounts as the settings have them.
-    `is_converting`: whether conversion webhooks can be called, which a simulation cannot.
+    `warnings` collects `Warning:` header texts, `audit` annotations of admission. `policy`: what RBAC
+    objects let the writer do, None for the mesh's own components, whose roles are the only rule. `accounts`: service
+    accounts as the settings have them. `is_converting`: whether conversion webhooks can be called, which a simulation
+    cannot.
     """
 
     identity: Identity
@@ -107,6 +108,7 @@ class WriteContext(msgspec.Struct, frozen=True):
     labels: Labels
     strategy: Strategy
     warnings: MutableSequence[str] = []
+    audit: MutableMapping[str, str] = {}
     policy: Policy | None = None
     accounts: ServiceAccounts = NO_ACCOUNTS
     is_converting: bool = True

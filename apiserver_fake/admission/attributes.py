@@ -37,7 +37,7 @@ EXEMPT: Final = frozenset(
     )
 )
 """Kinds whose writes nothing of this guards, so that a wrong configuration can always be taken back."""
-CREATE, UPDATE, DELETE = "CREATE", "UPDATE", "DELETE"
+CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 NAMESPACES: Final = "namespaces"
 
 
@@ -65,6 +65,15 @@ SUBRESOURCE_KINDS: Final[Mapping[str, TypeName]] = {
     "unbind": TypeName("", "v1", "PodUnbind"),
 }
 """What is written to subresources that have a form of their own."""
+CONNECTION_KINDS: Final[Mapping[tuple[str, str], TypeName]] = {
+    ("pods", "exec"): TypeName("", "v1", "PodExecOptions"),
+    ("pods", "attach"): TypeName("", "v1", "PodAttachOptions"),
+    ("pods", "portforward"): TypeName("", "v1", "PodPortForwardOptions"),
+    ("pods", "proxy"): TypeName("", "v1", "PodProxyOptions"),
+    ("services", "proxy"): TypeName("", "v1", "ServiceProxyOptions"),
+    ("nodes", "proxy"): TypeName("", "v1", "NodeProxyOptions"),
+}
+"""What a connection is admitted by: its options, by resource and subresource."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +82,7 @@ class Attributes:
 
     `resource` is the kind as it is stored, `requested` in the version that the caller knows. `object` is None for a
     DELETE, `old` for a CREATE; both are in the stored version. `namespace` is a namespace's own name when it is
-    itself what is written.
+    itself what is written. The object of a CONNECT is its options.
     """
 
     operation: str
@@ -94,11 +103,15 @@ class Attributes:
 
     def kind_in(self, resource: Resource) -> TypeName:
         """Return the kind of `object` in the version of that resource."""
+        if self.operation == CONNECT:
+            return CONNECTION_KINDS[self.resource.name, self.subresource]
         own = SUBRESOURCE_KINDS.get(self.subresource)
         return own or TypeName(resource.group, resource.version, resource.kind)
 
-    def options(self) -> Document:
-        """Return the options of the request."""
+    def options(self) -> Document | None:
+        """Return the options of the request; a connection has none besides its object."""
+        if self.operation == CONNECT:
+            return None
         request = self.request
         kind = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions"}[self.operation]
         if request.verb == "patch" and self.operation == UPDATE:
@@ -209,6 +222,11 @@ class Pending(ApiError):
         self.webhooks, self.found, self.world = webhooks, found, world
         self.is_mutating, self.complete, self.only = is_mutating, complete, only
 
+    def beside(self, refused: ApiError) -> ApiError:
+        """Return the refusal of a webhook with what admission had said before."""
+        refused.warnings, refused.audit = (*self.warnings, *refused.warnings), {**self.audit, **refused.audit}
+        return refused
+
 
 Question = tuple[bool, Document | None, Document | None, frozenset[Key] | None]
 
@@ -248,6 +266,15 @@ def _question(pending: Pending) -> Question:
 
 Complete = Callable[[Document], Document]
 """An object to the same object with its defaults."""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A connection that is let pass: its options as admission leaves them, and what was said of it."""
+
+    options: Document
+    warnings: tuple[str, ...] = ()
+    audit: Mapping[str, str] = field(default_factory=dict)
 
 
 class Admitting(Protocol):

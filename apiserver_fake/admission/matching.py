@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from apiserver_fake.admission.attributes import CREATE, NAMESPACES, UPDATE, Attributes, Labels
+from apiserver_fake.admission.attributes import CONNECT, CREATE, NAMESPACES, UPDATE, Attributes, Labels
 from services.api.meta import Document, LabelSelector, Resource
 from services.api.selectors import Selector, from_label_selector
 
@@ -113,6 +113,8 @@ class Match:
     def _selects_object(self, found: Attributes) -> bool:
         if self.objects is None:
             return True
+        if found.operation == CONNECT:
+            return False  # options have no labels, not even none
         return any(self.objects.matches(_labels(each)) for each in (found.object, found.old) if each is not None)
 
 

@@ -37,7 +37,7 @@ from apiserver_fake.admission.webhooks import (
     review,
 )
 from apiserver_fake.storage.store import Store
-from services.api.errors import Timeout
+from services.api.errors import ApiError, Timeout
 from services.api.meta import Resource
 
 ANSWER_BYTES_MAX = 16 << 20
@@ -86,10 +86,14 @@ class WebhookCalls:
             matched = webhook.should_be_called(found, world)
             if matched is None or (pending.only is not None and webhook.key not in pending.only):
                 continue
-            reply = await self._reply(webhook, found, matched, pending, deadline_s)
+            try:
+                reply = await self._reply(webhook, found, matched, pending, deadline_s)
+            except ApiError as error:
+                error.warnings, error.audit = (*warnings, *error.warnings), {**audit, **error.audit}
+                raise
             if reply is not None:
                 warnings += reply.warnings
-                audit |= {f"{webhook.name}/{key}": value for key, value in reply.audit.items()}
+                audit |= _annotations(webhook, reply)
                 changed = patched(webhook, reply, found, matched, world)
                 if changed is not None and pending.complete is not None and changed != found.object:
                     changed = pending.complete(changed)
@@ -111,13 +115,17 @@ class WebhookCalls:
         replies = await asyncio.gather(*(examined(each) for each in pending.webhooks), return_exceptions=True)
         warnings: list[str] = []
         audit: dict[str, str] = {}
+        refused: BaseException | None = None
         for each in replies:
             if isinstance(each, BaseException):
-                raise each
-            webhook, reply = each
-            if reply is not None:
-                warnings += reply.warnings
-                audit |= {f"{webhook.name}/{key}": value for key, value in reply.audit.items()}
+                refused = refused or each
+            elif each[1] is not None:
+                warnings += each[1].warnings
+                audit |= _annotations(*each)
+        if isinstance(refused, ApiError):
+            refused.warnings, refused.audit = (*warnings, *refused.warnings), {**audit, **refused.audit}
+        if refused is not None:
+            raise refused
         return Answer(found.object, tuple(warnings), audit)
 
     async def _reply(
@@ -141,9 +149,14 @@ class WebhookCalls:
             return None
         if not reply.is_allowed:
             refused = rejection(webhook, reply)
-            refused.warnings = reply.warnings
+            refused.warnings, refused.audit = reply.warnings, _annotations(webhook, reply)
             raise refused
         return reply
+
+
+def _annotations(webhook: Webhook, reply: Reply | None) -> dict[str, str]:
+    """Return the audit annotations of an answer under the webhook's name."""
+    return {f"{webhook.name}/{key}": value for key, value in reply.audit.items()} if reply is not None else {}
 
 
 def shown_timeout(timeout_s: float) -> str:

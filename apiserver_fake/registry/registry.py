@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from apiserver_fake.accounts.tokens import NO_ACCOUNTS, ServiceAccounts
-from apiserver_fake.admission.attributes import Admission, Session
+from apiserver_fake.admission.attributes import Admission, Complete, Connection, Session
 from apiserver_fake.authorization.authorizer import authorize
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.decode import decode, decode_object, json_object
@@ -137,6 +137,16 @@ class Registry:
         resource = self._catalogue.find(request.resource)
         concern = self._surroundings.concern(resource, request)
         return concern is not None and concern.calls
+
+    def connect(
+        self, identity: Identity, request: Request, options: Document, complete: Complete, session: Session
+    ) -> Connection:
+        """Return a connection's options as admission leaves them, on the visible state. Raises: ApiError, Pending."""
+        if self._surroundings.admission is None:
+            return Connection(options)
+        resource = self._catalogue.find(request.resource)
+        write = Write(self._surroundings, resource, identity, request, "", session)
+        return write.connect(self._store.stage(), options, complete)
 
     def prepare(self, identity: Identity, request: Request, traceparent: str, session: Session | None = None) -> Plan:
         """Return the write as it will run inside the commit, fenced when its writer leads (C11).

@@ -15,6 +15,7 @@ import msgspec
 
 from apiserver_fake.accounts.tokens import ServiceAccounts
 from apiserver_fake.admission.attributes import (
+    CONNECT,
     CREATE,
     DELETE,
     SUBRESOURCE_KINDS,
@@ -22,7 +23,9 @@ from apiserver_fake.admission.attributes import (
     Admission,
     Admitting,
     Attributes,
+    Complete,
     Concern,
+    Connection,
     Labels,
     Session,
     Surroundings,
@@ -150,7 +153,13 @@ class WriteContexts:
         return known[1]
 
 
-_OPERATIONS = {"create": CREATE, "update": UPDATE, "patch": UPDATE, "delete": DELETE}
+_OPERATIONS = {"create": CREATE, "update": UPDATE, "patch": UPDATE, "delete": DELETE, "connect": CONNECT}
+
+
+def _say(error: ApiError, admitting: Admitting, ctx: WriteContext) -> None:
+    """Put what admission said before it refused beside the refusal."""
+    error.warnings = (*ctx.warnings, *admitting.warnings, *error.warnings)
+    error.audit = {**ctx.audit, **admitting.audit, **error.audit}
 
 
 def document_of(record: Record | None) -> Document | None:
@@ -577,7 +586,7 @@ class Write:
         try:
             return admitting.mutate(found, complete)
         except ApiError as error:
-            error.warnings = (*ctx.warnings, *admitting.warnings, *error.warnings)
+            _say(error, admitting, ctx)
             raise
 
     def _examine(self, admitting: Admitting, found: Attributes, ctx: WriteContext) -> None:
@@ -585,9 +594,23 @@ class Write:
         try:
             admitting.examine(found)
         except ApiError as error:
-            error.warnings = (*ctx.warnings, *admitting.warnings, *error.warnings)
+            _say(error, admitting, ctx)
             raise
         ctx.warnings.extend(admitting.warnings)
+        ctx.audit.update(admitting.audit)
+
+    def connect(self, staged: Staged, options: Document, complete: Complete) -> Connection:
+        """Return the options of a connection as policies and webhooks leave them; nothing is staged. Raises: ApiError,
+        Pending."""
+        ctx = self.contexts.context(self.identity, self.request, staged, self._session)
+        admitting = self._admitting(ctx)
+        if admitting is None:
+            return Connection(options)
+        name = self.request.name
+        changed = self._mutate(admitting, self._attributes(options, None, name), ctx, complete)
+        options = options if changed is None else changed
+        self._examine(admitting, self._attributes(options, None, name), ctx)
+        return Connection(options, tuple(ctx.warnings), ctx.audit)
 
     # -- update and patch
 
@@ -777,7 +800,7 @@ class Write:
         return record.body, record.rv
 
     def _answer(self, body: bytes, rv: int, ctx: WriteContext, code: int) -> Response:
-        return Response(code=code, rv=rv, body=body, warnings=tuple(ctx.warnings))
+        return Response(code=code, rv=rv, body=body, warnings=tuple(ctx.warnings), audit=ctx.audit)
 
     # -- subresources
 

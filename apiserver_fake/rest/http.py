@@ -150,7 +150,10 @@ def refusal_answer(error: ApiError, form: Form = PLAIN) -> web.Response:
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(error.retry_after_s)
     headers["Content-Type"] = form.media_type
-    return web.Response(body=encoded(error.status(), form), status=error.code, headers=headers)
+    answer = web.Response(body=encoded(error.status(), form), status=error.code, headers=headers)
+    for text in error.warnings:
+        answer.headers.add("Warning", warning_header(text))
+    return answer
 
 
 def encoded(document: Any, form: Form) -> bytes:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import aiohttp
 import msgspec
@@ -23,6 +24,7 @@ from apiserver_fake.fairness import FLOW_HEADERS, attributes_of
 from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.registry.read import with_items
 from apiserver_fake.rest import (
+    connections,
     discovery,
     health,
     lists,
@@ -62,7 +64,7 @@ from apiserver_fake.rest.impersonation import impersonated
 from apiserver_fake.rest.media_types import PLAIN, Form
 from apiserver_fake.rest.paths import Parameters, Route
 from apiserver_fake.rest.protobuf import NotAcceptable
-from apiserver_fake.rest.streaming import Kubelets, KubeletTls
+from apiserver_fake.rest.streaming import Kubelets, KubeletTls, Target
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.records import Record
@@ -327,8 +329,7 @@ class RestHandler:
         resource, namespace, name, connected = streaming.asked(group, version, rest)
         if connected:
             self._server.authorize(identity, streaming.right(request, resource, namespace, name, connected))
-            itself = self._server.api_for(ADMIN)
-            return await streaming.serve(request, resource, namespace, name, connected, itself, self._kubelets)
+            return await self._connect(request, identity, resource, namespace, name, connected)
         try:
             route = paths.parse(self._catalogue, group, version, rest)
         except NotFound:
@@ -374,6 +375,25 @@ class RestHandler:
             answer.body = indented(answer.body)
         if isinstance(answer.body, bytes) and may_be_compressed(request, len(answer.body)):
             answer.enable_compression(web.ContentCoding.gzip)
+        return answer
+
+    async def _connect(
+        self, request: web.BaseRequest, identity: Identity, resource: str, namespace: str, name: str, kind: str
+    ) -> web.StreamResponse:
+        """Answer a connection that the caller may have, once admission lets it pass."""
+        query: connections.Query = request.rel_url.query
+        path = streaming.path_behind(request, resource)
+        options = connections.options_of(resource, kind, query, unquote(path))
+        asked = Request(verb="connect", resource=resource, namespace=namespace, name=name, subresource=kind)
+        found = await self._server.admit_connection(identity, asked, options, connections.completed)
+        if found.options != options:
+            query, path = connections.query_of(found.options), connections.raw_path_of(found.options)
+        itself = self._server.api_for(ADMIN)
+        target = Target(resource, namespace, name, kind, query, path.removeprefix("/"))
+        answer = await streaming.serve(request, target, itself, self._kubelets)
+        if not answer.prepared:
+            for text in found.warnings:
+                answer.headers.add("Warning", warning_header(text))
         return answer
 
     async def _whole(self, response: Response, route: Route, form: Form, include: str) -> Response:

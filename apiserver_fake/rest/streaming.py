@@ -11,6 +11,7 @@ import base64
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -20,6 +21,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from apiserver_fake.rest.connections import Query, ports_of
 from apiserver_fake.rest.paths import is_set
 from apiserver_fake.rest.pod_streams import container_of, document_of, kubelet_address
 from services.api.errors import ApiError, BadRequest, NotFound, TooManyRequests, Unavailable
@@ -138,15 +140,11 @@ async def _host(pod: Document, itself: Api) -> Document:
     return await document_of(itself, "nodes", name)
 
 
-def _path(pod: Document, stream: str, request: web.BaseRequest) -> str:
+def _path(pod: Document, stream: str, query: Query) -> str:
     """Return the kubelet's path for what was asked. Raises: BadRequest."""
-    meta, query = pod["metadata"], request.rel_url.query
+    meta = pod["metadata"]
     if stream == "portforward":
-        ports = [port for text in query.getall("ports", []) for port in text.split(",") if port]
-        for port in ports:
-            if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-                raise BadRequest(f"ports={port[:20]!r}: want a number from 1 to 65535")
-        words = [("port", port) for port in ports]
+        words = [("port", str(port)) for port in ports_of(query)]
         return "/portForward/" + "/".join(quote(meta[k], safe="") for k in ("namespace", "name")) + _query(words)
     container = container_of(pod, query.get("container", ""))
     flags = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
@@ -184,31 +182,46 @@ def right(request: web.BaseRequest, resource: str, namespace: str, name: str, ki
     return Request(verb=verb, resource=resource, namespace=namespace, name=bare, subresource=kind)
 
 
-async def serve(
-    request: web.BaseRequest, resource: str, namespace: str, name: str, kind: str, itself: Api, kubelets: Kubelets
-) -> web.StreamResponse:
-    """Answer what `asked` found, once the caller may. Raises: ApiError; ConnectionError after an upgrade."""
-    if kind != "proxy":
-        return await stream(request, namespace, name, kind, itself, kubelets)
+@dataclass(frozen=True)
+class Target:
+    """What is connected to, as admission leaves it: what `asked` found, the query of a stream, a proxy's path."""
+
+    resource: str
+    namespace: str
+    name: str
+    kind: str
+    query: Query
+    path: str = ""
+
+
+def path_behind(request: web.BaseRequest, resource: str) -> str:
+    """Return what follows `proxy` in a request's path, encoded, with its slash; "" for any other request."""
     parts = request.rel_url.raw_path.split("/")
-    place = 5 if resource == "nodes" else 7
-    return await proxy(request, resource, namespace, name, "/".join(parts[place + 1 :]), itself, kubelets)
+    behind = parts[(5 if resource == "nodes" else 7) + 1 :]
+    return "/" + "/".join(behind) if behind else ""
 
 
-async def stream(
-    request: web.BaseRequest, namespace: str, name: str, kind: str, itself: Api, kubelets: Kubelets
-) -> web.StreamResponse:
+async def serve(request: web.BaseRequest, target: Target, itself: Api, kubelets: Kubelets) -> web.StreamResponse:
+    """Answer what `asked` found, once the caller may. Raises: ApiError; ConnectionError after an upgrade."""
+    if target.kind == "proxy":
+        resource, namespace, name = target.resource, target.namespace, target.name
+        return await proxy(request, resource, namespace, name, target.path, itself, kubelets)
+    return await stream(request, target, itself, kubelets)
+
+
+async def stream(request: web.BaseRequest, target: Target, itself: Api, kubelets: Kubelets) -> web.StreamResponse:
     """Serve one exec, attach or port-forward until it ends. The caller's right is looked at before.
 
     Raises: ApiError of what cannot be; ConnectionError once the connection is upgraded and over.
     """
-    pod = await document_of(itself, "pods", name, namespace)
+    kind, query = target.kind, target.query
+    pod = await document_of(itself, "pods", target.name, target.namespace)
     is_web_socket = request.headers.get("Upgrade", "").lower() == "websocket"
-    path = _path(pod, kind, request)
+    path = _path(pod, kind, query)
     node = await _host(pod, itself)
     if request.headers.get("Upgrade", "").lower() != UPGRADE.lower() and not is_web_socket:
         raise BadRequest("Upgrade request required")
-    if kind == "exec" and "command" not in request.rel_url.query:
+    if kind == "exec" and "command" not in query:
         raise BadRequest("you must specify at least one command for the container")
     if kubelets.count >= SESSIONS_MAX:
         raise TooManyRequests(f"{SESSIONS_MAX} streaming connections are open already")
@@ -220,8 +233,8 @@ async def stream(
             each.strip() for each in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if each.strip()
         ]
         if kind == "portforward":
-            return await _web_port_forward(request, node, path, offered, kubelets)
-        return await _web_command(request, node, path, offered, kubelets)
+            return await _web_port_forward(request, query, node, path, offered, kubelets)
+        return await _web_command(request, query, node, path, offered, kubelets)
     finally:
         kubelets.count -= 1
 
@@ -381,12 +394,11 @@ class _Channels:
 
 
 async def _web_command(
-    request: web.BaseRequest, node: Document, path: str, offered: list[str], kubelets: Kubelets
+    request: web.BaseRequest, asked: Query, node: Document, path: str, offered: list[str], kubelets: Kubelets
 ) -> web.StreamResponse:
     protocol = next((each for each in offered if each in WEB_SOCKETS), "")
     if offered and not protocol:
         raise BadRequest(f"none of the WebSocket protocols {offered} is served, want one of {list(WEB_SOCKETS)}")
-    asked = request.rel_url.query
     flags = {name for name in ("stdin", "stdout", "stderr", "tty") if is_set(asked, name)}
     wanted = [ERROR, *(channel for channel in (STDIN, STDOUT, STDERR) if _CHANNELS[channel] in flags)]
     if "tty" in flags:
@@ -460,12 +472,12 @@ def _as_translated(status: bytes) -> bytes:
 
 
 async def _web_port_forward(
-    request: web.BaseRequest, node: Document, path: str, offered: list[str], kubelets: Kubelets
+    request: web.BaseRequest, query: Query, node: Document, path: str, offered: list[str], kubelets: Kubelets
 ) -> web.StreamResponse:
     protocol = next((each for each in offered if each == TUNNEL or each in WEB_SOCKETS[1:]), "")
     if offered and not protocol:
         raise BadRequest(f"none of the WebSocket protocols {offered} is served, want {TUNNEL} or v4.channel.k8s.io")
-    ports = [int(port) for text in request.rel_url.query.getall("ports", []) for port in text.split(",") if port]
+    ports = ports_of(query)
     if protocol != TUNNEL and not ports:
         raise BadRequest("query parameter ports is required")
     if len(ports) > 100:

@@ -38,7 +38,9 @@ _COMPONENTS = ("system:node:", "system:kube-scheduler", "system:controller:")
 
 def refusal(error: ApiError) -> Response:
     """Return a refusal as the answer it is."""
-    return Response(code=error.code, body=msgspec.json.encode(error.status()), warnings=error.warnings)
+    return Response(
+        code=error.code, body=msgspec.json.encode(error.status()), warnings=error.warnings, audit=error.audit
+    )
 
 
 class Answer(msgspec.Struct, frozen=True):

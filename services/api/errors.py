@@ -7,7 +7,8 @@ answer came, so a write may or may not have taken effect (guarantees C6).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -27,6 +28,8 @@ class ApiError(Exception):
     code = 500
     warnings: tuple[str, ...] = ()
     """What admission warned of before it refused; sent beside the refusal."""
+    audit: Mapping[str, str] = MappingProxyType({})
+    """What admission noted for the audit before it refused."""
 
     def __init_subclass__(cls, code: int = 0, reason: str = "") -> None:
         if code:

@@ -7,7 +7,7 @@ carry exactly these, so a component does not know which one it uses.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -88,7 +88,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer: HTTP code, the RV it reflects, the JSON body (object, list or `Status`), warnings.
 
     `items`: those of a list that was asked for split; the body has none then. `records`: the same as the store has
-    them.
+    them. `audit`: annotations of admission, for the event log alone.
     """
 
     code: int
@@ -97,6 +97,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     warnings: tuple[str, ...] = ()
     items: tuple[bytes, ...] | None = None
     records: Sequence[Any] = ()
+    audit: Mapping[str, str] = {}
 
     @property
     def is_ok(self) -> bool:

@@ -21,7 +21,7 @@ from services.api.switches import Switches
 from services.api.wire import Request
 from services.runtime.certificates import authority
 from services.runtime.real import MemoryDisk, NoTransport, RealClock
-from services.telemetry.eventlog import NullEventLog
+from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 
 GROUP = "admissionregistration.k8s.io"
@@ -59,6 +59,7 @@ class World:
 
     def __init__(self, server: Any, port: int, bundle: str) -> None:
         self.server, self.port, self.bundle = server, port, bundle
+        self.events = MemoryEvents()
         self.turn_to_authority: Callable[[str], str] = str
         self.handlers: dict[str, Handler] = {}
         self.seen: list[tuple[str, Any]] = []
@@ -116,9 +117,10 @@ def scene(test: Any) -> Any:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(pair.certificate, pair.key)
             clock, rng = RealClock(), random.Random(3)
+            log = MemoryEventLog("apiserver", clock)
             seams = Seams(
                 component="apiserver", clock=clock, random=rng, disk=MemoryDisk(), transport=NoTransport(),
-                events=NullEventLog(), tracer=Tracer("apiserver", clock=clock, random=rng, sinks=()),
+                events=log, tracer=Tracer("apiserver", clock=clock, random=rng, sinks=()),
                 switches=Switches(),
             )  # fmt: skip
             config = ApiServerConfig(engine="memory", grpc_port=None, rest_port=0, rest_host="127.0.0.1")
@@ -127,6 +129,7 @@ def scene(test: Any) -> Any:
             await component.server.wait_until_ready()
             bundle = base64.b64encode(issuer.path.read_bytes()).decode()
             world = World(component.server, 0, bundle)
+            world.events = log.events
             runner = web.ServerRunner(web.Server(world.handle), shutdown_timeout=0.1)
             await runner.setup()
             await web.TCPSite(runner, "localhost", 0, ssl_context=context).start()

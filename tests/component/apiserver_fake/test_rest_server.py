@@ -9,6 +9,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from apiserver_fake.admission.attributes import Connection
 from apiserver_fake.authorization.access import Access
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rest.server import RestSettings, serve
@@ -90,6 +91,9 @@ class AServer:
 
     def flow_of(self, identity, asked):
         return None
+
+    async def admit_connection(self, identity, request, options, complete):
+        return Connection(options)
 
 
 class AClock:

@@ -1,0 +1,125 @@
+"""The options of connections: what admission sees of an exec, an attach, a port-forward or a proxy. Pure.
+
+They are read from the query, those of a proxy from the path behind it, and what mutates may change them: what is opened
+is what it left. Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go` (ConnectResource),
+`get.go` (getRequestOptions), `staging/src/k8s.io/api/core/v1/types.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+from multidict import MultiDict, MultiMapping
+
+from apiserver_fake.admission.attributes import CONNECTION_KINDS
+from apiserver_fake.rest.paths import is_set
+from services.api.errors import ApiError, BadRequest
+from services.api.meta import Document
+
+Query = MultiMapping[str]
+_FLAGS: Final = ("stdin", "stdout", "stderr", "tty")
+
+
+class _Options(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """What all options have."""
+
+    kind: str = ""
+    api_version: str = ""
+
+
+class _Attach(_Options):
+    stdin: bool = False
+    stdout: bool = False
+    stderr: bool = False
+    tty: bool = False
+    container: str = ""
+
+
+class _Exec(_Attach):
+    command: list[str] | None = None
+
+
+class _PortForward(_Options):
+    ports: list[int] | None = None
+
+
+class _Proxy(_Options):
+    path: str = ""
+
+
+_FORMS: Final[Mapping[str, type[_Options]]] = {
+    "PodExecOptions": _Exec,
+    "PodAttachOptions": _Attach,
+    "PodPortForwardOptions": _PortForward,
+    "PodProxyOptions": _Proxy,
+    "ServiceProxyOptions": _Proxy,
+    "NodeProxyOptions": _Proxy,
+}
+
+
+def ports_of(query: Query) -> list[int]:
+    """Return the ports to forward. Raises: BadRequest for what is none."""
+    ports = [port for text in query.getall("ports", []) for port in text.split(",") if port]
+    for port in ports:
+        if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+            raise BadRequest(f"ports={port[:20]!r}: want a number from 1 to 65535")
+    return [int(port) for port in ports]
+
+
+def options_of(resource: str, subresource: str, query: Query, path: str) -> Document:
+    """Return the options that a request has. `path`: what is behind `proxy`, decoded. Raises: BadRequest."""
+    if "dryRun" in query:
+        raise BadRequest("dryRun is not supported")
+    kind = CONNECTION_KINDS[resource, subresource]
+    found: Document = {"kind": kind.kind, "apiVersion": kind.api_version}
+    match subresource:
+        case "portforward":
+            if ports := ports_of(query):
+                found["ports"] = ports
+        case "proxy":
+            if path:
+                found["path"] = path
+        case _:
+            found |= {name: True for name in _FLAGS if is_set(query, name)}
+            if container := query.get("container", ""):
+                found["container"] = container
+            if subresource == "exec":
+                found["command"] = query.getall("command", []) or None
+    return found
+
+
+def completed(options: Document) -> Document:
+    """Return options that were changed as they are read: fields that they do not have are dropped. Raises: ApiError for
+    a value of another type."""
+    try:
+        read = msgspec.convert(options, _FORMS[str(options.get("kind"))])
+    except (KeyError, msgspec.ValidationError) as error:
+        text = f"the options of the connection cannot be read as admission left them: {error}"
+        raise ApiError(f"Internal error occurred: {text}", details={"causes": [{"message": text}]}) from None
+    found: Document = msgspec.to_builtins(read)
+    if isinstance(read, _Exec):
+        found.setdefault("command", None)  # written also when there is none
+    return found
+
+
+def query_of(options: Document) -> Query:
+    """Return the query that a request with these options would have."""
+    found: MultiDict[str] = MultiDict()
+    for name in _FLAGS:
+        if options.get(name):
+            found.add(name, "true")
+    if options.get("container"):
+        found.add("container", options["container"])
+    for word in options.get("command") or ():
+        found.add("command", word)
+    for port in options.get("ports") or ():
+        found.add("ports", str(port))
+    return found
+
+
+def raw_path_of(options: Document) -> str:
+    """Return the path that a proxy asks for, without its first slash, as a request line has it."""
+    return quote(str(options.get("path", "")).removeprefix("/"), safe="/:@!$&'()*+,;=~")
