@@ -74,9 +74,9 @@ def _client(client: Document, path: str, old: Document | None) -> Causes:
     if (url is None) == (service is None):
         yield required(path, "exactly one of url or service is required")
     elif url is not None:
-        yield from _url(url, f"{path}.url")
+        yield from url_problems(url, f"{path}.url")
     elif service is not None:
-        yield from _service(service, f"{path}.service")
+        yield from service_problems(service, f"{path}.service")
     bundle = client.get("caBundle")
     if bundle and not _may_be_wrong(old) and (wrong := _no_certificates(bundle)):
         yield invalid(f"{path}.caBundle", bundle, wrong)
@@ -115,7 +115,8 @@ def _no_certificates(bundle: str) -> str:
     return f"{said}: unable to parse bytes as PEM block"
 
 
-def _url(url: str, path: str) -> Causes:
+def url_problems(url: str, path: str) -> Causes:
+    """Yield what is wrong with the URL of a webhook."""
     match = _URL.fullmatch(url)
     if match is None or any(ord(sign) < 32 or ord(sign) == 127 for sign in url):
         reason = f'parse "{url}": net/url: invalid control character in URL'
@@ -134,7 +135,8 @@ def _url(url: str, path: str) -> Causes:
         yield invalid(path, match["query"], "query parameters are not permitted in the URL")
 
 
-def _service(service: Document, path: str) -> Causes:
+def service_problems(service: Document, path: str) -> Causes:
+    """Yield what is wrong with the service of a webhook."""
     # Upstream passes name and namespace in each other's place, and so does each error name the other one.
     if not service.get("namespace"):
         yield required(f"{path}.name", "service name is required")

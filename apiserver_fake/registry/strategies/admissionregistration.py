@@ -10,9 +10,9 @@ pkg/apis/admissionregistration/v1/defaults.go, staging/src/k8s.io/apiserver/pkg/
 import re
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import urlsplit
 
 from apiserver_fake.admission.expressions import OBJECT, PATCH, Broken, Compiler
+from apiserver_fake.customresources.conversion import service_problems, url_problems
 from apiserver_fake.strategy import Strategy, WriteContext, declared
 from apiserver_fake.validation.conditions import CONDITION
 from apiserver_fake.validation.fields import Check, Field, Report, Struct, not_repeated, unique
@@ -44,7 +44,6 @@ MUTATED = ("*", "CONNECT", "CREATE", "UPDATE")
 REVIEW_VERSIONS = ("v1", "v1beta1")
 NO_SIDE_EFFECTS = ("None", "NoneOnDryRun")
 CONDITIONS_MAX, ANNOTATIONS_MAX, VALUE_EXPRESSION_MAX = 64, 20, 5 * 1024
-_URL_FORM = "; desired format: https://host[/path]"
 _LINE_BREAK = re.compile(r"[\n\r]+")
 _IDENTIFIER = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
 _RESERVED = RESERVED | {"true", "false", "null", "in"}
@@ -120,58 +119,14 @@ def _qualified(value: str, path: str, report: Report) -> Causes:
         yield invalid(path, value, "should be a domain with at least three segments separated by dots")
 
 
-def _url(path: str, url: str) -> Causes:
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-    except ValueError as error:
-        yield required(path, f"url must be a valid URL: {error}{_URL_FORM}")
-        return
-    if parts.scheme != "https":
-        yield invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{_URL_FORM}")
-    if not host:
-        yield invalid(path, host or "", f"host must be specified{_URL_FORM}")
-    if parts.username is not None:
-        yield invalid(path, parts.netloc.rpartition("@")[0], "user information is not permitted in the URL")
-    if parts.fragment:
-        yield invalid(path, parts.fragment, "fragments are not permitted in the URL")
-    if parts.query:
-        yield invalid(path, parts.query, "query parameters are not permitted in the URL")
-
-
-def _service(path: str, service: Document) -> Causes:
-    """Check the service of a webhook. Upstream takes its name for the namespace here, and the other way round."""
-    if not service.get("namespace"):
-        yield required(f"{path}.name", "service name is required")
-    if not service.get("name"):
-        yield required(f"{path}.namespace", "service namespace is required")
-    port = service.get("port", 443)
-    if not 1 <= port <= 65535:
-        yield invalid(f"{path}.port", port, "port is not valid: must be between 1 and 65535, inclusive")
-    below = service.get("path") or "/"
-    if below == "/":
-        return
-    here = f"{path}.path"
-    if below == "//":
-        yield invalid(here, below, "segment[0] may not be empty")
-        return
-    if not below.startswith("/"):
-        yield invalid(here, below, "must start with a '/'")
-    for place, step in enumerate(below[1:].removesuffix("/").split("/")):
-        if not step:
-            yield invalid(here, below, f"segment[{place}] may not be empty")
-        elif subdomain("", step):
-            yield invalid(here, below, f"segment[{place}]: {subdomain('', step)[0].message.partition(': ')[2]}")
-
-
 def _client(config: Document, path: str, report: Report) -> Causes:
     url, service = config.get("url"), config.get("service")
     if (url is None) is (service is None):
         yield required(path, "exactly one of url or service is required")
     elif url is not None:
-        yield from _url(f"{path}.url", url)
+        yield from url_problems(url, f"{path}.url")
     else:
-        yield from _service(f"{path}.service", service or {})
+        yield from service_problems(service or {}, f"{path}.service")
 
 
 def _review_versions(values: list[str], path: str, report: Report) -> Causes:
