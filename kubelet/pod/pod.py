@@ -540,6 +540,9 @@ class Pod(PodContext):
         elif all(c.state == _C.EXITED for c in self.containers if c.kind == MAIN):
             self._complete(t)
         else:
+            if container.kind == EPHEMERAL:
+                # Whoever is attached ends it, not its script: a kubelet that comes back must read that it has ended.
+                self.save()
             status.refresh(self, t)
             self._next_container(t)
 

@@ -42,6 +42,6 @@ def test_what_a_job_may_say_is_explained_and_what_it_may_not_is_refused(kubectl,
     }  # fmt: skip
     refusal = kubectl("create", "-n", namespace, "-f", "-", stdin=document, code=1)
 
-    assert 'spec.template.spec.restartPolicy: Unsupported value: "Always"' in refusal
+    assert 'spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"' in refusal
     assert "podFailurePolicy\t<PodFailurePolicy>" in kubectl("explain", "job.spec", "--recursive")
     assert re.search(r"^jobs +batch/v1 +true +Job$", kubectl("api-resources"), re.M)
