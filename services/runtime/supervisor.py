@@ -7,6 +7,7 @@ a lock on the directory says whether a mesh runs there, so no stale file can lie
 
 import asyncio
 import os
+import secrets
 import signal
 import socket
 from collections.abc import Mapping, Sequence
@@ -40,6 +41,7 @@ from services.runtime.roles import read_role
 
 READY_MAX_S = 60.0
 READY_PER_NODE_S = 0.02
+KUBELET_PORTS = range(20_000, 32_768)
 STATE_PERIOD_S = 2.0
 RENEWAL_PERIOD_S = 60.0
 """How often certificates are looked at, or every tenth of their life."""
@@ -506,7 +508,13 @@ class Supervisor:
 
 
 def _free_port() -> int:
-    """Return a loopback port that no process listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a loopback port that no process listens on at this moment, of those that the kernel gives to no outgoing
+    connection by itself: it is still free when the process that shall listen on it has started."""
+    while True:
+        port = KUBELET_PORTS[secrets.randbelow(len(KUBELET_PORTS))]
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
