@@ -8,7 +8,7 @@ is what it left. Source: upstream `staging/src/k8s.io/apiserver/pkg/endpoints/ha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -20,43 +20,26 @@ from services.api.errors import ApiError, BadRequest
 from services.api.meta import Document
 
 Query = MultiMapping[str]
+EXEC: Final = "PodExecOptions"
 _FLAGS: Final = ("stdin", "stdout", "stderr", "tty")
 
 
-class _Options(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """What all options have."""
-
-    kind: str = ""
-    api_version: str = ""
-
-
-class _Attach(_Options):
-    stdin: bool = False
-    stdout: bool = False
-    stderr: bool = False
-    tty: bool = False
-    container: str = ""
-
-
-class _Exec(_Attach):
-    command: list[str] | None = None
-
-
-class _PortForward(_Options):
-    ports: list[int] | None = None
-
-
-class _Proxy(_Options):
-    path: str = ""
-
-
-_FORMS: Final[Mapping[str, type[_Options]]] = {
-    "PodExecOptions": _Exec,
-    "PodAttachOptions": _Attach,
-    "PodPortForwardOptions": _PortForward,
-    "PodProxyOptions": _Proxy,
-    "ServiceProxyOptions": _Proxy,
-    "NodeProxyOptions": _Proxy,
+_Fields = tuple[tuple[str, Any, Any], ...]
+_STREAMS: Final[_Fields] = (*((name, bool, False) for name in _FLAGS), ("container", str, ""))
+_PROXY: Final[_Fields] = (("path", str, ""),)
+_FIELDS: Final[Mapping[str, _Fields]] = {
+    EXEC: (*_STREAMS, ("command", list[str] | None, None)),
+    "PodAttachOptions": _STREAMS,
+    "PodPortForwardOptions": (("ports", list[int] | None, None),),
+    "PodProxyOptions": _PROXY,
+    "ServiceProxyOptions": _PROXY,
+    "NodeProxyOptions": _PROXY,
+}
+_FORMS: Final = {
+    kind: msgspec.defstruct(
+        kind, [("kind", str, ""), ("api_version", str, ""), *fields], omit_defaults=True, rename="camel"
+    )
+    for kind, fields in _FIELDS.items()
 }
 
 
@@ -100,7 +83,7 @@ def completed(options: Document) -> Document:
         text = f"the options of the connection cannot be read as admission left them: {error}"
         raise ApiError(f"Internal error occurred: {text}", details={"causes": [{"message": text}]}) from None
     found: Document = msgspec.to_builtins(read)
-    if isinstance(read, _Exec):
+    if options["kind"] == EXEC:
         found.setdefault("command", None)  # written also when there is none
     return found
 

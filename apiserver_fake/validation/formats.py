@@ -137,6 +137,7 @@ def too_long(path: str, maximum: int) -> Cause:
     return Cause(path, "FieldValueTooLong", f"Too long: may not be more than {maximum} bytes")
 
 
+SUBDOMAIN_MAX, SIGNER_MAX = 253, 571
 _SHOWN_MAX = 16384
 _ESCAPES = {
     '"': '\\"',
@@ -189,7 +190,7 @@ def _name(pattern: str, length_max: int, text: str, unit: str = "characters") ->
     return check
 
 
-subdomain = _name(_SUBDOMAIN, 253, SUBDOMAIN_TEXT)
+subdomain = _name(_SUBDOMAIN, SUBDOMAIN_MAX, SUBDOMAIN_TEXT)
 """Check a DNS-1123 subdomain."""
 underscored_subdomain = _name(_UNDERSCORED_SUBDOMAIN, 253, UNDERSCORED_SUBDOMAIN_TEXT)
 """Check a DNS-1123 subdomain that may have underscores, as search domains do."""
@@ -509,6 +510,36 @@ def not_negative(path: str, value: int | None) -> list[Cause]:
     """Check an optional count."""
     if value is not None and value < 0:
         return [invalid(path, value, NEGATIVE_TEXT)]
+    return []
+
+
+def signer_name(path: str, name: str) -> Causes:
+    """Check the name of a signer: a domain of two labels or more, a slash, and a path of subdomains.
+
+    Source: upstream `pkg/apis/core/validation/names.go`, `ValidateSignerName`.
+    """
+    if not name:
+        yield required(path)
+        return
+    domain, slash, rest = name.partition("/")
+    if not slash or "/" in rest:
+        text = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+        yield invalid(path, name, text)
+        return
+    if len(domain) > SUBDOMAIN_MAX:
+        yield too_long(path, SUBDOMAIN_MAX)
+    yield from _first_wrong_label(path, domain, label)
+    if "." not in domain:
+        yield invalid(path, domain, "should be a domain with at least two segments separated by dots")
+    yield from _first_wrong_label(path, rest, subdomain)
+    if len(name) > SIGNER_MAX:
+        yield too_long(path, SIGNER_MAX)
+
+
+def _first_wrong_label(path: str, name: str, form: Callable[[str, str], Iterable[Cause]]) -> Causes:
+    for part in name.split("."):
+        if wrong := faults(form, part):
+            return [invalid(path, name, f"validating label {quoted(part)}: {why}") for why in wrong]
     return []
 
 

@@ -10,20 +10,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from apiserver_fake.strategy import WriteContext, declared, keep_all_but_status, keep_status
-from apiserver_fake.validation.fields import Field, Form, Report, Struct
+from apiserver_fake.validation.fields import Field, Report, Struct
 from apiserver_fake.validation.formats import (
     Cause,
     Causes,
     duplicate,
-    faults,
     forbidden,
     invalid,
-    label,
     path_segment,
     quoted,
     required,
-    subdomain,
-    too_long,
+    signer_name,
     unsupported,
 )
 from services.api.kinds.certificatesigningrequest import APPROVED, DENIED, FAILED, LEGACY_UNKNOWN, REQUESTS
@@ -56,7 +53,6 @@ USAGES = (
     "timestamping",
 )
 SHORTEST_S = 600
-SUBDOMAIN_MAX, SIGNER_MAX = 253, 571
 
 
 def _request(text: str, path: str, report: Report) -> Causes:
@@ -99,33 +95,6 @@ def _signer(name: str, path: str, report: Report) -> Causes:
         yield invalid(path, name, "the legacy signerName is not allowed via this API version")
     else:
         yield from signer_name(path, name)
-
-
-def signer_name(path: str, name: str) -> Causes:
-    """Check the name of a signer: a domain of two labels or more, a slash, and a path of subdomains."""
-    if not name:
-        yield required(path)
-        return
-    domain, slash, rest = name.partition("/")
-    if not slash or "/" in rest:
-        text = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-        yield invalid(path, name, text)
-        return
-    if len(domain) > SUBDOMAIN_MAX:
-        yield too_long(path, SUBDOMAIN_MAX)
-    yield from _first_wrong(path, domain, label)
-    if "." not in domain:
-        yield invalid(path, domain, "should be a domain with at least two segments separated by dots")
-    yield from _first_wrong(path, rest, subdomain)
-    if len(name) > SIGNER_MAX:
-        yield too_long(path, SIGNER_MAX)
-
-
-def _first_wrong(path: str, name: str, form: Form) -> Causes:
-    for part in name.split("."):
-        if wrong := [f"validating label {quoted(part)}: {why}" for why in faults(form, part)]:
-            return [invalid(path, name, why) for why in wrong]
-    return []
 
 
 SPEC = Struct(

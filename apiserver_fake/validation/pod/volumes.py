@@ -7,7 +7,7 @@ calls; upstream `pkg/apis/core/v1/defaults.go`; KEP-4639 for images, KEP-4317 fo
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from apiserver_fake.validation.fields import Field, Report, Struct
@@ -22,6 +22,7 @@ from apiserver_fake.validation.formats import (
     label_selector,
     quantity,
     required,
+    signer_name,
     subdomain,
     too_long,
     unsupported,
@@ -287,36 +288,6 @@ def _bundle_name(name: str, path: str) -> Causes:
         yield required(path, "must be a valid object name")
     for text in faults(subdomain, name.rpartition(":")[2]):
         yield invalid(path, name, f"not a valid clustertrustbundlename: {text}")
-
-
-def signer_name(path: str, name: str) -> Causes:
-    """Check the name of a signer: a domain and a path below it.
-
-    Source: upstream `pkg/apis/core/validation/names.go`, `ValidateSignerName`.
-    """
-    if not name:
-        yield required(path)
-        return
-    domain, slash, rest = name.partition("/")
-    if not slash or "/" in rest:
-        text = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-        yield invalid(path, name, text)
-        return
-    if len(domain) > 253:
-        yield too_long(path, 253)
-    yield from _each_label(path, domain, label)
-    if "." not in domain:
-        yield invalid(path, domain, "should be a domain with at least two segments separated by dots")
-    yield from _each_label(path, rest, subdomain)
-    if len(name) > 571:
-        yield too_long(path, 571)
-
-
-def _each_label(path: str, text: str, form: Callable[[str, str], list[Cause]]) -> Causes:
-    for part in text.split("."):
-        if wrong := faults(form, part):
-            yield from [invalid(path, text, f'validating label "{part}": {each}') for each in wrong]
-            return
 
 
 def _certificate(source: Document, at: str, paths: _Paths, report: Report) -> Causes:
