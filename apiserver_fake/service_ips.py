@@ -67,7 +67,7 @@ class ServiceAddresses:
                 if response.code not in (404, 409):
                     response.unwrap()
             else:
-                wanted.pop(record.name, None)  # somebody's own
+                wanted.pop(record.name, None)  # a client made it
         for address, (namespace, name) in wanted.items():
             body = msgspec.json.encode(address_object(address, namespace, name))
             response = await self._api.call(Request(verb="create", resource=ADDRESSES, body=body))

@@ -196,7 +196,7 @@ class ApiServiceController:
             return
         managed = (found["metadata"].get("labels") or {}).get(MANAGED)
         if managed not in (ON_START, ALWAYS):
-            return  # somebody's own
+            return  # a client made it
         if wanted is None:
             if managed == ALWAYS or is_start:
                 uid = found["metadata"]["uid"]

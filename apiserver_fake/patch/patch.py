@@ -248,7 +248,7 @@ def apply_patch(document: Document, patch: Any, patch_type: str, shape: Shape, k
         try:
             result = json_patch(document, patch)
         except Invalid as error:
-            # Which operation failed is not told: apiserver handlers/patch.go answers with the generic text alone.
+            # Which operation failed is not named: apiserver handlers/patch.go answers with the generic text alone.
             raise Invalid(error.message) from error
     elif patch_type in ("merge", "strategic"):
         if not isinstance(patch, dict):

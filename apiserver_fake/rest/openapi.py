@@ -279,7 +279,7 @@ def second(catalogue: Catalogue, *, is_protobuf: bool) -> discovery.Answer:
 def _second(catalogue: Catalogue, is_protobuf: bool) -> discovery.Answer:
     if is_protobuf:
         document = msgspec.json.decode(second(catalogue, is_protobuf=False).body)
-        # Both forms have one tag: what tells them apart is Vary.
+        # Both forms have one tag: Vary distinguishes them.
         return discovery.Answer(swagger.encode(document), second(catalogue, is_protobuf=False).etag)
     served = []
     for group, versions in discovery.groups(catalogue).items():

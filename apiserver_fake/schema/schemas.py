@@ -243,7 +243,7 @@ def conform(
 
 
 def _news(document: Document, old: Document) -> Document:
-    """Return what of a document is not shared with the old one, so far as its members' members tell."""
+    """Return what of a document is not shared with the old one, down to its members' members."""
     found = {name: value for name, value in document.items() if value is None or value is not old.get(name)}
     for name, value in found.items():
         before = old.get(name)

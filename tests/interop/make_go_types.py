@@ -4,7 +4,7 @@
 
 The folder is where Debian's `golang-k8s-api-dev` and `golang-k8s-apimachinery-dev` put the sources. An entry of
 `go_types.json` is `{struct: {"types": {member: Go's type}, "within": {member: embedded struct}}}`, for components by name:
-`types` has what cannot be told from the schema, `within` what Go's JSON decoder puts before members of embedded structs.
+`types` has what the schema does not say, `within` what Go's JSON decoder puts before members of embedded structs.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""kubectl under admission webhooks and policies: what it is told when they deny, change, warn, hang and are away."""
+"""kubectl under admission webhooks and policies: what it prints when they deny, change, warn, hang and are away."""
 
 import base64
 import json

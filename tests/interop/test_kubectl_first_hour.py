@@ -1,4 +1,4 @@
-"""What somebody who knows Kubernetes types in the first hour, as a table: command, exit code, what a v1.36 cluster prints.
+"""The first hour of an engineer with kubectl, as a table: command, exit code, what a v1.36 cluster prints.
 
 One mesh serves all; each kubectl has a namespace of its own. A pattern is searched line by line, one that begins with `!`
 must not be found. What other files here test is not repeated.

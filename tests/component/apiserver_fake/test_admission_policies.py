@@ -272,7 +272,8 @@ async def test_namespace_and_object_selectors_conditions_and_excluded_rules_narr
     for name, namespace, labels in (("p", "default", {}), ("free", "blue", {}), ("admin", "blue", {})):
         await call("create", "pods", body=pod(name, **labels), namespace=namespace)
     await call("create", "pods", body=pod("s", skip="yes"), namespace="blue")
-    await call.refusal("create", "pods", body=pod("p"), namespace="blue")
+    refused = await call.refusal("create", "pods", body=pod("p"), namespace="blue")
+    assert "ValidatingAdmissionPolicy 'p' with binding 'p-b' denied request" in refused["message"]
 
 
 @scene
@@ -379,7 +380,8 @@ async def test_another_version_of_a_kind_is_matched_as_an_equivalent_and_not_exa
 async def test_the_kinds_that_configure_admission_are_never_examined(call):
     anything = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
     await call.policy("p", {"expression": "false"}, matchConstraints={"resourceRules": [anything]})
-    await call.refusal("create", "configmaps", body={"metadata": {"name": "c"}})
+    refused = await call.refusal("create", "configmaps", body={"metadata": {"name": "c"}})
+    assert "ValidatingAdmissionPolicy 'p' with binding 'p-b' denied request" in refused["message"]
     await call("delete", f"validatingadmissionpolicybindings.{GROUP}", "p-b")
     await call("create", "configmaps", body={"metadata": {"name": "c"}})
 
@@ -388,7 +390,8 @@ async def test_the_kinds_that_configure_admission_are_never_examined(call):
 async def test_a_dry_run_is_examined_and_stores_nothing(call):
     await call.policy("p", {"expression": "request.dryRun"})
     await call("create", "pods", body=pod(), dry_run=True)
-    await call.refusal("create", "pods", body=pod())
+    assert (await call.refusal("get", "pods", "p"))["reason"] == "NotFound"
+    assert "failed expression: request.dryRun" in (await call.refusal("create", "pods", body=pod()))["message"]
 
 
 @scene

@@ -212,7 +212,7 @@ def test_an_api_service_of_another_server_says_why_it_is_not_available(tmp_path)
             status, text = await reason("FailedDiscoveryCheck")
             url = "https://10.96.0.77:443/apis/visibility.example.com/v1beta1"
             assert (status, text.startswith(f"failing or missing response from {url}: ")) == ("False", True)
-            # A group version that is served here needs nobody else.
+            # A group version that is served here needs no other server.
             patch = {"spec": {"service": reference}}
             await call(component, "patch", API_SERVICES, patch, name="v1beta1.metrics.k8s.io", patch_type="merge")
             served = await until(component, "v1beta1.metrics.k8s.io", lambda each: said(each)[1] == "Passed")

@@ -143,7 +143,7 @@ def test_kubectl_requests_7_what_cannot_be_applied_is_422_with_the_servers_sente
     with pytest.raises(Invalid) as refused:
         apply_patch({"a": 1, "l": [1, 2], "o": {}}, operations, "json", ANYTHING, "Pod")
     assert refused.value.message == "the server rejected our request due to an error in our request"
-    # Which operation it was is not told, as by a real server: kubectl would print it in place of the sentence.
+    # Which operation it was is not named, as by a real server: kubectl would print it in place of the sentence.
     assert refused.value.details == {}
 
 
