@@ -72,3 +72,12 @@ def test_a_restarted_kubelet_finds_it_running(a_pod):
 
     assert after.recorded("Started") == []
     assert "running" in guest(after)["state"]
+
+
+def test_a_restarted_kubelet_finds_it_ended_whatever_its_script_would_have_done(a_pod):
+    pod = joined(a_pod(metadata={"annotations": {"keplab.dev/run.debugger": "exit 3 after 5s"}}), "debugger")
+    before = Life(pod).run(30)
+
+    after = Life(joined(a_pod(), "debugger"), adopt=before.record, now=50)  # the session that ended it is gone
+
+    assert guest(after)["state"]["terminated"]["exitCode"] == 3
