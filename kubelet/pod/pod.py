@@ -540,8 +540,8 @@ class Pod(PodContext):
         elif all(c.state == _C.EXITED for c in self.containers if c.kind == MAIN):
             self._complete(t)
         else:
-            if container.kind == EPHEMERAL:
-                # Whoever is attached ends it, not its script: a kubelet that comes back must read that it has ended.
+            if container.stop_at_s is not None:
+                # Its own shell or a probe has ended it: its script does not say so to a kubelet that comes back.
                 self.save()
             status.refresh(self, t)
             self._next_container(t)

@@ -1,6 +1,7 @@
 """Ephemeral containers on a node: they start beside all else, never again, and count for nothing."""
 
 import msgspec
+import pytest
 
 from kubelet.effects import PodEnded
 from kubelet.view import KubeletContainer
@@ -74,10 +75,15 @@ def test_a_restarted_kubelet_finds_it_running(a_pod):
     assert "running" in guest(after)["state"]
 
 
-def test_a_restarted_kubelet_finds_it_ended_whatever_its_script_would_have_done(a_pod):
-    pod = joined(a_pod(metadata={"annotations": {"keplab.dev/run.debugger": "exit 3 after 5s"}}), "debugger")
+@pytest.mark.parametrize("name", ["debugger", "main"])
+def test_a_restarted_kubelet_finds_ended_what_whoever_was_attached_has_ended(a_pod, name):
+    spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}, {"name": "other", "image": "i"}]}
+    pod = joined(a_pod(spec=spec), "debugger")
     before = Life(pod).run(30)
+    before.take(before.worker.process_ended(name, 3, 30.0))
 
-    after = Life(joined(a_pod(), "debugger"), adopt=before.record, now=50)  # the session that ended it is gone
+    after = Life(pod, adopt=before.record, now=50)
 
-    assert guest(after)["state"]["terminated"]["exitCode"] == 3
+    shown = [*after.status["containerStatuses"], *after.status["ephemeralContainerStatuses"]]
+    ended = {each["name"]: each["state"]["terminated"]["exitCode"] for each in shown if "terminated" in each["state"]}
+    assert ended == {name: 3}
