@@ -353,7 +353,10 @@ class RestHandler:
         if paths.is_watch(verb, route, parameters):
             form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS, is_stream=True)
             encoder = watch.EventEncoder(route, form, include, self._clock.wall, self._encoding)
-            batches = api.watch(paths.watch_request(route, parameters, self._server.store.rv))
+            watched = paths.watch_request(route, parameters, self._server.store.rv)
+            place = await self._server.begin(identity, watched)
+            streaming_api = self._server.streaming_api(identity, place, self._settings.send_blocked_max_s)
+            batches = versioned(streaming_api, route.served).watch(watched)
             return await watch.stream(request, batches, encoder, send_blocked_max_s=self._settings.send_blocked_max_s)
         span = self._span(request, route, verb)
         try:
