@@ -396,7 +396,14 @@ class ApiServer:
             request_id=request.request_id,
             fingerprint=fingerprint,
             size=len(request.body),
-            cause=Cause(identity.user, request.verb, request.subresource, request.request_id, request.lease_epoch),
+            cause=Cause(
+                identity.user,
+                request.verb,
+                request.subresource,
+                request.request_id,
+                request.lease_epoch,
+                self._clock.wall(),
+            ),
         )
         if session is None:
             return self.writer.submit(operation)

@@ -334,7 +334,8 @@ def restore(
                 f"{entry.namespace}/{entry.name}, but version {previous.rv if previous else 0} is there"
             )
         record = record_of(resource, document, entry.rv, entry.body, hashing=store.hashing)
-        store.publish((Change(entry.rv, entry.type, record, previous, entry.group_end, entry.traceparent),), now_s)
+        change = Change(entry.rv, entry.type, record, previous, entry.group_end, entry.traceparent, entry.cause)
+        store.publish((change,), now_s)
 
 
 class Staged:
