@@ -237,6 +237,7 @@ class Supervisor:
             "data_dir": str(self._data),
             "token_files": self._token_files,
             "security": self._options.security,
+            "switches": list(self._options.switches),
             "certificate_life_s": self._options.certificate_life.total_seconds(),
             "processes": [
                 {
