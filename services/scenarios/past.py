@@ -10,20 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from apiserver_fake.storage.journal import Kept, copied_files
-from kubelet.agent.journal import files_of
 from kubelet.node.definition import NodeDefinition
-from kubelet.runtime.claims import HeldClaim
-from kubelet.runtime.records import PodRecord
-from kubelet.runtime.reported import reported_record
-from kubelet.view import KubeletPod
-from services.api.kinds.resourceclaim import ResourceClaim
-from services.api.meta import Document, Key
+from services.api.meta import Document
 from services.api.times import format_micro_time, parse_time
-from services.dra.pod_claims import claim_keys
 
 KIND, API_VERSION = "State", "keplab.dev/v1"
-PODS, NODES, CLAIMS, LEASES = "pods", "nodes", "resourceclaims.resource.k8s.io", "leases.coordination.k8s.io"
+PODS, NODES, LEASES = "pods", "nodes", "leases.coordination.k8s.io"
 STANDARD_LABELS = ("kubernetes.io/", "beta.kubernetes.io/", "node.kubernetes.io/", "topology.kubernetes.io/")
 """How labels begin that a kubelet gives its node itself."""
 OWN_TAINTS = ("node.kubernetes.io/",)
@@ -68,39 +60,6 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
             except ValueError as error:
                 raise StateError(str(error)) from None
         return found
-
-    def store_files(self) -> dict[str, bytes]:
-        """Return the files of a store that has these objects."""
-        kept = [
-            Kept(each.resource, int(each.document["metadata"]["resourceVersion"]), msgspec.json.encode(each.document))
-            for each in self.objects
-        ]
-        return copied_files(self.rv, kept)
-
-    def node_files(self, nodes: Iterable[str]) -> dict[str, bytes]:
-        """Return the files of a kubelet host on whose nodes the pods run that are bound to them."""
-        wanted = frozenset(nodes)
-        claims = {Key(made.metadata.namespace, made.metadata.name): made for made in map(_claim, self.of(CLAIMS))}
-        pods = (msgspec.convert(each, KubeletPod) for each in self.of(PODS))
-        made = (_record(pod, claims, self.wall_s) for pod in pods if pod.spec.node_name in wanted)
-        return files_of(record for record in made if record is not None)
-
-
-def _record(pod: KubeletPod, claims: Mapping[Key, ResourceClaim], wall_s: float) -> PodRecord | None:
-    held = tuple(_held(claims[key]) for key in claim_keys(pod) if key in claims and claims[key].status.allocation)
-    return reported_record(pod, held, wall_s)
-
-
-def _claim(document: Document) -> ResourceClaim:
-    return msgspec.convert(document, ResourceClaim)
-
-
-def _held(claim: ResourceClaim) -> HeldClaim:
-    assert claim.status.allocation is not None, "asked before"
-    devices: dict[str, tuple[str, ...]] = {}
-    for result in claim.status.allocation.devices.results:
-        devices[result.driver] = (*devices.get(result.driver, ()), f"{result.pool}/{result.device}")
-    return HeldClaim(claim.metadata.uid, claim.metadata.namespace, claim.metadata.name, devices)
 
 
 def defined_by(node: Document) -> Document:

@@ -46,6 +46,7 @@ from services.runtime.simloop import OWNER, SimLoop
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, NotPossible, Site
 from services.scenarios.past import State
+from services.scenarios.simulation.copied_disks import node_files, store_files
 from services.scenarios.simulation.disk import DiskImage, SimDisk
 from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
 from services.scenarios.simulation.network import Network, SimApi, SimTransport
@@ -173,9 +174,9 @@ class SimMesh:
 
     def _fork(self, state: State) -> None:
         """Have the disks hold what the mesh held whose state this is."""
-        self._processes["apiserver"].disk_image.files.update(_as_files(state.store_files()))
+        self._processes["apiserver"].disk_image.files.update(_as_files(store_files(state)))
         for host, nodes in self.plan.deal().items():
-            files = state.node_files(str(node["name"]) for node in nodes)
+            files = node_files(state, (str(node["name"]) for node in nodes))
             self._processes[f"kubelet/{host}"].disk_image.files.update(_as_files(files))
 
     def _add_plugins(self, node: dict[str, object]) -> None:
