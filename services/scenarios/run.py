@@ -168,6 +168,9 @@ def run_as_processes(
     mesh, run = asyncio.run(run_it())
     result = _result(scenario, plan, run, auditor, measures, mode="processes", wall_s=time.perf_counter() - started)
     result.failures = mesh.failures
+    if mesh.incomplete:
+        result.passed, result.unknown = False, f"the event log is incomplete: {mesh.incomplete}"
+        result.error = result.error or f"{scenario.path}: the result is unknown: {result.unknown}"
     return result
 
 
