@@ -43,7 +43,14 @@ CREATE TABLE IF NOT EXISTS changes (
     traceparent TEXT NOT NULL, identity TEXT NOT NULL, request_id TEXT NOT NULL, fingerprint BLOB NOT NULL,
     code INTEGER NOT NULL, answer BLOB, checksum BLOB NOT NULL);
 """
-_COLUMNS = 16
+_CAUSE = {
+    "verb": "TEXT NOT NULL DEFAULT ''",
+    "subresource": "TEXT NOT NULL DEFAULT ''",
+    "at_s": "REAL NOT NULL DEFAULT 0",
+}
+"""Columns of changes that came later than the others."""
+_COLUMNS = tuple(Entry.__struct_fields__)
+_INSERT = f"INSERT INTO changes ({','.join(_COLUMNS)}, checksum) VALUES ({','.join('?' * (len(_COLUMNS) + 1))})"
 _MAGIC = b"KLA1"
 _ACKED_BYTES = len(_MAGIC) + 8 + 8 + 8
 _OLD_ACKED_BYTES = 8
@@ -67,6 +74,29 @@ def _acked_rv(raw: bytes, secret: bytes | None = None) -> int:
     if secret is not None and _acked(secret, rv) != raw:
         raise ValueError("of another store")
     return rv
+
+
+def _columns_of(database: sqlite3.Connection) -> list[str]:
+    """Return the columns of a change that the table has; one that an earlier release made lacks the last."""
+    known = {row[1] for row in database.execute("PRAGMA table_info(changes)")}
+    return [name for name in _COLUMNS if name in known]
+
+
+def _add_causes(database: sqlite3.Connection) -> None:
+    """Have the table say which request brought a change; one that an earlier release made does not."""
+    old = _columns_of(database)
+    if len(old) == len(_COLUMNS):
+        return
+    sums = []
+    for row in database.execute(f"SELECT {','.join(old)}, checksum FROM changes"):
+        entry = Entry(*row[:-1])
+        if checksum(msgspec.msgpack.encode(row[:-1])) == row[-1]:  # a bad one stays bad
+            sums.append((checksum(msgspec.msgpack.encode(entry)), entry.rv))
+    database.execute("BEGIN IMMEDIATE")
+    for name, kind in _CAUSE.items():
+        database.execute(f"ALTER TABLE changes ADD COLUMN {name} {kind}")
+    database.executemany("UPDATE changes SET checksum = ? WHERE rv = ?", sums)
+    database.execute("COMMIT")
 
 
 def _is_full(error: sqlite3.Error) -> bool:
@@ -144,9 +174,10 @@ class SqliteJournal(Journal):
             if "secret" not in meta:
                 return None
             found = Recovered(meta["secret"], int(meta["folded_rv"]))
-            for row in database.execute("SELECT * FROM changes ORDER BY rv"):
-                entry = Entry(*row[: _COLUMNS - 1])
-                if checksum(msgspec.msgpack.encode(entry)) != row[-1]:
+            columns = _columns_of(database)
+            for row in database.execute(f"SELECT {','.join(columns)}, checksum FROM changes ORDER BY rv"):
+                entry = Entry(*row[:-1])
+                if checksum(msgspec.msgpack.encode(row[:-1])) != row[-1]:
                     raise JournalError(f"{self._path}: bad checksum in change {entry.rv}", EXIT_CORRUPT)
                 if entry.rv <= found.base_rv:
                     found.base.append(Kept(entry.resource, entry.rv, entry.body))
@@ -203,6 +234,7 @@ class SqliteJournal(Journal):
         database.execute("PRAGMA synchronous=FULL")
         database.execute(f"PRAGMA journal_size_limit={LOG_BYTES_MAX}")
         database.executescript(_SCHEMA)
+        _add_causes(database)
         made = database.execute("INSERT OR IGNORE INTO meta VALUES ('secret', ?), ('folded_rv', 0)", (self._secret,))
         if made.rowcount:
             # Into the database itself, so that it is known as a store without its log.
@@ -216,12 +248,11 @@ class SqliteJournal(Journal):
     def _append(self, entries: Sequence[Entry], window_start: int) -> None:
         database = self._database
         assert database is not None
-        marks = ",".join("?" * _COLUMNS)
         rows = ((*msgspec.structs.astuple(entry), checksum(msgspec.msgpack.encode(entry))) for entry in entries)
         prunes = window_start - self._folded_rv >= PRUNE_AFTER_CHANGES
         try:
             database.execute("BEGIN IMMEDIATE")
-            database.executemany(f"INSERT INTO changes VALUES ({marks})", rows)
+            database.executemany(_INSERT, rows)
             if prunes:
                 self._prune(database, window_start)
             database.execute("COMMIT")
