@@ -30,6 +30,8 @@ from tests.durability.load import GROUPS, SPACE
 
 TOKEN: Final = "load"
 READY_MAX_S: Final = 30.0
+FIRM: Final = (1 << 63) - 1
+"""After an end in good order all is."""
 WINDOW: Final = ("--window-s", "0", "--window-changes", "4000")
 LOST_TOGETHER: Final = (
     ("store.db-wal", "acked"),
@@ -135,6 +137,8 @@ class Log:
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
+        self.newest = 0
+        """The newest change that was on the disk, firm or not."""
         self.state_hash = 0
         self.hashes: dict[int, int] = {}
         """The state hash after each change."""
@@ -145,9 +149,12 @@ class Log:
         """The newest change."""
         return self.rows[-1].rv if self.rows else 0
 
-    def read(self, directory: Path) -> list[str]:
-        """Read what is new on the disk, from a copy; return what is wrong with it."""
-        wrong: list[str] = []
+    def read(self, directory: Path, firm: int) -> list[str]:
+        """Read what is new on the disk, from a copy; return what is wrong with it.
+
+        `firm`: the newest change that was synced. Those above it may be there and go in the next cut; they count once a
+        server has synced them.
+        """
         with tempfile.TemporaryDirectory(prefix="keplab-crash-") as folder:
             for name in ("store.db", "store.db-wal"):
                 if (directory / name).exists():
@@ -155,18 +162,17 @@ class Log:
             database = sqlite3.connect(Path(folder) / "store.db")
             try:
                 if database.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
-                    wrong.append("S15: the database is damaged")
+                    return ["S15: the database is damaged"]
                 if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'changes'").fetchone():
-                    return [f"I13: lost: there is no store, {self.rv} changes were"] if self.rows else []
-                (newest,) = database.execute("SELECT max(rv) FROM changes").fetchone()
-                if (newest or 0) < self.rv:
-                    wrong.append(f"S3: change {self.rv} was durable, the log ends at {newest}")
+                    return [f"I13: lost: there is no store, change {firm} was durable"] if firm else []
+                self.newest = database.execute("SELECT max(rv) FROM changes").fetchone()[0] or 0
                 columns = "rv, type, group_end, previous_rv, resource, namespace, name, body"
-                for found in database.execute(f"SELECT {columns} FROM changes WHERE rv > ? ORDER BY rv", (self.rv,)):
+                where = f"SELECT {columns} FROM changes WHERE rv > ? AND rv <= ? ORDER BY rv"
+                for found in database.execute(where, (self.rv, firm)):
                     self._add(*found)
             finally:
                 database.close()
-        return wrong
+        return [f"I13: lost: change {firm} was durable, the log ends at {self.newest}"] if self.newest < firm else []
 
     def _add(
         self, rv: int, kind: str, group_end: int, previous_rv: int, resource: str, space: str, name: str, body: bytes
@@ -272,6 +278,14 @@ class Run:
                 raise Refused("not ready in time")
             time.sleep(0.005)
 
+    def wait_or(self, most_s: float) -> None:
+        """Return when it serves, or after so long. Raises: Refused."""
+        deadline = time.monotonic() + most_s
+        while not self._ready.exists() and time.monotonic() < deadline:
+            if not _runs(self._pid):
+                self.wait_until_ready()
+            time.sleep(0.005)
+
     def kill(self, number: int = signal.SIGKILL) -> str:
         """Send the signal and wait for the end; return the exit code."""
         self.killed_ns.append(time.monotonic_ns())
@@ -314,6 +328,11 @@ class Run:
         """Return the newest watermark; it stands over all lives (12.3, step 4)."""
         return self._watermark.read_bytes() if self._watermark.exists() else b""
 
+    def firm(self) -> int:
+        """Return the newest change that was synced."""
+        found = self.watermark()
+        return int(WATERMARK.unpack(found)[0]) if len(found) == WATERMARK.size else 0
+
     def recovered(self) -> list[dict[str, Any]]:
         """Return what each life found, oldest first."""
         files = sorted((self._folder / "events").glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
@@ -350,7 +369,7 @@ def crash(
             if cuts:
                 cut(run.store, run.watermark(), dice, report)
                 older = _take_back_acked(run.store, older, dice, report)
-            report.violations += [f"kill {number}: {text}" for text in run.log.read(run.store)]
+            report.violations += [f"kill {number}: {text}" for text in run.log.read(run.store, run.firm())]
             if number % 10 == 0 and not is_mutant:
                 _lose_side_files(run, report, LOST_TOGETHER[number // 10 % len(LOST_TOGETHER)], folder)
             report.kills = number
@@ -377,7 +396,7 @@ def crash(
             run.stop_load()
             if (code := run.kill(signal.SIGTERM)) != "0":
                 report.violations.append(f"the server left with {code} on SIGTERM")
-            run.log.read(run.store)
+            run.log.read(run.store, FIRM)
         _judge(run, report, searches=searches and not report.violations)
     return report
 
@@ -390,7 +409,7 @@ def _one_life(run: Run, report: Report, dice: random.Random, size: int) -> None:
 
 def _lost_so_far(run: Run) -> list[str]:
     newest = max((line["rv"] for line in run.history() if line.get("outcome") == "ok"), default=0)
-    return [f"I13: {newest} was acknowledged, the log ends at {run.log.rv}"] if newest > run.log.rv else []
+    return [f"I13: {newest} was acknowledged, the log ends at {run.log.newest}"] if newest > run.log.newest else []
 
 
 def _lose_side_files(run: Run, report: Report, names: Sequence[str], folder: Path) -> None:
@@ -406,9 +425,9 @@ def _lose_side_files(run: Run, report: Report, names: Sequence[str], folder: Pat
     shutil.rmtree(copy)
     found = json.loads(done.stdout) if done.returncode in (0, 1) else {"refused": "", "resource_version": -1}
     outcome = "refused" if found["refused"] else "whole"
-    if not found["refused"] and found["resource_version"] != run.log.rv:
+    if not found["refused"] and found["resource_version"] != run.log.newest:
         report.violations.append(
-            f"D11: without {', '.join(names)} a store of {run.log.rv} changes is served at {found['resource_version']}: "
+            f"D11: without {', '.join(names)} a store of {run.log.newest} changes is served at {found['resource_version']}: "
             f"{done.stderr}"
         )
     what = f"{'+'.join(names)}: {outcome}"

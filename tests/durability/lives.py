@@ -28,7 +28,7 @@ _FULL = 2
 
 
 def log_end(directory: Path) -> tuple[int, bytes]:
-    """Return where the last commit in the log ends, and the log's salt. Source: the WAL-index header of SQLite's file
+    """Return where the last commit in the log ends, and the log's salt. The header of the WAL-index in SQLite's file
     format, https://www.sqlite.org/walformat.html."""
     with open(directory / "store.db-shm", "rb") as index:
         header = index.read(48)

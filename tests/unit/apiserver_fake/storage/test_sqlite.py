@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import hashlib
+import os
 import random
 import shutil
 import sqlite3
@@ -417,3 +418,17 @@ def test_the_database_shrinks_after_what_was_in_it_is_gone(tmp_path, monkeypatch
 
     assert (tmp_path / "store.db").stat().st_size < 200_000
     assert len(in_sqlite(tmp_path, None).entries) == 1
+
+
+def test_s2_what_a_killed_server_left_unsynced_is_synced_before_it_is_served(tmp_path, monkeypatch):
+    directory = crashed(tmp_path, [an_entry(1)], [an_entry(2, "b")])
+    (directory / "acked").write_bytes((1).to_bytes(8, "big"))  # it was killed between commit and acknowledgement
+    synced, acked = [], []
+    fdatasync, pwrite = os.fdatasync, os.pwrite
+    log = (directory / "store.db-wal").stat().st_ino
+    monkeypatch.setattr("os.fdatasync", lambda fd: (synced.append(os.fstat(fd).st_ino), fdatasync(fd))[1])
+    monkeypatch.setattr("os.pwrite", lambda *given: (acked.append(list(synced)), pwrite(*given))[1])
+
+    assert [entry.rv for entry in in_sqlite(directory, None).entries] == [1, 2]
+
+    assert acked == [[log]]
