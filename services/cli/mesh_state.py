@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from apiserver_fake.catalogue import Catalogue
-from apiserver_fake.storage.journal import JournalError, SqliteJournal
+from apiserver_fake.storage.journal import JournalError
 from apiserver_fake.storage.records import record_of, undefined_resource
+from apiserver_fake.storage.sqlite import SqliteJournal
 from apiserver_fake.storage.store import Gap, Store, restore
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.identity import ADMIN
