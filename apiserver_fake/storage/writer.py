@@ -12,14 +12,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+import structlog
 
 from apiserver_fake.storage.journal import Journal, JournalError, Kept
-from apiserver_fake.storage.records import Cause, Change, Entry
+from apiserver_fake.storage.records import Cause, Change, Entry, ReadOnly
 from apiserver_fake.storage.store import Staged, Store
 from services.api.errors import ApiError, Conflict, Timeout, TooManyRequests, Unavailable
 from services.api.seams import Clock
 from services.api.wire import Response
 from services.runtime.config import EXIT_IO
+
+_log = structlog.get_logger()
 
 BATCH_CHANGES = 256
 BATCH_BYTES = 1 << 19
@@ -32,6 +35,8 @@ QUEUE_RESERVED = 400
 ANSWERS_S = 300.0
 ANSWERS_MAX = 10_000
 OVERDUE_CHECK_S = 1.0
+PROBE_PERIOD_S = 1.0
+"""How often a full disk is asked whether there is space again."""
 
 UNNAMED = Cause("", "")
 _COMPONENTS = ("system:node:", "system:kube-scheduler", "system:controller:")
@@ -116,7 +121,8 @@ class Writer:
         self._pending: dict[Operation, None] = {}
         self._has_work = asyncio.Event()
         self.answers = AnswerTable()
-        self.is_read_only = self.is_open = False
+        self.is_open = False
+        self.read_only: ReadOnly | None = None
         self.batches = self.failures = 0
 
     @property
@@ -131,7 +137,7 @@ class Writer:
         """
         if not self.is_open:
             raise Unavailable("the API server is not ready", reason="NotReady", retry_after_s=1)
-        if self.is_read_only:
+        if self.read_only is not None:
             raise Unavailable("the store is full and read-only", reason="StoreReadOnly", retry_after_s=5)
         if self._store.is_window_full:
             raise Unavailable("the window of changes is full", reason="WindowFull", retry_after_s=5)
@@ -240,7 +246,12 @@ class Writer:
         for operation, response in batch.answered:
             self._answer(operation, response)
         if changes:
-            await self._journal.fold(self._base)
+            try:
+                await self._journal.fold(self._base)
+            except OSError as error:
+                # The commit stands; a full disk takes the next one or refuses it.
+                if error.errno != errno.ENOSPC:
+                    raise JournalError(f"the journal failed: {error.strerror or error}", EXIT_IO) from error
 
     def _base(self) -> tuple[int, list[Kept]]:
         start = self._store.window_start
@@ -250,7 +261,8 @@ class Writer:
         """Become read-only until there is space; any other failure is the end. Source: guarantees S16."""
         if error.errno != errno.ENOSPC:
             raise JournalError(f"the journal failed: {error.strerror or error}", EXIT_IO) from error
-        self.is_read_only = True
+        self.read_only = ReadOnly(self._clock.wall(), error.strerror or str(error))
+        _log.warning("store.read_only", error=self.read_only.why)
         store_full = refusal(Unavailable("the store is full and read-only", reason="StoreReadOnly", retry_after_s=5))
         # What was refused because of a change that is now gone was refused for nothing: all of it may retry.
         for operation, _ in batch.answered:
@@ -259,15 +271,16 @@ class Writer:
             operation = self._queue.popleft()
             self._queue_bytes -= operation.size
             self._answer(operation, store_full)
-        while self.is_read_only:
-            await asyncio.sleep(1.0)
+        while self.read_only is not None:
+            await asyncio.sleep(PROBE_PERIOD_S)
             try:
                 await self._journal.probe()
             except OSError as still:
                 if still.errno != errno.ENOSPC:
                     raise JournalError(f"the journal failed: {still.strerror or still}", EXIT_IO) from still
             else:
-                self.is_read_only = False
+                _log.info("store.writable", after_s=round(self._clock.wall() - self.read_only.since_s, 1))
+                self.read_only = None
 
 
 def _entry(change: Change, operation: Operation) -> Entry:

@@ -30,8 +30,8 @@ from tests.durability.load import GROUPS, SPACE
 
 TOKEN: Final = "load"
 READY_MAX_S: Final = 30.0
-FIRM: Final = (1 << 63) - 1
-"""After an end in good order all is."""
+ALL: Final = (1 << 63) - 1
+"""After an end in good order every change is firm."""
 WINDOW: Final = ("--window-s", "0", "--window-changes", "4000")
 LOST_TOGETHER: Final = (
     ("store.db-wal", "acked"),
@@ -172,7 +172,9 @@ class Log:
                     self._add(*found)
             finally:
                 database.close()
-        return [f"I13: lost: change {firm} was durable, the log ends at {self.newest}"] if self.newest < firm else []
+        if self.newest < firm < ALL:
+            return [f"I13: lost: change {firm} was durable, the log ends at {self.newest}"]
+        return []
 
     def _add(
         self, rv: int, kind: str, group_end: int, previous_rv: int, resource: str, space: str, name: str, body: bytes
@@ -224,11 +226,26 @@ class Run:
         self.killed_ns: list[int] = []
 
     def __enter__(self) -> "Run":
+        self._open()
+        return self
+
+    def rewire(self, mutants: Sequence[str]) -> None:
+        """Have later lives be of another wiring; none runs now."""
+        self._close()
+        self._report.mutants = list(mutants)
+        self._open()
+
+    def _open(self) -> None:
         module = [sys.executable, "-m", "tests.durability.lives", str(self._watermark), *self._report.mutants]
         errors = (self._folder / "server.log").open("ab")
         self._zygote = subprocess.Popen(module, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
         errors.close()
-        return self
+
+    def _close(self) -> None:
+        assert self._zygote is not None
+        assert self._zygote.stdin is not None
+        self._zygote.stdin.close()
+        self._zygote.wait()
 
     def __exit__(self, *_: object) -> None:
         if self._load is not None and self._load.poll() is None:
@@ -236,10 +253,7 @@ class Run:
             self._load.wait()
         if self._pid:
             self.kill()
-        assert self._zygote is not None
-        assert self._zygote.stdin is not None
-        self._zygote.stdin.close()
-        self._zygote.wait()
+        self._close()
 
     def start(self) -> None:
         """Begin a life of the server; it may not be ready yet."""
@@ -293,6 +307,11 @@ class Run:
         self._pid = 0
         return self._answer("exit")
 
+    def wait_for_end(self) -> str:
+        """Return the exit code of a server that ends by itself."""
+        code, self._pid = self._answer("exit"), 0
+        return code
+
     def start_load(self) -> None:
         """Let the clients begin."""
         words = [f"127.0.0.1:{self._port}", TOKEN, str(self._history), str(self._report.seed)]
@@ -308,16 +327,11 @@ class Run:
         if self._load.wait(60) != 0:
             raise RuntimeError(f"the load failed, see {self._folder / 'load.log'}")
 
-    def wait_for_answers(self, size: int) -> int:
-        """Return the history's size once clients were answered again."""
-        deadline = time.monotonic() + READY_MAX_S
-        while (now := self.history_size()) <= size and time.monotonic() < deadline:
+    def wait_for_writes(self) -> None:
+        """Return once a write was committed after this call."""
+        deadline, before = time.monotonic() + READY_MAX_S, self.firm()
+        while self.firm() <= before and time.monotonic() < deadline:
             time.sleep(0.005)
-        return now
-
-    def history_size(self) -> int:
-        """Return how many bytes the clients have written."""
-        return self._history.stat().st_size if self._history.exists() else 0
 
     def history(self) -> list[Line]:
         """Return what the clients were answered."""
@@ -361,49 +375,51 @@ def crash(
     is_mutant = ACKNOWLEDGE_BEFORE_SYNC in mutants
     with Run(folder, report) as run:
         run.start()
-        run.wait_until_ready()
         run.start_load()
-        size, older = run.wait_for_answers(0), b""
+        older = b""
         for number in range(1, kills + 1):
-            _one_life(run, report, dice, size)
+            try:
+                _one_life(run, report, dice, amid_recovery=number > 1 and dice.random() < 0.1)
+            except Refused as refused:
+                report.violations.append(f"kill {number - 1}: I13: the store is refused: {refused}")
+                report.caught_at = number - 1
+                break
+            report.kills = number
             if cuts:
                 cut(run.store, run.watermark(), dice, report)
                 older = _take_back_acked(run.store, older, dice, report)
             report.violations += [f"kill {number}: {text}" for text in run.log.read(run.store, run.firm())]
-            if number % 10 == 0 and not is_mutant:
-                _lose_side_files(run, report, LOST_TOGETHER[number // 10 % len(LOST_TOGETHER)], folder)
-            report.kills = number
-            size = run.history_size()
-            run.start()
-            if dice.random() < 0.1 and number < kills:
-                # Amid recovery, which must be as good to die in as any other moment.
-                time.sleep(dice.uniform(0.0, 0.4))
-                report.kills_before_ready += 1
-                continue
-            try:
-                run.wait_until_ready()
-            except Refused as refused:
-                report.violations.append(f"kill {number}: I13: the store is refused: {refused}")
-            if is_mutant and not report.violations:
+            if is_mutant:
                 report.violations += _lost_so_far(run)
             if report.violations:
                 report.caught_at = number
                 break
+            if number % 10 == 0 and not is_mutant:
+                _lose_side_files(run, report, LOST_TOGETHER[number // 10 % len(LOST_TOGETHER)], folder)
+            run.start()
             if number % 25 == 0 or number == kills:
                 say(f"{number}/{kills} kills, {run.log.rv} changes, load average {os.getloadavg()[0]:.1f}")
         if not report.violations:
-            run.wait_for_answers(size)
+            run.wait_until_ready()
+            run.wait_for_writes()
             run.stop_load()
             if (code := run.kill(signal.SIGTERM)) != "0":
                 report.violations.append(f"the server left with {code} on SIGTERM")
-            run.log.read(run.store, FIRM)
-        _judge(run, report, searches=searches and not report.violations)
+            run.log.read(run.store, ALL)
+        judge_run(run, report, searches=searches and not report.violations)
     return report
 
 
-def _one_life(run: Run, report: Report, dice: random.Random, size: int) -> None:
-    run.wait_for_answers(size)
-    time.sleep(dice.uniform(0.1, 1.0))
+def _one_life(run: Run, report: Report, dice: random.Random, *, amid_recovery: bool) -> None:
+    """Let a server that was started live for a while, and kill it. Raises: Refused."""
+    if amid_recovery:
+        # Which must be as good to die in as any other moment.
+        run.wait_or(dice.uniform(0.0, 0.4))
+        report.kills_before_ready += 1
+    else:
+        run.wait_until_ready()
+        run.wait_for_writes()
+        time.sleep(dice.uniform(0.1, 1.0))
     run.kill()
 
 
@@ -434,7 +450,8 @@ def _lose_side_files(run: Run, report: Report, names: Sequence[str], folder: Pat
     report.side_files_lost[what] = report.side_files_lost.get(what, 0) + 1
 
 
-def _judge(run: Run, report: Report, *, searches: bool) -> None:
+def judge_run(run: Run, report: Report, *, searches: bool) -> None:
+    """Hold what clients were answered against the log as it was read."""
     history = run.history()
     result = judge(run.log.rows, history, is_ours=is_ours)
     report.violations += result.violations

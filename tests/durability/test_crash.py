@@ -2,12 +2,13 @@
 
 import os
 import random
+import signal
 from dataclasses import asdict
 
 import pytest
 
-from tests.durability.crash import Report, Run, crash, cut
-from tests.durability.lives import ACKNOWLEDGE_BEFORE_SYNC, FOLD_OFTEN
+from tests.durability.crash import ALL, Refused, Report, Run, crash, cut, judge_run
+from tests.durability.lives import ACKNOWLEDGE_BEFORE_SYNC, FAILING_SYNC, FOLD_OFTEN
 
 KILLS = int(os.environ.get("CRASH_KILLS", "20"))
 
@@ -53,5 +54,38 @@ def test_s18_a_power_cut_amid_the_first_start_leaves_a_directory_that_starts(tmp
             run.kill()
             cut(run.store, run.watermark(), dice, report)
             assert run.log.read(run.store, run.firm()) == []
+        run.start()
+        run.wait_until_ready()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("number", [60, 200])
+def test_as_03_s16_a_failed_sync_ends_the_process_with_74_and_what_was_acknowledged_before_is_there(tmp_path, number):
+    report = Report(number, [f"{FAILING_SYNC}{number}"], cuts=True)
+    with Run(tmp_path, report) as run:
+        run.start()
+        run.wait_until_ready()
+        run.start_load()
+        assert run.wait_for_end() == "74"
+        cut(run.store, run.watermark(), random.Random(number), report)
+        run.rewire(())
+        run.start()
+        run.wait_until_ready()
+        run.wait_for_writes()
+        run.stop_load()
+        assert run.kill(signal.SIGTERM) == "0"
+        assert run.log.read(run.store, ALL) == []
+        judge_run(run, report, searches=True)
+
+    assert report.violations == []
+    assert report.acknowledged > 0
+
+
+def test_as_03_s16_a_first_sync_that_fails_ends_the_start_with_74_and_one_line(tmp_path):
+    with Run(tmp_path, Report(1, [f"{FAILING_SYNC}1"], cuts=True)) as run:
+        run.start()
+        with pytest.raises(Refused, match="exit 74: apiserver: the journal failed: Input/output error"):
+            run.wait_until_ready()
+        run.rewire(())
         run.start()
         run.wait_until_ready()
