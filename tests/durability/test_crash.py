@@ -3,6 +3,8 @@
 import os
 import random
 import signal
+import subprocess
+import sys
 from dataclasses import asdict
 
 import pytest
@@ -14,7 +16,7 @@ KILLS = int(os.environ.get("CRASH_KILLS", "20"))
 
 
 @pytest.mark.timeout(600)
-def test_as_01_as_05_as_18_kills_with_a_cut_tail_lose_no_acknowledged_write_and_explain_every_answer(tmp_path):
+def test_as_01_as_05_as_18_s1_s2_s3_s4_s5_s9_s13_s14_kills_with_a_cut_tail_lose_nothing(tmp_path):
     report = crash(tmp_path, kills=KILLS, seed=random.SystemRandom().getrandbits(32))
 
     assert report.violations == [], asdict(report)
@@ -28,7 +30,7 @@ def test_as_01_as_05_as_18_kills_with_a_cut_tail_lose_no_acknowledged_write_and_
 
 
 @pytest.mark.timeout(300)
-def test_as_02_a_store_that_acknowledges_before_it_syncs_is_caught(tmp_path):
+def test_as_02_s1_a_store_that_acknowledges_before_it_syncs_is_caught(tmp_path):
     report = crash(tmp_path, kills=50, seed=5, mutants=(ACKNOWLEDGE_BEFORE_SYNC,))
 
     assert report.violations
@@ -36,7 +38,7 @@ def test_as_02_a_store_that_acknowledges_before_it_syncs_is_caught(tmp_path):
 
 
 @pytest.mark.timeout(300)
-def test_as_19_kills_amid_folding_bring_nothing_back_and_watches_inside_the_window_resume(tmp_path):
+def test_as_19_s18_kills_amid_folding_bring_nothing_back_and_watches_inside_the_window_resume(tmp_path):
     report = crash(tmp_path, kills=8, seed=random.SystemRandom().getrandbits(32), mutants=(FOLD_OFTEN,))
 
     assert report.violations == [], asdict(report)
@@ -79,6 +81,26 @@ def test_as_03_s16_a_failed_sync_ends_the_process_with_74_and_what_was_acknowled
 
     assert report.violations == []
     assert report.acknowledged > 0
+
+
+@pytest.mark.timeout(120)
+def test_as_07_s17_fm_a11_a_second_process_leaves_with_75_and_touches_nothing(tmp_path):
+    with Run(tmp_path, Report(1, [], cuts=True)) as run:
+        run.start()
+        run.wait_until_ready()
+        found = {path.name: path.stat().st_mtime_ns for path in run.store.iterdir()}
+
+        second = subprocess.run(
+            [sys.executable, "-m", "apiserver_fake", "--data-dir", str(run.store), "--rest-port", "none", "--grpc-port", "0"],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+        assert second.returncode == 75
+        assert f"apiserver: {run.store} is in use by another API server (its lock is held)" in second.stderr
+        assert {path.name: path.stat().st_mtime_ns for path in run.store.iterdir()} == found
+        run.kill()
+        run.start()  # the lock ends with its holder, however it ends
+        run.wait_until_ready()
 
 
 def test_as_03_s16_a_first_sync_that_fails_ends_the_start_with_74_and_one_line(tmp_path):

@@ -29,6 +29,8 @@ Examples:
   keplab bench rest
   keplab bench rest --pods 1000 --calls 100 -o json | jq .lists.Table
   keplab bench recovery --objects 20000 --kills 20
+  keplab bench watch
+  keplab bench watch --watchers 50 --objects 2000 -o json | jq .phases
   keplab bench security
   keplab bench cel -o json | jq .evaluations_per_s
   keplab bench scheduler --list
@@ -168,6 +170,65 @@ def recovery(objects: int, kills: int, output: str) -> int:
     p50_s, p99_s = result.first_write_p50_s, result.first_write_p99_s
     click.echo(f"SIGKILL → first write  p50 {p50_s:.2f} s, p99 {p99_s:.2f} s, longest {result.first_write_max_s:.2f} s")
     click.echo(f"a start uses {result.start_cpu_s:.2f} s of CPU; the server has {result.rss_mib:,.0f} MiB")
+    return EXIT_OK
+
+
+@COMMAND.command("watch", epilog=EPILOG)
+@click.option("--watchers", default=200, show_default=True, type=click.IntRange(1, 250), help="that begin, or stall")
+@click.option(
+    "--objects", default=10_000, show_default=True, type=click.IntRange(1, 40_000), help="pods they begin with"
+)
+@output_option
+def watch(watchers: int, objects: int, output: str) -> int:
+    """Send changes to 1, 10, 100 and 1,000 watchers; then see what a healthy client sees while many begin or stall."""
+    from benchmarks.watch import bench_watch
+
+    with _in_time("the watches did not begin in time"):
+        result = bench_watch(watchers=watchers, objects=objects, say=_say)
+    if output == "json":
+        print_json(result.document())
+        return EXIT_OK
+    click.echo(f"load average before: {result.load_average}")
+    print_table(
+        ("WATCHERS", "CHANGES", "EVENTS/s", "SERVER CPU µs/EVENT"),
+        [
+            (f"{count:,}", f"{each.changes:,}", f"{each.events_per_s:,.0f}", f"{each.server_us_per_event:,.1f}")
+            for count, each in result.fan_out.items()
+        ],
+        texts=0,
+    )
+    click.echo()
+    print_table(
+        (
+            f"{watchers} WATCHES, {objects:,} PODS",
+            "CALLS",
+            "p50 ms",
+            "p99 ms",
+            "MAX ms",
+            "s",
+            "SERVER CPU s",
+            "MiB",
+            "BEGUN",
+            "REFUSED",
+            "DELIVERED p99 ms",
+        ),
+        [
+            (
+                name,
+                f"{each.calls:,}",
+                each.p50_ms,
+                each.p99_ms,
+                each.max_ms,
+                each.took_s,
+                each.server_cpu_s,
+                each.server_rss_mib,
+                each.begun,
+                each.refused,
+                each.delivered_p99_ms or "",
+            )
+            for name, each in result.phases.items()
+        ],
+    )
     return EXIT_OK
 
 

@@ -250,7 +250,7 @@ def test_s16_a_snapshot_that_finds_the_disk_full_takes_no_commit_back():
     simulated(scenario)
 
 
-def test_as_03_a_failed_sync_is_fatal_and_no_client_gets_success():
+def test_as_03_s16_a_failed_sync_is_fatal_and_no_client_gets_success():
     async def scenario(world):
         world.journal.error = OSError(errno.EIO, "Input/output error")
         answer = world.put("a")
