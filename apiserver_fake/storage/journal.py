@@ -36,7 +36,8 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
 class Recovered:
     """What a journal held: the state at `base_rv` and every change after it.
 
-    `is_first_start`: there was nothing. `bytes_cut`: length of a torn tail that was dropped.
+    `is_first_start`: there was nothing. `bytes_cut`: length of a torn tail that was dropped. `is_copy`: the state is
+    another store's, so no event log has lines of it.
     """
 
     secret: bytes
@@ -45,6 +46,7 @@ class Recovered:
     entries: list[Entry] = field(default_factory=list)
     is_first_start: bool = False
     bytes_cut: int = 0
+    is_copy: bool = False
 
 
 Base = Callable[[], tuple[int, list[Kept]]]
@@ -124,6 +126,12 @@ class _Snapshot(msgspec.Struct, frozen=True, array_like=True):
     base_rv: int
     base: list[Kept]
     entries: list[Entry]
+    is_copy: bool = False
+
+
+def copied_files(rv: int, objects: list[Kept]) -> dict[str, bytes]:
+    """Return the files of a `DiskJournal` that holds the objects of another store at a version, without its changes."""
+    return {"snapshot": frame(msgspec.msgpack.encode(_Snapshot(rv, objects, [], is_copy=True)))}
 
 
 _ENTRIES = msgspec.msgpack.Decoder(list[Entry])
@@ -158,6 +166,7 @@ class DiskJournal(Journal):
                 raise JournalError("snapshot: bad checksum", EXIT_CORRUPT)
             snapshot = _SNAPSHOT.decode(payloads[0])
             found.base_rv, found.base, found.entries = snapshot.base_rv, snapshot.base, list(snapshot.entries)
+            found.is_copy = snapshot.is_copy
             self._snapshot_bytes = len(raw)
         self._rv = found.entries[-1].rv if found.entries else found.base_rv
         logs = [name for name in self._disk.names() if name.startswith("log-")]
