@@ -715,7 +715,14 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
     counter("keplab_store_batches_total", "Group commits.", lambda server: server.writer.batches),
     gauge("keplab_writer_queue", "Writes that wait for a commit.", lambda server: server.writer.queued),
     counter("keplab_writer_failures_total", "Commits that failed.", lambda server: server.writer.failures),
-    gauge("keplab_store_read_only", "Whether writes are refused.", lambda server: server.writer.is_read_only),
+    gauge(
+        "keplab_store_read_only", "Whether writes are refused.", lambda server: server.writer.read_only is not None
+    ),
+    gauge(
+        "keplab_store_read_only_since_seconds",
+        "Since when, in seconds since the epoch; 0 while they are not.",
+        lambda server: server.writer.read_only.since_s if server.writer.read_only is not None else 0.0,
+    ),
 )  # fmt: skip
 
 

@@ -5,6 +5,9 @@ Source: upstream `staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go`.
 
 from collections.abc import Sequence
 
+from apiserver_fake.storage.records import ReadOnly
+from services.api.times import format_time
+
 CHECKS = (
     "ping",
     "log",
@@ -33,8 +36,13 @@ def is_passing(endpoint: str, check: str, *, is_ready: bool) -> bool:
     return is_ready or endpoint == "livez" or check in ALWAYS
 
 
-def report(endpoint: str, *, is_ready: bool, is_verbose: bool, excluded: Sequence[str]) -> tuple[int, str]:
-    """Return status and text of an endpoint's whole answer; what fails is always named."""
+def report(
+    endpoint: str, *, is_ready: bool, is_verbose: bool, excluded: Sequence[str], read_only: ReadOnly | None = None
+) -> tuple[int, str]:
+    """Return status and text of an endpoint's whole answer; what fails is always named.
+
+    `read_only`: writes are refused, which is a line of its own and no failure: reads and watches go on (S16).
+    """
     left = dict.fromkeys(sorted(excluded))
     lines, failed = [], False
     for check in checks_of(endpoint):
@@ -49,6 +57,8 @@ def report(endpoint: str, *, is_ready: bool, is_verbose: bool, excluded: Sequenc
     if left:
         names = ",".join(f'"{name}"' for name in left)
         lines.append(f"warn: some health checks cannot be excluded: no matches for {names}\n")
+    if read_only is not None:
+        lines.append(f"warn: StoreReadOnly since {format_time(read_only.since_s)}: {read_only.why}\n")
     said = "".join(lines)
     if failed:
         return 500, f"{said}{endpoint} check failed\n"

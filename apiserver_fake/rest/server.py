@@ -281,7 +281,13 @@ class RestHandler:
             if "verbose" in query and not self._server.access.is_rbac:
                 self._only_monitors(request, identity)
             excluded = query.getall("exclude", [])
-            said = health.report(endpoint, is_ready=is_ready, is_verbose="verbose" in query, excluded=excluded)
+            said = health.report(
+                endpoint,
+                is_ready=is_ready,
+                is_verbose="verbose" in query,
+                excluded=excluded,
+                read_only=self._server.writer.read_only,
+            )
         return web.Response(text=said[1], status=said[0], headers=TEXT_HEADERS)
 
     def _openapi(self, request: web.BaseRequest, group: str, version: str) -> web.Response:

@@ -244,3 +244,10 @@ class Page(msgspec.Struct, frozen=True):
     records: list[Record]
     next_after: Key | None = None
     remaining: int | None = None
+
+
+class ReadOnly(msgspec.Struct, frozen=True):
+    """Why writes are refused, and since when by the wall clock (S16)."""
+
+    since_s: float
+    why: str

@@ -15,13 +15,15 @@ import msgspec
 import structlog
 
 from apiserver_fake.storage.journal import Journal, JournalError, Kept
-from apiserver_fake.storage.records import UNNAMED, Cause, Change, Entry, entry_of
+from apiserver_fake.storage.records import UNNAMED, Cause, Change, Entry, ReadOnly, entry_of
 from apiserver_fake.storage.store import Staged, Store
 from services.api.errors import ApiError, Conflict, Timeout, TooManyRequests, Unavailable
 from services.api.seams import Clock
 from services.api.wire import Response
 from services.runtime.config import EXIT_IO
 from services.runtime.watchdog import stack_of
+
+_log = structlog.get_logger()
 
 BATCH_CHANGES = 256
 BATCH_BYTES = 1 << 19
@@ -34,6 +36,8 @@ QUEUE_RESERVED = 400
 ANSWERS_S = 300.0
 ANSWERS_MAX = 10_000
 OVERDUE_CHECK_S = 1.0
+PROBE_PERIOD_S = 1.0
+"""How often a full disk is asked whether there is space again."""
 
 _COMPONENTS = ("system:node:", "system:kube-scheduler", "system:controller:")
 
@@ -120,7 +124,8 @@ class Writer:
         self._pending: dict[Operation, None] = {}
         self._has_work = asyncio.Event()
         self.answers = AnswerTable()
-        self.is_read_only = self.is_open = False
+        self.is_open = False
+        self.read_only: ReadOnly | None = None
         self.batches = self.failures = 0
 
     @property
@@ -135,7 +140,7 @@ class Writer:
         """
         if not self.is_open:
             raise Unavailable("the API server is not ready", reason="NotReady", retry_after_s=1)
-        if self.is_read_only:
+        if self.read_only is not None:
             raise Unavailable("the store is full and read-only", reason="StoreReadOnly", retry_after_s=5)
         if self._store.is_window_full:
             raise Unavailable("the window of changes is full", reason="WindowFull", retry_after_s=5)
@@ -250,7 +255,12 @@ class Writer:
         for operation, response in batch.answered:
             self._answer(operation, response)
         if changes:
-            await self._journal.fold(self._base)
+            try:
+                await self._journal.fold(self._base)
+            except OSError as error:
+                # The commit stands; a full disk takes the next one or refuses it.
+                if error.errno != errno.ENOSPC:
+                    raise JournalError(f"the journal failed: {error.strerror or error}", EXIT_IO) from error
 
     def _base(self) -> tuple[int, list[Kept]]:
         start = self._store.window_start
@@ -260,7 +270,8 @@ class Writer:
         """Become read-only until there is space; any other failure is the end. Source: guarantees S16."""
         if error.errno != errno.ENOSPC:
             raise JournalError(f"the journal failed: {error.strerror or error}", EXIT_IO) from error
-        self.is_read_only = True
+        self.read_only = ReadOnly(self._clock.wall(), error.strerror or str(error))
+        _log.warning("store.read_only", error=self.read_only.why)
         store_full = refusal(Unavailable("the store is full and read-only", reason="StoreReadOnly", retry_after_s=5))
         # What was refused because of a change that is now gone was refused for nothing: all of it may retry.
         for operation, _ in batch.answered:
@@ -269,15 +280,16 @@ class Writer:
             operation = self._queue.popleft()
             self._queue_bytes -= operation.size
             self._answer(operation, store_full)
-        while self.is_read_only:
-            await asyncio.sleep(1.0)
+        while self.read_only is not None:
+            await asyncio.sleep(PROBE_PERIOD_S)
             try:
                 await self._journal.probe()
             except OSError as still:
                 if still.errno != errno.ENOSPC:
                     raise JournalError(f"the journal failed: {still.strerror or still}", EXIT_IO) from still
             else:
-                self.is_read_only = False
+                _log.info("store.writable", after_s=round(self._clock.wall() - self.read_only.since_s, 1))
+                self.read_only = None
 
 
 def _entries(changes: Sequence[Change], operation: Operation, response: Response) -> list[Entry]:

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guarantees.md").read_text()
 SPECIFICATION = (ROOT / "docs" / "spec" / "guarantees.md").read_text()
-FAMILIES = ("W",)
+FAMILIES = ("W", "S")
 """Whose rules the page lists: the letter that their names begin with."""
 ROW = re.compile(r"^\| ([A-Z])(\d+) \|", re.M)
 TEST = re.compile(r"`(tests/[\w/.]+)::(\w+)`")

@@ -24,15 +24,17 @@ from typing import Any, Final
 import click
 import msgspec
 
+from apiserver_fake.storage.sqlite import SqliteJournal
 from tests.durability.history import Line, Row, judge, second_opinion
 from tests.durability.lives import ACKNOWLEDGE_BEFORE_SYNC, FOLD_OFTEN, WATERMARK
 from tests.durability.load import GROUPS, SPACE
 
 TOKEN: Final = "load"
 READY_MAX_S: Final = 30.0
-FIRM: Final = (1 << 63) - 1
-"""After an end in good order all is."""
-WINDOW: Final = ("--window-s", "0", "--window-changes", "4000")
+ALL: Final = (1 << 63) - 1
+"""After an end in good order every change is firm."""
+WINDOW: Final = ("--window-s", "0", "--window-changes", "5000")
+"""Enough for what a watch misses while the server is away; more would only make recoveries, and the run, longer."""
 LOST_TOGETHER: Final = (
     ("store.db-wal", "acked"),
     ("store.db-wal", "acked", "store.db-shm", "lock"),
@@ -172,7 +174,9 @@ class Log:
                     self._add(*found)
             finally:
                 database.close()
-        return [f"I13: lost: change {firm} was durable, the log ends at {self.newest}"] if self.newest < firm else []
+        if self.newest < firm < ALL:
+            return [f"I13: lost: change {firm} was durable, the log ends at {self.newest}"]
+        return []
 
     def _add(
         self, rv: int, kind: str, group_end: int, previous_rv: int, resource: str, space: str, name: str, body: bytes
@@ -208,13 +212,13 @@ def is_ours(key: str) -> bool:
 class Run:
     """One store, one set of clients, many lives."""
 
-    def __init__(self, folder: Path, report: Report, *, port: int = 0) -> None:
+    def __init__(self, folder: Path, report: Report) -> None:
         self._folder, self._report = folder, report
         self._dice = random.Random(report.seed)
         self.store = folder / "store"
         self._history = folder / "history.jsonl"
         self._watermark, self._ready = folder / "watermark", folder / "ready"
-        self._port = port or _free_port()
+        self._target = folder / "target"
         tokens = [{"token": TOKEN, "user": "system:mesh-admin", "groups": ["system:mesh-admins"]}]
         (folder / "tokens").write_bytes(msgspec.json.encode(tokens))
         self._zygote: subprocess.Popen[str] | None = None
@@ -224,11 +228,26 @@ class Run:
         self.killed_ns: list[int] = []
 
     def __enter__(self) -> "Run":
+        self._open()
+        return self
+
+    def rewire(self, mutants: Sequence[str]) -> None:
+        """Have later lives be of another wiring; none runs now."""
+        self._close()
+        self._report.mutants = list(mutants)
+        self._open()
+
+    def _open(self) -> None:
         module = [sys.executable, "-m", "tests.durability.lives", str(self._watermark), *self._report.mutants]
         errors = (self._folder / "server.log").open("ab")
         self._zygote = subprocess.Popen(module, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
         errors.close()
-        return self
+
+    def _close(self) -> None:
+        assert self._zygote is not None
+        assert self._zygote.stdin is not None
+        self._zygote.stdin.close()
+        self._zygote.wait()
 
     def __exit__(self, *_: object) -> None:
         if self._load is not None and self._load.poll() is None:
@@ -236,19 +255,19 @@ class Run:
             self._load.wait()
         if self._pid:
             self.kill()
-        assert self._zygote is not None
-        assert self._zygote.stdin is not None
-        self._zygote.stdin.close()
-        self._zygote.wait()
+        self._close()
 
     def start(self) -> None:
         """Begin a life of the server; it may not be ready yet."""
         self._ready.unlink(missing_ok=True)
+        # A port for each life: a channel to the old one has waited longer and longer for it to come back.
+        port = _free_port()
+        self._target.write_text(f"127.0.0.1:{port}")
         arguments = [
             "--engine", "sqlite", "--data-dir", str(self.store), "--token-file", str(self._folder / "tokens"),
-            "--grpc-port", str(self._port), "--rest-port", "none", "--health-port", "-1", "--log-level", "error",
+            "--grpc-port", str(port), "--rest-port", "none", "--health-port", "-1", "--log-level", "error",
             "--events-dir", str(self._folder / "events"), "--state-hash", "--ready-file", str(self._ready),
-            *(WINDOW if FOLD_OFTEN in self._report.mutants else ()),
+            *WINDOW,
         ]  # fmt: skip
         self._say(json.dumps(arguments))
         self._pid = int(self._answer("pid"))
@@ -277,6 +296,9 @@ class Run:
             if time.monotonic() > deadline:
                 raise Refused("not ready in time")
             time.sleep(0.005)
+        # Only a load that works has a handler for it.
+        if self._load is not None and self.history_size():
+            self._load.send_signal(signal.SIGUSR1)
 
     def wait_or(self, most_s: float) -> None:
         """Return when it serves, or after so long. Raises: Refused."""
@@ -293,9 +315,14 @@ class Run:
         self._pid = 0
         return self._answer("exit")
 
+    def wait_for_end(self) -> str:
+        """Return the exit code of a server that ends by itself."""
+        code, self._pid = self._answer("exit"), 0
+        return code
+
     def start_load(self) -> None:
         """Let the clients begin."""
-        words = [f"127.0.0.1:{self._port}", TOKEN, str(self._history), str(self._report.seed)]
+        words = [str(self._target), TOKEN, str(self._history), str(self._report.seed)]
         errors = (self._folder / "load.log").open("ab")
         module = [sys.executable, "-m", "tests.durability.load", *words]
         self._load = subprocess.Popen(module, stdout=errors, stderr=errors)
@@ -308,12 +335,11 @@ class Run:
         if self._load.wait(60) != 0:
             raise RuntimeError(f"the load failed, see {self._folder / 'load.log'}")
 
-    def wait_for_answers(self, size: int) -> int:
-        """Return the history's size once clients were answered again."""
-        deadline = time.monotonic() + READY_MAX_S
-        while (now := self.history_size()) <= size and time.monotonic() < deadline:
+    def wait_for_writes(self) -> None:
+        """Return once a write was committed after this call."""
+        deadline, before = time.monotonic() + READY_MAX_S, self.firm()
+        while self.firm() <= before and time.monotonic() < deadline:
             time.sleep(0.005)
-        return now
 
     def history_size(self) -> int:
         """Return how many bytes the clients have written."""
@@ -354,6 +380,7 @@ def crash(
     cuts: bool = True,
     say: Say = lambda _: None,
     searches: bool = True,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Report:
     """Kill so many times and judge; with a mutant stop at the first violation. Files stay in `folder`."""
     report = Report(seed, list(mutants), cuts, load_average=round(os.getloadavg()[0], 1))
@@ -361,49 +388,53 @@ def crash(
     is_mutant = ACKNOWLEDGE_BEFORE_SYNC in mutants
     with Run(folder, report) as run:
         run.start()
-        run.wait_until_ready()
         run.start_load()
-        size, older = run.wait_for_answers(0), b""
+        older = b""
         for number in range(1, kills + 1):
-            _one_life(run, report, dice, size)
+            if is_over():
+                break
+            try:
+                _one_life(run, report, dice, amid_recovery=number > 1 and dice.random() < 0.1)
+            except Refused as refused:
+                report.violations.append(f"kill {number - 1}: I13: the store is refused: {refused}")
+                report.caught_at = number - 1
+                break
+            report.kills = number
             if cuts:
                 cut(run.store, run.watermark(), dice, report)
                 older = _take_back_acked(run.store, older, dice, report)
             report.violations += [f"kill {number}: {text}" for text in run.log.read(run.store, run.firm())]
-            if number % 10 == 0 and not is_mutant:
-                _lose_side_files(run, report, LOST_TOGETHER[number // 10 % len(LOST_TOGETHER)], folder)
-            report.kills = number
-            size = run.history_size()
-            run.start()
-            if dice.random() < 0.1 and number < kills:
-                # Amid recovery, which must be as good to die in as any other moment.
-                time.sleep(dice.uniform(0.0, 0.4))
-                report.kills_before_ready += 1
-                continue
-            try:
-                run.wait_until_ready()
-            except Refused as refused:
-                report.violations.append(f"kill {number}: I13: the store is refused: {refused}")
-            if is_mutant and not report.violations:
+            if is_mutant:
                 report.violations += _lost_so_far(run)
             if report.violations:
                 report.caught_at = number
                 break
+            if number % 10 == 0 and not is_mutant:
+                _lose_side_files(run, report, LOST_TOGETHER[number // 10 % len(LOST_TOGETHER)], folder)
+            run.start()
             if number % 25 == 0 or number == kills:
                 say(f"{number}/{kills} kills, {run.log.rv} changes, load average {os.getloadavg()[0]:.1f}")
         if not report.violations:
-            run.wait_for_answers(size)
+            run.wait_until_ready()
+            run.wait_for_writes()
             run.stop_load()
             if (code := run.kill(signal.SIGTERM)) != "0":
                 report.violations.append(f"the server left with {code} on SIGTERM")
-            run.log.read(run.store, FIRM)
-        _judge(run, report, searches=searches and not report.violations)
+            run.log.read(run.store, ALL)
+        judge_run(run, report, searches=searches and not report.violations)
     return report
 
 
-def _one_life(run: Run, report: Report, dice: random.Random, size: int) -> None:
-    run.wait_for_answers(size)
-    time.sleep(dice.uniform(0.1, 1.0))
+def _one_life(run: Run, report: Report, dice: random.Random, *, amid_recovery: bool) -> None:
+    """Let a server that was started live for a while, and kill it. Raises: Refused."""
+    if amid_recovery:
+        # Which must be as good to die in as any other moment.
+        run.wait_or(dice.uniform(0.0, 0.4))
+        report.kills_before_ready += 1
+    else:
+        run.wait_until_ready()
+        run.wait_for_writes()
+        time.sleep(dice.uniform(0.1, 1.0))
     run.kill()
 
 
@@ -418,23 +449,23 @@ def _lose_side_files(run: Run, report: Report, names: Sequence[str], folder: Pat
     shutil.copytree(run.store, copy)
     for name in names:
         (copy / name).unlink(missing_ok=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "services.cli", "store", "--data", str(copy), "-o", "json"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    journal = SqliteJournal(copy)
+    try:
+        found = journal.survey()
+    finally:
+        journal.release()
     shutil.rmtree(copy)
-    found = json.loads(done.stdout) if done.returncode in (0, 1) else {"refused": "", "resource_version": -1}
-    outcome = "refused" if found["refused"] else "whole"
-    if not found["refused"] and found["resource_version"] != run.log.newest:
+    outcome = "refused" if found.refused else "whole"
+    if not found.refused and found.resource_version != run.log.newest:
         report.violations.append(
-            f"D11: without {', '.join(names)} a store of {run.log.newest} changes is served at {found['resource_version']}: "
-            f"{done.stderr}"
+            f"D11: a store of {run.log.newest} changes is served at {found.resource_version} without {', '.join(names)}"
         )
     what = f"{'+'.join(names)}: {outcome}"
     report.side_files_lost[what] = report.side_files_lost.get(what, 0) + 1
 
 
-def _judge(run: Run, report: Report, *, searches: bool) -> None:
+def judge_run(run: Run, report: Report, *, searches: bool) -> None:
+    """Hold what clients were answered against the log as it was read."""
     history = run.history()
     result = judge(run.log.rows, history, is_ours=is_ours)
     report.violations += result.violations
@@ -493,7 +524,10 @@ def _free_port() -> int:
 @click.option("--cut/--no-cut", "cuts", default=True, help="take away what was not synced")
 @click.option("--folder", type=click.Path(path_type=Path), default=None, help="keep the files here")
 def main(kills: int, seed: int | None, mutants: tuple[str, ...], cuts: bool, folder: Path | None) -> None:
-    """Kill an API server under load, cut its files as a power cut does, and report what is lost. Exit code 1: something."""
+    """Kill an API server under load, cut its files as a power cut does, and report what is lost. Exit code 1: something.
+
+    Ctrl-C ends the run after the kill that it is at, and judges.
+    """
     place = folder or Path(tempfile.mkdtemp(prefix="keplab-crash-"))
     place.mkdir(parents=True, exist_ok=True)
     chosen = seed if seed is not None else random.SystemRandom().getrandbits(32)
@@ -502,7 +536,9 @@ def main(kills: int, seed: int | None, mutants: tuple[str, ...], cuts: bool, fol
     def say(text: str) -> None:
         click.echo(f"[{time.monotonic() - begun:6.1f} s] {text}", err=True)
 
-    report = crash(place, kills=kills, seed=chosen, mutants=mutants, cuts=cuts, say=say)
+    stopping: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: stopping.append(number))
+    report = crash(place, kills=kills, seed=chosen, mutants=mutants, cuts=cuts, say=say, is_over=lambda: bool(stopping))
     shown = {**asdict(report), "violations": report.violations[:20]}
     click.echo(json.dumps(shown, indent=1))
     if report.violations:

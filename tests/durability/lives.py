@@ -5,6 +5,7 @@ are `pid N` when it runs and `exit N` when it has ended. The server is the produ
 change counts as acknowledged, the journal writes down how far the log was synced (guarantees 12.3, step 1).
 """
 
+import errno
 import gc
 import json
 import os
@@ -24,6 +25,7 @@ WATERMARK = struct.Struct(">QQ8s")
 """Newest change, bytes of the log up to its commit, and the salt of that log: it begins anew after it was written back."""
 ACKNOWLEDGE_BEFORE_SYNC = "acknowledge-before-sync"
 FOLD_OFTEN = "fold-often"
+FAILING_SYNC = "failing-sync-"
 _FULL = 2
 
 
@@ -75,8 +77,30 @@ class AcknowledgingBeforeSync(WatchedJournal):
         self._unsynced = rv
 
 
+class FailingSync(WatchedJournal):
+    """The sync of one commit of each life fails; what it should have synced is written."""
+
+    at = 0
+    _commits = 0
+
+    def _append(self, *arguments: object) -> None:
+        self._commits += 1
+        if self._commits == self.at:
+            assert self._database is not None
+            self._database.execute("PRAGMA synchronous=OFF")
+        super()._append(*arguments)  # type: ignore[arg-type]
+
+    def _acknowledge(self, rv: int) -> None:
+        if self._commits == self.at:
+            raise OSError(errno.EIO, "Input/output error")
+        super()._acknowledge(rv)
+
+
 def _wire(watermark: Path, mutants: list[str]) -> None:
     journal: type[WatchedJournal] = AcknowledgingBeforeSync if ACKNOWLEDGE_BEFORE_SYNC in mutants else WatchedJournal
+    for mutant in mutants:
+        if mutant.startswith(FAILING_SYNC):
+            journal, FailingSync.at = FailingSync, int(mutant.removeprefix(FAILING_SYNC))
     journal.watermark = os.open(watermark, os.O_RDWR | os.O_CREAT, 0o600)
     if FOLD_OFTEN in mutants:
         product.PRUNE_AFTER_CHANGES = 1

@@ -1,6 +1,7 @@
 """Clients that write, read and watch over gRPC through every death of the server, and write down what they were answered.
 
-`python -m tests.durability.load TARGET TOKEN HISTORY SEED` runs until SIGTERM. HISTORY: one JSON object a line in the form of
+`python -m tests.durability.load TARGET TOKEN HISTORY SEED`, TARGET a file with HOST:PORT, runs until SIGTERM, and connects anew on SIGUSR1, so that no
+back-off lies between two lives of the server. HISTORY: one JSON object a line in the form of
 guarantees 12.4. Every write leaves a token of its own in the object, so that a change in the store names its request.
 """
 
@@ -12,12 +13,14 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from services.api.errors import ApiError, UnknownOutcome
-from services.api.wire import Api, Request, Response, WatchRequest
+from services.api.wire import Request, Response, WatchRequest
 from services.client.rpc import RpcTransport
 from services.runtime.real import RealClock, seeded_random
 
@@ -37,10 +40,42 @@ def _sha(body: bytes) -> str:
 class Load:
     """All clients of one run."""
 
-    def __init__(self, api: Api, history: int, seed: int) -> None:
-        self._api, self._file, self._dice = api, history, random.Random(seed)
+    def __init__(self, connect: Callable[[], RpcTransport], history: int, seed: int) -> None:
+        self._connect, self._file, self._dice = connect, history, random.Random(seed)
+        self._transport = connect()
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
         self._tokens = 0
         self.is_over = False
+
+    def reconnect(self) -> None:
+        """Leave the connection for a new one: there is a new server. What is not answered yet is not known."""
+        closing = asyncio.get_running_loop().create_task(self._transport.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        self._transport = self._connect()
+        for call in self._calls:
+            call.cancel()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._transport.close()
+        await asyncio.gather(*self._closing)
+
+    async def _leaving(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Await a call or a watch that ends when the connection is left. Raises: UnknownOutcome then."""
+        task = asyncio.ensure_future(work)
+        self._calls.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                task.cancel()
+                raise
+            raise UnknownOutcome("the connection was left") from None
+        finally:
+            self._calls.discard(task)
 
     def _write(self, line: dict[str, Any]) -> None:
         os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
@@ -55,7 +90,7 @@ class Load:
         key = f"{request.resource}/{request.namespace}/{request.name or given.pop('name', '')}"
         line = {"client": client, "call_ns": begun, "op": op, "key": key, "token": token, **given}
         try:
-            response = await self._api.call(request)
+            response = await self._leaving(self._transport.api().call(request))
         except UnknownOutcome:
             self._write({**line, "return_ns": None, "outcome": UNKNOWN})
             return None
@@ -188,32 +223,29 @@ class Load:
             if response is not None and response.is_ok:
                 seen = str(response.rv)
                 self._write({"client": client, "op": "follow", "key": f"{resource}/{space}/", "rv": response.rv})
+        at = [seen]
         while not self.is_over:
-            begun = time.monotonic_ns()
             try:
-                async for batch in self._api.watch(
-                    WatchRequest(resource=resource, namespace=space, resource_version=seen)
-                ):
-                    for event in batch:
-                        if event.type == "ERROR":
-                            code = msgspec.json.decode(event.body).get("code")
-                            self._write({"client": client, "op": "error", "key": "", "code": code, "from": seen})
-                            continue
-                        self._write(
-                            {
-                                "client": client,
-                                "op": "event",
-                                "key": f"{resource}/{event.namespace}/{event.name}",
-                                "type": event.type,
-                                "rv": event.rv,
-                                "return_ns": time.monotonic_ns(),
-                                "call_ns": begun,
-                                "sha": "" if event.type == "BOOKMARK" else _sha(event.body),
-                            }
-                        )
-                        seen = str(event.rv)
+                await self._leaving(self._follow(client, resource, space, at))
             except (ApiError, UnknownOutcome):
                 await asyncio.sleep(0.05)
+
+    async def _follow(self, client: str, resource: str, space: str, at: list[str]) -> None:
+        request, begun = WatchRequest(resource=resource, namespace=space, resource_version=at[0]), time.monotonic_ns()
+        async for batch in self._transport.api().watch(request):
+            for event in batch:
+                if event.type == "ERROR":
+                    code = msgspec.json.decode(event.body).get("code")
+                    self._write({"client": client, "op": "error", "key": "", "code": code, "from": at[0]})
+                    continue
+                key, sha = f"{resource}/{event.namespace}/{event.name}", _sha(event.body)
+                self._write(
+                    {
+                        "client": client, "op": "event", "key": key, "type": event.type, "rv": event.rv,
+                        "call_ns": begun, "return_ns": time.monotonic_ns(), "sha": sha,
+                    }
+                )  # fmt: skip
+                at[0] = str(event.rv)
 
     # -- all
 
@@ -238,7 +270,9 @@ class Load:
     async def _make(self, request: Request) -> None:
         while True:
             try:
-                response = await self._api.call(msgspec.structs.replace(request, deadline_s=DEADLINE_S))
+                response = await self._leaving(
+                    self._transport.api().call(msgspec.structs.replace(request, deadline_s=DEADLINE_S))
+                )
             except UnknownOutcome:
                 await asyncio.sleep(0.05)
                 continue
@@ -276,15 +310,19 @@ def _items(body: bytes) -> list[list[Any]]:
 
 async def _main(target: str, token: str, path: str, seed: int) -> None:
     history = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    transport = RpcTransport(target, {"load": token}, clock=RealClock(), random=seeded_random(seed))
-    load = Load(transport.api(), history, seed)
+
+    def connect() -> RpcTransport:
+        return RpcTransport(Path(target).read_text(), {"load": token}, clock=RealClock(), random=seeded_random(seed))
+
+    load = Load(connect, history, seed)
 
     def end() -> None:
         load.is_over = True
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, load.reconnect)
     await load.run()
-    await transport.close()
+    await load.close()
 
 
 if __name__ == "__main__":

@@ -158,16 +158,16 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_as_05_a_legal_history_of_one_key_has_an_order(name):
+def test_s5_as_05_a_legal_history_of_one_key_has_an_order(name):
     assert searched(*GOOD[name]) is True
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_as_05_an_illegal_history_of_one_key_has_none(name):
+def test_s5_as_05_an_illegal_history_of_one_key_has_none(name):
     assert searched(*BAD[name]) is False
 
 
-def test_as_05_a_search_that_takes_too_long_is_undecided():
+def test_s5_as_05_a_search_that_takes_too_long_is_undecided():
     calls = [a_call("create", 0, 1, rv=1, token="a")]
     calls += [a_call("patch", 2, None, token=f"u{n}", outcome="unknown") for n in range(30)]
     calls += [a_call("patch", 2, 90, rv=n + 2, token=f"p{n}") for n in range(12)]
@@ -176,7 +176,7 @@ def test_as_05_a_search_that_takes_too_long_is_undecided():
     assert is_linearizable(operations_of(calls)[KEY], limit_s=0.2) is None
 
 
-def test_as_05_a_long_history_with_many_open_writes_is_decided_quickly():
+def test_s5_as_05_a_long_history_with_many_open_writes_is_decided_quickly():
     calls, rv, now = [a_call("create", 0, 1, rv=1, token="t0")], 1, 2
     for step in range(3_000):
         if step % 20 == 0:

@@ -28,6 +28,7 @@ Examples:
   keplab bench kubelet --nodes 200 --pods 9980 --rate 1   # 200 kubelets of 50 pods at rest
   keplab bench rest
   keplab bench rest --pods 1000 --calls 100 -o json | jq .lists.Table
+  keplab bench recovery --objects 20000 --kills 20
   keplab bench watch
   keplab bench watch --watchers 50 --objects 2000 -o json | jq .phases
   keplab bench security
@@ -146,6 +147,29 @@ def rest(pods: int, calls: int, output: str) -> int:
             for name, cost in result.lists.items()
         ],
     )
+    return EXIT_OK
+
+
+@COMMAND.command("recovery", epilog=EPILOG)
+@click.option("--objects", default=20_000, show_default=True, type=click.IntRange(1, 199_000), help="pods stored")
+@click.option(
+    "--kills", default=20, show_default=True, type=click.IntRange(1, 1_000), help="SIGKILLs of the API server"
+)
+@output_option
+def recovery(objects: int, kills: int, output: str) -> int:
+    """Kill the API server of a mesh again and again: how long until it serves, and until a write is acknowledged."""
+    from benchmarks.recovery import bench_recovery
+
+    with _in_time("the API server did not come back in time"):
+        result = bench_recovery(objects=objects, kills=kills)
+    if output == "json":
+        print_json(result.document())
+        return EXIT_OK
+    click.echo(f"{objects:,} pods, {result.database_mib:,.0f} MiB; {kills} kills; load average {result.load_average:g}")
+    click.echo(f"SIGKILL → serving      p50 {result.ready_p50_s:.2f} s, p99 {result.ready_p99_s:.2f} s")
+    p50_s, p99_s = result.first_write_p50_s, result.first_write_p99_s
+    click.echo(f"SIGKILL → first write  p50 {p50_s:.2f} s, p99 {p99_s:.2f} s, longest {result.first_write_max_s:.2f} s")
+    click.echo(f"a start uses {result.start_cpu_s:.2f} s of CPU; the server has {result.rss_mib:,.0f} MiB")
     return EXIT_OK
 
 

@@ -38,10 +38,10 @@ class LoopClock:
 class SlowDisk(MemoryDisk):
     """A disk whose appends take a millisecond and can be made to fail."""
 
-    error = None
+    error, takes_s = None, 0.001
 
     async def append_all(self, parts):
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(self.takes_s)
         if self.error is not None:
             raise self.error
         await super().append_all(parts)
@@ -153,7 +153,7 @@ def test_s13_what_was_acknowledged_is_read_by_every_client_and_never_before_it_i
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_as_01_as_10_after_kills_every_acknowledged_write_is_there_once(seed):
+def test_as_01_as_10_s3_s14_after_kills_every_acknowledged_write_is_there_once(seed):
     async def scenario():
         machine, dice = Machine(seed), random.Random(seed)
         acknowledged, unknown, last_rv = {}, {}, 0
@@ -236,7 +236,52 @@ def test_guarantees_s9_who_lost_the_right_by_using_it_still_gets_the_recorded_an
     simloop.run(scenario())
 
 
-def test_as_08_of_a_hundred_writers_with_one_version_one_wins():
+def test_as_09_s8_s9_a_write_with_a_short_deadline_on_a_slow_disk_happens_once_or_not_at_all():
+    async def scenario():
+        machine = Machine()
+        async with machine.server() as server:
+            api, loop = server.api_for(ANN), asyncio.get_running_loop()
+            machine.disk.takes_s = 0.2
+            names = [f"p{step}" for step in range(1_000)]
+            seen_at: dict[str, float] = {}
+
+            async def follow():
+                async for batch in api.watch(WatchRequest(resource="configmaps")):
+                    seen_at.update((event.name, loop.time()) for event in batch if event.type == "ADDED")
+
+            following = asyncio.create_task(follow())
+            begun, first = {}, {}
+
+            async def call(name):
+                await asyncio.sleep(names.index(name) * 0.003)
+                begun[name] = loop.time()
+                first[name] = await create(api, name, request_id=name, deadline_s=0.05)
+
+            await asyncio.gather(*map(call, names))
+            there = content(await listed(api))
+            late = {name: at - begun[name] for name, at in seen_at.items() if at - begun[name] > 0.05 + 1 + 0.2}
+            refused = [name for name in names if name not in there]
+            assert late == {}
+            assert 0 < len(refused) < 1_000  # those of whom the deadline passed while another batch was synced
+            assert {(first[name].code, first[name].error().reason) for name in refused} == {(504, "Timeout")}
+
+            for name in names:
+                again = await create(api, name, request_id=name)
+                assert again.code == 201
+                assert name in refused or again.rv == int(there[name])
+                assert again == first[name] or first[name].code == 504
+            counted = [line for line in machine.lines("store.commit") if line["obj"]["kind"] == "ConfigMap"]
+            assert len(counted) == 1_000
+
+            for name in names[:100]:
+                other = await patch(api, name, {"data": {"a": "b"}}, request_id=name)
+                assert (other.code, other.error().reason) == (409, "RequestIDReused")
+            following.cancel()
+
+    simloop.run(scenario())
+
+
+def test_as_08_s6_of_a_hundred_writers_with_one_version_one_wins():
     async def scenario():
         async with Machine().server() as server:
             api = server.api_for(ANN)
@@ -255,7 +300,7 @@ def test_as_08_of_a_hundred_writers_with_one_version_one_wins():
     simloop.run(scenario())
 
 
-def test_as_08_status_and_spec_writers_never_revert_each_other():
+def test_as_08_s21_status_and_spec_writers_never_revert_each_other():
     async def scenario():
         async with Machine().server() as server:
             api = server.api_for(ADMIN)
@@ -280,7 +325,7 @@ def test_as_08_status_and_spec_writers_never_revert_each_other():
     simloop.run(scenario())
 
 
-def test_as_12_a_read_of_the_future_waits_three_seconds_and_blocks_no_other():
+def test_as_12_s12_a_read_of_the_future_waits_three_seconds_and_blocks_no_other():
     async def scenario():
         async with Machine().server() as server:
             api = server.api_for(ANN)
@@ -496,7 +541,7 @@ def test_watch_events_are_logged_when_asked_for():
     simloop.run(scenario())
 
 
-def test_as_03_a_failed_sync_ends_the_server_with_74():
+def test_as_03_s16_a_failed_sync_ends_the_server_with_74():
     async def scenario():
         machine = Machine()
         async with machine.server() as server:

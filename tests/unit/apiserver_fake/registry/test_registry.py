@@ -390,7 +390,7 @@ def a_history():
         ({"limit": 9, "resource_version": "3", "resource_version_match": "Exact"}, 3, ["a", "b"]),
     ],
 )
-def test_as_12_table_2_1_lists(query, rv, found):
+def test_as_12_s11_table_2_1_lists(query, rv, found):
     listed = a_history().list(**query)
 
     assert (listed["metadata"]["resourceVersion"], names(listed)) == (str(rv), found)
@@ -399,7 +399,7 @@ def test_as_12_table_2_1_lists(query, rv, found):
 @pytest.mark.parametrize(
     "query", [*({"resource_version": text} for text in ("-1", "01", "x", "1.0", "１", str(1 << 63), str(1 << 64)))]
 )
-def test_as_12_malformed_version_parameters_are_bad_requests(query):
+def test_as_12_s11_malformed_version_parameters_are_bad_requests(query):
     with pytest.raises(BadRequest):
         a_history().list(**query)
 
@@ -415,7 +415,7 @@ def test_as_12_malformed_version_parameters_are_bad_requests(query):
          'Unsupported value: "Sometimes": supported values: "Exact", "NotOlderThan", ""'),
     ],
 )  # fmt: skip
-def test_as_12_a_match_that_cannot_be_is_invalid(query, message):
+def test_as_12_s11_a_match_that_cannot_be_is_invalid(query, message):
     with pytest.raises(Invalid) as refused:
         a_history().list(**query)
 
@@ -444,7 +444,7 @@ def test_what_is_created_names_no_version():
         World().write("create", body=a_configmap(resourceVersion="7"))
 
 
-def test_as_12_versions_outside_the_window_are_too_old_or_not_yet():
+def test_as_12_s11_s12_versions_outside_the_window_are_too_old_or_not_yet():
     world = World(window_changes=2)
     for name in "abcd":
         world.clock.at += 200
@@ -461,7 +461,7 @@ def test_as_12_versions_outside_the_window_are_too_old_or_not_yet():
     assert len(names(world.list(resource_version=str(start), resource_version_match="Exact"))) == start - 1
 
 
-def test_as_11_all_pages_stay_on_the_version_of_the_first():
+def test_as_11_s10_all_pages_stay_on_the_version_of_the_first():
     world = World()
     for step in range(25):
         world.write("create", body=a_configmap(f"p{step:02}"))
@@ -480,7 +480,7 @@ def test_as_11_all_pages_stay_on_the_version_of_the_first():
     assert (pages, len(versions)) == (before, 1)
 
 
-def test_as_11_a_token_goes_with_its_own_list_and_without_version_parameters():
+def test_as_11_s10_a_token_goes_with_its_own_list_and_without_version_parameters():
     world = a_history()
     token = world.list(limit=1)["metadata"]["continue"]
 
@@ -495,7 +495,7 @@ def test_as_11_a_token_goes_with_its_own_list_and_without_version_parameters():
             world.list(limit=1, **query)
 
 
-def test_as_11_an_expired_token_is_410_with_a_token_for_the_rest():
+def test_as_11_s10_an_expired_token_is_410_with_a_token_for_the_rest():
     world = a_history()
     token = world.list(limit=1)["metadata"]["continue"]
     world.clock.at += 301

@@ -42,7 +42,7 @@ def test_a_disk_journal_gives_back_what_was_appended_and_its_secret():
     assert not found.is_first_start
 
 
-def test_as_04_a_torn_tail_is_cut_at_every_length_and_counted():
+def test_as_04_s15_a_torn_tail_is_cut_at_every_length_and_counted():
     whole = MemoryDisk()
     written(whole, [an_entry(1)], [an_entry(2, "b")])
     (name,) = [n for n in whole.names() if n.startswith("log-")]
@@ -59,7 +59,7 @@ def test_as_04_a_torn_tail_is_cut_at_every_length_and_counted():
         assert disk.read(name) == data[:first]
 
 
-def test_as_06_a_flipped_bit_before_the_last_batch_is_refused():
+def test_as_06_s15_a_flipped_bit_before_the_last_batch_is_refused():
     whole = MemoryDisk()
     written(whole, [an_entry(1)], [an_entry(2, "b")])
     (name,) = [n for n in whole.names() if n.startswith("log-")]
@@ -105,7 +105,7 @@ def test_a_snapshot_replaces_the_logs_and_keeps_the_window_with_its_request_ids(
     assert [n for n in disk.names() if n.startswith("log-")] == [f"log-{3:020d}"]
 
 
-def test_as_19_a_crash_between_snapshot_and_removal_of_logs_brings_nothing_back_twice():
+def test_as_19_s18_a_crash_between_snapshot_and_removal_of_logs_brings_nothing_back_twice():
     disk = MemoryDisk()
 
     class Crash(Exception):

@@ -77,7 +77,7 @@ def test_sqlite_reads_a_table_of_a_release_that_kept_no_causes(tmp_path):
     assert [entry.cause for entry in found.entries] == [None, None, Cause("", "create", "binding", at_s=1.5)]
 
 
-def test_sqlite_folds_what_left_the_window_into_the_objects_of_then(tmp_path, monkeypatch):
+def test_s18_sqlite_folds_what_left_the_window_into_the_objects_of_then(tmp_path, monkeypatch):
     monkeypatch.setattr("apiserver_fake.storage.sqlite.PRUNE_AFTER_CHANGES", 1)
     batch = [
         an_entry(1, "a"), an_entry(2, "b"), an_entry(3, "a", 1, "MODIFIED"), an_entry(4, "b", 2, "DELETED"),
@@ -96,7 +96,7 @@ def test_sqlite_folds_what_left_the_window_into_the_objects_of_then(tmp_path, mo
     assert [entry.rv for entry in found.entries] == [5, 6]
 
 
-def test_as_07_a_second_server_on_the_directory_leaves_with_75(tmp_path):
+def test_as_07_s17_a_second_server_on_the_directory_leaves_with_75(tmp_path):
     async def steps(journal, _):
         second = SqliteJournal(tmp_path)
         with pytest.raises(JournalError, match="in use by another") as refused:
@@ -159,7 +159,7 @@ def test_a_full_database_says_enospc_and_takes_writes_again_later(tmp_path):
     assert [entry.rv for entry in in_sqlite(tmp_path, None).entries] == [1, 2]
 
 
-def test_as_06_a_flipped_bit_in_database_or_log_is_refused_or_changes_nothing(tmp_path):
+def test_as_06_s15_a_flipped_bit_in_database_or_log_is_refused_or_changes_nothing(tmp_path):
     batches = [[an_entry(20 * b + i + 1, f"p{b}-{i}") for i in range(20)] for b in range(20)]
     crashed, dice = tmp_path / "crashed", random.Random(5)
 

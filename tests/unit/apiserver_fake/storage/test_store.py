@@ -70,7 +70,7 @@ def test_a_rolled_back_operation_gives_its_version_back():
     assert staged.count_in("pods", "default") == 1
 
 
-def test_changes_of_one_operation_are_sealed_into_one_group():
+def test_s4_changes_of_one_operation_are_sealed_into_one_group():
     staged = Store().stage()
     staged.put(PODS, a_document("a"))
     mark = len(staged.changes)
@@ -153,7 +153,7 @@ def test_a_field_the_kind_cannot_select_by_is_a_bad_request():
         Selection.parse(PODS, "", "", "spec.foo=x")
 
 
-def test_the_state_hash_is_the_sum_over_live_objects():
+def test_s14_the_state_hash_is_the_sum_over_live_objects():
     store = Store(hashing=True)
     commit(store, a_document("a"), a_document("b"))
 
@@ -164,7 +164,7 @@ def test_the_state_hash_is_the_sum_over_live_objects():
     assert store.state_hash == int.from_bytes(hashlib.sha256(text).digest(), "big")
 
 
-def test_restoring_refuses_a_gap_and_a_wrong_predecessor():
+def test_s3_restoring_refuses_a_gap_and_a_wrong_predecessor():
     def entry(rv, previous_rv=0, name="a"):
         return Entry(rv, "ADDED", rv, previous_rv, "pods", "default", name, "", msgspec.json.encode(a_document(name)))
 
@@ -183,7 +183,7 @@ STEPS = st.lists(
 
 @settings(max_examples=150)
 @given(STEPS)
-def test_the_store_agrees_with_a_dict_at_every_version_of_the_window(batches):
+def test_s10_the_store_agrees_with_a_dict_at_every_version_of_the_window(batches):
     store = Store(hashing=True)
     model = {}
     states = {0: {}}

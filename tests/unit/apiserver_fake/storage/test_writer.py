@@ -226,9 +226,11 @@ def test_s16_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself():
         assert (refused.code, refused.error().reason, refused.error().retry_after_s) == (503, "StoreReadOnly", 5)
         with pytest.raises(Unavailable, match="read-only"):
             world.put("c")
+        assert (world.writer.read_only.why, world.writer.read_only.since_s) == ("No space left on device", 0.02)
         assert [r.name for r in world.store.select("configmaps", Selection()).records] == ["a"]
         world.journal.error = None
         await asyncio.sleep(1.1)
+        assert world.writer.read_only is None
         assert (await world.put("b")).rv == 2
 
     world, _ = simulated(scenario)
@@ -236,7 +238,19 @@ def test_s16_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself():
     assert [entry.rv for batch in world.journal.batches for entry in batch] == [1, 2]
 
 
-def test_as_03_a_failed_sync_is_fatal_and_no_client_gets_success():
+def test_s16_a_snapshot_that_finds_the_disk_full_takes_no_commit_back():
+    async def scenario(world):
+        async def fold(base):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        world.journal.fold = fold
+        assert (await world.put("a")).rv == 1
+        assert (await world.put("b")).rv == 2
+
+    simulated(scenario)
+
+
+def test_as_03_s16_a_failed_sync_is_fatal_and_no_client_gets_success():
     async def scenario(world):
         world.journal.error = OSError(errno.EIO, "Input/output error")
         answer = world.put("a")
