@@ -35,7 +35,7 @@ from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.controller import DefinitionController
 from apiserver_fake.event_log import MUTATING, EventLines
-from apiserver_fake.fairness import StoredFlowSchemas
+from apiserver_fake.fairness.gate import FairDispatch
 from apiserver_fake.rbac.policy import Attributes, Decision, PolicyRule
 from apiserver_fake.rbac.stored import StoredPolicy
 from apiserver_fake.registry.event_expiry import EventExpiry
@@ -118,7 +118,8 @@ class ApiServer:
             queue_bytes=config.watch_queue_bytes,
         )
         self._stored_policy = StoredPolicy(self.store) if self.access.is_rbac else None
-        self._flow_schemas = StoredFlowSchemas(self.store) if self.access.is_rbac else None
+        self.fairness: FairDispatch | None = None
+        """Which requests of clients wait; None where there is no concurrency to divide, as in a simulation."""
         issuer, find = self.access.accounts.tokens, self._document
         self._binds_nodes = config.security == "strict"
         self._token_secrets = (
@@ -316,14 +317,10 @@ class ApiServer:
             raise forbidden_action(identity, asked, decision.reason)
         return decision.reason
 
-    def flow_of(self, identity: Identity, asked: Attributes) -> tuple[str, str] | None:
-        """Return the UIDs of the flow schema and the priority level of a client's request; None where there are none
-        for clients, or before recovery."""
-        return self._flow_schemas.match(identity, asked) if self._flow_schemas is not None and self.is_ready else None
-
-    def api_for(self, identity: Identity) -> Api:
-        """Return the server as that identity reaches it, in this process."""
-        return LocalApi(self, identity)
+    def api_for(self, identity: Identity, started: Callable[[], None] | None = None) -> Api:
+        """Return the server as that identity reaches it, in this process. `started`: called once what a watch began
+        with has been taken."""
+        return LocalApi(self, identity, started)
 
     def authorize(self, identity: Identity, request: Request) -> str:
         """Refuse what the identity may not do, without doing it; the text is which binding allows it. Raises:
@@ -551,8 +548,8 @@ class ApiServer:
             self._lines.commits(changes)
         if self._stored_policy is not None:
             self._stored_policy.note(changes)
-        if self._flow_schemas is not None:
-            self._flow_schemas.note(changes)
+        if self.fairness is not None:
+            self.fairness.note(changes)
         if self._token_secrets is not None:
             self._note_accounts(self._token_secrets, changes)
         now_s, is_configured = self._clock.now(), False
@@ -642,7 +639,8 @@ class ApiServer:
 
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges by Prometheus name."""
-        return METRICS.of(self)
+        found = METRICS.of(self)
+        return found | self.fairness.metrics() if self.fairness is not None else found
 
 
 METRICS: Final[Metrics[ApiServer]] = Metrics(
@@ -696,8 +694,8 @@ def _deletion_of(record: Record, collection: Request, traceparent: str) -> Reque
 class LocalApi:
     """`Api` in this process, as one identity."""
 
-    def __init__(self, server: ApiServer, identity: Identity) -> None:
-        self._server, self.identity = server, identity
+    def __init__(self, server: ApiServer, identity: Identity, started: Callable[[], None] | None = None) -> None:
+        self._server, self.identity, self._started = server, identity, started
 
     async def call(self, request: Request) -> Response:
         """Answer one request; refusals are Responses too."""
@@ -713,6 +711,9 @@ class LocalApi:
         watcher = self._server.open_watch(self.identity, request, lambda _: woken.set())
         try:
             while not watcher.is_over:
+                if self._started is not None and watcher.has_started:
+                    self._started()
+                    self._started = None
                 if batch := watcher.take():
                     yield batch
                 else:

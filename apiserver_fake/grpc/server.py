@@ -18,6 +18,8 @@ import grpc
 import grpc.aio
 import msgspec
 
+from apiserver_fake.fairness.gate import REQUEST_S
+from apiserver_fake.fairness.queue_set import WAITING, QueuedRequest
 from apiserver_fake.grpc.frames import EventBytes, batch_bytes, response_bytes
 from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.watch_hub import Watcher
@@ -158,19 +160,31 @@ class _CallStream:
                 await _woken(self._capacity)
 
     def _begin(self, message: pb.Request, group: asyncio.TaskGroup) -> None:
-        number = message.id
+        number, server, turn = message.id, self._server, None
         try:
-            begun = self._server.start(self._caller.of(self._server, message.token), _as(Request, message))
+            identity, request = self._caller.of(server, message.token), _as(Request, message)
+            if (fairness := server.fairness) is not None:
+                turn = fairness.enter_call(identity, request, server.hub.interested(request.resource))
+            if turn is not None and (turn.state is WAITING or turn.most > 1):
+                begun: Response | Awaitable[Response] = _in_turn(server, turn, identity, request)
+            else:
+                begun = server.start(identity, request)
         except ApiError as error:
             begun = refusal(error)
         if isinstance(begun, Response):
+            self._leave(turn)
             self._put(number, begun)
             return
         self._unanswered += 1
         future = begun if isinstance(begun, asyncio.Future) else group.create_task(_awaited(begun))
-        future.add_done_callback(lambda done: self._answered(number, done))
+        future.add_done_callback(lambda done: self._answered(number, turn, done))
 
-    def _answered(self, number: int, done: asyncio.Future[Response]) -> None:
+    def _leave(self, turn: QueuedRequest | None) -> None:
+        if turn is not None and (fairness := self._server.fairness) is not None:
+            fairness.leave(turn)
+
+    def _answered(self, number: int, turn: QueuedRequest | None, done: asyncio.Future[Response]) -> None:
+        self._leave(turn)
         self._unanswered -= 1
         if not done.cancelled() and done.exception() is None:
             self._put(number, done.result())
@@ -206,6 +220,19 @@ async def _awaited(begun: Awaitable[Response]) -> Response:
     return await begun
 
 
+async def _in_turn(server: ApiServer, turn: QueuedRequest, identity: Identity, request: Request) -> Response:
+    """Answer a call that waits for its priority level, or that is long: such calls are begun one a turn of the loop."""
+    fairness = server.fairness
+    assert fairness is not None, "it let the call in"
+    try:
+        await fairness.wait(turn, request.deadline_s or REQUEST_S)
+        if turn.most > 1:
+            await fairness.slices.next()
+    except ApiError as error:
+        return refusal(error)
+    return await server.api_for(identity).call(request)
+
+
 class _WatchStream:
     """One `Watch` stream: any number of watchers, one sender."""
 
@@ -218,6 +245,10 @@ class _WatchStream:
         self._numbers: dict[int, int] = {}
         self._ready: dict[int, Watcher] = {}
         self._ends: list[pb.WatchEnd] = []
+        self._waiting: dict[int, asyncio.Task[None]] = {}
+        """Watches that wait for their priority level."""
+        self._starting: dict[int, QueuedRequest] = {}
+        """The turns of watches, by the watcher's number, until what they start with has been sent."""
 
     async def run(self) -> None:
         """Serve watches until the client closes the stream, takes nothing for 10 s, or its certificate has expired."""
@@ -226,8 +257,10 @@ class _WatchStream:
             await self._pace.send(self._context, _HEARTBEAT)
             async with asyncio.TaskGroup() as group:
                 sender = group.create_task(self._send())
-                await self._receive()
+                await self._receive(group)
                 sender.cancel()
+                for waiting in self._waiting.values():
+                    waiting.cancel()
         except* Unauthorized as expired:
             refused += expired.exceptions
         except* (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.BaseError):
@@ -239,10 +272,12 @@ class _WatchStream:
             for watcher in list(self._watchers.values()):
                 watcher.notify = None
                 watcher.close()
+            for turn in self._starting.values():
+                self._leave(turn)
         if refused:
             await _abort(self._context, refused[0])
 
-    async def _receive(self) -> None:
+    async def _receive(self, group: asyncio.TaskGroup) -> None:
         while True:
             control = await self._context.read()
             if control is grpc.aio.EOF:
@@ -250,28 +285,75 @@ class _WatchStream:
             for number in control.close:
                 self._close(number)
             for message in control.open:
-                self._open(message)
+                self._open(message, group)
 
-    def _open(self, message: pb.WatchRequest) -> None:
+    def _open(self, message: pb.WatchRequest, group: asyncio.TaskGroup) -> None:
         try:
-            if message.id in self._watchers:
+            if message.id in self._watchers or message.id in self._waiting:
                 raise BadRequest(f"watch id {message.id} is in use on this stream")
-            if len(self._watchers) >= WATCHES_PER_STREAM:
+            if len(self._watchers) + len(self._waiting) >= WATCHES_PER_STREAM:
                 raise TooManyRequests(f"this stream has {len(self._watchers)} watches", retry_after_s=1)
-            identity = self._caller.of(self._server, message.token)
-            watcher = self._server.open_watch(identity, _as(WatchRequest, message), self._notify)
+            identity, request = self._caller.of(self._server, message.token), _as(WatchRequest, message)
+            turn = None
+            if (fairness := self._server.fairness) is not None:
+                turn = fairness.enter_watch(identity, request)
+            if turn is not None and turn.state is WAITING:
+                self._waiting[message.id] = group.create_task(self._open_in_turn(message.id, turn, identity, request))
+                self._waiting[message.id].add_done_callback(lambda _: self._waited(message.id, turn))
+            else:
+                self._begin(message.id, turn, identity, request)
         except ApiError as error:
-            self._ends.append(pb.WatchEnd(id=message.id, code=error.code, status=msgspec.json.encode(error.status())))
-            self._wake.set()
-            return
-        self._watchers[message.id] = watcher
-        self._numbers[watcher.number] = message.id
+            self._refuse(message.id, error)
+
+    def _refuse(self, number: int, error: ApiError) -> None:
+        self._ends.append(pb.WatchEnd(id=number, code=error.code, status=msgspec.json.encode(error.status())))
+        self._wake.set()
+
+    async def _open_in_turn(self, number: int, turn: QueuedRequest, identity: Identity, request: WatchRequest) -> None:
+        """Begin a watch that waits for its priority level."""
+        fairness = self._server.fairness
+        assert fairness is not None, "it let the watch in"
+        try:
+            await fairness.wait(turn)
+            self._begin(number, turn, identity, request)
+        except ApiError as error:
+            self._refuse(number, error)
+
+    def _waited(self, number: int, turn: QueuedRequest) -> None:
+        del self._waiting[number]
+        if number not in self._watchers:
+            self._leave(turn)
+
+    def _begin(self, number: int, turn: QueuedRequest | None, identity: Identity, request: WatchRequest) -> None:
+        """Begin a watch, which has its turn until what it starts with has been sent. Raises: ApiError."""
+        try:
+            watcher = self._server.open_watch(identity, request, self._notify)
+        except ApiError:
+            self._leave(turn)
+            raise
+        self._watchers[number] = watcher
+        self._numbers[watcher.number] = number
+        if turn is not None:
+            self._starting[watcher.number] = turn
+        self._started(watcher)
         if watcher.has_events or watcher.end_reason:
             self._notify(watcher)
 
+    def _started(self, watcher: Watcher) -> None:
+        """End the turn of a watch once its start is over."""
+        if self._starting and (watcher.has_started or watcher.end_reason):
+            self._leave(self._starting.pop(watcher.number, None))
+
+    def _leave(self, turn: QueuedRequest | None) -> None:
+        if turn is not None and (fairness := self._server.fairness) is not None:
+            fairness.leave(turn)
+
     def _close(self, number: int) -> None:
+        if (waiting := self._waiting.get(number)) is not None:
+            waiting.cancel()
         watcher = self._watchers.pop(number, None)
         if watcher is not None:
+            self._leave(self._starting.pop(watcher.number, None))
             watcher.notify = None
             self._numbers.pop(watcher.number, None)
             self._ready.pop(watcher.number, None)
@@ -309,6 +391,8 @@ class _WatchStream:
             if number is None:
                 continue
             events = watcher.take(events_left, bytes_left)
+            if self._starting:
+                self._started(watcher)
             if events:
                 events_left -= len(events)
                 batch = batch_bytes(number, [encoded(event) for event in events])
@@ -422,7 +506,7 @@ class GrpcServer(ApiServerServicer):
         caller = await self._caller(context)
         try:
             identity = caller.of(self._server, request.token)
-            response = await self._server.api_for(identity).call(_as(Request, request))
+            response = await self._call(identity, _as(Request, request))
         except ApiError as error:
             response = refusal(error)
         if len(response.body) > FRAME_BYTES * 3:
@@ -431,6 +515,16 @@ class GrpcServer(ApiServerServicer):
         return pb.Response(
             id=request.id, code=response.code, rv=response.rv, body=response.body, warnings=response.warnings or None
         )
+
+    async def _call(self, identity: Identity, request: Request) -> Response:
+        server, fairness = self._server, self._server.fairness
+        if fairness is None:
+            return await server.api_for(identity).call(request)
+        turn = fairness.enter_call(identity, request, server.hub.interested(request.resource))
+        try:
+            return await _in_turn(server, turn, identity, request)
+        finally:
+            fairness.leave(turn)
 
     # The stubs know iterators only; reading and writing through the context is what lets one task serve both.
     async def Mutate(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802

@@ -11,6 +11,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
+from apiserver_fake.fairness.queue_set import QueuedRequest
 from apiserver_fake.rest import discovery, protobuf
 from apiserver_fake.rest.media_types import BODY_MAX_BYTES, PLAIN, PROTOBUF, YAML, Form
 from services.api.errors import ApiError, RequestEntityTooLarge, Unauthorized
@@ -194,6 +195,8 @@ class HttpRequest(web.BaseRequest):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.answer_headers: dict[str, str] = {}
+        self.turn: QueuedRequest | None = None
+        """Its turn in its priority level."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         # The library's own name is no part of an answer of an API server.

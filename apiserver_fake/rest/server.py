@@ -6,7 +6,7 @@ without touching the store. This file is the shell; what it decides with is in t
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,9 @@ from aiohttp import web
 from apiserver_fake.admission.service_account import is_without_default_account
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path, not_found
-from apiserver_fake.fairness import FLOW_HEADERS, attributes_of
+from apiserver_fake.fairness.flow_schemas import FLOW_HEADERS, attributes_of
+from apiserver_fake.fairness.gate import Overloaded
+from apiserver_fake.fairness.queue_set import ONE, WAITING
 from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.registry.read import with_items
 from apiserver_fake.rest import (
@@ -91,6 +93,8 @@ PROTOBUF_PIECE = 50
 """How many objects are encoded in protobuf at a time; others have their turn between."""
 ACCOUNT_TRIES, ACCOUNT_WAIT_S = 10, 0.15
 """How often and after how long a pod's creation is tried again that only lacks its namespace's default account."""
+LONG_RUNNING = frozenset(("attach", "exec", "proxy", "log", "portforward"))
+"""Subresources whose requests last as long as their clients want; they are not counted."""
 CONVERSIONS = ("Table", "PartialObjectMetadata")
 EXACT = frozenset(("healthz", "livez", "readyz", "metrics", "openapi", "index.html"))
 """First segments of paths that are not served with a slash behind them."""
@@ -160,6 +164,9 @@ class RestHandler:
 
     def _refusal(self, request: web.BaseRequest, error: ApiError) -> web.Response:
         """Return a refusal in the form the client asked for, or in JSON where it takes none of ours."""
+        if isinstance(error, Overloaded):
+            headers = {"Retry-After": str(error.retry_after_s), "X-Content-Type-Options": "nosniff"}
+            return web.Response(text=f"{error.message}\n", status=error.code, headers=headers)
         try:
             return refusal_answer(error, media_types.negotiate(request.headers.get("Accept", "")))
         except NotAcceptable:
@@ -184,14 +191,33 @@ class RestHandler:
         return impersonated(caller, request.headers, self._server.authorize_action)
 
     async def _dispatch(self, request: web.BaseRequest, identity: Identity) -> web.StreamResponse:
-        raw_path = request.rel_url.raw_path
         if paths.is_malformed(request.raw_path):
             return web.Response(text="400 Bad Request", status=400)
-        parts = paths.split(raw_path)
-        if isinstance(request, HttpRequest):
-            asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
-            if (flow := self._server.flow_of(identity, asked)) is not None:
-                request.answer_headers |= dict(zip(FLOW_HEADERS, flow, strict=True))
+        parts = paths.split(request.rel_url.raw_path)
+        if (fairness := self._server.fairness) is None or not isinstance(request, HttpRequest):
+            return await self._serve(request, identity, parts)
+        asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
+        flow = fairness.flow_of(identity, asked)
+        if flow.uids[0]:
+            request.answer_headers |= dict(zip(FLOW_HEADERS, flow.uids, strict=True))
+        if asked.subresource in LONG_RUNNING or asked.verb == "proxy":
+            return await self._serve(request, identity, parts)
+        resource = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
+        cost = ONE
+        if asked.verb != "watch" or _begins_with_state(request):
+            watchers = self._server.hub.interested(resource)
+            cost = fairness.work_of(flow, asked, resource, _limit_of(request), watchers)
+        turn = request.turn = fairness.enter(flow, identity, asked, cost)
+        try:
+            if turn.state is WAITING:
+                await fairness.wait(turn)
+            return await self._serve(request, identity, parts)
+        finally:
+            fairness.leave(turn)
+
+    async def _serve(self, request: web.BaseRequest, identity: Identity, parts: list[str]) -> web.StreamResponse:
+        """Return the answer to a request whose turn it is."""
+        raw_path = request.rel_url.raw_path
         is_resource = parts[0] in ("api", "apis") and len(parts) > (2 if parts[0] == "api" else 3)
         if self._server.access.is_rbac and not is_resource:
             self._authorize_path(request, identity)
@@ -228,6 +254,8 @@ class RestHandler:
                 return self._openapi(request, "", version)
             case ["openapi", "v3", "apis", group, version]:
                 return self._openapi(request, group, version)
+            case ["debug", "api_priority_and_fairness", what]:
+                return self._fairness_dump(request, identity, what)
             case [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"]:
                 self._only(request, "GET")
                 return self._issuer(parts[0] == "openid")
@@ -260,6 +288,14 @@ class RestHandler:
     def _only_monitors(self, request: web.BaseRequest, identity: Identity) -> None:
         if MASTERS_GROUP not in identity.groups and identity.user != MONITOR:
             raise Forbidden(f'forbidden: User "{identity.user}" cannot get path "{request.path}"')
+
+    def _fairness_dump(self, request: web.BaseRequest, identity: Identity, what: str) -> web.Response:
+        """Answer upstream's debug endpoints of priority and fairness."""
+        if not self._server.access.is_rbac and MASTERS_GROUP not in identity.groups:
+            raise Forbidden(f'forbidden: User "{identity.user}" cannot get path "{request.path}"')
+        fairness, has_details = self._server.fairness, bool(request.rel_url.query.get("includeRequestDetails"))
+        text = fairness.dump(what, has_details=has_details) if fairness is not None else None
+        return page_not_found() if text is None else web.Response(text=text, headers=TEXT_HEADERS)
 
     def _paths(self) -> list[str]:
         roots = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
@@ -353,6 +389,7 @@ class RestHandler:
         if paths.is_watch(verb, route, parameters):
             form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS, is_stream=True)
             encoder = watch.EventEncoder(route, form, include, self._clock.wall, self._encoding)
+            api = versioned(self._server.api_for(identity, self._leaving(request)), route.served)
             batches = api.watch(paths.watch_request(route, parameters, self._server.store.rv))
             return await watch.stream(request, batches, encoder, send_blocked_max_s=self._settings.send_blocked_max_s)
         span = self._span(request, route, verb)
@@ -376,6 +413,13 @@ class RestHandler:
         if isinstance(answer.body, bytes) and may_be_compressed(request, len(answer.body)):
             answer.enable_compression(web.ContentCoding.gzip)
         return answer
+
+    def _leaving(self, request: web.BaseRequest) -> Callable[[], None] | None:
+        """Return what ends a watch's turn before its end: it counts while it starts."""
+        fairness = self._server.fairness
+        if fairness is None or not isinstance(request, HttpRequest) or (turn := request.turn) is None:
+            return None
+        return lambda: fairness.leave(turn)
 
     async def _connect(
         self, request: web.BaseRequest, identity: Identity, resource: str, namespace: str, name: str, kind: str
@@ -580,6 +624,18 @@ class RestHandler:
             question = json_object(sent, "the body is not JSON", "the body is not an object")
         answer = reviews.answer(review, namespace, question, identity, self._server, self._catalogue)
         return json_answer(msgspec.json.encode(answer), status=201)
+
+
+def _limit_of(request: web.BaseRequest) -> int:
+    """Return the length of the page that a list asks for; 0 for all of it, or what the list will refuse."""
+    limit = request.rel_url.query.get("limit", "")
+    return int(limit) if limit.isascii() and limit.isdigit() and len(limit) < 10 else 0
+
+
+def _begins_with_state(request: web.BaseRequest) -> bool:
+    """Whether a watch begins with the objects that there are."""
+    query = request.rel_url.query
+    return "sendInitialEvents" in query or query.get("resourceVersion", "") in ("", "0")
 
 
 class _SilenceSweep:

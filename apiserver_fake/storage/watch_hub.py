@@ -136,6 +136,11 @@ class Watcher:
         return bool(self._backlog or self._queue)
 
     @property
+    def has_started(self) -> bool:
+        """Whether what there was at its start has been taken."""
+        return not self._backlog and bool(self._place is not None or self.end_reason)
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing will come any more."""
         return bool(self.end_reason) and not self.has_events
@@ -260,6 +265,11 @@ class Hub:
         return dict(sorted(Counter(watcher.resource.name for watcher in self._watchers.values()).items()))
 
     # -- opening
+
+    def interested(self, resource: str) -> int:
+        """Return how many watches may want an event of that kind, whichever object it is about."""
+        index = self._indexes.get(resource)
+        return len(index.broad) if index is not None else 0
 
     def users(self) -> frozenset[str]:
         """Return whose watches are open."""
