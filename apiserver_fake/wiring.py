@@ -75,7 +75,7 @@ class ApiServerComponent:
             following = asyncio.create_task(tls.follow())
             servers.callback(following.cancel)
         if _has_servers(config):
-            fairness = self.server.fairness = self._fairness()
+            fairness = self.server.fairness = self.make_fairness()
             dividing = asyncio.create_task(fairness.run())
             servers.callback(dividing.cancel)
         if config.grpc_port is not None:
@@ -107,7 +107,7 @@ class ApiServerComponent:
                 text = f"cannot listen on {config.rest_host}:{config.rest_port}: {why}"
                 raise StartError(text, EXIT_CONFIG) from None
 
-    def _fairness(self) -> FairDispatch:
+    def make_fairness(self) -> FairDispatch:
         """Return what divides concurrency. Objects that a cluster has and nobody stores here count as stored."""
         config, server = self._config, self.server
         always = () if not config.cluster_objects else (EXEMPT, CATCH_ALL)

@@ -21,11 +21,15 @@ WAITING, EXECUTING, FINISHED = "waiting", "executing", "finished"
 
 
 class Work(NamedTuple):
-    """What a request costs: `seats` while it is executed, then `final_seats` for `additional_s` seconds."""
+    """What a request costs: `seats` while it is executed, then `final_seats` for `additional_s` seconds.
+
+    `is_long`: its answer is made piece by piece, however many seats its level lets it have.
+    """
 
     seats: int = 1
     final_seats: int = 0
     additional_s: float = 0.0
+    is_long: bool = False
 
     @property
     def most(self) -> int:
@@ -33,7 +37,7 @@ class Work(NamedTuple):
         return max(self.seats, self.final_seats)
 
     @property
-    def seat_seconds(self) -> float:
+    def total_work(self) -> float:
         """The whole of it, in seat-seconds."""
         return self.seats * ESTIMATED_SERVICE_S + self.final_seats * self.additional_s
 
@@ -52,15 +56,15 @@ class QueuedRequest:
         "flow",
         "most",
         "queue",
-        "seat_seconds",
         "start_s",
         "state",
+        "total_work",
         "work",
     )
 
     def __init__(self, flow: Any, work: Work = ONE, about: Any = None) -> None:
         self.flow, self.work, self.about = flow, work, about
-        self.most, self.seat_seconds = work.most, work.seat_seconds
+        self.most, self.total_work = work.most, work.total_work
         self.arrival_s = self.start_s = self.arrival_r = 0.0
         self.queue: Queue | None = None
         self.state = WAITING
@@ -199,7 +203,7 @@ class QueueSet:
         request.queue, request.state = queue, WAITING
         queue.waiting[request] = None
         queue.seats_waiting += request.most
-        queue.work_waiting += request.seat_seconds
+        queue.work_waiting += request.total_work
         self.waiting += 1
         self.seats_waiting += request.most
         self._bound(queue)
@@ -320,13 +324,13 @@ class QueueSet:
                 self._busy += 1
             queue.executing += 1
             queue.seats_in_use += request.most
-            queue.next_r += request.seat_seconds
+            queue.next_r += request.total_work
         self._note_demand()
 
     def _leave(self, queue: Queue, request: QueuedRequest) -> None:
         del queue.waiting[request]
         queue.seats_waiting -= request.most
-        queue.work_waiting = queue.work_waiting - request.seat_seconds if queue.waiting else 0.0
+        queue.work_waiting = queue.work_waiting - request.total_work if queue.waiting else 0.0
         self.waiting -= 1
         self.seats_waiting -= request.most
 
@@ -346,7 +350,7 @@ class QueueSet:
         least = (0.0, 0)
         for queue in self.queues:
             if (oldest := queue.oldest) is not None:
-                key = (queue.next_r + oldest.seat_seconds, (queue.index - robin - 1) % count)
+                key = (queue.next_r + oldest.total_work, (queue.index - robin - 1) % count)
                 if best is None or key < least:
                     best, least = queue, key
         assert best is not None, "something waits"

@@ -11,10 +11,10 @@ from typing import Final
 from apiserver_fake.fairness.queue_set import ONE, Work
 
 SEATS_MAX: Final = 10
-BYTES_PER_SEAT: Final = 100_000
+SEATS_BYTES: Final = 100_000
 STREAMED_BYTES_MAX: Final = 1_000_000
 """More than this a list that is read from memory and sent piece by piece does not hold at once."""
-WATCHES_PER_SEAT: Final = 10
+SEATS_WATCHES: Final = 10
 EVENT_S: Final = 0.005
 """How long the seats of a write's events are kept after its answer."""
 WRITES: Final = frozenset(("create", "update", "patch", "delete"))
@@ -36,16 +36,16 @@ def of_list(stored: Stored, limit: int, most: int, *, is_single: bool) -> Work:
         return ONE
     loaded = 1 if is_single else min(limit or stored.objects, stored.objects)
     size = min(loaded * (stored.bytes // stored.objects), STREAMED_BYTES_MAX)
-    seats = max(1, min(most, math.ceil(size / BYTES_PER_SEAT)))
-    return Work(seats) if seats > 1 else ONE
+    wanted = math.ceil(size / SEATS_BYTES)
+    return Work(max(1, min(most, wanted)), is_long=True) if wanted > 1 else ONE
 
 
 def of_write(watchers: int, most: int) -> Work:
     """Return the work of a write whose event that many watches may want."""
-    if watchers < WATCHES_PER_SEAT:
+    if watchers < SEATS_WATCHES:
         return ONE
     most = min(most or SEATS_MAX, SEATS_MAX)
-    wanted = math.ceil(watchers / WATCHES_PER_SEAT)
+    wanted = math.ceil(watchers / SEATS_WATCHES)
     seats = min(wanted, most)
     # What is narrower lasts longer: the work is the same.
     return Work(1, seats, EVENT_S * wanted / seats)

@@ -165,7 +165,7 @@ class _CallStream:
             identity, request = self._caller.of(server, message.token), _as(Request, message)
             if (fairness := server.fairness) is not None:
                 turn = fairness.enter_call(identity, request, server.hub.interested(request.resource))
-            if turn is not None and (turn.state is WAITING or turn.most > 1):
+            if turn is not None and (turn.state is WAITING or turn.work.is_long):
                 begun: Response | Awaitable[Response] = _in_turn(server, turn, identity, request)
             else:
                 begun = server.start(identity, request)
@@ -226,7 +226,7 @@ async def _in_turn(server: ApiServer, turn: QueuedRequest, identity: Identity, r
     assert fairness is not None, "it let the call in"
     try:
         await fairness.wait(turn, request.deadline_s or REQUEST_S)
-        if turn.most > 1:
+        if turn.work.is_long:
             await fairness.slices.next()
     except ApiError as error:
         return refusal(error)

@@ -6,7 +6,7 @@ found once for each version of an object, and a list of many is written without 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -21,6 +21,8 @@ from services.api.printing import cells, value_at
 from services.api.times import duration, parse_time
 
 ROWS_MAX: Final = 20_000
+PIECE: Final = 500
+"""How many objects are written at a time."""
 
 
 class _Row(NamedTuple):
@@ -79,32 +81,50 @@ class Rows:
         version: str = "v1",
     ) -> bytes:
         """Return what `tables.table_of` makes of the list `head` with these objects. `include`: Metadata or None."""
+        return b"".join(self.table_pieces(resource, head, records, now_wall_s, include=include, version=version))
+
+    def table_pieces(
+        self,
+        resource: Resource,
+        head: Document,
+        records: Iterable[Record],
+        now_wall_s: float,
+        *,
+        include: str = "Metadata",
+        version: str = "v1",
+    ) -> Iterator[bytes]:
+        """Yield a `table` in pieces that take a moment each."""
         empty = tables.table(resource, [], head.get("metadata") or {}, now_wall_s, version=version)
         columns = tables.columns_of(resource)
         is_bare = include == "None"
         opening, closing = (b"],", b"}") if is_bare else (b'],"object":' + _opening(version), b"}}")
         ages: dict[float, bytes] = {}
-        found: list[bytes] = []
-        for record in records:
+
+        def row_of(record: Record) -> Iterable[bytes]:
             row = self._row(record, columns, now_wall_s)
-            found.append(b'{"cells":[')
-            found.append(
-                b",".join([_age(cell, now_wall_s, ages) if type(cell) is float else cell for cell in row.cells])  # type: ignore[misc]
-            )
+            cells = [_age(cell, now_wall_s, ages) if type(cell) is float else cell for cell in row.cells]
+            yield b'{"cells":['
+            yield b",".join(cells)  # type: ignore[arg-type]
             if is_bare:
-                found.append(b"]},")
+                yield b"]}"
             else:
-                found += (opening, record.body[row.start : row.end], closing, b",")
-        return _closed(encode(empty), found)
+                yield from (opening, record.body[row.start : row.end], closing)
+
+        yield from _pieces(encode(empty), records, row_of)
 
     def metadata(self, head: Document, records: Iterable[Record], version: str = "v1") -> bytes:
         """Return what `tables.partial_metadata_list` makes of the list `head` with these objects."""
+        return b"".join(self.metadata_pieces(head, records, version))
+
+    def metadata_pieces(self, head: Document, records: Iterable[Record], version: str = "v1") -> Iterator[bytes]:
+        """Yield a `metadata` in pieces that take a moment each."""
         opening = _opening(version)
-        found: list[bytes] = []
-        for record in records:
+
+        def item_of(record: Record) -> Iterable[bytes]:
             start, end = metadata_slice(record.body)
-            found += (opening, record.body[start:end], b"},")
-        return _closed(encode(tables.partial_metadata_list(head, version)), found)
+            return opening, record.body[start:end], b"}"
+
+        yield from _pieces(encode(tables.partial_metadata_list(head, version)), records, item_of)
 
     def _row(self, record: Record, columns: tuple[Column, ...], now_wall_s: float) -> _Row:
         key = (record.resource, record.namespace, record.name)
@@ -125,12 +145,20 @@ def _opening(version: str) -> bytes:
     return encode({**tables.partial_metadata({}, version), "metadata": 0})[:-2]
 
 
-def _closed(empty: bytes, parts: list[bytes]) -> bytes:
-    """Return a list whose last member is empty with its items, each of which has a comma behind it."""
-    if not parts:
-        return empty
-    parts[-1] = parts[-1][:-1]
-    return b"".join((empty[:-2], *parts, empty[-2:]))
+def _pieces(empty: bytes, records: Iterable[Record], item_of: Callable[[Record], Iterable[bytes]]) -> Iterator[bytes]:
+    """Yield a list whose last member is empty with the items of these objects, many at a time."""
+    found, left = [empty[:-2]], PIECE
+    is_first = True
+    for record in records:
+        if not is_first:
+            found.append(b",")
+        is_first = False
+        found += item_of(record)
+        left -= 1
+        if not left:
+            yield b"".join(found)
+            found, left = [], PIECE
+    yield b"".join((*found, empty[-2:]))
 
 
 def _cells(columns: tuple[Column, ...], document: Document, now: _Now) -> tuple[bytes | float, ...]:

@@ -6,7 +6,7 @@ without touching the store. This file is the shell; what it decides with is in t
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +15,13 @@ from urllib.parse import unquote
 import aiohttp
 import msgspec
 import structlog
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from apiserver_fake.admission.service_account import is_without_default_account
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path, not_found
 from apiserver_fake.fairness.flow_schemas import FLOW_HEADERS, attributes_of
-from apiserver_fake.fairness.gate import Overloaded
+from apiserver_fake.fairness.gate import REQUEST_S, Overloaded
 from apiserver_fake.fairness.queue_set import ONE, WAITING
 from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.registry.read import with_items
@@ -42,6 +42,7 @@ from apiserver_fake.rest import (
 )
 from apiserver_fake.rest.encoding import Encoding
 from apiserver_fake.rest.http import (
+    GZIP_MIN_BYTES,
     JSON_HEADERS,
     TEXT_HEADERS,
     HttpRequest,
@@ -89,6 +90,8 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 MONITOR = "system:monitor"
 SHUTDOWN_S = 2.0
 YEAR_S = 365 * 86400.0
+STREAMED_ABOVE = 500
+"""Lists of more objects are sent while they are written."""
 PROTOBUF_PIECE = 50
 """How many objects are encoded in protobuf at a time; others have their turn between."""
 ACCOUNT_TRIES, ACCOUNT_WAIT_S = 10, 0.15
@@ -397,6 +400,8 @@ class RestHandler:
             if verb not in ("get", "list"):
                 # Before the body is read: who may not write learns nothing about what was sent (8.2).
                 self._server.authorize(identity, route.request(verb))
+            if isinstance(request, HttpRequest) and request.turn is not None and request.turn.work.is_long:
+                await self._next_piece()
             response = await self._call(request, api, route, verb, parameters, span)
         except BaseException as error:
             refused = isinstance(error, ApiError) and error.code < 500
@@ -406,6 +411,8 @@ class RestHandler:
             raise
         span.set(**{"http.response.status_code": response.code})
         span.end("" if response.code < 500 else str(response.code))
+        if self._is_streamed(request, response, form, include):
+            return await self._streamed(request, response, route, form, include)
         response = await self._whole(response, route, form, include)
         answer = self._answer(response, route, form, include)
         if form.is_pretty and form.media_type == media_types.JSON and isinstance(answer.body, bytes):
@@ -440,6 +447,64 @@ class RestHandler:
                 answer.headers.add("Warning", warning_header(text))
         return answer
 
+    async def _next_piece(self) -> None:
+        """Wait for the turn of a long answer's next piece: others have theirs between."""
+        fairness = self._server.fairness
+        await (fairness.slices.next() if fairness is not None else asyncio.sleep(0))
+
+    def _is_streamed(self, request: web.BaseRequest, response: Response, form: Form, include: str) -> bool:
+        """Whether a list is so long that it is sent while it is written, as upstream's encoders do: so it is never
+        held as a whole."""
+        if response.items is None or len(response.items) <= STREAMED_ABOVE or form.media_type != media_types.JSON:
+            return False
+        is_plain = not form.convert or lists.is_made_of_slices(form, include)
+        is_get = request.method == "GET" and request.version >= HttpVersion11
+        return is_get and is_plain and not form.is_pretty and not is_pretty(request)
+
+    async def _streamed(
+        self, request: web.BaseRequest, response: Response, route: Route, form: Form, include: str
+    ) -> web.StreamResponse:
+        """Send a long list piece by piece. A client that has not taken it within a request's time is cut off."""
+        answer = web.StreamResponse(headers={**JSON_HEADERS, "Content-Type": form.content_type})
+        self._warn(answer, response, route)
+        answer.enable_chunked_encoding()
+        if may_be_compressed(request, GZIP_MIN_BYTES):
+            answer.enable_compression(web.ContentCoding.gzip)
+        pieces = self._pieces(response, route, form, include)
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                await answer.prepare(request)
+                while True:
+                    await self._next_piece()
+                    if (piece := next(pieces, None)) is None:
+                        break
+                    await answer.write(piece)
+                await answer.write_eof(b"\n")
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        return answer
+
+    def _pieces(self, response: Response, route: Route, form: Form, include: str) -> Iterator[bytes]:
+        """Yield a list in the form that was asked for, in pieces that take a moment each."""
+        if form.convert:
+            head = msgspec.json.decode(response.body)
+            if form.convert != "Table":
+                yield from self._rows.metadata_pieces(head, response.records, form.version)
+                return
+            yield from self._rows.table_pieces(
+                route.resource, head, response.records, self._clock.wall(), include=include, version=form.version
+            )
+            return
+        items, version, kind = response.items or (), route.resource.api_version, route.resource.kind
+        made = [list(items)] if route.is_of_definition else self._encoding.items(items, version, kind)
+        before = response.body[:-1] + b',"items":['
+        for piece in made:
+            if piece:
+                yield before + b",".join(piece)
+                before = b","
+        yield b"]}"
+
     async def _whole(self, response: Response, route: Route, form: Form, include: str) -> Response:
         """Return the answer with its items, and where whole objects are shown, with all that Go's encoder writes."""
         items = response.items
@@ -454,8 +519,7 @@ class RestHandler:
             whole: list[bytes] = []
             for piece in self._encoding.items(items, route.resource.api_version, route.resource.kind):
                 whole += piece
-                # A long list leaves others their turn.
-                await asyncio.sleep(0)
+                await self._next_piece()
             items = tuple(whole)
         if items is None:
             return response
@@ -468,7 +532,7 @@ class RestHandler:
         for body in response.items or ():
             made.append(protobuf.encode_item(version, kind, msgspec.json.decode(body)))
             if len(made) % PROTOBUF_PIECE == 0:
-                await asyncio.sleep(0)
+                await self._next_piece()
         return protobuf.encode_list(msgspec.json.decode(response.body), made)
 
     def _not_defined(self, request: web.BaseRequest, identity: Identity, group: str, version: str) -> web.Response:
@@ -570,10 +634,13 @@ class RestHandler:
             else:
                 body = self._converted(document, route, form, include)
         answer = web.Response(body=body, status=response.code, headers=headers)
+        self._warn(answer, response, route)
+        return answer
+
+    def _warn(self, answer: web.StreamResponse, response: Response, route: Route) -> None:
         deprecated = (route.resource.deprecated,) if route.resource.deprecated else ()
         for text in (*deprecated, *response.warnings):
             answer.headers.add("Warning", warning_header(text))
-        return answer
 
     def _list(self, head: Document, records: Sequence[Record], route: Route, form: Form, include: str) -> bytes:
         if form.convert != "Table":

@@ -438,9 +438,9 @@ def test_one_request_may_not_take_a_whole_level(nominal, hand, most):
 def test_a_list_costs_by_what_it_holds_at_once():
     few, many = Stored(20, 40_000), Stored(20_000, 40_000_000)
     assert of_list(few, 0, 10, is_single=False) == ONE
-    assert of_list(many, 0, 37, is_single=False) == Work(10)
-    assert of_list(many, 0, 8, is_single=False) == Work(8)
-    assert of_list(many, 100, 10, is_single=False) == Work(2)
+    assert of_list(many, 0, 37, is_single=False) == Work(10, is_long=True)
+    assert of_list(many, 0, 8, is_single=False) == Work(8, is_long=True)
+    assert of_list(many, 100, 10, is_single=False) == Work(2, is_long=True)
     assert of_list(many, 0, 10, is_single=True) == ONE
     assert of_list(Stored(0, 0), 0, 10, is_single=False) == ONE
 
