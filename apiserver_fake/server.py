@@ -37,6 +37,7 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.controller import DefinitionController
 from apiserver_fake.event_log import MUTATING, EventLines
 from apiserver_fake.fairness.gate import FairDispatch
+from apiserver_fake.memory import end_for_memory
 from apiserver_fake.rbac.policy import Attributes, Decision, PolicyRule
 from apiserver_fake.rbac.stored import StoredPolicy
 from apiserver_fake.registry.event_expiry import EventExpiry
@@ -426,6 +427,8 @@ class ApiServer:
                     session.learn(pending, await self._admission.answer(pending, operation.deadline_s))
                 except ApiError as error:
                     response = refusal(pending.beside(error))
+                except MemoryError:
+                    end_for_memory()
                 except Exception as error:  # a bug must answer this caller and leave the others alone
                     log.error("admission.call_failed", resource=request.resource, exc_info=error)
                     response = refusal(ApiError(f"internal error: {type(error).__name__}: {error}"))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 from apiserver_fake.accounts.jwt import SigningKey
 from apiserver_fake.accounts.tokens import ServiceAccounts, Tokens
@@ -20,6 +21,7 @@ from apiserver_fake.customresources.webhooks import make_webhooks
 from apiserver_fake.fairness.gate import FairDispatch
 from apiserver_fake.fairness.levels import CATCH_ALL, EXEMPT
 from apiserver_fake.grpc.server import GrpcServer
+from apiserver_fake.memory import end_for_memory
 from apiserver_fake.registry.cluster_objects import client_authority, ensure, own_service, standing_objects
 from apiserver_fake.registry.write import new_uid
 from apiserver_fake.rest import server as rest_server
@@ -55,6 +57,8 @@ class ApiServerComponent:
 
     async def run(self) -> None:
         """Recover the store, open the servers, serve until cancelled. Raises: StartError."""
+        if _has_servers(self._config):
+            _end_without_memory(asyncio.get_running_loop())
         async with asyncio.TaskGroup() as group:
             group.create_task(self.server.run())
             await self.server.wait_until_ready()
@@ -175,6 +179,21 @@ class ApiServerComponent:
         """Return the ports of the open servers."""
         found = {"grpc": self.grpc_port, "rest": self.rest_port}
         return {name: port for name, port in found.items() if port is not None}
+
+
+def _end_without_memory(loop: asyncio.AbstractEventLoop) -> None:
+    """End the process when a callback finds no memory, whoever's it is."""
+    before = loop.get_exception_handler()
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if isinstance(context.get("exception"), MemoryError):
+            end_for_memory()
+        if before is not None:
+            before(loop, context)
+        else:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
 
 
 def _unbinds(switches: Switches) -> bool:

@@ -18,6 +18,7 @@ from apiserver_fake.fairness import metrics, work
 from apiserver_fake.fairness.flow_schemas import LEVELS, SCHEMAS
 from apiserver_fake.fairness.levels import Flow, LevelConfiguration, PriorityLevels, Refused, configuration_of
 from apiserver_fake.fairness.queue_set import CANCELLED, EXECUTING, ONE, TIME_OUT, WAITING, QueuedRequest, Work
+from apiserver_fake.rates import Rate
 from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.storage.records import Change, Record, Selection
 from apiserver_fake.storage.store import Store
@@ -36,6 +37,8 @@ REQUEST_S: Final = 60.0
 WAIT_SHARE: Final = 4
 """A request waits for at most a quarter of the time that it has."""
 MANAGER: Final = "api-priority-and-fairness-config-consumer-v1"
+EVENTS_OF_NODE, TOKENS_OF_NODE = (50.0, 1_000.0), (5.0, 250.0)
+"""What one node may create a second, after a burst: its kubelet records as many Events at most."""
 UPDATES_MAX, UPDATES_S = 6, 60.0
 """How often the status of one flow schema is written, and in which time."""
 TOO_MANY: Final = "Too many requests, please try again later."
@@ -94,6 +97,7 @@ class FairDispatch:
         }
         self._has_changed = asyncio.Event()
         self._written: dict[str, list[float]] = {}
+        self._rates = {"events/": Rate(*EVENTS_OF_NODE), "serviceaccounts/token": Rate(*TOKENS_OF_NODE)}
         self._configure()
 
     # -- configuration
@@ -224,6 +228,11 @@ class FairDispatch:
 
     def enter(self, flow: Flow, identity: Identity, asked: Attributes, cost: Work = ONE) -> QueuedRequest:
         """Let a request in. It is executed, or it waits and `wait` is due. Raises: Overloaded."""
+        if asked.verb == "create" and identity.node:
+            kind = f"{asked.resource}/{asked.subresource}"
+            rate = self._rates.get(kind)
+            if rate is not None and not rate.take(identity.user, self._clock.now()):
+                raise TooManyRequests(f"{identity.user} creates too many {kind.rstrip('/')}", retry_after_s=1)
         request, started = self.levels.start(flow, identity, asked, cost, self._clock.now())
         if started:
             self._started(started)

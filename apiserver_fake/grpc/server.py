@@ -10,7 +10,8 @@ import contextlib
 import errno
 import socket
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -21,6 +22,8 @@ import msgspec
 from apiserver_fake.fairness.gate import REQUEST_S
 from apiserver_fake.fairness.queue_set import WAITING, QueuedRequest
 from apiserver_fake.grpc.frames import EventBytes, batch_bytes, response_bytes
+from apiserver_fake.memory import end_for_memory
+from apiserver_fake.rates import Count, Rate
 from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.watch_hub import Watcher
 from apiserver_fake.storage.writer import refusal
@@ -45,6 +48,10 @@ BLOCKED_SEND_S = 10.0
 OUTBOX_BYTES_MAX = 16 << 20
 WATCHES_PER_STREAM = 20_000
 STOP_S = 0.5
+STREAMS_MAX, STREAMS_PER_IDENTITY = 4_000, 100
+"""How many streams may be open: of calls and of watches, a client has one of each."""
+FAILED_LOGINS_PER_S = 20
+"""How many failed authentications of one address are answered with 401 (L-RATE)."""
 
 _HEARTBEAT: bytes = pb.WatchFrame(heartbeat=True).SerializeToString()
 _CODES = {
@@ -139,6 +146,8 @@ class _CallStream:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._receive(group))
                 group.create_task(self._send())
+        except* MemoryError:
+            end_for_memory()
         except* Unauthorized as expired:
             refused += expired.exceptions
         except* (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.BaseError, TimeoutError):
@@ -261,6 +270,8 @@ class _WatchStream:
                 sender.cancel()
                 for waiting in self._waiting.values():
                     waiting.cancel()
+        except* MemoryError:
+            end_for_memory()
         except* Unauthorized as expired:
             refused += expired.exceptions
         except* (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.BaseError):
@@ -436,6 +447,8 @@ class GrpcServer(ApiServerServicer):
         self._peers = Peers()
         self._listener: grpc.aio.Server | None = None
         self._encoded = EventBytes()
+        self._streams = Count(STREAMS_MAX, STREAMS_PER_IDENTITY)
+        self._failed_logins = Rate(FAILED_LOGINS_PER_S, FAILED_LOGINS_PER_S)
 
     async def open(self, host: str, port: int) -> int:
         """Listen and return the port. Raises: StartError when the address cannot be had."""
@@ -489,17 +502,30 @@ class GrpcServer(ApiServerServicer):
                 return _Caller(self._server.authenticate(bearer))
             found = self._server.authenticate(bearer, peer.identity.user) if bearer else peer.identity
             return _Caller(found, peer)
+        except Unauthorized as error:
+            address = context.peer().rpartition(":")[0]
+            if not self._failed_logins.take(address, self._clock.now()):
+                await _abort(context, TooManyRequests("too many failed authentications", retry_after_s=1))
+            await _abort(context, error)
         except ApiError as error:
             await _abort(context, error)
 
-    async def _admit(self, context: Any) -> _Caller:
-        """Return whose stream it is and confirm to its client that it is accepted, or refuse it.
+    @asynccontextmanager
+    async def _admit(self, context: Any) -> AsyncIterator[_Caller]:
+        """Yield whose stream it is and confirm to its client that it is accepted, or refuse it.
 
         A client that writes into a refusal loses the reason, so it writes nothing before this word.
         """
         caller = await self._caller(context)
-        await context.send_initial_metadata(STREAM_TAKEN)
-        return caller
+        user = caller.identity.user
+        if not self._streams.enter(user):
+            text = f"{user} has {self._streams.of(user)} streams open, of {self._streams.total}"
+            await _abort(context, TooManyRequests(text, retry_after_s=1))
+        try:
+            await context.send_initial_metadata(STREAM_TAKEN)
+            yield caller
+        finally:
+            self._streams.leave(user)
 
     async def Call(self, request: pb.Request, context: Any) -> pb.Response:  # noqa: N802
         """Answer one call."""
@@ -509,6 +535,8 @@ class GrpcServer(ApiServerServicer):
             response = await self._call(identity, _as(Request, request))
         except ApiError as error:
             response = refusal(error)
+        except MemoryError:
+            end_for_memory()
         if len(response.body) > FRAME_BYTES * 3:
             text = f"the answer has {len(response.body)} bytes: ask through Mutate, or with a limit"
             response = refusal(RequestEntityTooLarge(text))
@@ -529,10 +557,10 @@ class GrpcServer(ApiServerServicer):
     # The stubs know iterators only; reading and writing through the context is what lets one task serve both.
     async def Mutate(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
         """Answer many calls at once."""
-        caller = await self._admit(context)
-        await _CallStream(self._server, caller, context, self._clock).run()
+        async with self._admit(context) as caller:
+            await _CallStream(self._server, caller, context, self._clock).run()
 
     async def Watch(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
         """Serve many watches at once."""
-        caller = await self._admit(context)
-        await _WatchStream(self._server, caller, context, self._clock, self._encoded).run()
+        async with self._admit(context) as caller:
+            await _WatchStream(self._server, caller, context, self._clock, self._encoded).run()

@@ -1,5 +1,6 @@
 """What stands in HTTP requests and their answers besides the objects: credentials, hosts, bodies, warnings."""
 
+import asyncio
 import ipaddress
 import re
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from aiohttp import web
 from apiserver_fake.fairness.queue_set import QueuedRequest
 from apiserver_fake.rest import discovery, protobuf
 from apiserver_fake.rest.media_types import BODY_MAX_BYTES, PLAIN, PROTOBUF, YAML, Form
-from services.api.errors import ApiError, RequestEntityTooLarge, Unauthorized
+from services.api.errors import ApiError, RequestEntityTooLarge, Timeout, Unauthorized
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -77,14 +78,29 @@ def warning_header(text: str) -> str:
 
 
 JSON_HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+BODY_S = 30.0
+"""How long a body may take."""
 DISCARDED_MAX_BYTES = 13 * 1024 * 1024
 """How much of a body that is too large is read on before the connection is given up."""
 
 
+class BodyTimeout(Timeout):
+    """The refusal of a body that does not end; its connection is of no more use."""
+
+
 async def read_body(request: web.BaseRequest) -> bytes:
-    """Return the whole body. Raises: RequestEntityTooLarge above 3 MiB, after decompression too (L-BODY)."""
+    """Return the whole body. Raises: RequestEntityTooLarge above 3 MiB, after decompression too (L-BODY); BodyTimeout
+    when it has not come to its end in time (L-REQ)."""
     if not request.body_exists:
         return b""
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await _read(request)
+    except TimeoutError:
+        raise BodyTimeout("Timeout: request did not complete within the allotted timeout", details={}) from None
+
+
+async def _read(request: web.BaseRequest) -> bytes:
     chunks: list[bytes] = []
     read = 0
     # A little more than is kept is taken in and dropped, so that the connection stays usable (L-BODY).

@@ -6,6 +6,7 @@ without touching the store. This file is the shell; what it decides with is in t
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ import aiohttp
 import msgspec
 import structlog
 from aiohttp import HttpVersion11, web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_protocol import RequestHandler
 
 from apiserver_fake.admission.service_account import is_without_default_account
 from apiserver_fake.decode import json_object
@@ -23,6 +26,8 @@ from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_pa
 from apiserver_fake.fairness.flow_schemas import FLOW_HEADERS, attributes_of
 from apiserver_fake.fairness.gate import REQUEST_S, Overloaded
 from apiserver_fake.fairness.queue_set import ONE, WAITING
+from apiserver_fake.memory import end_for_memory
+from apiserver_fake.rates import Count, Rate
 from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.registry.read import with_items
 from apiserver_fake.rest import (
@@ -45,6 +50,7 @@ from apiserver_fake.rest.http import (
     GZIP_MIN_BYTES,
     JSON_HEADERS,
     TEXT_HEADERS,
+    BodyTimeout,
     HttpRequest,
     audit_id,
     bearer_of,
@@ -64,6 +70,7 @@ from apiserver_fake.rest.http import (
     warning_header,
 )
 from apiserver_fake.rest.impersonation import impersonated
+from apiserver_fake.rest.listener import Listener
 from apiserver_fake.rest.media_types import PLAIN, Form
 from apiserver_fake.rest.paths import Parameters, Route
 from apiserver_fake.rest.protobuf import NotAcceptable
@@ -71,7 +78,16 @@ from apiserver_fake.rest.streaming import Kubelets, KubeletTls, Target
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.records import Record
-from services.api.errors import ApiError, BadRequest, Forbidden, NotFound, Timeout, UnknownOutcome
+from services.api.errors import (
+    ApiError,
+    BadRequest,
+    Forbidden,
+    NotFound,
+    Timeout,
+    TooManyRequests,
+    Unauthorized,
+    UnknownOutcome,
+)
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity, external
 from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
@@ -85,6 +101,8 @@ log = structlog.get_logger()
 REQUEST_LINE_BYTES_MAX = 1 << 20
 """As Go's server has it: selectors travel in the address, and clients send long ones."""
 KEEPALIVE_S = 75.0
+LINGERING_S = 2.0
+"""For how long more of a body is read and dropped that was refused before its end."""
 MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 MONITOR = "system:monitor"
@@ -96,6 +114,8 @@ PROTOBUF_PIECE = 50
 """How many objects are encoded in protobuf at a time; others have their turn between."""
 ACCOUNT_TRIES, ACCOUNT_WAIT_S = 10, 0.15
 """How often and after how long a pod's creation is tried again that only lacks its namespace's default account."""
+FAILED_LOGINS_PER_S = 20
+"""How many failed authentications of one address are answered with 401."""
 LONG_RUNNING = frozenset(("attach", "exec", "proxy", "log", "portforward"))
 """Subresources whose requests last as long as their clients want; they are not counted."""
 CONVERSIONS = ("Table", "PartialObjectMetadata")
@@ -111,12 +131,18 @@ class RestSettings:
     `first_request_max_s`: how long a connection may stay without having sent one whole request head (L-CONN).
     `has_sessions`: whether Nodes show the session of their kubelet (kubelet-unbinding 4.5).
     `send_blocked_max_s`: how long one send of a watch may block before the stream is cut (L-WS).
+    `connections_max`, `connections_per_address_max`: how many there may be, `idle_max` of them between two requests;
+    `handshake_max_s`: how long a TLS handshake may take (L-CONN).
     """
 
     allowed_hosts: tuple[str, ...] = ()
     first_request_max_s: float = 10.0
     send_blocked_max_s: float = 10.0
     has_sessions: bool = True
+    connections_max: int = 12_000
+    connections_per_address_max: int = 2_000
+    idle_max: int = 1_000
+    handshake_max_s: float = 10.0
 
 
 class RestHandler:
@@ -131,15 +157,25 @@ class RestHandler:
         self._encoding = Encoding(has_sessions=settings.has_sessions)
         self._rows = lists.Rows()
         self.active: dict[object, None] = {}
-        """The connections that have sent a request; `_SilenceSweep` forgets those that are gone."""
+        """The connections that have sent a request, in the order of their last answers; `_SilenceSweep` forgets those
+        that are gone."""
+        self.busy: dict[object, None] = {}
+        """Those whose request is being answered."""
+        self._failed_logins = Rate(FAILED_LOGINS_PER_S, FAILED_LOGINS_PER_S)
         self._allowed_hosts = frozenset((*LOOPBACK_NAMES, host.lower(), *(h.lower() for h in settings.allowed_hosts)))
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the answer; every refusal is a `Status`, and a bug is a 500 that is logged."""
-        self.active[request.protocol] = None
+        connection = request.protocol
+        self.busy[connection] = None
         if isinstance(request, HttpRequest):
             request.answer_headers["Audit-Id"] = audit_id(request.headers.get("Audit-Id", ""))
-        answer = await self._handled(request)
+        try:
+            answer = await self._handled(request)
+        finally:
+            self.busy.pop(connection, None)
+            self.active.pop(connection, None)
+            self.active[connection] = None
         if isinstance(answer, web.Response) and answer.headers.get("Content-Type") == media_types.JSON:
             self._finish_json(request, answer)
         return answer
@@ -153,14 +189,29 @@ class RestHandler:
 
     async def _handled(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
+            if request.method == "CONNECT":
+                # The HTTP library reads no end of such a request: it would answer for ever.
+                refused = self._refusal(request, method_not_allowed())
+                refused.force_close()
+                return refused
             self._check_web(request)
             return await self._dispatch(request, self._identity(request))
+        except BodyTimeout as error:
+            refused = self._refusal(request, error)
+            refused.force_close()
+            return refused
+        except Unauthorized as error:
+            if not self._failed_logins.take(request.remote, self._clock.now()):
+                return self._refusal(request, TooManyRequests("too many failed authentications", retry_after_s=1))
+            return self._refusal(request, error)
         except ApiError as error:
             return self._refusal(request, error)
         except UnknownOutcome as error:
             return self._refusal(request, Timeout(f"no answer came in time, the outcome is unknown: {error}"))
         except (ConnectionError, asyncio.IncompleteReadError):
             raise
+        except MemoryError:
+            end_for_memory()
         except Exception as error:  # a bug must answer this caller and leave the others alone (V2)
             log.error("rest.request_failed", method=request.method, path=request.path, exc_info=error)
             return refusal_answer(ApiError(f"internal error: {type(error).__name__}"))
@@ -224,8 +275,6 @@ class RestHandler:
         is_resource = parts[0] in ("api", "apis") and len(parts) > (2 if parts[0] == "api" else 3)
         if self._server.access.is_rbac and not is_resource:
             self._authorize_path(request, identity)
-        if request.method == "CONNECT":
-            raise method_not_allowed()
         if raw_path.startswith("//") or (raw_path.endswith("/") and parts[0] in EXACT):
             return page_not_found()
         match parts:
@@ -705,11 +754,49 @@ def _begins_with_state(request: web.BaseRequest) -> bool:
     return "sendInitialEvents" in query or query.get("resourceVersion", "") in ("", "0")
 
 
-class _SilenceSweep:
-    """Closes connections that never speak: the HTTP library's own time-outs begin with the first request."""
+class _Protocols(web.Server):
+    """What the HTTP library makes for each connection; `gone` is called with those that ended."""
 
-    def __init__(self, server: web.Server, handler: RestHandler, clock: Clock, allowed_s: float) -> None:
-        self._server, self._handler, self._clock, self._allowed_s = server, handler, clock, allowed_s
+    gone: Callable[[asyncio.BaseProtocol], None]
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        """Forget a connection."""
+        super().connection_lost(handler, exc)
+        self.gone(handler)
+
+
+class _ProtocolLog:
+    """What the HTTP library says, in this process's log: requests that cannot be read are their clients' affair."""
+
+    unreadable = 0
+
+    def debug(self, text: str, *values: object, **more: Any) -> None:
+        """Say what only a developer asks for."""
+        log.debug("rest.protocol", what=text % values if values else text)
+
+    def exception(self, text: str, *values: object, exc_info: Any = None, **more: Any) -> None:
+        """Say what went wrong: a bug with its traceback, a request that is no HTTP without."""
+        error = exc_info if isinstance(exc_info, BaseException) else sys.exception()
+        if isinstance(error, MemoryError):
+            end_for_memory()
+        if isinstance(error, HttpProcessingError | ConnectionError):
+            self.unreadable += 1
+            self.debug(text, *values)
+        else:
+            log.error("rest.protocol_failed", what=text % values if values else text, exc_info=error)
+
+    error = warning = info = exception
+
+
+class _SilenceSweep:
+    """Closes connections that never speak: the HTTP library's own time-outs begin with the first request.
+
+    Where too many wait for another request, those that said nothing for longest are closed as well.
+    """
+
+    def __init__(self, server: web.Server, handler: RestHandler, clock: Clock, settings: RestSettings) -> None:
+        self._server, self._handler, self._clock = server, handler, clock
+        self._allowed_s, self._idle_max = settings.first_request_max_s, settings.idle_max
         self._silent_since: dict[object, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -719,7 +806,11 @@ class _SilenceSweep:
         connections = self._server.connections
         silent = [c for c in connections if c not in active]
         self._silent_since = {c: self._silent_since.get(c, now) for c in silent}
-        self._handler.active = {c: None for c in connections if c in active}
+        present = frozenset(connections)
+        self._handler.active = {c: None for c in active if c in present}
+        idle = [c for c in self._handler.active if c not in self._handler.busy]
+        for connection in idle[: max(0, len(idle) - self._idle_max)]:
+            connection.force_close()  # type: ignore[attr-defined]
         for connection in silent:
             if now - self._silent_since[connection] >= self._allowed_s:
                 connection.force_close()
@@ -760,26 +851,32 @@ async def serve(
     handler = RestHandler(
         server, clock=clock, tracer=tracer, kubelets=Kubelets(session, kubelet_tls), settings=chosen, host=host
     )
-    listener = web.Server(
+    protocols = _Protocols(
         handler.handle,
+        logger=_ProtocolLog(),
         handler_cancellation=True,
         tcp_keepalive=True,
         keepalive_timeout=KEEPALIVE_S,
+        lingering_time=LINGERING_S,
         access_log=None,
         max_line_size=REQUEST_LINE_BYTES_MAX,
         max_field_size=REQUEST_LINE_BYTES_MAX,
         request_factory=_request,
     )
-    runner = web.ServerRunner(listener, shutdown_timeout=SHUTDOWN_S)
+    runner = web.ServerRunner(protocols, shutdown_timeout=SHUTDOWN_S)
     running.push_async_callback(runner.cleanup)
-    sweep = _SilenceSweep(listener, handler, clock, chosen.first_request_max_s)
+    sweep = _SilenceSweep(protocols, handler, clock, chosen)
     running.callback(sweep.stop)
+    count = Count(chosen.connections_max, chosen.connections_per_address_max)
+    context = tls.context if tls is not None else None
+    listener = Listener(protocols, count, clock, context, chosen.handshake_max_s)
+    protocols.gone = listener.gone
+    running.push_async_callback(listener.close)
     try:
         await runner.setup()
-        context = tls.context if tls is not None else None
-        await web.TCPSite(runner, host, port, backlog=1024, ssl_context=context).start()
+        bound = await listener.open(host, port)
     except OSError:
         await running.aclose()
         raise
     sweep.start()
-    return running, runner.addresses[0][1]
+    return running, bound
