@@ -14,7 +14,7 @@ import msgspec
 
 from apiserver_fake.fairness.concurrency import Limits, Shares, Smoothed, adjust, limits_of, max_seats
 from apiserver_fake.fairness.flow_schemas import FlowSchemas, Matched, as_client
-from apiserver_fake.fairness.queue_set import UNLIMITED, WAITING, QueuedRequest, QueueSet, Queuing, Work
+from apiserver_fake.fairness.queue_set import ONE, UNLIMITED, WAITING, QueuedRequest, QueueSet, Queuing, Work
 from apiserver_fake.rbac.policy import Attributes
 from services.api.identity import Identity
 from services.api.meta import ObjectMeta, View
@@ -109,28 +109,45 @@ class RetryAfter:
 
 
 class FlowCounters:
-    """What is counted of the requests of one flow schema in one priority level."""
+    """What is counted of the requests of one flow schema in one priority level. `at_once`: those that did not wait,
+    `of_one`: those of one seat; they are in the histograms only when these are read."""
 
     __slots__ = (
+        "_seats",
+        "_waited_s",
+        "at_once",
         "dispatched",
         "executed_s",
         "executing",
         "in_queues",
         "lengths",
+        "of_one",
         "rejected",
-        "seats",
         "seats_executing",
         "seats_in_queues",
-        "waited_s",
     )
 
     def __init__(self) -> None:
         self.dispatched = self.executing = self.in_queues = self.seats_executing = self.seats_in_queues = 0
+        self.at_once = self.of_one = 0
         self.rejected: dict[str, int] = {}
-        self.waited_s = Histogram(DURATIONS_S)
+        self._waited_s, self._seats = Histogram(DURATIONS_S), Histogram(SEATS)
         self.executed_s = Histogram(DURATIONS_S)
         self.lengths = Histogram(LENGTHS)
-        self.seats = Histogram(SEATS)
+
+    @property
+    def waited_s(self) -> Histogram:
+        """How long requests waited."""
+        self._waited_s.observe(0.0, self.at_once)
+        self.at_once = 0
+        return self._waited_s
+
+    @property
+    def seats(self) -> Histogram:
+        """How many seats requests were estimated to need."""
+        self._seats.observe(1, self.of_one)
+        self.of_one = 0
+        return self._seats
 
 
 class Level:
@@ -268,12 +285,18 @@ class PriorityLevels:
         queues = level.queues
         distinguisher = flow.matched.distinguisher(identity, asked) if queues.queuing.queues > 1 else ""
         refused = queues.start(request, flow.matched.schema, distinguisher, now_s)
-        counters.seats.observe(request.most)
+        if work is ONE:
+            counters.of_one += 1
+        else:
+            counters.seats.observe(request.most)
         if refused:
             counters.rejected[refused] = counters.rejected.get(refused, 0) + 1
             return Refused(refused, level.retry_after.note(now_s)), []
         if request.state is not WAITING:
-            self._executes(request, 0.0)
+            counters.at_once += 1
+            counters.dispatched += 1
+            counters.executing += 1
+            counters.seats_executing += request.most
             return request, []
         counters.in_queues += 1
         counters.seats_in_queues += request.most
@@ -318,15 +341,11 @@ class PriorityLevels:
             counters = request.flow.counters
             counters.in_queues -= 1
             counters.seats_in_queues -= request.most
-            self._executes(request, now_s - request.arrival_s)
+            counters.waited_s.observe(now_s - request.arrival_s)
+            counters.dispatched += 1
+            counters.executing += 1
+            counters.seats_executing += request.most
         return requests
-
-    def _executes(self, request: QueuedRequest, waited_s: float) -> None:
-        counters = request.flow.counters
-        counters.dispatched += 1
-        counters.executing += 1
-        counters.seats_executing += request.most
-        counters.waited_s.observe(waited_s)
 
     # -- dumps
 

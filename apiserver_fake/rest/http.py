@@ -93,6 +93,8 @@ async def read_body(request: web.BaseRequest) -> bytes:
     when it has not come to its end in time (L-REQ)."""
     if not request.body_exists:
         return b""
+    if request.content.is_eof():  # it came with its head
+        return await _read(request)
     try:
         async with asyncio.timeout(BODY_S):
             return await _read(request)

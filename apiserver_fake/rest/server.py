@@ -256,11 +256,11 @@ class RestHandler:
             request.answer_headers |= dict(zip(FLOW_HEADERS, flow.uids, strict=True))
         if asked.subresource in LONG_RUNNING or asked.verb == "proxy":
             return await self._serve(request, identity, parts)
-        resource = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
         cost = ONE
-        if asked.verb != "watch" or _begins_with_state(request):
-            watchers = self._server.hub.interested(resource)
-            cost = fairness.work_of(flow, asked, resource, _limit_of(request), watchers)
+        if asked.resource and asked.verb != "get" and (asked.verb != "watch" or _begins_with_state(request)):
+            resource = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
+            limit = _limit_of(request) if asked.verb == "list" else 0
+            cost = fairness.work_of(flow, asked, resource, limit, self._server.hub.interested(resource))
         turn = request.turn = fairness.enter(flow, identity, asked, cost)
         try:
             if turn.state is WAITING:
