@@ -734,6 +734,8 @@ class LocalApi:
                 if self._started is not None and watcher.has_started:
                     self._started()
                     self._started = None
+                elif self._started is not None and self._server.fairness is not None:
+                    await self._server.fairness.slices.next()
                 if batch := watcher.take():
                     yield batch
                 else:

@@ -152,6 +152,8 @@ class QueueSet:
         self._now_s = self._since_s = now_s
         self._busy = 0
         self._robin = self._enqueued = 0
+        self._nonempty: dict[Queue, None] = {}
+        """The queues in which something waits."""
         self._hands: dict[tuple[str, str], tuple[int, ...]] = {}
         self._sum = self._square_sum = 0.0
         self._most = 0
@@ -202,6 +204,7 @@ class QueueSet:
             self._busy += 1
         request.queue, request.state = queue, WAITING
         queue.waiting[request] = None
+        self._nonempty[queue] = None
         queue.seats_waiting += request.most
         queue.work_waiting += request.total_work
         self.waiting += 1
@@ -329,6 +332,8 @@ class QueueSet:
 
     def _leave(self, queue: Queue, request: QueuedRequest) -> None:
         del queue.waiting[request]
+        if not queue.waiting:
+            del self._nonempty[queue]
         queue.seats_waiting -= request.most
         queue.work_waiting = queue.work_waiting - request.total_work if queue.waiting else 0.0
         self.waiting -= 1
@@ -348,11 +353,10 @@ class QueueSet:
         count, robin = len(self.queues), self._robin
         best: Queue | None = None
         least = (0.0, 0)
-        for queue in self.queues:
-            if (oldest := queue.oldest) is not None:
-                key = (queue.next_r + oldest.total_work, (queue.index - robin - 1) % count)
-                if best is None or key < least:
-                    best, least = queue, key
+        for queue in self._nonempty:
+            key = (queue.next_r + next(iter(queue.waiting)).total_work, (queue.index - robin - 1) % count)
+            if best is None or key < least:
+                best, least = queue, key
         assert best is not None, "something waits"
         request = best.oldest
         assert request is not None

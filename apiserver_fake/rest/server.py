@@ -442,6 +442,8 @@ class RestHandler:
             form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS, is_stream=True)
             encoder = watch.EventEncoder(route, form, include, self._clock.wall, self._encoding)
             api = versioned(self._server.api_for(identity, self._leaving(request)), route.served)
+            if isinstance(request, HttpRequest) and request.turn is not None and request.turn.work.is_long:
+                await self.next_piece()
             batches = api.watch(paths.watch_request(route, parameters, self._server.store.rv))
             return await watch.stream(request, batches, encoder, send_blocked_max_s=self._settings.send_blocked_max_s)
         span = self._span(request, route, verb)
@@ -450,7 +452,7 @@ class RestHandler:
                 # Before the body is read: who may not write learns nothing about what was sent (8.2).
                 self._server.authorize(identity, route.request(verb))
             if isinstance(request, HttpRequest) and request.turn is not None and request.turn.work.is_long:
-                await self._next_piece()
+                await self.next_piece()
             response = await self._call(request, api, route, verb, parameters, span)
         except BaseException as error:
             refused = isinstance(error, ApiError) and error.code < 500
@@ -496,7 +498,7 @@ class RestHandler:
                 answer.headers.add("Warning", warning_header(text))
         return answer
 
-    async def _next_piece(self) -> None:
+    async def next_piece(self) -> None:
         """Wait for the turn of a long answer's next piece: others have theirs between."""
         fairness = self._server.fairness
         await (fairness.slices.next() if fairness is not None else asyncio.sleep(0))
@@ -524,7 +526,7 @@ class RestHandler:
             async with asyncio.timeout(REQUEST_S):
                 await answer.prepare(request)
                 while True:
-                    await self._next_piece()
+                    await self.next_piece()
                     if (piece := next(pieces, None)) is None:
                         break
                     await answer.write(piece)
@@ -568,7 +570,7 @@ class RestHandler:
             whole: list[bytes] = []
             for piece in self._encoding.items(items, route.resource.api_version, route.resource.kind):
                 whole += piece
-                await self._next_piece()
+                await self.next_piece()
             items = tuple(whole)
         if items is None:
             return response
@@ -581,7 +583,7 @@ class RestHandler:
         for body in response.items or ():
             made.append(protobuf.encode_item(version, kind, msgspec.json.decode(body)))
             if len(made) % PROTOBUF_PIECE == 0:
-                await self._next_piece()
+                await self.next_piece()
         return protobuf.encode_list(msgspec.json.decode(response.body), made)
 
     def _not_defined(self, request: web.BaseRequest, identity: Identity, group: str, version: str) -> web.Response:
@@ -869,7 +871,7 @@ async def serve(
     running.callback(sweep.stop)
     count = Count(chosen.connections_max, chosen.connections_per_address_max)
     context = tls.context if tls is not None else None
-    listener = Listener(protocols, count, clock, context, chosen.handshake_max_s)
+    listener = Listener(protocols, count, clock, context, chosen.handshake_max_s, handler.next_piece)
     protocols.gone = listener.gone
     running.push_async_callback(listener.close)
     try:

@@ -183,7 +183,7 @@ def test_half_open_handshakes_end_and_others_are_not_kept_waiting(tmp_path):
         def connection_lost(self, exc):
             listener.gone(self)
 
-    listener = Listener(Echo, Count(600, 600), RealClock(), context, 3.0)
+    listener = Listener(Echo, Count(600, 600), RealClock(), context, 3.0, lambda: asyncio.sleep(0))
 
     async def scenario():
         port = await listener.open("127.0.0.1", 0)
