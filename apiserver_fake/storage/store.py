@@ -425,6 +425,9 @@ class Staged:
             raise RequestEntityTooLarge(text)
         record = record_of(resource, document, rv, body, hashing=self._store.hashing)
         previous = self.get(resource.name, record.namespace, record.name)
+        if previous is not None and previous.fields == record.fields:
+            # What stays the same is kept once.
+            record = msgspec.structs.replace(record, fields=previous.fields)
         change_type = kind or (ADDED if previous is None else MODIFIED)
         change = Change(rv, change_type, record, previous, rv, traceparent, self.cause)
         self.changes.append(change)
