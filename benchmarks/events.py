@@ -31,7 +31,7 @@ _FIELDS = (
 def event(number: int) -> Document:
     """Return an Event as a kubelet records it, one of five of its pod."""
     pod, at = number // 5, "2026-01-01T00:00:00Z"
-    fields = {f"f:{name}": {} for name in _FIELDS}
+    fields: Document = {f"f:{name}": {} for name in _FIELDS}
     manager = {"manager": "kubelet", "operation": "Update", "apiVersion": "v1", "time": at, "fieldsType": "FieldsV1"}
     return {
         "kind": "Event",

@@ -10,14 +10,16 @@ import contextlib
 import errno
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
 import grpc.aio
 import msgspec
+import structlog
+from google.protobuf.message import DecodeError
 
 from apiserver_fake.fairness.gate import REQUEST_S
 from apiserver_fake.fairness.queue_set import WAITING, QueuedRequest
@@ -36,6 +38,8 @@ from services.api.wire import Request, Response, WatchRequest
 from services.client.channel import SERVER_OPTIONS, STREAM_TAKEN
 from services.runtime.config import EXIT_CONFIG, StartError
 from services.runtime.serving_tls import Peer, Peers, ServingTls
+
+log = structlog.get_logger()
 
 Wire = TypeVar("Wire", Request, WatchRequest)
 
@@ -61,6 +65,38 @@ _CODES = {
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
     503: grpc.StatusCode.UNAVAILABLE,
 }
+
+
+def _answer_to(error: Exception, request: pb.Request | pb.WatchRequest) -> ApiError:
+    """Return what a request is answered that raised: a refusal is its answer; a bug must answer this caller and leave
+    the others of its stream alone (V2)."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, MemoryError):
+        end_for_memory()
+    log.error("grpc.request_failed", resource=request.resource[:100], exc_info=error)
+    return ApiError(f"internal error: {type(error).__name__}")
+
+
+_UNREADABLE: Final = object()
+
+
+def _reader(message: Any) -> Callable[[bytes], Any]:
+    """Return what decodes frames to messages of that type; to `_UNREADABLE` those that are none, which are a client's
+    fault and no error of the library's."""
+
+    def read(frame: bytes) -> Any:
+        try:
+            return message.FromString(frame)
+        except DecodeError:
+            return _UNREADABLE
+
+    return read
+
+
+def _check_readable(message: Any) -> None:
+    if message is _UNREADABLE:
+        raise BadRequest("the frame is no message of mesh.v1")
 
 
 def _as(wire: type[Wire], message: Any) -> Wire:
@@ -148,8 +184,8 @@ class _CallStream:
                 group.create_task(self._send())
         except* MemoryError:
             end_for_memory()
-        except* Unauthorized as expired:
-            refused += expired.exceptions
+        except* (Unauthorized, BadRequest) as ending:
+            refused += ending.exceptions
         except* (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.BaseError, TimeoutError):
             pass  # the connection is gone; what was handed to the writer goes on (P1)
         if refused:
@@ -162,6 +198,7 @@ class _CallStream:
                 self._is_closing = True
                 self._wake.set()
                 return
+            _check_readable(batch)
             self._caller.check(self._clock)
             for message in batch.requests:
                 self._begin(message, group)
@@ -178,14 +215,14 @@ class _CallStream:
                 begun: Response | Awaitable[Response] = _in_turn(server, turn, identity, request)
             else:
                 begun = server.start(identity, request)
-        except ApiError as error:
-            begun = refusal(error)
+        except Exception as error:
+            begun = refusal(_answer_to(error, message))
         if isinstance(begun, Response):
             self._leave(turn)
             self._put(number, begun)
             return
         self._unanswered += 1
-        future = begun if isinstance(begun, asyncio.Future) else group.create_task(_awaited(begun))
+        future = begun if isinstance(begun, asyncio.Future) else group.create_task(_awaited(begun, message))
         future.add_done_callback(lambda done: self._answered(number, turn, done))
 
     def _leave(self, turn: QueuedRequest | None) -> None:
@@ -225,8 +262,11 @@ class _CallStream:
             await self._pace.send(self._context, b"".join(parts))
 
 
-async def _awaited(begun: Awaitable[Response]) -> Response:
-    return await begun
+async def _awaited(begun: Awaitable[Response], request: pb.Request) -> Response:
+    try:
+        return await begun
+    except Exception as error:
+        return refusal(_answer_to(error, request))
 
 
 async def _in_turn(server: ApiServer, turn: QueuedRequest, identity: Identity, request: Request) -> Response:
@@ -272,8 +312,8 @@ class _WatchStream:
                     waiting.cancel()
         except* MemoryError:
             end_for_memory()
-        except* Unauthorized as expired:
-            refused += expired.exceptions
+        except* (Unauthorized, BadRequest) as ending:
+            refused += ending.exceptions
         except* (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.BaseError):
             pass  # the connection is gone
         except* TimeoutError:
@@ -293,6 +333,7 @@ class _WatchStream:
             control = await self._context.read()
             if control is grpc.aio.EOF:
                 return
+            _check_readable(control)
             for number in control.close:
                 self._close(number)
             for message in control.open:
@@ -313,8 +354,8 @@ class _WatchStream:
                 self._waiting[message.id].add_done_callback(lambda _: self._waited(message.id, turn))
             else:
                 self._begin(message.id, turn, identity, request)
-        except ApiError as error:
-            self._refuse(message.id, error)
+        except Exception as error:
+            self._refuse(message.id, _answer_to(error, message))
 
     def _refuse(self, number: int, error: ApiError) -> None:
         self._ends.append(pb.WatchEnd(id=number, code=error.code, status=msgspec.json.encode(error.status())))
@@ -339,7 +380,7 @@ class _WatchStream:
         """Begin a watch, which has its turn until what it starts with has been sent. Raises: ApiError."""
         try:
             watcher = self._server.open_watch(identity, request, self._notify)
-        except ApiError:
+        except BaseException:
             self._leave(turn)
             raise
         self._watchers[number] = watcher
@@ -474,10 +515,10 @@ class GrpcServer(ApiServerServicer):
             "mesh.v1.ApiServer",
             {
                 "Call": grpc.unary_unary_rpc_method_handler(
-                    self.Call, pb.Request.FromString, pb.Response.SerializeToString
+                    self.Call, _reader(pb.Request), pb.Response.SerializeToString
                 ),
-                "Mutate": grpc.stream_stream_rpc_method_handler(self.Mutate, pb.RequestBatch.FromString, bytes),
-                "Watch": grpc.stream_stream_rpc_method_handler(self.Watch, pb.WatchControl.FromString, bytes),
+                "Mutate": grpc.stream_stream_rpc_method_handler(self.Mutate, _reader(pb.RequestBatch), bytes),
+                "Watch": grpc.stream_stream_rpc_method_handler(self.Watch, _reader(pb.WatchControl), bytes),
             },
         )
 
@@ -530,13 +571,13 @@ class GrpcServer(ApiServerServicer):
     async def Call(self, request: pb.Request, context: Any) -> pb.Response:  # noqa: N802
         """Answer one call."""
         caller = await self._caller(context)
+        if request is _UNREADABLE:
+            await _abort(context, BadRequest("the frame is no message of mesh.v1"))
         try:
             identity = caller.of(self._server, request.token)
             response = await self._call(identity, _as(Request, request))
-        except ApiError as error:
-            response = refusal(error)
-        except MemoryError:
-            end_for_memory()
+        except Exception as error:
+            response = refusal(_answer_to(error, request))
         if len(response.body) > FRAME_BYTES * 3:
             text = f"the answer has {len(response.body)} bytes: ask through Mutate, or with a limit"
             response = refusal(RequestEntityTooLarge(text))

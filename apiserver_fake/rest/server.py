@@ -6,7 +6,7 @@ without touching the store. This file is the shell; what it decides with is in t
 """
 
 import asyncio
-import sys
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -17,7 +17,6 @@ import aiohttp
 import msgspec
 import structlog
 from aiohttp import HttpVersion11, web
-from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from apiserver_fake.admission.service_account import is_without_default_account
@@ -52,6 +51,7 @@ from apiserver_fake.rest.http import (
     TEXT_HEADERS,
     BodyTimeout,
     HttpRequest,
+    ServerLog,
     audit_id,
     bearer_of,
     cached_answer,
@@ -767,29 +767,6 @@ class _Protocols(web.Server):
         self.gone(handler)
 
 
-class _ProtocolLog:
-    """What the HTTP library says, in this process's log: requests that cannot be read are their clients' affair."""
-
-    unreadable = 0
-
-    def debug(self, text: str, *values: object, **more: Any) -> None:
-        """Say what only a developer asks for."""
-        log.debug("rest.protocol", what=text % values if values else text)
-
-    def exception(self, text: str, *values: object, exc_info: Any = None, **more: Any) -> None:
-        """Say what went wrong: a bug with its traceback, a request that is no HTTP without."""
-        error = exc_info if isinstance(exc_info, BaseException) else sys.exception()
-        if isinstance(error, MemoryError):
-            end_for_memory()
-        if isinstance(error, HttpProcessingError | ConnectionError):
-            self.unreadable += 1
-            self.debug(text, *values)
-        else:
-            log.error("rest.protocol_failed", what=text % values if values else text, exc_info=error)
-
-    error = warning = info = exception
-
-
 class _SilenceSweep:
     """Closes connections that never speak: the HTTP library's own time-outs begin with the first request.
 
@@ -855,7 +832,6 @@ async def serve(
     )
     protocols = _Protocols(
         handler.handle,
-        logger=_ProtocolLog(),
         handler_cancellation=True,
         tcp_keepalive=True,
         keepalive_timeout=KEEPALIVE_S,
@@ -864,6 +840,8 @@ async def serve(
         max_line_size=REQUEST_LINE_BYTES_MAX,
         max_field_size=REQUEST_LINE_BYTES_MAX,
         request_factory=_request,
+        auto_decompress=False,  # a body that is not what its head says is answered, and a bomb is cut (`read_body`)
+        logger=ServerLog(logging.getLogger(__name__)),
     )
     runner = web.ServerRunner(protocols, shutdown_timeout=SHUTDOWN_S)
     running.push_async_callback(runner.cleanup)
