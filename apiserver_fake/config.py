@@ -38,6 +38,11 @@ class ApiServerConfig(CommonConfig):
     cluster_objects: bool = setting(
         False, "make what a cluster has: the Service kubernetes, a default storage class, flow schemas"
     )
+    max_requests_inflight: int = setting(
+        400,
+        "seats for requests that only read; with those of --max-mutating-requests-inflight what priority levels share",
+    )
+    max_mutating_requests_inflight: int = setting(200, "seats for requests that write")
     state_hash: bool = setting(False, "keep a hash over the whole state and log it with every commit")
     log_watch_events: bool = setting(False, "write a line for every event sent to every watcher; costly")
     window_s: float = setting(300.0, "seconds for which changes are kept for watches to resume")

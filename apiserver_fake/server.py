@@ -36,7 +36,8 @@ from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.controller import DefinitionController
 from apiserver_fake.event_log import MUTATING, EventLines
-from apiserver_fake.fairness import StoredFlowSchemas
+from apiserver_fake.fairness.gate import FairDispatch
+from apiserver_fake.memory import end_for_memory
 from apiserver_fake.rbac.policy import Attributes, Decision, PolicyRule
 from apiserver_fake.rbac.stored import StoredPolicy
 from apiserver_fake.registry.event_expiry import EventExpiry
@@ -121,7 +122,8 @@ class ApiServer:
             queue_bytes=config.watch_queue_bytes,
         )
         self._stored_policy = StoredPolicy(self.store) if self.access.is_rbac else None
-        self._flow_schemas = StoredFlowSchemas(self.store) if self.access.is_rbac else None
+        self.fairness: FairDispatch | None = None
+        """Which requests of clients wait; None where there is no concurrency to divide, as in a simulation."""
         issuer, find = self.access.accounts.tokens, self._document
         self._binds_nodes = config.security == "strict"
         self._token_secrets = (
@@ -320,11 +322,6 @@ class ApiServer:
             raise forbidden_action(identity, asked, decision.reason)
         return decision.reason
 
-    def flow_of(self, identity: Identity, asked: Attributes) -> tuple[str, str] | None:
-        """Return the UIDs of the flow schema and the priority level of a client's request; None where there are none
-        for clients, or before recovery."""
-        return self._flow_schemas.match(identity, asked) if self._flow_schemas is not None and self.is_ready else None
-
     def api_for(self, identity: Identity) -> Api:
         """Return the server as that identity reaches it, in this process."""
         return LocalApi(self, identity)
@@ -339,10 +336,12 @@ class ApiServer:
         self._parts()[0].authorize_watch(identity, request)
         return self.hub.size(self.catalogue.find(request.resource), request) > SMALL
 
-    def streaming_api(self, identity: Identity, place: Place | None, send_blocked_max_s: float) -> Api:
+    def streaming_api(
+        self, identity: Identity, place: Place | None, send_blocked_max_s: float, started: Callable[[], None]
+    ) -> Api:
         """Return the server for one watch of a client that is at the other end of a connection; `place` is left when
-        the watch has begun or ended."""
-        return StreamingApi(self, identity, place, send_blocked_max_s)
+        the watch has begun or ended, and `started` called when it has begun."""
+        return StreamingApi(self, identity, place, send_blocked_max_s, started)
 
     def authorize(self, identity: Identity, request: Request) -> str:
         """Refuse what the identity may not do, without doing it; the text is which binding allows it. Raises:
@@ -447,6 +446,8 @@ class ApiServer:
                     session.learn(pending, await self._admission.answer(pending, operation.deadline_s))
                 except ApiError as error:
                     response = refusal(pending.beside(error))
+                except MemoryError:
+                    end_for_memory()
                 except Exception as error:  # a bug must answer this caller and leave the others alone
                     log.error("admission.call_failed", resource=request.resource, exc_info=error)
                     response = refusal(ApiError(f"internal error: {type(error).__name__}: {error}"))
@@ -586,8 +587,8 @@ class ApiServer:
             self._lines.commits(changes)
         if self._stored_policy is not None:
             self._stored_policy.note(changes)
-        if self._flow_schemas is not None:
-            self._flow_schemas.note(changes)
+        if self.fairness is not None:
+            self.fairness.note(changes)
         if self._token_secrets is not None:
             self._note_accounts(self._token_secrets, changes)
         now_s, is_configured = self._clock.now(), False
@@ -677,7 +678,8 @@ class ApiServer:
 
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges by Prometheus name."""
-        return METRICS.of(self)
+        found = METRICS.of(self)
+        return found | self.fairness.metrics() if self.fairness is not None else found
 
 
 METRICS: Final[Metrics[ApiServer]] = Metrics(
@@ -774,9 +776,16 @@ class StreamingApi(LocalApi):
     """`Api` for one watch over a connection: what it begins with is taken in pieces, and a client that takes nothing
     for too long is cut (L-WS)."""
 
-    def __init__(self, server: ApiServer, identity: Identity, place: Place | None, send_blocked_max_s: float) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        identity: Identity,
+        place: Place | None,
+        send_blocked_max_s: float,
+        started: Callable[[], None],
+    ) -> None:
         super().__init__(server, identity)
-        self._place, self._send_blocked_max_s = place, send_blocked_max_s
+        self._place, self._send_blocked_max_s, self._started = place, send_blocked_max_s, started
 
     async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
         """Yield batches until the server ends the watch; between two pieces others have their turn. Raises: ApiError
@@ -792,7 +801,8 @@ class StreamingApi(LocalApi):
                     else:
                         place.leave()
                         place = None
-                is_beginning = watcher.is_beginning
+                if not (is_beginning := watcher.is_beginning):
+                    self._started()
                 if batch := watcher.take_piece():
                     timers = [loop.call_later(self._send_blocked_max_s, watcher.close, SLOW)]
                     if place is not None:

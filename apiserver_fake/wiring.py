@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 from apiserver_fake.accounts.jwt import SigningKey
 from apiserver_fake.accounts.tokens import ServiceAccounts, Tokens
@@ -17,7 +18,10 @@ from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.kinds import DefinedKinds, no_converter
 from apiserver_fake.customresources.webhooks import make_webhooks
+from apiserver_fake.fairness.gate import FairDispatch
+from apiserver_fake.fairness.levels import CATCH_ALL, EXEMPT
 from apiserver_fake.grpc.server import GrpcServer
+from apiserver_fake.memory import end_for_memory
 from apiserver_fake.registry.cluster_objects import client_authority, ensure, own_service, standing_objects
 from apiserver_fake.registry.write import new_uid
 from apiserver_fake.rest import server as rest_server
@@ -54,6 +58,8 @@ class ApiServerComponent:
 
     async def run(self) -> None:
         """Recover the store, open the servers, serve until cancelled. Raises: StartError."""
+        if _has_servers(self._config):
+            _end_without_memory(asyncio.get_running_loop())
         async with asyncio.TaskGroup() as group:
             group.create_task(self.server.run())
             await self.server.wait_until_ready()
@@ -73,6 +79,10 @@ class ApiServerComponent:
             tls.on_reload = self._on_reload
             following = asyncio.create_task(tls.follow())
             servers.callback(following.cancel)
+        if _has_servers(config):
+            fairness = self.server.fairness = self.make_fairness()
+            dividing = asyncio.create_task(fairness.run())
+            servers.callback(dividing.cancel)
         if config.grpc_port is not None:
             grpc = GrpcServer(self.server, self._seams.clock, tls if config.security == "strict" else None)
             self.grpc_port = await grpc.open(config.grpc_host, config.grpc_port)
@@ -101,6 +111,19 @@ class ApiServerComponent:
                 why = error.strerror or str(error)
                 text = f"cannot listen on {config.rest_host}:{config.rest_port}: {why}"
                 raise StartError(text, EXIT_CONFIG) from None
+
+    def make_fairness(self) -> FairDispatch:
+        """Return what divides concurrency. Objects that a cluster has and nobody stores here count as stored."""
+        config, server = self._config, self.server
+        always = () if not config.cluster_objects else (EXEMPT, CATCH_ALL)
+        suggested = [
+            each
+            for each in standing_objects()
+            if each["kind"] in ("FlowSchema", "PriorityLevelConfiguration")
+            and (not always or each["metadata"]["name"] in always)
+        ]
+        seats = config.max_requests_inflight + config.max_mutating_requests_inflight
+        return FairDispatch(server.store, self._seams.clock, seats, suggested, server.api_for(ADMIN))
 
     def _on_reload(self) -> None:
         """Publish the authorities if they have changed."""
@@ -159,6 +182,21 @@ class ApiServerComponent:
         return {name: port for name, port in found.items() if port is not None}
 
 
+def _end_without_memory(loop: asyncio.AbstractEventLoop) -> None:
+    """End the process when a callback finds no memory, whoever's it is."""
+    before = loop.get_exception_handler()
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if isinstance(context.get("exception"), MemoryError):
+            end_for_memory()
+        if before is not None:
+            before(loop, context)
+        else:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
+
+
 def _unbinds(switches: Switches) -> bool:
     """Whether kubelets unbind pods: clients without that feature do not know the session of a kubelet."""
     return switches.flag("PodUnbinding") and switches.choice("kubelet.on_reject") in UNBINDS
@@ -197,6 +235,9 @@ def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
         add_roles(read_role(Path(path)) for path in config.role)
     except ValueError as error:
         raise StartError(f"--role {error}") from None
+    if config.max_requests_inflight + config.max_mutating_requests_inflight < 1:
+        text = "--max-requests-inflight and --max-mutating-requests-inflight leave no request to be executed"
+        raise StartError(text, EXIT_USAGE)
     tokens = read_tokens(Path(config.token_file)) if config.token_file else TokenFile()
 
     def address(namespace: str, service: str, port: int) -> tuple[str, int]:

@@ -10,7 +10,8 @@ import contextlib
 import errno
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -20,7 +21,11 @@ import msgspec
 import structlog
 from google.protobuf.message import DecodeError
 
+from apiserver_fake.fairness.gate import REQUEST_S
+from apiserver_fake.fairness.queue_set import WAITING, QueuedRequest
 from apiserver_fake.grpc.frames import EventBytes, batch_bytes, event_bytes, response_bytes
+from apiserver_fake.memory import end_for_memory
+from apiserver_fake.rates import Count, Rate
 from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.backlog import Events
 from apiserver_fake.storage.watch_hub import SLOW, Watcher
@@ -53,6 +58,10 @@ FORM = "mesh.v1.WatchEvent"
 """What pieces of initial events are encoded to here."""
 END_REASON = "mesh-end-reason"
 """The trailer that says why a stream was ended (W14)."""
+STREAMS_MAX, STREAMS_PER_IDENTITY = 4_000, 100
+"""How many streams may be open: of calls and of watches, a client has one of each."""
+FAILED_LOGINS_PER_S = 20
+"""How many failed authentications of one address are answered with 401 (L-RATE)."""
 
 _HEARTBEAT: bytes = pb.WatchFrame(heartbeat=True).SerializeToString()
 _CODES = {
@@ -69,6 +78,8 @@ def _answer_to(error: Exception, request: pb.Request | pb.WatchRequest) -> ApiEr
     the others of its stream alone (V2)."""
     if isinstance(error, ApiError):
         return error
+    if isinstance(error, MemoryError):
+        end_for_memory()
     log.error("grpc.request_failed", resource=request.resource[:100], exc_info=error)
     return ApiError(f"internal error: {type(error).__name__}")
 
@@ -177,6 +188,8 @@ class _CallStream:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._receive(group))
                 group.create_task(self._send())
+        except* MemoryError:
+            end_for_memory()
         except* (Unauthorized, BadRequest) as ending:
             refused += ending.exceptions
         except* (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.BaseError, TimeoutError):
@@ -199,19 +212,31 @@ class _CallStream:
                 await _woken(self._capacity)
 
     def _begin(self, message: pb.Request, group: asyncio.TaskGroup) -> None:
-        number = message.id
+        number, server, turn = message.id, self._server, None
         try:
-            begun = self._server.start(self._caller.of(self._server, message.token), _as(Request, message))
+            identity, request = self._caller.of(server, message.token), _as(Request, message)
+            if (fairness := server.fairness) is not None:
+                turn = fairness.enter_call(identity, request, server.hub.interested(request.resource))
+            if turn is not None and (turn.state is WAITING or turn.work.is_long):
+                begun: Response | Awaitable[Response] = _in_turn(server, turn, identity, request)
+            else:
+                begun = server.start(identity, request)
         except Exception as error:
             begun = refusal(_answer_to(error, message))
         if isinstance(begun, Response):
+            self._leave(turn)
             self._put(number, begun)
             return
         self._unanswered += 1
         future = begun if isinstance(begun, asyncio.Future) else group.create_task(_awaited(begun, message))
-        future.add_done_callback(lambda done: self._answered(number, done))
+        future.add_done_callback(lambda done: self._answered(number, turn, done))
 
-    def _answered(self, number: int, done: asyncio.Future[Response]) -> None:
+    def _leave(self, turn: QueuedRequest | None) -> None:
+        if turn is not None and (fairness := self._server.fairness) is not None:
+            fairness.leave(turn)
+
+    def _answered(self, number: int, turn: QueuedRequest | None, done: asyncio.Future[Response]) -> None:
+        self._leave(turn)
         self._unanswered -= 1
         if not done.cancelled() and done.exception() is None:
             self._put(number, done.result())
@@ -250,6 +275,19 @@ async def _awaited(begun: Awaitable[Response], request: pb.Request) -> Response:
         return refusal(_answer_to(error, request))
 
 
+async def _in_turn(server: ApiServer, turn: QueuedRequest, identity: Identity, request: Request) -> Response:
+    """Answer a call that waits for its priority level, or that is long: such calls are begun one a turn of the loop."""
+    fairness = server.fairness
+    assert fairness is not None, "it let the call in"
+    try:
+        await fairness.wait(turn, request.deadline_s or REQUEST_S)
+        if turn.work.is_long:
+            await fairness.slices.next()
+    except ApiError as error:
+        return refusal(error)
+    return await server.api_for(identity).call(request)
+
+
 class _WatchStream:
     """One `Watch` stream: any number of watchers, one sender."""
 
@@ -274,6 +312,8 @@ class _WatchStream:
                 sender = group.create_task(self._send())
                 await self._receive()
                 sender.cancel()
+        except* MemoryError:
+            end_for_memory()
         except* (Unauthorized, BadRequest) as ending:
             refused += ending.exceptions
         except* (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.BaseError):
@@ -306,7 +346,7 @@ class _WatchStream:
         try:
             if message.id in self._watchers or message.id in self._places:
                 raise BadRequest(f"watch id {message.id} is in use on this stream")
-            if len(self._watchers) >= WATCHES_PER_STREAM:
+            if len(self._watchers.keys() | self._places.keys()) >= WATCHES_PER_STREAM:
                 raise TooManyRequests(f"this stream has {len(self._watchers)} watches", retry_after_s=1)
             identity, request = self._caller.of(self._server, message.token), _as(WatchRequest, message)
             if self._server.needs_turn(identity, request):
@@ -461,6 +501,8 @@ class GrpcServer(ApiServerServicer):
         self._peers = Peers()
         self._listener: grpc.aio.Server | None = None
         self._encoded = EventBytes()
+        self._streams = Count(STREAMS_MAX, STREAMS_PER_IDENTITY)
+        self._failed_logins = Rate(FAILED_LOGINS_PER_S, FAILED_LOGINS_PER_S)
 
     async def open(self, host: str, port: int) -> int:
         """Listen and return the port. Raises: StartError when the address cannot be had."""
@@ -514,17 +556,30 @@ class GrpcServer(ApiServerServicer):
                 return _Caller(self._server.authenticate(bearer))
             found = self._server.authenticate(bearer, peer.identity.user) if bearer else peer.identity
             return _Caller(found, peer)
+        except Unauthorized as error:
+            address = context.peer().rpartition(":")[0]
+            if not self._failed_logins.take(address, self._clock.now()):
+                await _abort(context, TooManyRequests("too many failed authentications", retry_after_s=1))
+            await _abort(context, error)
         except ApiError as error:
             await _abort(context, error)
 
-    async def _admit(self, context: Any) -> _Caller:
-        """Return whose stream it is and confirm to its client that it is accepted, or refuse it.
+    @asynccontextmanager
+    async def _admit(self, context: Any) -> AsyncIterator[_Caller]:
+        """Yield whose stream it is and confirm to its client that it is accepted, or refuse it.
 
         A client that writes into a refusal loses the reason, so it writes nothing before this word.
         """
         caller = await self._caller(context)
-        await context.send_initial_metadata(STREAM_TAKEN)
-        return caller
+        user = caller.identity.user
+        if not self._streams.enter(user):
+            text = f"{user} has {self._streams.of(user)} streams open, of {self._streams.total}"
+            await _abort(context, TooManyRequests(text, retry_after_s=1))
+        try:
+            await context.send_initial_metadata(STREAM_TAKEN)
+            yield caller
+        finally:
+            self._streams.leave(user)
 
     async def Call(self, request: pb.Request, context: Any) -> pb.Response:  # noqa: N802
         """Answer one call."""
@@ -533,7 +588,7 @@ class GrpcServer(ApiServerServicer):
             await _abort(context, BadRequest("the frame is no message of mesh.v1"))
         try:
             identity = caller.of(self._server, request.token)
-            response = await self._server.api_for(identity).call(_as(Request, request))
+            response = await self._call(identity, _as(Request, request))
         except Exception as error:
             response = refusal(_answer_to(error, request))
         if len(response.body) > FRAME_BYTES * 3:
@@ -543,13 +598,23 @@ class GrpcServer(ApiServerServicer):
             id=request.id, code=response.code, rv=response.rv, body=response.body, warnings=response.warnings or None
         )
 
+    async def _call(self, identity: Identity, request: Request) -> Response:
+        server, fairness = self._server, self._server.fairness
+        if fairness is None:
+            return await server.api_for(identity).call(request)
+        turn = fairness.enter_call(identity, request, server.hub.interested(request.resource))
+        try:
+            return await _in_turn(server, turn, identity, request)
+        finally:
+            fairness.leave(turn)
+
     # The stubs know iterators only; reading and writing through the context is what lets one task serve both.
     async def Mutate(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
         """Answer many calls at once."""
-        caller = await self._admit(context)
-        await _CallStream(self._server, caller, context, self._clock).run()
+        async with self._admit(context) as caller:
+            await _CallStream(self._server, caller, context, self._clock).run()
 
     async def Watch(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]  # noqa: N802
         """Serve many watches at once."""
-        caller = await self._admit(context)
-        await _WatchStream(self._server, caller, context, self._clock, self._encoded).run()
+        async with self._admit(context) as caller:
+            await _WatchStream(self._server, caller, context, self._clock, self._encoded).run()

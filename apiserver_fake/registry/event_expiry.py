@@ -3,32 +3,45 @@
 from collections import OrderedDict
 
 from apiserver_fake.storage.records import DELETED, Change
+from services.api.meta import Key
 
 EVENTS_TTL_S = 3_600.0
 EVENTS_MAX = 50_000
+EVENTS_BYTES_MAX = 24 << 20
+"""Of their JSON. An Event of 1 KB takes 2.6 KB of memory (its selectable fields 0.5 KB, its place in indexes and in the
+window of changes the rest), and one that is deleted as much again while its change is kept: with this bound a churn of
+Events stays below 150 MB (`python -m benchmarks.events`)."""
 EVENTS_SWEEP_MAX = 500
 
 
 class EventExpiry:
-    """When each Event was last written, oldest first; pure. Source: guarantees L-OBJ (TTL 1 h, 50,000)."""
+    """When each Event was last written, oldest first; pure. Source: guarantees L-OBJ (TTL 1 h, 50,000), L-MEM."""
 
-    def __init__(self, ttl_s: float = EVENTS_TTL_S, count_max: int = EVENTS_MAX) -> None:
-        self._ttl_s, self._max = ttl_s, count_max
-        self._written: OrderedDict[tuple[str, str], float] = OrderedDict()
+    def __init__(
+        self, ttl_s: float = EVENTS_TTL_S, count_max: int = EVENTS_MAX, bytes_max: int = EVENTS_BYTES_MAX
+    ) -> None:
+        self._ttl_s, self._max, self._bytes_max = ttl_s, count_max, bytes_max
+        self._written: OrderedDict[Key, tuple[float, int]] = OrderedDict()
+        self._bytes = 0
 
     def note(self, change: Change, now_s: float) -> None:
         """Remember a change of an Event."""
-        key = (change.record.namespace, change.record.name)
-        self._written.pop(key, None)
+        key = change.record.key
+        _, before = self._written.pop(key, (0.0, 0))
+        self._bytes -= before
         if change.type != DELETED:
-            self._written[key] = now_s
+            size = len(change.record.body)
+            self._written[key] = now_s, size
+            self._bytes += size
 
-    def due(self, now_s: float, most: int = EVENTS_SWEEP_MAX) -> list[tuple[str, str]]:
+    def due(self, now_s: float, most: int = EVENTS_SWEEP_MAX) -> list[Key]:
         """Return `(namespace, name)` of Events that should go now, oldest first."""
-        excess = len(self._written) - self._max
-        found: list[tuple[str, str]] = []
-        for key, at_s in self._written.items():
-            if len(found) >= most or (excess <= len(found) and now_s - at_s < self._ttl_s):
+        excess, bytes_left = len(self._written) - self._max, self._bytes
+        found: list[Key] = []
+        for key, (at_s, size) in self._written.items():
+            is_surplus = excess > len(found) or bytes_left > self._bytes_max
+            if len(found) >= most or (not is_surplus and now_s - at_s < self._ttl_s):
                 break
             found.append(key)
+            bytes_left -= size
         return found

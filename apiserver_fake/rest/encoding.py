@@ -20,7 +20,7 @@ from services.api.meta import Document
 KEPT_BYTES_MAX = 48 << 20
 """How many bytes of objects are kept in this form; a list of 5,000 pods is about 12 MB."""
 NODE, SESSION = "core.Node", "kubeletSession"
-PIECE, PIECE_FOUND = 50, 2_000
+PIECE, PIECE_FOUND = 50, 500
 """How many objects are completed, or found completed, at a time."""
 
 

@@ -1,5 +1,6 @@
 """What stands in HTTP requests and their answers besides the objects: credentials, hosts, bodies, warnings."""
 
+import asyncio
 import ipaddress
 import logging
 import re
@@ -15,9 +16,11 @@ import yaml
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, PayloadEncodingError
 
+from apiserver_fake.fairness.queue_set import QueuedRequest
+from apiserver_fake.memory import end_for_memory
 from apiserver_fake.rest import discovery, protobuf
 from apiserver_fake.rest.media_types import BODY_MAX_BYTES, PLAIN, PROTOBUF, YAML, Form
-from services.api.errors import ApiError, BadRequest, RequestEntityTooLarge, Unauthorized
+from services.api.errors import ApiError, BadRequest, RequestEntityTooLarge, Timeout, Unauthorized
 
 log = structlog.get_logger()
 
@@ -82,18 +85,34 @@ def warning_header(text: str) -> str:
 
 
 JSON_HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+BODY_S = 30.0
+"""How long a body may take."""
 DISCARDED_MAX_BYTES = 13 * 1024 * 1024
 """How much of a body that is too large is read on before the connection is given up."""
+
+
+class BodyTimeout(Timeout):
+    """The refusal of a body that does not end; its connection is of no more use."""
 
 
 async def read_body(request: web.BaseRequest) -> bytes:
     """Return the whole body, decompressed.
 
     Raises: RequestEntityTooLarge above 3 MiB, after decompression too (L-BODY); BadRequest for a body that breaks the
-    rules of its transfer or content coding.
+    rules of its transfer or content coding; BodyTimeout when it has not come to its end in time (L-REQ).
     """
     if not request.body_exists:
         return b""
+    if request.content.is_eof():  # it came with its head
+        return await _read(request)
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await _read(request)
+    except TimeoutError:
+        raise BodyTimeout("Timeout: request did not complete within the allotted timeout", details={}) from None
+
+
+async def _read(request: web.BaseRequest) -> bytes:
     chunks: list[bytes] = []
     read = 0
     # A little more than is kept is taken in and dropped, so that the connection stays usable (L-BODY).
@@ -151,7 +170,9 @@ class ServerLog(logging.LoggerAdapter[logging.Logger]):
 
     def exception(self, msg: object, *args: object, exc_info: Any = True, **kwargs: Any) -> None:
         """Log a failure, unless it is only what a client sent."""
-        if isinstance(exc_info, HttpProcessingError | PayloadEncodingError | web.RequestPayloadError):
+        if isinstance(exc_info, MemoryError):
+            end_for_memory()
+        if isinstance(exc_info, HttpProcessingError | PayloadEncodingError | web.RequestPayloadError | ConnectionError):
             log.debug("rest.unreadable_request", why=" ".join(str(exc_info).split())[:200])
         else:
             log.error("rest.connection_failed", exc_info=exc_info)
@@ -250,6 +271,8 @@ class HttpRequest(web.BaseRequest):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.answer_headers: dict[str, str] = {}
+        self.turn: QueuedRequest | None = None
+        """Its turn in its priority level."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         # The library's own name is no part of an answer of an API server.

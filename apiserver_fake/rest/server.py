@@ -7,6 +7,7 @@ without touching the store. This file is the shell; what it decides with is in t
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +16,17 @@ from urllib.parse import unquote
 import aiohttp
 import msgspec
 import structlog
-from aiohttp import web
+from aiohttp import HttpVersion11, web
+from aiohttp.web_protocol import RequestHandler
 
 from apiserver_fake.admission.service_account import is_without_default_account
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path, not_found
-from apiserver_fake.fairness import FLOW_HEADERS, attributes_of
+from apiserver_fake.fairness.flow_schemas import FLOW_HEADERS, attributes_of
+from apiserver_fake.fairness.gate import REQUEST_S, Overloaded
+from apiserver_fake.fairness.queue_set import ONE, WAITING
+from apiserver_fake.memory import end_for_memory
+from apiserver_fake.rates import Count, Rate
 from apiserver_fake.rbac.policy import Attributes
 from apiserver_fake.registry.read import with_items
 from apiserver_fake.rest import (
@@ -40,8 +46,10 @@ from apiserver_fake.rest import (
 )
 from apiserver_fake.rest.encoding import Encoding
 from apiserver_fake.rest.http import (
+    GZIP_MIN_BYTES,
     JSON_HEADERS,
     TEXT_HEADERS,
+    BodyTimeout,
     HttpRequest,
     ServerLog,
     audit_id,
@@ -62,13 +70,23 @@ from apiserver_fake.rest.http import (
     warning_header,
 )
 from apiserver_fake.rest.impersonation import impersonated
+from apiserver_fake.rest.listener import Listener
 from apiserver_fake.rest.media_types import PLAIN, Form
 from apiserver_fake.rest.paths import Parameters, Route
 from apiserver_fake.rest.protobuf import NotAcceptable
 from apiserver_fake.rest.streaming import Kubelets, KubeletTls, Target
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
-from services.api.errors import ApiError, BadRequest, Forbidden, NotFound, Timeout, UnknownOutcome
+from services.api.errors import (
+    ApiError,
+    BadRequest,
+    Forbidden,
+    NotFound,
+    Timeout,
+    TooManyRequests,
+    Unauthorized,
+    UnknownOutcome,
+)
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity, external
 from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
@@ -82,15 +100,23 @@ log = structlog.get_logger()
 REQUEST_LINE_BYTES_MAX = 1 << 20
 """As Go's server has it: selectors travel in the address, and clients send long ones."""
 KEEPALIVE_S = 75.0
+LINGERING_S = 2.0
+"""For how long more of a body is read and dropped that was refused before its end."""
 MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 MONITOR = "system:monitor"
 SHUTDOWN_S = 2.0
 YEAR_S = 365 * 86400.0
+STREAMED_ABOVE = 500
+"""Lists of more objects are sent while they are written."""
 PROTOBUF_PIECE = 50
 """How many objects are encoded in protobuf at a time; others have their turn between."""
 ACCOUNT_TRIES, ACCOUNT_WAIT_S = 10, 0.15
 """How often and after how long a pod's creation is tried again that only lacks its namespace's default account."""
+FAILED_LOGINS_PER_S = 20
+"""How many failed authentications of one address are answered with 401."""
+LONG_RUNNING = frozenset(("attach", "exec", "proxy", "log", "portforward"))
+"""Subresources whose requests last as long as their clients want; they are not counted."""
 CONVERSIONS = ("Table", "PartialObjectMetadata")
 EXACT = frozenset(("healthz", "livez", "readyz", "metrics", "openapi", "index.html"))
 """First segments of paths that are not served with a slash behind them."""
@@ -104,12 +130,18 @@ class RestSettings:
     `first_request_max_s`: how long a connection may stay without having sent one whole request head (L-CONN).
     `has_sessions`: whether Nodes show the session of their kubelet (kubelet-unbinding 4.5).
     `send_blocked_max_s`: how long one send of a watch may block before the stream is cut (L-WS).
+    `connections_max`, `connections_per_address_max`: how many there may be, `idle_max` of them between two requests;
+    `handshake_max_s`: how long a TLS handshake may take (L-CONN).
     """
 
     allowed_hosts: tuple[str, ...] = ()
     first_request_max_s: float = 10.0
     send_blocked_max_s: float = 10.0
     has_sessions: bool = True
+    connections_max: int = 12_000
+    connections_per_address_max: int = 2_000
+    idle_max: int = 1_000
+    handshake_max_s: float = 10.0
 
 
 class RestHandler:
@@ -124,15 +156,25 @@ class RestHandler:
         self._encoding = Encoding(has_sessions=settings.has_sessions)
         self._rows = lists.Rows()
         self.active: dict[object, None] = {}
-        """The connections that have sent a request; `_SilenceSweep` forgets those that are gone."""
+        """The connections that have sent a request, in the order of their last answers; `_SilenceSweep` forgets those
+        that are gone."""
+        self.busy: dict[object, None] = {}
+        """Those whose request is being answered."""
+        self._failed_logins = Rate(FAILED_LOGINS_PER_S, FAILED_LOGINS_PER_S)
         self._allowed_hosts = frozenset((*LOOPBACK_NAMES, host.lower(), *(h.lower() for h in settings.allowed_hosts)))
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the answer; every refusal is a `Status`, and a bug is a 500 that is logged."""
-        self.active[request.protocol] = None
+        connection = request.protocol
+        self.busy[connection] = None
         if isinstance(request, HttpRequest):
             request.answer_headers["Audit-Id"] = audit_id(request.headers.get("Audit-Id", ""))
-        answer = await self._handled(request)
+        try:
+            answer = await self._handled(request)
+        finally:
+            self.busy.pop(connection, None)
+            self.active.pop(connection, None)
+            self.active[connection] = None
         if isinstance(answer, web.Response) and answer.headers.get("Content-Type") == media_types.JSON:
             self._finish_json(request, answer)
         return answer
@@ -146,20 +188,38 @@ class RestHandler:
 
     async def _handled(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
+            if request.method == "CONNECT":
+                # The HTTP library reads no end of such a request: it would answer for ever.
+                refused = self._refusal(request, method_not_allowed())
+                refused.force_close()
+                return refused
             self._check_web(request)
             return await self._dispatch(request, self._identity(request))
+        except BodyTimeout as error:
+            refused = self._refusal(request, error)
+            refused.force_close()
+            return refused
+        except Unauthorized as error:
+            if not self._failed_logins.take(request.remote, self._clock.now()):
+                return self._refusal(request, TooManyRequests("too many failed authentications", retry_after_s=1))
+            return self._refusal(request, error)
         except ApiError as error:
             return self._refusal(request, error)
         except UnknownOutcome as error:
             return self._refusal(request, Timeout(f"no answer came in time, the outcome is unknown: {error}"))
         except (ConnectionError, asyncio.IncompleteReadError):
             raise
+        except MemoryError:
+            end_for_memory()
         except Exception as error:  # a bug must answer this caller and leave the others alone (V2)
             log.error("rest.request_failed", method=request.method, path=request.path, exc_info=error)
             return refusal_answer(ApiError(f"internal error: {type(error).__name__}"))
 
     def _refusal(self, request: web.BaseRequest, error: ApiError) -> web.Response:
         """Return a refusal in the form the client asked for, or in JSON where it takes none of ours."""
+        if isinstance(error, Overloaded):
+            headers = {"Retry-After": str(error.retry_after_s), "X-Content-Type-Options": "nosniff"}
+            return web.Response(text=f"{error.message}\n", status=error.code, headers=headers)
         try:
             return refusal_answer(error, media_types.negotiate(request.headers.get("Accept", "")))
         except NotAcceptable:
@@ -184,19 +244,36 @@ class RestHandler:
         return impersonated(caller, request.headers, self._server.authorize_action)
 
     async def _dispatch(self, request: web.BaseRequest, identity: Identity) -> web.StreamResponse:
-        raw_path = request.rel_url.raw_path
         if paths.is_malformed(request.raw_path):
             return web.Response(text="400 Bad Request", status=400)
-        parts = paths.split(raw_path)
-        if isinstance(request, HttpRequest):
-            asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
-            if (flow := self._server.flow_of(identity, asked)) is not None:
-                request.answer_headers |= dict(zip(FLOW_HEADERS, flow, strict=True))
+        parts = paths.split(request.rel_url.raw_path)
+        if (fairness := self._server.fairness) is None or not isinstance(request, HttpRequest):
+            return await self._serve(request, identity, parts)
+        asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
+        flow = fairness.flow_of(identity, asked)
+        if flow.uids[0]:
+            request.answer_headers |= dict(zip(FLOW_HEADERS, flow.uids, strict=True))
+        if asked.subresource in LONG_RUNNING or asked.verb == "proxy":
+            return await self._serve(request, identity, parts)
+        cost = ONE
+        if asked.resource and asked.verb != "get" and (asked.verb != "watch" or _begins_with_state(request)):
+            resource = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
+            limit = _limit_of(request) if asked.verb == "list" else 0
+            cost = fairness.work_of(flow, asked, resource, limit, self._server.hub.interested(resource))
+        turn = request.turn = fairness.enter(flow, identity, asked, cost)
+        try:
+            if turn.state is WAITING:
+                await fairness.wait(turn)
+            return await self._serve(request, identity, parts)
+        finally:
+            fairness.leave(turn)
+
+    async def _serve(self, request: web.BaseRequest, identity: Identity, parts: list[str]) -> web.StreamResponse:
+        """Return the answer to a request whose turn it is."""
+        raw_path = request.rel_url.raw_path
         is_resource = parts[0] in ("api", "apis") and len(parts) > (2 if parts[0] == "api" else 3)
         if self._server.access.is_rbac and not is_resource:
             self._authorize_path(request, identity)
-        if request.method == "CONNECT":
-            raise method_not_allowed()
         if raw_path.startswith("//") or (raw_path.endswith("/") and parts[0] in EXACT):
             return page_not_found()
         match parts:
@@ -228,6 +305,8 @@ class RestHandler:
                 return self._openapi(request, "", version)
             case ["openapi", "v3", "apis", group, version]:
                 return self._openapi(request, group, version)
+            case ["debug", "api_priority_and_fairness", what]:
+                return self._fairness_dump(request, identity, what)
             case [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"]:
                 self._only(request, "GET")
                 return self._issuer(parts[0] == "openid")
@@ -260,6 +339,14 @@ class RestHandler:
     def _only_monitors(self, request: web.BaseRequest, identity: Identity) -> None:
         if MASTERS_GROUP not in identity.groups and identity.user != MONITOR:
             raise Forbidden(f'forbidden: User "{identity.user}" cannot get path "{request.path}"')
+
+    def _fairness_dump(self, request: web.BaseRequest, identity: Identity, what: str) -> web.Response:
+        """Answer upstream's debug endpoints of priority and fairness."""
+        if not self._server.access.is_rbac and MASTERS_GROUP not in identity.groups:
+            raise Forbidden(f'forbidden: User "{identity.user}" cannot get path "{request.path}"')
+        fairness, has_details = self._server.fairness, bool(request.rel_url.query.get("includeRequestDetails"))
+        text = fairness.dump(what, has_details=has_details) if fairness is not None else None
+        return page_not_found() if text is None else web.Response(text=text, headers=TEXT_HEADERS)
 
     def _paths(self) -> list[str]:
         roots = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
@@ -361,7 +448,9 @@ class RestHandler:
             encoder = watch.EventEncoder(route, form, include, self._clock.wall, self._encoding)
             watched = paths.watch_request(route, parameters, self._server.store.rv)
             place = await self._server.begin(identity, watched)
-            streaming_api = self._server.streaming_api(identity, place, self._settings.send_blocked_max_s)
+            streaming_api = self._server.streaming_api(
+                identity, place, self._settings.send_blocked_max_s, self._leaving(request)
+            )
             batches = versioned(streaming_api, route.served).watch(watched)
             return await watch.stream(request, batches, encoder, send_blocked_max_s=self._settings.send_blocked_max_s)
         span = self._span(request, route, verb)
@@ -369,6 +458,8 @@ class RestHandler:
             if verb not in ("get", "list"):
                 # Before the body is read: who may not write learns nothing about what was sent (8.2).
                 self._server.authorize(identity, route.request(verb))
+            if isinstance(request, HttpRequest) and request.turn is not None and request.turn.work.is_long:
+                await self.next_piece()
             response = await self._call(request, api, route, verb, parameters, span)
         except BaseException as error:
             refused = isinstance(error, ApiError) and error.code < 500
@@ -378,6 +469,8 @@ class RestHandler:
             raise
         span.set(**{"http.response.status_code": response.code})
         span.end("" if response.code < 500 else str(response.code))
+        if self._is_streamed(request, response, form, include):
+            return await self._streamed(request, response, route, form, include)
         response = await self._whole(response, route, form, include)
         shown = form
         if response.items is not None:
@@ -388,6 +481,11 @@ class RestHandler:
         if isinstance(answer.body, bytes) and may_be_compressed(request, len(answer.body)):
             answer.enable_compression(web.ContentCoding.gzip)
         return answer
+
+    def _leaving(self, request: web.BaseRequest) -> Callable[[], None]:
+        """Return what ends a watch's turn before its end: it counts while it starts."""
+        fairness, turn = self._server.fairness, request.turn if isinstance(request, HttpRequest) else None
+        return (lambda: fairness.leave(turn)) if fairness is not None and turn is not None else lambda: None
 
     async def _connect(
         self, request: web.BaseRequest, identity: Identity, resource: str, namespace: str, name: str, kind: str
@@ -408,6 +506,64 @@ class RestHandler:
                 answer.headers.add("Warning", warning_header(text))
         return answer
 
+    async def next_piece(self) -> None:
+        """Wait for the turn of a long answer's next piece: others have theirs between."""
+        fairness = self._server.fairness
+        await (fairness.slices.next() if fairness is not None else asyncio.sleep(0))
+
+    def _is_streamed(self, request: web.BaseRequest, response: Response, form: Form, include: str) -> bool:
+        """Whether a list is so long that it is sent while it is written, as upstream's encoders do: so it is never
+        held as a whole."""
+        if response.items is None or len(response.items) <= STREAMED_ABOVE or form.media_type != media_types.JSON:
+            return False
+        is_plain = not form.convert or lists.is_made_of_slices(form, include)
+        is_get = request.method == "GET" and request.version >= HttpVersion11
+        return is_get and is_plain and not form.is_pretty and not is_pretty(request)
+
+    async def _streamed(
+        self, request: web.BaseRequest, response: Response, route: Route, form: Form, include: str
+    ) -> web.StreamResponse:
+        """Send a long list piece by piece. A client that has not taken it within a request's time is cut off."""
+        answer = web.StreamResponse(headers={**JSON_HEADERS, "Content-Type": form.content_type})
+        self._warn(answer, response, route)
+        answer.enable_chunked_encoding()
+        if may_be_compressed(request, GZIP_MIN_BYTES):
+            answer.enable_compression(web.ContentCoding.gzip)
+        pieces = self._pieces(response, route, form, include)
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                await answer.prepare(request)
+                while True:
+                    await self.next_piece()
+                    if (piece := next(pieces, None)) is None:
+                        break
+                    await answer.write(piece)
+                await answer.write_eof(b"\n")
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        return answer
+
+    def _pieces(self, response: Response, route: Route, form: Form, include: str) -> Iterator[bytes]:
+        """Yield a list in the form that was asked for, in pieces that take a moment each."""
+        if form.convert:
+            head = msgspec.json.decode(response.body)
+            if form.convert != "Table":
+                yield from self._rows.metadata(head, response.records, form.version)
+                return
+            yield from self._rows.table(
+                route.resource, head, response.records, self._clock.wall(), include=include, version=form.version
+            )
+            return
+        items, version, kind = response.items or (), route.resource.api_version, route.resource.kind
+        made = [list(items)] if route.is_of_definition else self._encoding.items(items, version, kind)
+        before = response.body[:-1] + b',"items":['
+        for piece in made:
+            if piece:
+                yield before + b",".join(piece)
+                before = b","
+        yield b"]}"
+
     async def _whole(self, response: Response, route: Route, form: Form, include: str) -> Response:
         """Return the answer with its items, and where whole objects are shown, with all that Go's encoder writes."""
         items = response.items
@@ -422,8 +578,7 @@ class RestHandler:
             whole: list[bytes] = []
             for piece in self._encoding.items(items, route.resource.api_version, route.resource.kind):
                 whole += piece
-                # A long list leaves others their turn.
-                await asyncio.sleep(0)
+                await self.next_piece()
             items = tuple(whole)
         if items is None:
             return response
@@ -436,7 +591,7 @@ class RestHandler:
         for body in response.items or ():
             made.append(protobuf.encode_item(version, kind, msgspec.json.decode(body)))
             if len(made) % PROTOBUF_PIECE == 0:
-                await asyncio.sleep(0)
+                await self.next_piece()
         return protobuf.encode_list(msgspec.json.decode(response.body), made)
 
     def _not_defined(self, request: web.BaseRequest, identity: Identity, group: str, version: str) -> web.Response:
@@ -534,10 +689,13 @@ class RestHandler:
             headers["Content-Type"] = form.content_type
             body = self._converted(msgspec.json.decode(body), route, form, include)
         answer = web.Response(body=body, status=response.code, headers=headers)
+        self._warn(answer, response, route)
+        return answer
+
+    def _warn(self, answer: web.StreamResponse, response: Response, route: Route) -> None:
         deprecated = (route.resource.deprecated,) if route.resource.deprecated else ()
         for text in (*deprecated, *response.warnings):
             answer.headers.add("Warning", warning_header(text))
-        return answer
 
     async def _list(self, response: Response, route: Route, form: Form, include: str) -> Response:
         """Return a list that is made of slices of what is stored; a long one leaves others their turn."""
@@ -550,7 +708,7 @@ class RestHandler:
         made: list[bytes] = []
         for part in parts:
             made.append(part)
-            await asyncio.sleep(0)
+            await self.next_piece()
         return msgspec.structs.replace(response, body=b"".join(made), items=None)
 
     def _converted(self, document: Any, route: Route, form: Form, include: str) -> bytes:
@@ -598,11 +756,38 @@ class RestHandler:
         return json_answer(msgspec.json.encode(answer), status=201)
 
 
-class _SilenceSweep:
-    """Closes connections that never speak: the HTTP library's own time-outs begin with the first request."""
+def _limit_of(request: web.BaseRequest) -> int:
+    """Return the length of the page that a list asks for; 0 for all of it, or what the list will refuse."""
+    limit = request.rel_url.query.get("limit", "")
+    return int(limit) if limit.isascii() and limit.isdigit() and len(limit) < 10 else 0
 
-    def __init__(self, server: web.Server, handler: RestHandler, clock: Clock, allowed_s: float) -> None:
-        self._server, self._handler, self._clock, self._allowed_s = server, handler, clock, allowed_s
+
+def _begins_with_state(request: web.BaseRequest) -> bool:
+    """Whether a watch begins with the objects that there are."""
+    query = request.rel_url.query
+    return "sendInitialEvents" in query or query.get("resourceVersion", "") in ("", "0")
+
+
+class _Protocols(web.Server):
+    """What the HTTP library makes for each connection; `gone` is called with those that ended."""
+
+    gone: Callable[[asyncio.BaseProtocol], None]
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        """Forget a connection."""
+        super().connection_lost(handler, exc)
+        self.gone(handler)
+
+
+class _SilenceSweep:
+    """Closes connections that never speak: the HTTP library's own time-outs begin with the first request.
+
+    Where too many wait for another request, those that said nothing for longest are closed as well.
+    """
+
+    def __init__(self, server: web.Server, handler: RestHandler, clock: Clock, settings: RestSettings) -> None:
+        self._server, self._handler, self._clock = server, handler, clock
+        self._allowed_s, self._idle_max = settings.first_request_max_s, settings.idle_max
         self._silent_since: dict[object, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -612,7 +797,11 @@ class _SilenceSweep:
         connections = self._server.connections
         silent = [c for c in connections if c not in active]
         self._silent_since = {c: self._silent_since.get(c, now) for c in silent}
-        self._handler.active = {c: None for c in connections if c in active}
+        present = frozenset(connections)
+        self._handler.active = {c: None for c in active if c in present}
+        idle = [c for c in self._handler.active if c not in self._handler.busy]
+        for connection in idle[: max(0, len(idle) - self._idle_max)]:
+            connection.force_close()  # type: ignore[attr-defined]
         for connection in silent:
             if now - self._silent_since[connection] >= self._allowed_s:
                 connection.force_close()
@@ -653,11 +842,12 @@ async def serve(
     handler = RestHandler(
         server, clock=clock, tracer=tracer, kubelets=Kubelets(session, kubelet_tls), settings=chosen, host=host
     )
-    listener = web.Server(
+    protocols = _Protocols(
         handler.handle,
         handler_cancellation=True,
         tcp_keepalive=True,
         keepalive_timeout=KEEPALIVE_S,
+        lingering_time=LINGERING_S,
         access_log=None,
         max_line_size=REQUEST_LINE_BYTES_MAX,
         max_field_size=REQUEST_LINE_BYTES_MAX,
@@ -665,16 +855,20 @@ async def serve(
         auto_decompress=False,  # a body that is not what its head says is answered, and a bomb is cut (`read_body`)
         logger=ServerLog(logging.getLogger(__name__)),
     )
-    runner = web.ServerRunner(listener, shutdown_timeout=SHUTDOWN_S)
+    runner = web.ServerRunner(protocols, shutdown_timeout=SHUTDOWN_S)
     running.push_async_callback(runner.cleanup)
-    sweep = _SilenceSweep(listener, handler, clock, chosen.first_request_max_s)
+    sweep = _SilenceSweep(protocols, handler, clock, chosen)
     running.callback(sweep.stop)
+    count = Count(chosen.connections_max, chosen.connections_per_address_max)
+    context = tls.context if tls is not None else None
+    listener = Listener(protocols, count, clock, context, chosen.handshake_max_s, handler.next_piece)
+    protocols.gone = listener.gone
+    running.push_async_callback(listener.close)
     try:
         await runner.setup()
-        context = tls.context if tls is not None else None
-        await web.TCPSite(runner, host, port, backlog=1024, ssl_context=context).start()
+        bound = await listener.open(host, port)
     except OSError:
         await running.aclose()
         raise
     sweep.start()
-    return running, runner.addresses[0][1]
+    return running, bound

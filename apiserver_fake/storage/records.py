@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -134,7 +135,7 @@ def record_of(resource: Resource, document: Document, rv: int, body: bytes, *, h
     namespace, name = meta.get("namespace", ""), meta["name"]
     return Record(
         resource=resource.name,
-        namespace=namespace,
+        namespace=intern(namespace),
         name=name,
         uid=meta.get("uid", ""),
         rv=rv,
@@ -148,11 +149,14 @@ def record_of(resource: Resource, document: Document, rv: int, body: bytes, *, h
 
 
 def fields_of(resource: Resource, document: Document) -> dict[str, str]:
-    """Return the values of a kind's selectable fields; one of a wrong shape is ""."""
+    """Return the values of a kind's selectable fields; one of a wrong shape is "".
+
+    Many objects have a value in common, as all Events of a pod its uid: it is kept once.
+    """
     fields: dict[str, str] = {}
     for label, value_of in resource.selectable_fields.items():
         try:
-            fields[label] = str(value_of(document) or "")
+            fields[label] = intern(str(value_of(document) or ""))
         except (AttributeError, TypeError, KeyError):
             fields[label] = ""
     return fields

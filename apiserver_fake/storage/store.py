@@ -36,6 +36,8 @@ WINDOW_S = 300.0
 WINDOW_CHANGES = 20_000
 WINDOW_BYTES_MAX = 256 << 20
 OBJECT_BYTES_MAX = 1_536 << 10
+SAMPLED = 4
+"""By how many objects the size of those of a kind is estimated."""
 INDEXED_FIELDS: dict[str, tuple[str, ...]] = {"pods": ("spec.nodeName",)}
 """Field selectors by equality that are answered from an index, by resource; `metadata.name` always is."""
 
@@ -129,6 +131,14 @@ class Store:
     def counts(self) -> dict[str, int]:
         """Return the number of objects by resource, in name order."""
         return {name: len(self._tables[name].objects) for name in sorted(self._tables)}
+
+    def size_of(self, resource: str) -> tuple[int, int]:
+        """Return how many objects of a kind there are, and about how many bytes they have: as the first few have."""
+        table = self._tables.get(resource)
+        if table is None or not table.objects:
+            return 0, 0
+        few = [len(table.objects[key].body) for key in table.keys[:SAMPLED]]
+        return len(table.objects), len(table.objects) * (sum(few) // len(few))
 
     def count_in(self, resource: str, namespace: str) -> int:
         """Return how many objects of a kind one namespace holds."""
@@ -444,6 +454,9 @@ class Staged:
             raise RequestEntityTooLarge(text)
         record = record_of(resource, document, rv, body, hashing=self._store.hashing)
         previous = self.get(resource.name, record.namespace, record.name)
+        if previous is not None and previous.fields == record.fields:
+            # What stays the same is kept once.
+            record = msgspec.structs.replace(record, fields=previous.fields)
         change_type = kind or (ADDED if previous is None else MODIFIED)
         change = Change(rv, change_type, record, previous, rv, traceparent, self.cause)
         self.changes.append(change)

@@ -273,6 +273,11 @@ class Hub:
 
     # -- opening
 
+    def interested(self, resource: str) -> int:
+        """Return how many watches may want an event of that kind, whichever object it is about."""
+        index = self._indexes.get(resource)
+        return len(index.broad) if index is not None else 0
+
     def users(self) -> frozenset[str]:
         """Return whose watches are open."""
         return frozenset(watcher.identity.user for watcher in self._watchers.values())

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 import structlog
 
+from apiserver_fake.memory import end_for_memory
 from apiserver_fake.storage.journal import Journal, JournalError, Kept
 from apiserver_fake.storage.records import UNNAMED, Cause, Change, Entry, ReadOnly, entry_of
 from apiserver_fake.storage.store import Staged, Store
@@ -224,6 +225,8 @@ class Writer:
         except ApiError as error:
             staged.rollback(mark)
             response = refusal(error)
+        except MemoryError:
+            end_for_memory()
         except AssertionError:
             raise  # a broken invariant of the store is fatal (P13)
         except Exception as error:

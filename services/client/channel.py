@@ -50,6 +50,9 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.so_reuseport", 0),
     ("grpc.server.max_pending_requests", 10_000),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_metadata_size", 16 << 10),
+    ("grpc.max_concurrent_streams", 1_000),
 )
 """The server's half of L-KA; a port that is taken must be an error, and bursts of opens must not be shed."""
 

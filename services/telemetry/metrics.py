@@ -46,11 +46,11 @@ class Histogram:
         self.sum = 0.0
         self.count = 0
 
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self.sum += value
-        self.count += 1
+    def observe(self, value: float, times: int = 1) -> None:
+        """Count one value, once or many times."""
+        self._counts[bisect_left(self._bounds, value)] += times
+        self.sum += value * times
+        self.count += times
 
     def buckets(self) -> Iterator[tuple[str, int]]:
         """Yield each upper bound as it is written, and how many values are not above it."""

@@ -1,4 +1,4 @@
-"""Priority and fairness (flowcontrol.apiserver.k8s.io/v1, KEP-1040): stored and shown; this server queues no requests.
+"""Priority and fairness (flowcontrol.apiserver.k8s.io/v1, KEP-1040), whose objects `fairness/` acts on.
 
 The texts are upstream's (`pkg/apis/flowcontrol/validation`).
 """

@@ -31,6 +31,7 @@ Examples:
   keplab bench recovery --objects 20000 --kills 20
   keplab bench watch
   keplab bench watch --watchers 50 --objects 2000 -o json | jq .phases
+  keplab bench overload --seconds 30
   keplab bench security
   keplab bench cel -o json | jq .evaluations_per_s
   keplab bench scheduler --list
@@ -229,6 +230,42 @@ def watch(watchers: int, objects: int, output: str) -> int:
             for name, each in result.phases.items()
         ],
     )
+    return EXIT_OK
+
+
+@COMMAND.command("overload", epilog=EPILOG)
+@click.option("--nodes", default=50, show_default=True, type=click.IntRange(1, 5_000), help="emulated nodes")
+@click.option("--objects", default=20_000, show_default=True, type=click.IntRange(10, 40_000), help="objects listed")
+@click.option("--seconds", default=20.0, show_default=True, type=click.FloatRange(1.0, 600.0), help="of each phase")
+@output_option
+def overload(nodes: int, objects: int, seconds: float, output: str) -> int:
+    """Heartbeats and binds while one user floods, one opens a thousand watches, one lists everything in a loop."""
+    from benchmarks.overload import bench_overload
+
+    with _in_time("the mesh did not get there in time"):
+        result = bench_overload(nodes=nodes, objects=objects, seconds=seconds, say=_say)
+    if output == "json":
+        print_json(result.document())
+        return EXIT_OK
+    print_table(
+        ("PHASE", "HEARTBEAT p50 ms", "p99 ms", "FAILED", "BIND p50 ms", "p99 ms", "FAILED", "API SERVER MiB"),
+        [
+            (
+                name,
+                phase.heartbeat_p50_ms,
+                phase.heartbeat_p99_ms,
+                f"{phase.heartbeats_failed} of {phase.heartbeats}",
+                phase.bind_p50_ms,
+                phase.bind_p99_ms,
+                f"{phase.binds_failed} of {phase.binds}",
+                phase.rss_mib,
+            )
+            for name, phase in result.phases.items()
+        ],
+    )
+    for user, codes in result.answers.items():
+        click.echo(f"{user}: " + ", ".join(f"{count:,} x {code or 'broken'}" for code, count in sorted(codes.items())))
+    click.echo(f"load average when it began: {result.load_average}")
     return EXIT_OK
 
 

@@ -116,6 +116,7 @@ async def a_cluster(folder, *, engine="memory"):
     task = asyncio.create_task(component.server.run())
     try:
         await component.server.wait_until_ready()
+        component.server.fairness = component.make_fairness()
         runner, port = await serve(
             component.server, "127.0.0.1", 0, clock=clock, tracer=seams.tracer, settings=RestSettings()
         )

@@ -158,7 +158,7 @@ def test_heads_of_answers(ask):
                 priorityLevelConfiguration={"name": "low"},
                 rules=[{"subjects": subjects, "resourceRules": [rule]}],
             )
-        headers = (await ask("GET", MAPS)).headers
+        headers = (await ask("GET", MAPS, who="ann")).headers
         assert headers["X-Kubernetes-Pf-Flowschema-Uid"] == made["some"]
         assert headers["X-Kubernetes-Pf-Prioritylevel-Uid"] == level
         refused = await ask("GET", "/api/v1/pods", who="")

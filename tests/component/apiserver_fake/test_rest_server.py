@@ -67,6 +67,7 @@ class AnApi:
 class AServer:
     is_ready = True
     release = "1.36"
+    fairness = None
     store = SimpleNamespace(rv=7)
     catalogue = Catalogue()
     access = Access()
@@ -74,7 +75,7 @@ class AServer:
     def __init__(self, api):
         self.api, self.seen = api, []
 
-    def api_for(self, identity):
+    def api_for(self, identity, started=None):
         self.seen.append(identity)
         return self.api
 
@@ -94,9 +95,6 @@ class AServer:
 
     def authorize_action(self, identity, asked):
         pass
-
-    def flow_of(self, identity, asked):
-        return None
 
     async def admit_connection(self, identity, request, options, complete):
         return Connection(options)

@@ -607,6 +607,18 @@ def test_events_go_after_an_hour_and_the_oldest_above_their_number():
     assert expiry.due(3602) == [("default", "c")]
 
 
+def test_the_oldest_events_go_above_their_size():
+    expiry = EventExpiry(ttl_s=3600, count_max=100, bytes_max=1000)
+    for at, name in enumerate("abc"):
+        record = Record("events", "default", name, "", 1, b"x" * 600, {}, {})
+        expiry.note(Change(1, "ADDED", record, None, 1), float(at))
+
+    assert expiry.due(10) == [("default", "a"), ("default", "b")]
+    smaller = Record("events", "default", "a", "", 1, b"x" * 100, {}, {})
+    expiry.note(Change(1, "MODIFIED", smaller, None, 1), 11.0)
+    assert expiry.due(11) == [("default", "b")]
+
+
 def test_an_old_event_is_removed_by_the_server():
     async def scenario():
         async with Machine().server() as server:

@@ -1,25 +1,31 @@
-"""Which FlowSchema a request belongs to, and so which priority level: answers name both in their headers.
+"""Which FlowSchema a request belongs to, and so which priority level. Pure.
 
-Nothing is queued by it. Source: upstream `staging/src/k8s.io/apiserver/pkg/util/flowcontrol/rule.go`,
+Source: upstream `staging/src/k8s.io/apiserver/pkg/util/flowcontrol/rule.go`,
 `staging/src/k8s.io/apiserver/pkg/server/filters/priority-and-fairness.go`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import msgspec
 
 from apiserver_fake.rbac.policy import Attributes
-from apiserver_fake.storage.records import Change, Selection
-from apiserver_fake.storage.store import Store
-from services.api.identity import Identity
+from services.api.identity import (
+    CLAIM_MANAGER,
+    CONTROLLER_PREFIX,
+    NODE_HOSTS_GROUP,
+    NODES_GROUP,
+    Identity,
+    account_groups,
+    external,
+)
 from services.api.meta import ObjectMeta, View
 
 SCHEMAS = "flowschemas.flowcontrol.apiserver.k8s.io"
 LEVELS = "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io"
 FLOW_HEADERS = ("X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid")
 ALL = "*"
-MATCHED_MAX = 4096
-"""Of how many kinds of requests it is remembered where they belong."""
 _ACCOUNT = "system:serviceaccount:"
 
 
@@ -54,7 +60,12 @@ class _Rule(View, frozen=True):
     non_resource_rules: tuple[_PathRule, ...] = ()
 
 
+class _Type(View, frozen=True):
+    type: str = ""
+
+
 class _Spec(View, frozen=True):
+    distinguisher_method: _Type | None = None
     priority_level_configuration: _Name = _Name()
     matching_precedence: int = 1000
     rules: tuple[_Rule, ...] = ()
@@ -65,54 +76,82 @@ class _FlowSchema(View, frozen=True):
     spec: _Spec = _Spec()
 
 
-class _Level(View, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Matched(NamedTuple):
+    """The flow schema of a request. `by`: how its flows are distinguished: ByUser, ByNamespace, or not at all."""
+
+    schema: str
+    uid: str
+    level: str
+    by: str = ""
+
+    def distinguisher(self, identity: Identity, asked: Attributes) -> str:
+        """Return which flow of the schema a request belongs to."""
+        if self.by == "ByUser":
+            return identity.user
+        return asked.namespace if self.by == "ByNamespace" else ""
 
 
 class FlowSchemas:
-    """The flow schemas as they are stored, in the order in which they are asked."""
+    """Flow schemas, in the order in which they are asked."""
 
-    def __init__(self, schemas: Iterable[bytes], levels: Iterable[bytes]) -> None:
-        """Both are the JSON of objects. A schema whose priority level does not exist matches nothing."""
-        found = [msgspec.json.decode(each, type=_Level).metadata for each in levels]
-        self._uids = {level.name: level.uid for level in found}
+    def __init__(self, schemas: Iterable[bytes], levels: Iterable[str]) -> None:
+        """`schemas`: the JSON of objects. One whose priority level is not among `levels` matches nothing."""
+        known = frozenset(levels)
         decoded = [msgspec.json.decode(each, type=_FlowSchema) for each in schemas]
-        served = [each for each in decoded if each.spec.priority_level_configuration.name in self._uids]
-        self._ordered = sorted(served, key=lambda each: (each.spec.matching_precedence, each.metadata.name))
+        served = [each for each in decoded if each.spec.priority_level_configuration.name in known]
+        self._ordered = sorted(served, key=_order)
+        subjects = [subject for each in served for rule in each.spec.rules for subject in rule.subjects]
+        self._users = frozenset(each.user.name for each in subjects if each.user is not None)
+        self._groups = frozenset(each.group.name for each in subjects if each.group is not None)
+        resources = [each for schema in served for rule in schema.spec.rules for each in rule.resource_rules]
+        self._namespaces = frozenset(name for each in resources for name in each.namespaces)
 
-    def match(self, identity: Identity, asked: Attributes) -> tuple[str, str] | None:
-        """Return the UIDs of the schema and of the priority level of a request."""
+    def kind_of(self, identity: Identity, asked: Attributes) -> tuple[object, ...]:
+        """Return what two requests have in common that match the same schema: what no rule asks for is left out."""
+        user = identity.user
+        if user not in self._users and not user.startswith(_ACCOUNT):
+            user = ""
+        namespace = asked.namespace
+        if namespace and namespace not in self._namespaces:
+            namespace = ALL
+        # Rules do not ask for names.
+        return user, identity.groups, asked.verb, asked.group, asked.resource, asked.subresource, namespace, asked.path
+
+    def match(self, identity: Identity, asked: Attributes) -> Matched | None:
+        """Return the first schema that matches a request."""
         for schema in self._ordered:
             if any(_matches(rule, identity, asked) for rule in schema.spec.rules):
-                return schema.metadata.uid, self._uids[schema.spec.priority_level_configuration.name]
+                return _matched(schema)
         return None
 
+    def named(self, name: str) -> Matched | None:
+        """Return the schema of that name."""
+        return next((_matched(each) for each in self._ordered if each.metadata.name == name), None)
 
-class StoredFlowSchemas:
-    """The flow schemas of what is stored: read again when one of them changed, not before."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._schemas: FlowSchemas | None = None
-        self._matched: dict[tuple[Identity, Attributes], tuple[str, str] | None] = {}
+def _order(schema: _FlowSchema) -> tuple[int, str]:
+    return schema.spec.matching_precedence, schema.metadata.name
 
-    def note(self, changes: Iterable[Change]) -> None:
-        """Take notice of commits."""
-        if any(change.record.resource in (SCHEMAS, LEVELS) for change in changes):
-            self._schemas = None
 
-    def match(self, identity: Identity, asked: Attributes) -> tuple[str, str] | None:
-        """Return the UIDs of the flow schema and of the priority level of a request."""
-        if self._schemas is None or len(self._matched) >= MATCHED_MAX:
-            self._matched.clear()
-        if self._schemas is None:
-            schemas, levels = (self._store.select(kind, Selection()).records for kind in (SCHEMAS, LEVELS))
-            self._schemas = FlowSchemas([each.body for each in schemas], [each.body for each in levels])
-        # Rules do not ask for names.
-        key = identity, asked._replace(name="")
-        if key not in self._matched:
-            self._matched[key] = self._schemas.match(*key)
-        return self._matched[key]
+def _matched(schema: _FlowSchema) -> Matched:
+    by, level = schema.spec.distinguisher_method, schema.spec.priority_level_configuration.name
+    return Matched(schema.metadata.name, schema.metadata.uid, level, by.type if by is not None else "")
+
+
+def as_client(identity: Identity) -> Identity:
+    """Return a caller as upstream knows it: components of the mesh have users of their own, for which the suggested
+    schemas have the service accounts of `kube-system`, and hosts of nodes stand for their nodes."""
+    found = external(identity)
+    user, groups = found.user, found.groups
+    if user == CLAIM_MANAGER.user:
+        user = f"{_ACCOUNT}kube-system:resourceclaim-controller"
+    elif user.startswith(CONTROLLER_PREFIX):
+        user = f"{_ACCOUNT}kube-system:{user.removeprefix(CONTROLLER_PREFIX)}"
+    elif NODE_HOSTS_GROUP in groups:
+        return replace(found, groups=(*groups, NODES_GROUP))
+    if user == found.user:
+        return found
+    return replace(found, user=user, groups=(*groups, *account_groups("kube-system")))
 
 
 def _matches(rule: _Rule, identity: Identity, asked: Attributes) -> bool:

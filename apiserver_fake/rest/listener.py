@@ -1,0 +1,159 @@
+"""The listening socket of the REST endpoint: how many connections there may be, of whom, and for how long in silence.
+
+Connections are counted from the moment they are accepted, TLS handshake included (FM-N6). When file descriptors run
+out, accepting pauses and what is open goes on (FM-X8). Source: guarantees L-CONN.
+"""
+
+import asyncio
+import errno
+import resource
+import socket
+from asyncio import sslproto
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from ssl import SSLContext
+from typing import Final
+
+import structlog
+
+from apiserver_fake.rates import Count
+from services.api.seams import Clock
+
+log = structlog.get_logger()
+
+BACKLOG: Final = 1024
+PAUSE_S: Final = 0.5
+"""For how long nothing is accepted when descriptors are short."""
+RESERVED: Final = 128
+"""Descriptors that are left for the store, the gRPC endpoint and calls of kubelets."""
+TLS_BUFFER_BYTES: Final = 32 << 10
+"""What asyncio keeps for each TLS connection to read into, in place of 256 KiB: most connections are idle."""
+SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+SAID_S: Final = 60.0
+"""How often it is said that descriptors are short."""
+
+
+class Listener:
+    """Accepts connections for `protocols`. `gone` is due when one of its connections ended."""
+
+    def __init__(
+        self,
+        protocols: Callable[[], asyncio.Protocol],
+        count: Count,
+        clock: Clock,
+        tls: SSLContext | None,
+        shake_s: float,
+        turn: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`shake_s`: how long a TLS handshake may take. `turn`: waited for before each handshake, which takes the loop
+        for milliseconds."""
+        self._turn = turn
+        self._protocols, self.count, self._clock, self._tls, self._shake_s = protocols, count, clock, tls, shake_s
+        self._addresses: dict[asyncio.BaseProtocol, str] = {}
+        self._sockets: list[socket.socket] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._said_s = -SAID_S
+        if tls is not None:
+            sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
+        self.pauses = 0
+
+    async def open(self, host: str, port: int) -> int:
+        """Listen and return the port. Raises: OSError."""
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, kind, protocol, _, address in dict.fromkeys(found):
+                listening = socket.socket(family, kind, protocol)
+                self._sockets.append(listening)
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listening.bind((address[0], port, *address[2:]))
+                listening.listen(BACKLOG)
+                listening.setblocking(False)
+                port = listening.getsockname()[1]
+        except OSError:
+            await self.close()
+            raise
+        for listening in self._sockets:
+            self._own(loop.create_task(self._accept(listening)))
+        return port
+
+    async def close(self) -> None:
+        """Accept no more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for listening in self._sockets:
+            listening.close()
+
+    def gone(self, protocol: asyncio.BaseProtocol) -> None:
+        """Take notice of a connection's end."""
+        if (address := self._addresses.pop(protocol, None)) is not None:
+            self.count.leave(address)
+
+    def _own(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            descriptors = _descriptors()
+            if self.count.total >= descriptors - min(RESERVED, descriptors // 4):
+                await self._pause("too few are left")
+                continue
+            try:
+                connection, (address, *_) = await loop.sock_accept(listening)
+            except OSError as error:
+                if error.errno in SHORT:
+                    await self._pause(error.strerror or "none")
+                # Any other is of the connection that was to be accepted, which is gone.
+                continue
+            if self.count.enter(address):
+                connection.setblocking(False)
+                self._own(loop.create_task(self._connect(connection, address)))
+            else:
+                connection.close()
+
+    async def _pause(self, why: str) -> None:
+        self.pauses += 1
+        if self._clock.now() - self._said_s >= SAID_S:
+            self._said_s = self._clock.now()
+            log.warning("rest.accepting_paused", why=f"file descriptors: {why}", connections=self.count.total)
+        await asyncio.sleep(PAUSE_S)
+
+    async def _connect(self, connection: socket.socket, address: str) -> None:
+        made: list[asyncio.Protocol] = []
+
+        def protocol() -> asyncio.Protocol:
+            made.append(self._protocols())
+            self._addresses[made[0]] = address
+            return made[0]
+
+        is_open = False
+        try:
+            limit_s = None
+            if self._tls is not None:
+                limit_s = self._shake_s
+                await self._turn()
+            await asyncio.get_running_loop().connect_accepted_socket(
+                protocol, connection, ssl=self._tls, ssl_handshake_timeout=limit_s
+            )
+            is_open = True
+        except (OSError, EOFError):  # of the handshake: a time-out, another protocol, an end
+            pass
+        finally:
+            if not is_open:
+                if made:
+                    self.gone(made[0])
+                else:
+                    self.count.leave(address)
+                with suppress(OSError):
+                    connection.close()
+
+
+def _descriptors() -> int:
+    """Return how many file descriptors the process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft != resource.RLIM_INFINITY else 1 << 30
