@@ -120,7 +120,6 @@ class ApiServer:
         self._stored_policy = StoredPolicy(self.store) if self.access.is_rbac else None
         self._flow_schemas = StoredFlowSchemas(self.store) if self.access.is_rbac else None
         issuer, find = self.access.accounts.tokens, self._document
-        self._binds_nodes = config.security == "strict"
         self._token_secrets = (
             TokenSecrets(issuer, self.access.authority, find, self._token_secrets_in, lambda: self.api_for(ADMIN))
             if issuer is not None
@@ -206,12 +205,7 @@ class ApiServer:
         )
         node_key = bytes.fromhex(self._tokens.node_key) if self._tokens.node_key else b"node\0" + recovered.secret
         self._authenticator = Authenticator(
-            self._tokens.tokens,
-            node_key,
-            self.access.accounts.tokens,
-            self._document,
-            self._clock.wall,
-            binds_nodes=self._binds_nodes,
+            self._tokens.tokens, node_key, self.access.accounts.tokens, self._document, self._clock.wall
         )
         if self._lines is not None:
             self._lines.recovered(recovered)
@@ -288,9 +282,14 @@ class ApiServer:
     # -- who
 
     def authenticate(self, bearer: str, peer: str = "") -> Identity:
-        """Return whose token this is; "" is anonymous. `peer`: whose certificate the connection has. Raises:
-        Unauthorized, Unavailable before recovery."""
+        """Return whose token this is; "" is anonymous. `peer`: whose connection it came over. Raises: Unauthorized,
+        Unavailable before recovery."""
         return self._parts()[1].identify(bearer, peer)
+
+    def certified(self, identity: Identity) -> Identity:
+        """Return the identity of a certificate with what the server's list says of its user. Raises: Unavailable before
+        recovery."""
+        return self._parts()[1].certified(identity)
 
     def _document(self, resource: str, namespace: str, name: str) -> Document | None:
         record = self.store.get(resource, namespace, name)

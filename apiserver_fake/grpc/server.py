@@ -100,7 +100,8 @@ class _Pace:
 
 @dataclass(frozen=True)
 class _Caller:
-    """Whose stream it is, and whose certificate its connection has, if any."""
+    """Whose stream it is, and whose certificate its connection has, if any. What is bound to a host is good where that
+    host opened the connection: by its certificate, and without one by the credential of the stream (X-ID5)."""
 
     identity: Identity
     peer: Peer | None = None
@@ -110,7 +111,7 @@ class _Caller:
         Unauthorized."""
         if not token:
             return self.identity
-        return server.authenticate(token, self.peer.identity.user if self.peer is not None else "")
+        return server.authenticate(token, (self.peer or self).identity.user)
 
     def check(self, clock: Clock) -> None:
         """Return while the certificate is valid. Raises: Unauthorized."""
@@ -403,8 +404,9 @@ class GrpcServer(ApiServerServicer):
                         raise Unauthorized("Unauthorized")
             if peer is None:
                 return _Caller(self._server.authenticate(bearer))
-            found = self._server.authenticate(bearer, peer.identity.user) if bearer else peer.identity
-            return _Caller(found, peer)
+            if bearer:
+                return _Caller(self._server.authenticate(bearer, peer.identity.user), peer)
+            return _Caller(self._server.certified(peer.identity), peer)
         except ApiError as error:
             await _abort(context, error)
 

@@ -176,8 +176,10 @@ class RestHandler:
 
     def _identity(self, request: web.BaseRequest) -> Identity:
         peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
-        caller = identity_of_peer(peer)
-        if caller is None:
+        certified = identity_of_peer(peer)
+        if certified is not None:
+            caller = self._server.certified(certified)
+        else:
             caller = self._server.authenticate(bearer_of(request.headers.get("Authorization", "")))
         if self._server.access.is_rbac:
             caller = external(caller)

@@ -138,6 +138,7 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     with the kubeconfig it writes. State survives in the data directory: up again continues where it was.
     """
     from kubelet.stages.document import StageError, load_stages
+    from kubelet.stages.rights import rights_of
 
     remark(Switches.parse(given["assignments"]))
     try:
@@ -153,7 +154,7 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     if given["device_sockets"] and given["nodes_file"]:
         raise click.UsageError("--device-sockets is about --nodes; in a --nodes-file say deviceSocket of each node")
     try:
-        load_stages(str(path) for path in given["stages"])
+        given["stage_rights"] = rights_of(load_stages(str(path) for path in given["stages"]))
     except StageError as error:
         raise click.UsageError(f"--stages {error}") from None
     return _detach(given) if given["detach"] else _attend(given)
@@ -224,6 +225,7 @@ def _attend(given: dict[str, Any]) -> int:
         },
         schedulers=schedulers,
         roles=given["roles"],
+        stages=given["stage_rights"],
         serves_clients=True,
         security=given["security"],
         certificate_life=timedelta(seconds=seconds_in(given["certificate_life"])),

@@ -25,6 +25,8 @@ class Call:
     to a `user:`. `preconditions`: which of `uid` and `rv` a delete names. `referenced`: a pod bound to
     the calling node refers to this secret, configmap or claim, or to the claim of this volume.
     `on_node`: the node that a service account's token is bound to.
+    `hosted`: the node, or the node that the pod is bound to, is one of the calling kubelet host, whose stages change
+    such objects.
     `is_retry`: the pod's unbind history holds this
     request of this node.
     """
@@ -42,6 +44,7 @@ class Call:
     preconditions: frozenset[str] = frozenset()
     referenced: bool = False
     is_retry: bool = False
+    hosted: bool = False
     on_node: str = ""
 
 
@@ -53,7 +56,7 @@ group:system:mesh-admins      evict                       pods/eviction
 group:system:mesh-admins      token                       nodetokens serviceaccounts/token
 group:system:mesh-admins      statehash                   statehash
 group:system:node-hosts       token                       nodetokens
-group:system:node-hosts       patch                       pods nodes
+group:system:node-hosts       patch                       pods nodes                                      own-host
 system:auditor                read                        all-but-secrets
 system:auditor                statehash                   statehash
 system:pod-unbinder           read                        pods nodes
@@ -223,7 +226,7 @@ user:*                        get                         namespaces            
 user:*                        evict                       pods/eviction                                   own-namespace
 """
 
-_CONDITIONS = ("uid", "uid,rv", "own-lease", "own-namespace", "own-node")
+_CONDITIONS = ("uid", "uid,rv", "own-lease", "own-namespace", "own-node", "own-host")
 _SET = "if:"
 """Begins a condition that is a switch: the line counts where it is set so."""
 _VERBS: Mapping[str, tuple[str, ...]] = {
@@ -310,6 +313,8 @@ def _holds(call: Call, condition: str, settings: frozenset[tuple[str, str]]) -> 
             return True
         case "own-namespace":
             return (call.name if call.resource == "namespaces" else call.namespace) in call.owned
+        case "own-host":
+            return call.hosted
         case "own-lease":
             return call.namespace == "kube-system" and _is_own_lease(call)
         case "own-node":
