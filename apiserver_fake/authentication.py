@@ -18,11 +18,12 @@ from apiserver_fake.accounts.tokens import Find, Rejected, Tokens
 from services.api.errors import BadRequest, Forbidden, Unauthorized
 from services.api.identity import ANONYMOUS, NODE_HOSTS_GROUP, Hosting, Identity, Stages
 from services.api.meta import Document
-from services.api.tokens import LEEWAY_S, LIFE_S, Owner, node_token, owner_of
+from services.api.tokens import LEEWAY_S, LIFE_S, Owner, node_token, owner_of, server_token
 from services.runtime.config import EXIT_CONFIG, StartError
 
 TOKEN_BYTES_MAX = 8 << 10
 CACHE_MAX = 50_000
+KUBELET_TOKEN_LIFE_S = 60
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
@@ -154,6 +155,10 @@ class Authenticator:
             if computed is not None and self._wall() < computed.expires_s + LEEWAY_S:
                 return computed
         raise Unauthorized("Unauthorized")
+
+    def kubelet_token(self) -> str:
+        """Return the token with which the API server itself calls kubelets that it reaches without TLS."""
+        return server_token(self._node_key, int(self._wall()) + KUBELET_TOKEN_LIFE_S)
 
     def node_token(self, identity: Identity, name: str) -> str:
         """Return the token of a node for the host that runs it. Raises: Forbidden for another's node; BadRequest."""

@@ -29,11 +29,13 @@ from apiserver_fake.admission.attributes import (
 )
 from apiserver_fake.aggregated import served
 from apiserver_fake.authentication import Authenticator, TokenFile
+from apiserver_fake.authorization import reviews
 from apiserver_fake.authorization.access import Access, access_objects
 from apiserver_fake.authorization.authorizer import forbidden_action
 from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.controller import DefinitionController
+from apiserver_fake.decode import json_object
 from apiserver_fake.event_log import MUTATING, EventLines
 from apiserver_fake.fairness import StoredFlowSchemas
 from apiserver_fake.rbac.policy import Attributes, Decision, PolicyRule
@@ -49,7 +51,7 @@ from apiserver_fake.storage.store import Gap, Store, restore
 from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
 from services.api.errors import ApiError, BadRequest, NotFound
-from services.api.identity import ADMIN, MASTERS_GROUP, Identity
+from services.api.identity import ADMIN, MASTERS_GROUP, MONITOR, Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
 from services.api.metrics.apis import COMPUTED
@@ -65,6 +67,9 @@ log = structlog.get_logger()
 
 DEADLINE_S, DEADLINE_MAX_S = 30.0, 60.0
 NODE_TOKENS, STATE_HASH = "nodetokens", "statehash"
+REVIEWS = {review.name: review for review in reviews.REVIEWS}
+MONITORED = frozenset(("/metrics", "/healthz", "/livez", "/readyz"))
+"""What `system:monitor` may get (guarantees 8.3)."""
 EVENTS = "events"
 SECRETS, ACCOUNTS = "secrets", "serviceaccounts"
 PODS = "pods"
@@ -309,6 +314,8 @@ class ApiServer:
 
     def authorize_action(self, identity: Identity, asked: Attributes) -> str:
         """Return why what RBAC knows and the mesh does not is allowed: paths, impersonation. Raises: Forbidden."""
+        if identity.user == MONITOR.user and asked.path in MONITORED and asked.verb == "get":
+            return ""
         policy = self._parts()[0].policy_for(identity)
         decision = policy.decide(identity, asked) if policy is not None else Decision(MASTERS_GROUP in identity.groups)
         if not decision.allowed:
@@ -319,6 +326,10 @@ class ApiServer:
         """Return the UIDs of the flow schema and the priority level of a client's request; None where there are none
         for clients, or before recovery."""
         return self._flow_schemas.match(identity, asked) if self._flow_schemas is not None and self.is_ready else None
+
+    def kubelet_token(self) -> str:
+        """Return what this server shows to kubelets that it reaches without TLS. Raises: ApiError before recovery."""
+        return self._parts()[1].kubelet_token()
 
     def api_for(self, identity: Identity) -> Api:
         """Return the server as that identity reaches it, in this process."""
@@ -371,6 +382,13 @@ class ApiServer:
         if request.resource == NODE_TOKENS:
             token = authenticator.node_token(identity, request.name)
             response = Response(code=201, body=msgspec.json.encode({"token": token}))
+            self._finish(identity, request, span, response)
+            return response
+        if (review := REVIEWS.get(request.resource)) is not None:
+            registry.authorize(identity, request)
+            question = json_object(request.body, "the body is not JSON", "the body is not an object")
+            said = reviews.answer(review, request.namespace, question, identity, self, self.catalogue)
+            response = Response(code=201, body=msgspec.json.encode(said))
             self._finish(identity, request, span, response)
             return response
         fingerprint = _fingerprint(request) if request.request_id else b""

@@ -33,6 +33,7 @@ from services.api.identity import ADMIN
 from services.api.idle_switches import UNBINDS
 from services.api.seams import Seams
 from services.api.switches import Switches
+from services.api.wire import Api
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.runtime.roles import read_role
 from services.runtime.serving_tls import ServingTls
@@ -147,6 +148,10 @@ class ApiServerComponent:
     def metrics(self) -> dict[str, float]:
         """Return the server's figures."""
         return self.server.metrics()
+
+    def reviews(self) -> Api | None:
+        """Return where this process asks who is calling it: here; None before recovery."""
+        return self.server.api_for(ADMIN) if self.server.is_ready else None
 
     def certificates(self) -> list[dict[str, str]]:
         """Return which certificates the servers use at present."""

@@ -1,8 +1,6 @@
 """What stands in HTTP requests and their answers besides the objects: credentials, hosts, bodies, warnings."""
 
-import ipaddress
 import re
-from collections.abc import Iterable
 from email.utils import formatdate
 from typing import Any
 from uuid import uuid4
@@ -39,28 +37,6 @@ def bearer_of(authorization: str) -> str:
             return value.strip()
         case _:
             raise Unauthorized("Unauthorized")
-
-
-def host_name(host: str) -> str:
-    """Return the name in a Host header without its port; IPv6 without brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower() if host.count(":") <= 1 else host.lower()
-
-
-def is_allowed_host(host: str, allowed: Iterable[str], local_address: str) -> bool:
-    """Whether the server may be addressed so: a listed name, or the very address the connection came in on.
-
-    A page in a browser can make its own name resolve to a loopback address; it cannot make the Host header say
-    another name than its own (X-WEB).
-    """
-    name = host_name(host)
-    if name in allowed:
-        return True
-    try:
-        return ipaddress.ip_address(name) == ipaddress.ip_address(local_address)
-    except ValueError:
-        return False
 
 
 def is_traceparent(text: str) -> bool:

@@ -18,6 +18,7 @@ import structlog
 from aiohttp import web
 
 from apiserver_fake.admission.service_account import is_without_default_account
+from apiserver_fake.authorization import reviews
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path, not_found
 from apiserver_fake.fairness import FLOW_HEADERS, attributes_of
@@ -33,7 +34,6 @@ from apiserver_fake.rest import (
     paths,
     pod_streams,
     protobuf,
-    reviews,
     streaming,
     tables,
     watch,
@@ -47,9 +47,7 @@ from apiserver_fake.rest.http import (
     bearer_of,
     cached_answer,
     encoded,
-    host_name,
     indented,
-    is_allowed_host,
     is_pretty,
     is_traceparent,
     json_answer,
@@ -69,12 +67,13 @@ from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.records import Record
 from services.api.errors import ApiError, BadRequest, Forbidden, NotFound, Timeout, UnknownOutcome
-from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity, external
+from services.api.identity import ADMIN, ANONYMOUS, Identity, external
 from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
 from services.api.times import format_time
 from services.api.wire import Api, Request, Response
 from services.runtime.serving_tls import ServingTls, identity_of_peer
+from services.runtime.web import LOOPBACK_NAMES, host_name, is_allowed_host
 from services.telemetry.metrics import render
 
 log = structlog.get_logger()
@@ -83,8 +82,6 @@ REQUEST_LINE_BYTES_MAX = 1 << 20
 """As Go's server has it: selectors travel in the address, and clients send long ones."""
 KEEPALIVE_S = 75.0
 MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-MONITOR = "system:monitor"
 SHUTDOWN_S = 2.0
 YEAR_S = 365 * 86400.0
 PROTOBUF_PIECE = 50
@@ -215,8 +212,7 @@ class RestHandler:
             raise Forbidden(f'forbidden: User "{identity.user}" cannot {request.method.lower()} path "{request.path}"')
         match parts:
             case ["metrics"]:
-                if not self._server.access.is_rbac:
-                    self._only_monitors(request, identity)
+                self._only_monitors(request, identity)
                 return web.Response(body=render(self._server.metrics()), content_type="text/plain", charset="utf-8")
             case ["openapi", "v2"]:
                 content_type = openapi.second_type(request.headers.get("Accept", ""))
@@ -241,8 +237,7 @@ class RestHandler:
 
     def _authorize_path(self, request: web.BaseRequest, identity: Identity) -> None:
         asked = Attributes(request.method.lower(), path=request.path)
-        if identity.user != MONITOR or request.path != "/metrics":
-            self._server.authorize_action(identity, asked)
+        self._server.authorize_action(identity, asked)
 
     def _issuer(self, is_key_set: bool) -> web.Response:
         """Return who signs tokens of service accounts, or with which key (RFC 8414, RFC 7517)."""
@@ -260,8 +255,8 @@ class RestHandler:
             raise method_not_allowed()
 
     def _only_monitors(self, request: web.BaseRequest, identity: Identity) -> None:
-        if MASTERS_GROUP not in identity.groups and identity.user != MONITOR:
-            raise Forbidden(f'forbidden: User "{identity.user}" cannot get path "{request.path}"')
+        if not self._server.access.is_rbac:  # else it has been asked already
+            self._server.authorize_action(identity, Attributes("get", path=request.path))
 
     def _paths(self) -> list[str]:
         roots = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
@@ -280,7 +275,7 @@ class RestHandler:
             is_passing = health.is_passing(endpoint, check, is_ready=is_ready)
             said = (200, "ok") if is_passing else (500, "internal server error: not ready\n")
         else:
-            if "verbose" in query and not self._server.access.is_rbac:
+            if "verbose" in query:
                 self._only_monitors(request, identity)
             excluded = query.getall("exclude", [])
             said = health.report(endpoint, is_ready=is_ready, is_verbose="verbose" in query, excluded=excluded)
@@ -341,10 +336,8 @@ class RestHandler:
         verb = paths.verb_of(request.method, route)
         api = versioned(api, route.served)
         if verb == "get" and route.subresource == "log":
-            itself = self._server.api_for(ADMIN)
-            return await pod_streams.stream(
-                request, route, parameters, api, itself, self._kubelets.session, self._kubelets.tls
-            )
+            self._server.authorize(identity, route.request(verb))
+            return await pod_streams.stream(request, route, parameters, self._server.api_for(ADMIN), self._kubelets)
         try:
             form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
         except NotAcceptable:
@@ -637,7 +630,12 @@ async def serve(
     running = AsyncExitStack()
     session = await running.enter_async_context(aiohttp.ClientSession(auto_decompress=True))
     handler = RestHandler(
-        server, clock=clock, tracer=tracer, kubelets=Kubelets(session, kubelet_tls), settings=chosen, host=host
+        server,
+        clock=clock,
+        tracer=tracer,
+        kubelets=Kubelets(session, kubelet_tls, server.kubelet_token),
+        settings=chosen,
+        host=host,
     )
     listener = web.Server(
         handler.handle,

@@ -140,6 +140,10 @@ ADMIN = Identity("system:mesh-admin", (MASTERS_GROUP,))
 SCHEDULER = Identity("system:kube-scheduler")
 CONTROLLER_MANAGER = Identity("system:kube-controller-manager")
 """The shared informers and the leader election of the controllers act as this one."""
+MONITOR = Identity("system:monitor")
+"""Who scrapes: metrics and health, of every process (guarantees 8.3)."""
+KUBELET_CLIENT = Identity("kube-apiserver-kubelet-client")
+"""The API server as it calls kubelets."""
 CLAIM_MANAGER = Identity("system:claim-controller")
 """The shared informers and the leader election of the claim controller act as this one."""
 

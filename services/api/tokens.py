@@ -9,7 +9,7 @@ import math
 import re
 from typing import NamedTuple
 
-from services.api.identity import Identity, driver_identity, node_identity
+from services.api.identity import KUBELET_CLIENT, Identity, driver_identity, node_identity
 
 LIFE_S = 3600
 """How long the token of a node is good (X-TOK1)."""
@@ -34,6 +34,11 @@ def _bound(node: str, host: str, expires: str) -> str:
     return f"{node}@{host} {expires}"
 
 
+def server_token(key: bytes, expires_s: int) -> str:
+    """Return the token of the API server itself, as it calls kubelets."""
+    return f"kubelets.{expires_s}.{_mac(key, f'kubelets/{expires_s}')}"
+
+
 def driver_token(key: bytes, driver: str, node: str) -> str:
     """Return the token of a driver's service account that is bound to a node."""
     name = f"{node}/{driver}"
@@ -53,6 +58,8 @@ def owner_of(key: bytes, token: str, host: str = "") -> Owner | None:
         node, _, expires = name.rpartition(".")
         is_right = hmac.compare_digest(mac, _mac(key, _bound(node, host, expires)))
         return Owner(node_identity(node), float(expires)) if is_right and _TIME.fullmatch(expires) else None
+    if prefix == "kubelets" and hmac.compare_digest(mac, _mac(key, f"kubelets/{name}")):
+        return Owner(KUBELET_CLIENT, float(name)) if _TIME.fullmatch(name) else None
     if prefix == "driver" and hmac.compare_digest(mac, _mac(key, f"driver/{name}")):
         node, _, driver = name.partition("/")
         return Owner(driver_identity(driver, node))

@@ -27,6 +27,7 @@ from services.api.identity import (
     ADMIN,
     CLAIM_MANAGER,
     CONTROLLER_MANAGER,
+    MONITOR,
     SCHEDULER,
     Hosting,
     Identity,
@@ -44,6 +45,10 @@ from services.runtime.roles import claim_controller_identities, controller_ident
 SERVER_FILE = "server.json"
 KUBECONFIG_FILE = "kubeconfig"
 CLIENTS_FOLDER = "kubeconfigs"
+FOLDER = "credentials"
+"""Where a mesh's data directory has them."""
+MONITOR_FILE = "monitor.token"
+"""The bare token of `system:monitor`, as Prometheus reads it (`authorization.credentials_file`)."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,7 @@ def make(
     for host, hosting in hosts.items():
         identity = users[f"kubelet/{host}"] = host_identity(host, hosting)
         files[f"kubelet/{host}"] = {identity.user: token(identity)}
+    monitor = token(MONITOR)
     for identity in others:
         token(identity)
     server = _ServerFile(
@@ -123,9 +129,20 @@ def make(
     )
     made = Credentials(directory, admin, users)
     _put(made.server, msgspec.json.encode(server))
+    _put(directory / MONITOR_FILE, monitor.encode())
     for process, content in files.items():
         _put(made.of(process), msgspec.json.encode(content))
     return made
+
+
+def admin_headers(data: Path) -> dict[str, str]:
+    """Return what a request carries to be the administrator's, of the mesh on that data directory; nothing where its
+    credentials cannot be read."""
+    try:
+        tokens = msgspec.json.decode((data / FOLDER / "admin.json").read_bytes(), type=dict[str, str])
+        return {"Authorization": f"Bearer {tokens[ADMIN.user]}"}
+    except (OSError, msgspec.MsgspecError, KeyError):
+        return {}
 
 
 def put(made: Credentials, process: str, user: str) -> Path:
@@ -267,6 +284,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         _hand_out(out / component, signer, pairs)
         _put(out / component / "token.json", made.of(process).read_bytes())
     (out / "admin").mkdir(exist_ok=True, mode=0o700)
+    _put(out / "admin" / MONITOR_FILE, (out / "apiserver" / MONITOR_FILE).read_bytes())
     _put(out / "admin" / KUBECONFIG_FILE, kubeconfig(arguments.rest_url, made.admin_token, signer.path))
     put_client_kubeconfigs(out / "admin" / CLIENTS_FOLDER, arguments.rest_url, signer)
 

@@ -11,6 +11,7 @@ from services.api.times import duration, format_time, parse_time
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, output_option, print_json, print_table
 from services.cli.registered_drivers import registered_drivers
 from services.runtime.components import CLAIM_CONTROLLER, component_of
+from services.runtime.credentials import admin_headers
 from services.runtime.mesh_directory import holder, read_state
 from services.runtime.rotation import held
 
@@ -49,8 +50,9 @@ def COMMAND(data: Path, output: str) -> int:  # noqa: N802
             what = f"the mesh on {data} is starting" if holder(data) else f"no mesh runs on {data}; try `keplab up`"
             click.echo(what)
         return EXIT_FAILED
+    headers = admin_headers(data)
     for process in state["processes"]:
-        process["leads"] = _leads(process)
+        process["leads"] = _leads(process, headers)
     state["drivers"] = registered_drivers(data, state)
     state["certificates"] = _certificates(data)
     if output == "json":
@@ -60,12 +62,13 @@ def COMMAND(data: Path, output: str) -> int:  # noqa: N802
     return EXIT_OK if state["ready"] else EXIT_FAILED
 
 
-def _leads(process: dict[str, Any]) -> bool | None:
+def _leads(process: dict[str, Any], headers: dict[str, str]) -> bool | None:
     """Return whether a process that takes part in an election leads, by its own word; None for all others."""
     if component_of(process["name"]) not in ELECTING or not process["ready"] or not process["port"]:
         return None
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{process['port']}/metrics", timeout=TIMEOUT_S) as reply:
+        asked = urllib.request.Request(f"http://127.0.0.1:{process['port']}/metrics", headers=headers)
+        with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as reply:
             lines = reply.read().decode().splitlines()
     except OSError:
         return None

@@ -51,11 +51,16 @@ class Call:
 _TABLE = """
 # who                         verbs                       on what                                         with
 group:system:mesh-admins      ordinary                    * */status */scale */finalize */log */resize \
-*/ephemeralcontainers
+*/ephemeralcontainers */approval */exec */attach */portforward */proxy nodes/metrics nodes/stats nodes/healthz \
+nodes/configz nodes/pods
 group:system:mesh-admins      evict                       pods/eviction
 group:system:mesh-admins      token                       nodetokens serviceaccounts/token
 group:system:mesh-admins      statehash                   statehash
 group:system:node-hosts       token                       nodetokens
+R:                            create                      tokenreviews.authentication.k8s.io \
+subjectaccessreviews.authorization.k8s.io
+kube-apiserver-kubelet-client get,create                  nodes/proxy nodes/log nodes/metrics nodes/stats
+system:monitor                get                         nodes/metrics nodes/stats
 group:system:node-hosts       patch                       pods nodes                                      own-host
 system:auditor                read                        all-but-secrets
 system:auditor                statehash                   statehash
@@ -229,6 +234,7 @@ user:*                        evict                       pods/eviction         
 _CONDITIONS = ("uid", "uid,rv", "own-lease", "own-namespace", "own-node", "own-host")
 _SET = "if:"
 """Begins a condition that is a switch: the line counts where it is set so."""
+_PROCESSES = frozenset(("system:kube-scheduler", "system:kube-controller-manager", "system:claim-controller"))
 _VERBS: Mapping[str, tuple[str, ...]] = {
     "read": ("get", "list", "watch"),
     "change": ("update", "patch"),
@@ -285,6 +291,9 @@ def _is_meant(call: Call, who: str) -> bool:
     kind, _, rest = who.partition(":")
     if kind == "group":
         return rest in call.groups
+    if kind == "R":
+        # The processes of the mesh, which ask who is asking them.
+        return call.user in _PROCESSES or "system:node-hosts" in call.groups or DRIVERS in call.groups
     if DRIVERS in call.groups:
         return False
     if kind == "user":
