@@ -32,6 +32,7 @@ from apiserver_fake.authentication import Authenticator, TokenFile
 from apiserver_fake.authorization import reviews
 from apiserver_fake.authorization.access import Access, access_objects
 from apiserver_fake.authorization.authorizer import forbidden_action
+from apiserver_fake.authorization.node import NODE_TEXT
 from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.controller import DefinitionController
@@ -50,7 +51,7 @@ from apiserver_fake.storage.records import DELETED, Cause, Change, Record, Selec
 from apiserver_fake.storage.store import Gap, Store, restore
 from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
-from services.api.errors import ApiError, BadRequest, NotFound
+from services.api.errors import ApiError, BadRequest, Forbidden, NotFound
 from services.api.identity import ADMIN, MASTERS_GROUP, MONITOR, Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
@@ -365,6 +366,8 @@ class ApiServer:
         if is_write and self._lines is not None:
             self._lines.request(identity, request, span)
         try:
+            if is_write and request.at:
+                raise BadRequest(f"at: {request.at}: the past can be read, not changed")
             if is_write:
                 return self._start_write(identity, request, span)
             response = self._read(identity, request)
@@ -413,7 +416,14 @@ class ApiServer:
             request_id=request.request_id,
             fingerprint=fingerprint,
             size=len(request.body),
-            cause=Cause(identity.user, request.verb, request.subresource, request.request_id, request.lease_epoch),
+            cause=Cause(
+                identity.user,
+                request.verb,
+                request.subresource,
+                request.request_id,
+                request.lease_epoch,
+                self._clock.wall(),
+            ),
         )
         if session is None:
             return self.writer.submit(operation)
@@ -482,6 +492,13 @@ class ApiServer:
 
     def _read(self, identity: Identity, request: Request) -> Response:
         registry, _ = self._parts()
+        if request.at and (identity.node or request.resource in COMPUTED):
+            # What a node may read follows from what is bound to it now; figures are computed when they are read.
+            raise (
+                Forbidden(NODE_TEXT)
+                if identity.node
+                else BadRequest(f"{request.resource} have no past: at {request.at}")
+            )
         if request.resource == STATE_HASH:
             registry.authorize(identity, request)
             if not self.store.hashing:

@@ -51,8 +51,8 @@ class Call:
 _TABLE = """
 # who                         verbs                       on what                                         with
 group:system:mesh-admins      ordinary                    * */status */scale */finalize */log */resize \
-*/ephemeralcontainers */approval */exec */attach */portforward */proxy nodes/metrics nodes/stats nodes/healthz \
-nodes/configz nodes/pods
+*/ephemeralcontainers */approval */history */exec */attach */portforward */proxy nodes/metrics nodes/stats \
+nodes/healthz nodes/configz nodes/pods
 group:system:mesh-admins      evict                       pods/eviction
 group:system:mesh-admins      token                       nodetokens serviceaccounts/token
 group:system:mesh-admins      statehash                   statehash
