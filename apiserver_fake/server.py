@@ -28,10 +28,12 @@ from apiserver_fake.admission.attributes import (
     Session,
 )
 from apiserver_fake.aggregated import served
+from apiserver_fake.audit.auditor import Auditor, Trail
+from apiserver_fake.audit.event import Source
 from apiserver_fake.authentication import Authenticator, TokenFile
 from apiserver_fake.authorization import reviews
 from apiserver_fake.authorization.access import Access, access_objects
-from apiserver_fake.authorization.authorizer import forbidden_action
+from apiserver_fake.authorization.authorizer import attributes_of, forbidden_action
 from apiserver_fake.authorization.node import NODE_TEXT
 from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
@@ -144,6 +146,8 @@ class ApiServer:
         self._authenticator: Authenticator | None = None
         self._admission = admission(self.store, self.catalogue)
         self._admitted: dict[asyncio.Task[Response], None] = {}
+        self.audit: Auditor | None = None
+        """Keeps the audit log, if there is one."""
         self.is_ready = False
 
     # -- life
@@ -340,6 +344,36 @@ class ApiServer:
         """Refuse what the identity may not do, without doing it; the text is which binding allows it. Raises:
         Forbidden."""
         return self._parts()[0].authorize(identity, request)
+
+    def decision(self, identity: Identity, asked: Attributes | Request) -> tuple[bool, str]:
+        """Return whether the identity may do that, and why, for the audit log. Raises: ApiError before recovery."""
+        if isinstance(asked, Request):
+            return self._parts()[0].decision(identity, asked)
+        if not asked.path:
+            group = f".{asked.group}" if asked.group else ""
+            request = Request(
+                verb=asked.verb, resource=f"{asked.resource}{group}", subresource=asked.subresource,
+                namespace=asked.namespace, name=asked.name,
+            )  # fmt: skip
+            return self._parts()[0].decision(identity, request)
+        try:
+            return True, self.authorize_action(identity, asked)
+        except ApiError as refused:
+            return False, refused.message.partition("RBAC: ")[2]
+
+    def begin_trail(self, identity: Identity, request: Request, ips: tuple[str, ...], user_agent: str) -> Trail | None:
+        """Begin the audit trail of a call over gRPC; None where none is recorded."""
+        if self.audit is None or not self.is_ready:
+            return None
+        resource = self.catalogue.resources.get(request.resource)
+        uri = uri_of(request, resource.version if resource is not None else "v1")
+        source = Source(uri, ips, user_agent)
+        version = resource.version if resource is not None else ""
+        trail = self.audit.begin(identity, attributes_of(request), source, version=version)
+        if trail is not None:
+            trail.decided(*self.decision(identity, request))
+            trail.sent(request.body, is_patch=request.verb == "patch")
+        return trail
 
     def _parts(self) -> tuple[Registry, Authenticator]:
         if self._registry is None or self._authenticator is None:
@@ -708,8 +742,31 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
     counter("keplab_store_batches_total", "Group commits.", lambda server: server.writer.batches),
     gauge("keplab_writer_queue", "Writes that wait for a commit.", lambda server: server.writer.queued),
     counter("keplab_writer_failures_total", "Commits that failed.", lambda server: server.writer.failures),
+    counter("apiserver_audit_event_total", "Audit events written.", lambda server: _audited(server)[0]),
+    counter("apiserver_audit_error_total", "Audit events lost.", lambda server: _audited(server)[1]),
+    counter(
+        "apiserver_audit_level_total",
+        "Requests by the level at which they are recorded.",
+        lambda server: dict(sorted(server.audit.levels.items())) if server.audit is not None else {},
+        "level",
+    ),
     gauge("keplab_store_read_only", "Whether writes are refused.", lambda server: server.writer.is_read_only),
 )  # fmt: skip
+
+
+def _audited(server: ApiServer) -> tuple[int, int]:
+    """Return how many audit events were written and lost."""
+    return (server.audit.sink.written, server.audit.sink.lost) if server.audit is not None else (0, 0)
+
+
+def uri_of(request: Request, version: str) -> str:
+    """Return the path that REST has for a call over gRPC."""
+    plural, _, group = request.resource.partition(".")
+    parts = ["apis", group, version] if group else ["api", version]
+    if request.namespace and plural != "namespaces":
+        parts += ["namespaces", request.namespace]
+    parts += [each for each in (plural, request.name, request.subresource) if each]
+    return "/" + "/".join(parts) + ("?watch=true" if request.verb == "watch" else "")
 
 
 def _deletion_of(record: Record, collection: Request, traceparent: str) -> Request:

@@ -82,6 +82,14 @@ def authorize(
     return decision.reason
 
 
+def rule_name(identity: Identity, request: Request, lookup: Lookup) -> str:
+    """Return what of the mesh's own rules allows the request, for the audit log; "" for none of them."""
+    if identity.node:
+        return f"mesh: rules of node {identity.node}"
+    rule = rule_for(identity, request, lookup)
+    return f'mesh: rule "{rule.name}"' if rule is not None else ""
+
+
 def _is_of_the_table_alone(request: Request) -> bool:
     return request.subresource == "unbind" or request.resource in ("nodetokens", "statehash")
 

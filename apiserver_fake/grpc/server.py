@@ -18,6 +18,7 @@ import grpc
 import grpc.aio
 import msgspec
 
+from apiserver_fake.audit.auditor import Trail
 from apiserver_fake.grpc.frames import EventBytes, batch_bytes, response_bytes
 from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.watch_hub import Watcher
@@ -105,6 +106,8 @@ class _Caller:
 
     identity: Identity
     peer: Peer | None = None
+    ips: tuple[str, ...] = ()
+    user_agent: str = ""
 
     def of(self, server: ApiServer, token: str) -> Identity:
         """Return whose request it is: the stream's own identity, or that of the token it names. Raises:
@@ -159,21 +162,26 @@ class _CallStream:
                 await _woken(self._capacity)
 
     def _begin(self, message: pb.Request, group: asyncio.TaskGroup) -> None:
-        number = message.id
+        number, trail = message.id, None
         try:
-            begun = self._server.start(self._caller.of(self._server, message.token), _as(Request, message))
+            identity, request = self._caller.of(self._server, message.token), _as(Request, message)
+            if self._server.audit is not None:
+                trail = self._server.begin_trail(identity, request, self._caller.ips, self._caller.user_agent)
+            begun = self._server.start(identity, request)
         except ApiError as error:
             begun = refusal(error)
         if isinstance(begun, Response):
+            _answered(trail, begun)
             self._put(number, begun)
             return
         self._unanswered += 1
         future = begun if isinstance(begun, asyncio.Future) else group.create_task(_awaited(begun))
-        future.add_done_callback(lambda done: self._answered(number, done))
+        future.add_done_callback(lambda done: self._answered(number, done, trail))
 
-    def _answered(self, number: int, done: asyncio.Future[Response]) -> None:
+    def _answered(self, number: int, done: asyncio.Future[Response], trail: Trail | None) -> None:
         self._unanswered -= 1
         if not done.cancelled() and done.exception() is None:
+            _answered(trail, done.result())
             self._put(number, done.result())
 
     def _put(self, number: int, response: Response) -> None:
@@ -203,6 +211,14 @@ class _CallStream:
             await self._pace.send(self._context, b"".join(parts))
 
 
+def _answered(trail: Trail | None, response: Response) -> None:
+    """Record what a call was answered."""
+    if trail is not None:
+        trail.annotated(response.audit)
+        trail.answered(response.body)
+        trail.completed(response.code, response.body)
+
+
 async def _awaited(begun: Awaitable[Response]) -> Response:
     return await begun
 
@@ -219,6 +235,7 @@ class _WatchStream:
         self._numbers: dict[int, int] = {}
         self._ready: dict[int, Watcher] = {}
         self._ends: list[pb.WatchEnd] = []
+        self._trails: dict[int, Trail] = {}
 
     async def run(self) -> None:
         """Serve watches until the client closes the stream, takes nothing for 10 s, or its certificate has expired."""
@@ -240,6 +257,8 @@ class _WatchStream:
             for watcher in list(self._watchers.values()):
                 watcher.notify = None
                 watcher.close()
+            for number in list(self._trails):
+                self._over(number)
         if refused:
             await _abort(self._context, refused[0])
 
@@ -260,17 +279,37 @@ class _WatchStream:
             if len(self._watchers) >= WATCHES_PER_STREAM:
                 raise TooManyRequests(f"this stream has {len(self._watchers)} watches", retry_after_s=1)
             identity = self._caller.of(self._server, message.token)
+            if self._server.audit is not None:
+                self._begin_trail(identity, message)
             watcher = self._server.open_watch(identity, _as(WatchRequest, message), self._notify)
         except ApiError as error:
+            self._over(message.id, refusal(error))
             self._ends.append(pb.WatchEnd(id=message.id, code=error.code, status=msgspec.json.encode(error.status())))
             self._wake.set()
             return
         self._watchers[message.id] = watcher
+        if (trail := self._trails.get(message.id)) is not None:
+            trail.started(200)
         self._numbers[watcher.number] = message.id
         if watcher.has_events or watcher.end_reason:
             self._notify(watcher)
 
+    def _begin_trail(self, identity: Identity, message: pb.WatchRequest) -> None:
+        asked = Request(
+            verb="watch", resource=message.resource, namespace=message.namespace,
+            label_selector=message.label_selector, field_selector=message.field_selector,
+        )  # fmt: skip
+        trail = self._server.begin_trail(identity, asked, self._caller.ips, self._caller.user_agent)
+        if trail is not None:
+            self._trails[message.id] = trail
+
+    def _over(self, number: int, refused: Response | None = None) -> None:
+        """Record that a watch has ended."""
+        if (trail := self._trails.pop(number, None)) is not None:
+            trail.completed(*((refused.code, refused.body) if refused is not None else (200, b"")))
+
     def _close(self, number: int) -> None:
+        self._over(number)
         watcher = self._watchers.pop(number, None)
         if watcher is not None:
             watcher.notify = None
@@ -319,6 +358,7 @@ class _WatchStream:
                 self._ready[watcher.number] = watcher
             elif watcher.end_reason:
                 self._ends.append(pb.WatchEnd(id=number, reason=watcher.end_reason))
+                self._over(number)
                 del self._watchers[number]
                 del self._numbers[watcher.number]
         if self._ends:
@@ -392,21 +432,25 @@ class GrpcServer(ApiServerServicer):
 
     async def _caller(self, context: Any) -> _Caller:
         """Return who opens a stream: whom its token names, else its certificate (X-ID1, X-ID4)."""
-        bearer, peer = "", None
+        bearer, peer, agent = "", None, ""
+        kind, _, address = str(context.peer()).partition(":")
+        ips = (address.rpartition(":")[0].strip("[]"),) if kind in ("ipv4", "ipv6") else ()
         try:
             if self._tls is not None:
                 peer = self._peers.of(context.auth_context()["x509_pem_cert"][0])
                 peer.check(self._clock.wall())
             for key, value in context.invocation_metadata() or ():
+                if key == "user-agent":
+                    agent = str(value)
                 if key == "authorization":
                     scheme, _, bearer = str(value).partition(" ")
                     if scheme.lower() != "bearer" or not bearer:
                         raise Unauthorized("Unauthorized")
             if peer is None:
-                return _Caller(self._server.authenticate(bearer))
+                return _Caller(self._server.authenticate(bearer), None, ips, agent)
             if bearer:
-                return _Caller(self._server.authenticate(bearer, peer.identity.user), peer)
-            return _Caller(self._server.certified(peer.identity), peer)
+                return _Caller(self._server.authenticate(bearer, peer.identity.user), peer, ips, agent)
+            return _Caller(self._server.certified(peer.identity), peer, ips, agent)
         except ApiError as error:
             await _abort(context, error)
 
@@ -423,8 +467,10 @@ class GrpcServer(ApiServerServicer):
         """Answer one call."""
         caller = await self._caller(context)
         try:
-            identity = caller.of(self._server, request.token)
-            response = await self._server.api_for(identity).call(_as(Request, request))
+            identity, call = caller.of(self._server, request.token), _as(Request, request)
+            trail = self._server.begin_trail(identity, call, caller.ips, caller.user_agent)
+            response = await self._server.api_for(identity).call(call)
+            _answered(trail, response)
         except ApiError as error:
             response = refusal(error)
         if len(response.body) > FRAME_BYTES * 3:

@@ -9,6 +9,8 @@ import msgspec
 import yaml
 from aiohttp import web
 
+from apiserver_fake.audit.auditor import Trail
+from apiserver_fake.audit.event import Source
 from apiserver_fake.rest import discovery, protobuf
 from apiserver_fake.rest.media_types import BODY_MAX_BYTES, PLAIN, PROTOBUF, YAML, Form
 from services.api.errors import ApiError, RequestEntityTooLarge, Unauthorized
@@ -22,6 +24,20 @@ _AUDIT_ID = re.compile(r"[!-~]{1,64}")
 def audit_id(asked: str) -> str:
     """Return the id under which a request is audited: the caller's if it is a sound one, else a new one."""
     return asked if _AUDIT_ID.fullmatch(asked) else str(uuid4())
+
+
+def source_of(request: web.BaseRequest) -> Source:
+    """Return where a request came from; all addresses but the last are what the client and proxies say."""
+    said = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",") if part.strip()]
+    real = request.headers.get("X-Real-Ip", "").strip()
+    said += [real] if real and real not in said else []
+    said += [request.remote] if request.remote and said[-1:] != [request.remote] else []
+    return Source(request.raw_path, tuple(said), request.headers.get("User-Agent", ""))
+
+
+def trail_of(request: web.BaseRequest) -> Trail | None:
+    """Return what the audit log has of a request."""
+    return request.trail if isinstance(request, HttpRequest) else None
 
 
 def bearer_of(authorization: str) -> str:
@@ -170,8 +186,12 @@ class HttpRequest(web.BaseRequest):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.answer_headers: dict[str, str] = {}
+        self.trail: Trail | None = None
+        """What the audit log has of it, if anything."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         # The library's own name is no part of an answer of an API server.
         response.headers.pop("Server", None)
         response.headers.update(self.answer_headers)
+        if self.trail is not None:
+            self.trail.started(response.status)

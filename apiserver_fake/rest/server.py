@@ -56,6 +56,8 @@ from apiserver_fake.rest.http import (
     raw_json,
     read_body,
     refusal_answer,
+    source_of,
+    trail_of,
     warning_header,
 )
 from apiserver_fake.rest.impersonation import impersonated
@@ -66,7 +68,7 @@ from apiserver_fake.rest.streaming import Kubelets, KubeletTls, Target
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
 from apiserver_fake.storage.records import Record
-from services.api.errors import ApiError, BadRequest, Forbidden, NotFound, Timeout, UnknownOutcome
+from services.api.errors import ApiError, BadRequest, Forbidden, NotFound, Timeout, Unauthorized, UnknownOutcome
 from services.api.identity import ADMIN, ANONYMOUS, Identity, external
 from services.api.meta import Document, Resource
 from services.api.seams import Clock, Span, Tracer
@@ -129,10 +131,40 @@ class RestHandler:
         self.active[request.protocol] = None
         if isinstance(request, HttpRequest):
             request.answer_headers["Audit-Id"] = audit_id(request.headers.get("Audit-Id", ""))
-        answer = await self._handled(request)
+        answer = await (self._handled(request) if self._server.audit is None else self._audited(request))
         if isinstance(answer, web.Response) and answer.headers.get("Content-Type") == media_types.JSON:
             self._finish_json(request, answer)
         return answer
+
+    async def _audited(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Return the answer, and record that it is given."""
+        try:
+            answer = await self._handled(request)
+        except BaseException:
+            # The client has gone; what it was answered until then stands.
+            if (trail := trail_of(request)) is not None:
+                trail.completed(200 if trail.is_long_running else 500)
+            raise
+        if (trail := trail_of(request)) is not None:
+            is_json = answer.headers.get("Content-Type", "") == media_types.JSON
+            body = answer.body if isinstance(answer, web.Response) and is_json else b""
+            trail.completed(answer.status, body if isinstance(body, bytes) else b"")
+        return answer
+
+    def _begin_trail(self, request: web.BaseRequest, caller: Identity | None) -> None:
+        """Begin the audit trail of a request, whose caller is known, or known to be none."""
+        audit = self._server.audit
+        if audit is None or not isinstance(request, HttpRequest):
+            return
+        parts = paths.split(request.rel_url.raw_path)
+        asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
+        version = "" if asked.path else parts[1] if parts[0] == "api" else parts[2]
+        known = request.answer_headers["Audit-Id"]
+        if caller is None:
+            tried = "bearer" if request.headers.get("Authorization", "").lower().startswith("bearer ") else ""
+            audit.refused(asked, source_of(request), audit_id=known, version=version, tried=tried)
+            return
+        request.trail = audit.begin(caller, asked, source_of(request), audit_id=known, version=version)
 
     def _finish_json(self, request: web.BaseRequest, answer: web.Response) -> None:
         """End JSON as Go's encoder does, or indent it; what clients may keep stays as it is."""
@@ -152,6 +184,8 @@ class RestHandler:
         except (ConnectionError, asyncio.IncompleteReadError):
             raise
         except Exception as error:  # a bug must answer this caller and leave the others alone (V2)
+            if (trail := trail_of(request)) is not None:
+                trail.panicked(error)
             log.error("rest.request_failed", method=request.method, path=request.path, exc_info=error)
             return refusal_answer(ApiError(f"internal error: {type(error).__name__}"))
 
@@ -177,10 +211,30 @@ class RestHandler:
         if certified is not None:
             caller = self._server.certified(certified)
         else:
-            caller = self._server.authenticate(bearer_of(request.headers.get("Authorization", "")))
+            try:
+                caller = self._server.authenticate(bearer_of(request.headers.get("Authorization", "")))
+            except Unauthorized:
+                self._begin_trail(request, None)
+                raise
         if self._server.access.is_rbac:
             caller = external(caller)
-        return impersonated(caller, request.headers, self._server.authorize_action)
+        if self._server.audit is None:
+            return impersonated(caller, request.headers, self._server.authorize_action)
+        self._begin_trail(request, caller)
+        trail = trail_of(request)
+        try:
+            acting = impersonated(caller, request.headers, self._server.authorize_action)
+        except ApiError:
+            if trail is not None:
+                trail.decided(allowed=False, reason="")
+            raise
+        if trail is not None:
+            if acting is not caller:
+                trail.impersonates(acting)
+            parts = paths.split(request.rel_url.raw_path)
+            asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
+            trail.decided(*self._server.decision(acting, asked))
+        return acting
 
     async def _dispatch(self, request: web.BaseRequest, identity: Identity) -> web.StreamResponse:
         raw_path = request.rel_url.raw_path
@@ -365,6 +419,11 @@ class RestHandler:
         span.set(**{"http.response.status_code": response.code})
         span.end("" if response.code < 500 else str(response.code))
         response = await self._whole(response, route, form, include)
+        if (trail := trail_of(request)) is not None:
+            trail.annotated(response.audit)
+            if trail.takes_answers:
+                items = response.items
+                trail.answered(response.body if items is None else with_items(response.body, items))
         answer = self._answer(response, route, form, include)
         if form.is_pretty and form.media_type == media_types.JSON and isinstance(answer.body, bytes):
             answer.body = indented(answer.body)
@@ -386,6 +445,8 @@ class RestHandler:
         itself = self._server.api_for(ADMIN)
         target = Target(resource, namespace, name, kind, query, path.removeprefix("/"))
         answer = await streaming.serve(request, target, itself, self._kubelets)
+        if (trail := trail_of(request)) is not None:
+            trail.annotated(found.audit)
         if not answer.prepared:
             for text in found.warnings:
                 answer.headers.add("Warning", warning_header(text))
@@ -476,6 +537,8 @@ class RestHandler:
                 message = "Required value: is required for apply patch"
                 raise invalid_option("PatchOptions", "fieldManager", "FieldValueRequired", message)
             call = msgspec.structs.replace(call, force=parameters.flag("force"))
+        if (trail := trail_of(request)) is not None:
+            trail.sent(call.body, is_patch=verb == "patch")
         response = await api.call(call)
         if response.code == 403 and verb == "create" and self._server.access.accounts.is_admitting:
             response = await self._again_with_account(api, call, response)
@@ -574,7 +637,11 @@ class RestHandler:
             sent = media_types.json_of(body, request.headers.get("Content-Type", ""))
             question = json_object(sent, "the body is not JSON", "the body is not an object")
         answer = reviews.answer(review, namespace, question, identity, self._server, self._catalogue)
-        return json_answer(msgspec.json.encode(answer), status=201)
+        said = msgspec.json.encode(answer)
+        if (trail := trail_of(request)) is not None:
+            trail.sent(msgspec.json.encode(question))
+            trail.answered(said)
+        return json_answer(said, status=201)
 
 
 class _SilenceSweep:

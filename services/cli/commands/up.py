@@ -27,6 +27,7 @@ from services.runtime.supervisor import MeshOptions, Supervisor, block_sizes
 DETACHED_READY_MAX_S = 120.0
 POLL_S = 0.05
 LIFE_MIN_S = 30
+DEFAULT_AUDIT = "default"
 
 
 EPILOG = """\
@@ -115,6 +116,14 @@ Examples:
     help="how long certificates are good; they are renewed when a third of it is left, at most 30 days before",
 )
 @click.option(
+    "--audit",
+    is_flag=False,
+    flag_value=DEFAULT_AUDIT,
+    default="",
+    metavar="[=POLICY]",
+    help="keep an audit log below the data directory, of every request as metadata or as a Policy file says",
+)
+@click.option(
     "--role",
     "roles",
     multiple=True,
@@ -157,7 +166,22 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
         given["stage_rights"] = rights_of(load_stages(str(path) for path in given["stages"]))
     except StageError as error:
         raise click.UsageError(f"--stages {error}") from None
+    given["audit"] = _audit_policy(given["audit"])
     return _detach(given) if given["detach"] else _attend(given)
+
+
+def _audit_policy(given: str) -> str:
+    """Return the path of the audit policy, "" for none. Raises: UsageError naming the file and the fault."""
+    from apiserver_fake.audit.policy import DEFAULT, read_policy
+
+    if not given:
+        return ""
+    path = DEFAULT if given == DEFAULT_AUDIT else Path(given).absolute()
+    try:
+        read_policy(path)
+    except ValueError as error:
+        raise click.UsageError(f"--audit={error}") from None
+    return str(path)
 
 
 def _life(text: str) -> str:
@@ -197,6 +221,7 @@ def _attend(given: dict[str, Any]) -> int:
         others=given["extra_schedulers"],
         config=str(given["scheduler_config"].absolute()) if given["scheduler_config"] else "",
     )
+    audit_log = given["data"].absolute() / "audit" / "audit.log"
     options = MeshOptions(
         data_dir=given["data"],
         nodes=0 if given["definitions"] else given["nodes"],
@@ -208,7 +233,14 @@ def _attend(given: dict[str, Any]) -> int:
         switches=tuple(given["assignments"]),
         log_level=given["log_level"],
         arguments={
-            "apiserver": ["--cluster-objects"],
+            "apiserver": [
+                "--cluster-objects",
+                *(
+                    ["--audit-policy-file", given["audit"], "--audit-log-path", str(audit_log)]
+                    if given["audit"]
+                    else []
+                ),
+            ],
             # The key of the mesh's authority lies beside the tokens; only this process is given it.
             "controllers": [
                 "--custom-resources",

@@ -65,6 +65,7 @@ class AnApi:
 
 
 class AServer:
+    audit = None
     is_ready = True
     release = "1.36"
     store = SimpleNamespace(rv=7)
