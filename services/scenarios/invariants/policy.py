@@ -6,9 +6,10 @@ pod in question is bound, as an auditor who replays the commit log can.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from services.api.switches import Switches
 
@@ -405,3 +406,78 @@ def may_change_node_name(
     return subresource == "unbind" and (
         (is_node and unbind_callers != "controller") or (user == "system:pod-unbinder" and unbind_callers != "kubelet")
     )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What RBAC objects are asked: a verb on a resource of a group, or on a `path`."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+
+def rbac_allows(user: str, groups: Sequence[str], asked: Asked, objects: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether roles and bindings, as documents, allow it to a client: every binding and every rule is looked at.
+
+    What aggregation will make of a ClusterRole counts as made. Source: upstream's documentation of RBAC.
+    """
+    if "system:masters" in groups:
+        return True
+    roles = [each for each in objects if each["kind"] in ("Role", "ClusterRole")]
+    for binding in (each for each in objects if each["kind"].endswith("Binding")):
+        at = binding["metadata"].get("namespace", "")
+        if at and (asked.path or at != asked.namespace):
+            continue
+        if not any(_is_subject(each, user, groups, at) for each in binding.get("subjects") or ()):
+            continue
+        ref = binding["roleRef"]
+        home = at if ref["kind"] == "Role" else ""
+        for role in roles:
+            meta = role["metadata"]
+            if (role["kind"], meta["name"], meta.get("namespace", "")) == (ref["kind"], ref["name"], home) and any(
+                _permits(rule, asked) for rule in _rules_with_aggregated(role, roles)
+            ):
+                return True
+    return False
+
+
+def _is_subject(subject: Mapping[str, Any], user: str, groups: Sequence[str], at: str) -> bool:
+    match subject["kind"]:
+        case "User":
+            return bool(subject["name"] == user)
+        case "Group":
+            return subject["name"] in groups
+    home = subject.get("namespace") or at
+    return bool(home) and user == f"system:serviceaccount:{home}:{subject['name']}"
+
+
+def _rules_with_aggregated(role: Mapping[str, Any], roles: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    found = list(role.get("rules") or ())
+    for selector in (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ():
+        wanted = selector.get("matchLabels") or {}
+        for other in roles:
+            labels = other["metadata"].get("labels") or {}
+            is_chosen = wanted and all(labels.get(key) == value for key, value in wanted.items())
+            if other is not role and other["kind"] == "ClusterRole" and is_chosen:
+                found += _rules_with_aggregated(other, roles)
+    return found
+
+
+def _permits(rule: Mapping[str, Any], asked: Asked) -> bool:
+    def has(field: str, *values: str) -> bool:
+        return not {"*", *values}.isdisjoint(rule.get(field) or ())
+
+    if not has("verbs", asked.verb):
+        return False
+    if asked.path:
+        urls = rule.get("nonResourceURLs") or ()
+        return any(url in ("*", asked.path) or (url[-1:] == "*" and asked.path.startswith(url[:-1])) for url in urls)
+    whole = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+    spelt = (whole, f"*/{asked.subresource}") if asked.subresource else (whole,)
+    names = rule.get("resourceNames") or ()
+    return has("apiGroups", asked.group) and has("resources", *spelt) and (not names or asked.name in names)
