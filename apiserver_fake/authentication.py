@@ -7,6 +7,7 @@ every failure sounds alike (X-TOK4).
 
 import hashlib
 import hmac
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -101,10 +102,12 @@ class Authenticator:
             return known.identity
         if self._is_of_account(bearer):
             try:
-                return self._account(bearer, ())[0]
+                return replace(self._account(bearer, ())[0], credential=(bearer, peer))
             except Rejected:
                 raise Unauthorized("Unauthorized") from None
         owner = self._check(bearer, peer)
+        if owner.expires_s < math.inf:
+            owner = owner._replace(identity=replace(owner.identity, credential=(bearer, peer)))
         if len(self._cache) >= CACHE_MAX:
             self._cache.clear()
         self._cache[bearer, peer] = owner

@@ -53,7 +53,7 @@ from apiserver_fake.storage.records import DELETED, Cause, Change, Record, Selec
 from apiserver_fake.storage.store import Gap, Store, restore
 from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
-from services.api.errors import ApiError, BadRequest, Forbidden, NotFound
+from services.api.errors import ApiError, BadRequest, Forbidden, NotFound, Unauthorized
 from services.api.identity import ADMIN, MASTERS_GROUP, MONITOR, Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
@@ -77,6 +77,8 @@ EVENTS = "events"
 SECRETS, ACCOUNTS = "secrets", "serviceaccounts"
 PODS = "pods"
 EVENTS_SWEEP_S = 30.0
+EXPIRY_CHECK_S = 5.0
+AUTH_EXPIRED = "AuthExpired"
 DELETED_AT_ONCE = 100
 """Objects of one collection whose deletions wait for the writer at the same time."""
 STALE_WRITES = ("StaleBinding", "Forbidden")
@@ -148,6 +150,9 @@ class ApiServer:
         self._admitted: dict[asyncio.Task[Response], None] = {}
         self.audit: Auditor | None = None
         """Keeps the audit log, if there is one."""
+        self._expiring: dict[Watcher, tuple[str, str]] = {}
+        """Open watches of tokens that may expire, each with its token and whose connection that came over."""
+        self._expiry_check: asyncio.Task[None] | None = None
         self.is_ready = False
 
     # -- life
@@ -288,6 +293,20 @@ class ApiServer:
                 response = await self.api_for(ADMIN).call(request)
                 if response.code in (429, 503):
                     break
+
+    async def _end_expired(self) -> None:
+        """End watches whose token has expired, or whose account, pod or secret is gone (X-TOK2)."""
+        while True:
+            await asyncio.sleep(EXPIRY_CHECK_S)
+            for watcher, (bearer, peer) in list(self._expiring.items()):
+                if watcher.end_reason:
+                    del self._expiring[watcher]
+                    continue
+                try:
+                    self.authenticate(bearer, peer)
+                except Unauthorized:
+                    del self._expiring[watcher]
+                    watcher.close(AUTH_EXPIRED)
 
     # -- who
 
@@ -704,6 +723,10 @@ class ApiServer:
         watcher = self.hub.open(identity, resource, request, notify)
         if self._lines is not None:
             self._lines.watch_opened(watcher, request)
+        if identity.credential[0]:
+            self._expiring[watcher] = identity.credential
+            if self._expiry_check is None and self._group is not None:
+                self._expiry_check = self._group.create_task(self._end_expired())
         return watcher
 
     # -- figures

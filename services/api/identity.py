@@ -1,7 +1,7 @@
 """Who calls: a user name and groups, as authentication established them (guarantees 8.1), and of a kubelet host which
 nodes it may act for (X-ID5, decision 0039). Pure."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -109,6 +109,8 @@ class Identity:
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
     is_asked_about: bool = False
     hosting: Hosting = NOWHERE
+    credential: tuple[str, str] = field(default=("", ""), compare=False, repr=False)
+    """The bearer token that may expire, and whose connection it came over; no part of who this is."""
 
     @property
     def node(self) -> str:
