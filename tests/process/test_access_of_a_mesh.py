@@ -60,7 +60,7 @@ def mesh(tmp_path_factory):
     loop.close()
 
 
-def test_guarantees_x_res_processes_tell_their_health_to_all_and_the_rest_to_those_who_may(mesh):
+def test_guarantees_x_res_processes_report_health_to_all_and_the_rest_to_those_who_may(mesh):
     scheduler, monitor = mesh.tokens["system:kube-scheduler"], (mesh.data / "credentials/monitor.token").read_text()
     seen = {}
     for name, port in mesh.ports.items():

@@ -99,7 +99,7 @@ def test_level_none_records_nothing_and_managed_fields_and_stages_can_be_left_ou
     assert "managedFields" not in event["responseObject"]["metadata"]
 
 
-def test_a_refusal_is_told_with_its_reason_and_a_body_that_is_no_json_is_left_out():
+def test_a_refusal_is_recorded_with_its_reason_and_a_body_that_is_no_json_is_left_out():
     auditor, lines = audited()
     status = {"kind": "Status", "status": "Failure", "message": "no", "reason": "Forbidden", "details": {"name": "x"}}
     create(auditor, body=b"{", code=403, answer=json.dumps({**status, "code": 403}).encode())
@@ -175,13 +175,13 @@ def test_files_are_kept_for_so_many_days(tmp_path):
 
 
 def test_guarantees_l_log_a_full_disk_loses_lines_and_leaves_no_half_of_one(tmp_path, monkeypatch):
-    path, real, room = tmp_path / "audit.log", os.write, [10]
+    path, real, free = tmp_path / "audit.log", os.write, [10]
 
     def write(fd, data):
-        if room[0] <= 0:
+        if free[0] <= 0:
             raise OSError(errno.ENOSPC, "No space left on device")
-        sent = real(fd, data[: room[0]])
-        room[0] -= sent
+        sent = real(fd, data[: free[0]])
+        free[0] -= sent
         return sent
 
     file = AuditFile(str(path), Rotation(), Clock())
@@ -189,7 +189,7 @@ def test_guarantees_l_log_a_full_disk_loses_lines_and_leaves_no_half_of_one(tmp_
     monkeypatch.setattr(log.os, "write", write)
     for line in (b"first\n", b"second\n", b"third\n"):
         file.write(line)
-    room[0] = 1000
+    free[0] = 1000
     file.write(b"fourth\n")
     file.close()
 
