@@ -1,35 +1,49 @@
 """Who is calling: bearer tokens from the server's list, and those computed from one key (`services/api/tokens.py`).
 
 Of tokens of nodes and of drivers on nodes the server needs to remember none; a kubelet host gets one for each of its
-nodes (X-ID5). Secrets are compared in constant time, and every failure sounds alike (X-TOK4).
+own nodes, good for an hour and over its own connections (X-ID5, X-TOK1). Secrets are compared in constant time, and
+every failure sounds alike (X-TOK4).
 """
 
 import hashlib
 import hmac
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from apiserver_fake.accounts.tokens import Find, Rejected, Tokens
 from services.api.errors import BadRequest, Forbidden, Unauthorized
-from services.api.identity import ANONYMOUS, NODE_HOSTS_GROUP, Identity
+from services.api.identity import ANONYMOUS, NODE_HOSTS_GROUP, Hosting, Identity, Stages
 from services.api.meta import Document
-from services.api.tokens import identity_of, node_token
+from services.api.tokens import LEEWAY_S, LIFE_S, Owner, node_token, owner_of, server_token
 from services.runtime.config import EXIT_CONFIG, StartError
 
 TOKEN_BYTES_MAX = 8 << 10
 CACHE_MAX = 50_000
+KUBELET_TOKEN_LIFE_S = 60
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 class TokenEntry(msgspec.Struct, frozen=True):
-    """One line of the token file."""
+    """One line of the token file. Of a kubelet host: its nodes by name or by prefix, and what their stages change; with
+    neither it gets the token of no node."""
 
     token: str
     user: str
     groups: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    node_prefix: str = ""
+    stages: Stages = Stages()
+
+    @property
+    def identity(self) -> Identity:
+        """Whose line it is."""
+        hosting = Hosting(frozenset(self.nodes), self.node_prefix, self.stages)
+        return Identity(self.user, self.groups, hosting=hosting)
 
 
 class TokenFile(msgspec.Struct, frozen=True):
@@ -65,38 +79,45 @@ class Authenticator:
         accounts: Tokens | None = None,
         find: Find = lambda resource, namespace, name: None,
         wall: Callable[[], float] = lambda: 0.0,
-        *,
-        binds_nodes: bool = False,
     ) -> None:
         """`accounts`: verifies tokens of service accounts, which live as long as the stored objects that `find` shows;
-        None: there are none. `binds_nodes`: tokens of nodes are good only with the certificate of their host (X-ID5).
+        None: there are none.
         """
-        self._binds_nodes = binds_nodes
         self._accounts, self._find, self._wall = accounts, find, wall
         self._signed: dict[str, Document] = {}
         """Claims of tokens whose signature was found right; whether they still hold is asked each time."""
-        self._by_digest = {_digest(t.token): (t.token, Identity(t.user, t.groups)) for t in tokens}
+        listed = [(entry.token, entry.identity) for entry in tokens]
+        self._by_digest = {_digest(token): (token, identity) for token, identity in listed}
+        self._hosting = {known.user: known.hosting for _, known in listed if NODE_HOSTS_GROUP in known.groups}
         self._node_key = node_key
-        self._cache: dict[tuple[str, str], Identity] = {}
+        self._cache: dict[tuple[str, str], Owner] = {}
 
     def identify(self, bearer: str, peer: str = "") -> Identity:
-        """Return whose token this is; "" is anonymous. `peer`: whose certificate the connection has. Raises:
-        Unauthorized."""
+        """Return whose token this is; "" is anonymous. `peer`: whose connection it came over, by its certificate or by
+        the credential that opened the stream. Raises: Unauthorized."""
         if not bearer:
             return ANONYMOUS
         known = self._cache.get((bearer, peer))
-        if known is not None:
-            return known
+        if known is not None and self._wall() < known.expires_s + LEEWAY_S:
+            return known.identity
         if self._is_of_account(bearer):
             try:
-                return self._account(bearer, ())[0]
+                return replace(self._account(bearer, ())[0], credential=(bearer, peer))
             except Rejected:
                 raise Unauthorized("Unauthorized") from None
-        identity = self._check(bearer, peer)
+        owner = self._check(bearer, peer)
+        if owner.expires_s < math.inf:
+            owner = owner._replace(identity=replace(owner.identity, credential=(bearer, peer)))
         if len(self._cache) >= CACHE_MAX:
             self._cache.clear()
-        self._cache[bearer, peer] = identity
-        return identity
+        self._cache[bearer, peer] = owner
+        return owner.identity
+
+    def certified(self, identity: Identity) -> Identity:
+        """Return the identity of a certificate with what the server's list says of its user: the nodes of a host."""
+        if NODE_HOSTS_GROUP not in identity.groups or identity.user not in self._hosting:
+            return identity
+        return replace(identity, hosting=self._hosting[identity.user])
 
     def _is_of_account(self, bearer: str) -> bool:
         if self._accounts is None or len(bearer) > TOKEN_BYTES_MAX or not bearer.isascii():
@@ -123,31 +144,35 @@ class Authenticator:
         if audiences and not meant:
             return None
         try:
-            return self._check(bearer), meant
+            return self._check(bearer).identity, meant
         except Unauthorized:
             return None
 
-    def _check(self, bearer: str, peer: str = "") -> Identity:
+    def _check(self, bearer: str, peer: str = "") -> Owner:
         if len(bearer) <= TOKEN_BYTES_MAX and bearer.isascii():
             # Found by digest, so that the time taken says nothing about how much of a token was right.
             listed = self._by_digest.get(_digest(bearer))
             if listed is not None and hmac.compare_digest(listed[0], bearer):
-                return listed[1]
-            if (computed := identity_of(self._node_key, bearer, self._host(peer))) is not None:
+                return Owner(listed[1])
+            computed = owner_of(self._node_key, bearer, peer)
+            if computed is not None and self._wall() < computed.expires_s + LEEWAY_S:
                 return computed
         raise Unauthorized("Unauthorized")
 
+    def kubelet_token(self) -> str:
+        """Return the token with which the API server itself calls kubelets that it reaches without TLS."""
+        return server_token(self._node_key, int(self._wall()) + KUBELET_TOKEN_LIFE_S)
+
     def node_token(self, identity: Identity, name: str) -> str:
-        """Return the token of a node for the host that runs it. Raises: Forbidden, BadRequest."""
+        """Return the token of a node for the host that runs it. Raises: Forbidden for another's node; BadRequest."""
         if NODE_HOSTS_GROUP not in identity.groups:
             raise Forbidden(f'nodetokens "{name}" is forbidden: {identity.user} is not in group {NODE_HOSTS_GROUP}')
         if len(name) > 253 or not _NODE_NAME.fullmatch(name):
             raise BadRequest(f"{name[:80]!r} cannot be the name of a node")
-        return node_token(self._node_key, name, self._host(identity.user))
-
-    def _host(self, user: str) -> str:
-        """Return what tokens of nodes are bound to, of that user: itself, if they are bound at all."""
-        return (user or ANONYMOUS.user) if self._binds_nodes else ""
+        if not identity.hosting.has(name):
+            why = f"the credential of {identity.user} is {identity.hosting}"
+            raise Forbidden(f'nodetokens "{name}" is forbidden: {why}')
+        return node_token(self._node_key, name, identity.user, int(self._wall()) + LIFE_S)
 
 
 def _digest(token: str) -> bytes:

@@ -34,6 +34,11 @@ class ApiServerConfig(CommonConfig):
     )
     kubelet_client_key: str = setting("", "its key")
     kubelet_certificate_authority: str = setting("", "authority that signed the certificates of kubelets")
+    audit_policy_file: str = setting("", "audit.k8s.io/v1 Policy: what of which requests is recorded")
+    audit_log_path: str = setting("", "file for audit events, a line each, or - for standard output; empty: none")
+    audit_log_maxsize: int = setting(0, "megabytes of that file before it is put aside; 0: 100")
+    audit_log_maxbackup: int = setting(0, "how many files put aside are kept; 0: all")
+    audit_log_maxage: int = setting(0, "days for which they are kept; 0: for ever")
     role: tuple[str, ...] = setting((), "YAML file with the role of one more controller; may be repeated")
     cluster_objects: bool = setting(
         False, "make what a cluster has: the Service kubernetes, a default storage class, flow schemas"

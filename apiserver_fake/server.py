@@ -28,13 +28,17 @@ from apiserver_fake.admission.attributes import (
     Session,
 )
 from apiserver_fake.aggregated import served
+from apiserver_fake.audit.auditor import Auditor, Trail
+from apiserver_fake.audit.event import Source
 from apiserver_fake.authentication import Authenticator, TokenFile
+from apiserver_fake.authorization import reviews
 from apiserver_fake.authorization.access import Access, access_objects
-from apiserver_fake.authorization.authorizer import forbidden_action
+from apiserver_fake.authorization.authorizer import attributes_of, forbidden_action
 from apiserver_fake.authorization.node import NODE_TEXT
 from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.controller import DefinitionController
+from apiserver_fake.decode import json_object
 from apiserver_fake.event_log import MUTATING, EventLines
 from apiserver_fake.fairness.gate import FairDispatch
 from apiserver_fake.memory import end_for_memory
@@ -52,8 +56,8 @@ from apiserver_fake.storage.store import Gap, Store, restore
 from apiserver_fake.storage.watch_hub import SLOW, Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
 from apiserver_fake.watch_starts import Place, Starts
-from services.api.errors import ApiError, BadRequest, Forbidden, NotFound
-from services.api.identity import ADMIN, MASTERS_GROUP, Identity
+from services.api.errors import ApiError, BadRequest, Forbidden, NotFound, Unauthorized
+from services.api.identity import ADMIN, MASTERS_GROUP, MONITOR, Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
 from services.api.metrics.apis import COMPUTED
@@ -69,10 +73,15 @@ log = structlog.get_logger()
 
 DEADLINE_S, DEADLINE_MAX_S = 30.0, 60.0
 NODE_TOKENS, STATE_HASH = "nodetokens", "statehash"
+REVIEWS = {review.name: review for review in reviews.REVIEWS}
+MONITORED = frozenset(("/metrics", "/healthz", "/livez", "/readyz"))
+"""What `system:monitor` may get (guarantees 8.3)."""
 EVENTS = "events"
 SECRETS, ACCOUNTS = "secrets", "serviceaccounts"
 PODS = "pods"
 EVENTS_SWEEP_S = 30.0
+EXPIRY_CHECK_S = 5.0
+AUTH_EXPIRED = "AuthExpired"
 DELETED_AT_ONCE = 100
 """Objects of one collection whose deletions wait for the writer at the same time."""
 STALE_WRITES = ("StaleBinding", "Forbidden")
@@ -125,7 +134,6 @@ class ApiServer:
         self.fairness: FairDispatch | None = None
         """Which requests of clients wait; None where there is no concurrency to divide, as in a simulation."""
         issuer, find = self.access.accounts.tokens, self._document
-        self._binds_nodes = config.security == "strict"
         self._token_secrets = (
             TokenSecrets(issuer, self.access.authority, find, self._token_secrets_in, lambda: self.api_for(ADMIN))
             if issuer is not None
@@ -145,6 +153,11 @@ class ApiServer:
         self._authenticator: Authenticator | None = None
         self._admission = admission(self.store, self.catalogue)
         self._admitted: dict[asyncio.Task[Response], None] = {}
+        self.audit: Auditor | None = None
+        """Keeps the audit log, if there is one."""
+        self._expiring: dict[Watcher, tuple[str, str]] = {}
+        """Open watches of tokens that may expire, each with its token and whose connection that came over."""
+        self._expiry_check: asyncio.Task[None] | None = None
         self.is_ready = False
 
     # -- life
@@ -212,12 +225,7 @@ class ApiServer:
         )
         node_key = bytes.fromhex(self._tokens.node_key) if self._tokens.node_key else b"node\0" + recovered.secret
         self._authenticator = Authenticator(
-            self._tokens.tokens,
-            node_key,
-            self.access.accounts.tokens,
-            self._document,
-            self._clock.wall,
-            binds_nodes=self._binds_nodes,
+            self._tokens.tokens, node_key, self.access.accounts.tokens, self._document, self._clock.wall
         )
         if self._lines is not None:
             self._lines.recovered(recovered)
@@ -291,12 +299,31 @@ class ApiServer:
                 if response.code in (429, 503):
                     break
 
+    async def _end_expired(self) -> None:
+        """End watches whose token has expired, or whose account, pod or secret is gone (X-TOK2)."""
+        while True:
+            await asyncio.sleep(EXPIRY_CHECK_S)
+            for watcher, (bearer, peer) in list(self._expiring.items()):
+                if watcher.end_reason:
+                    del self._expiring[watcher]
+                    continue
+                try:
+                    self.authenticate(bearer, peer)
+                except Unauthorized:
+                    del self._expiring[watcher]
+                    watcher.close(AUTH_EXPIRED)
+
     # -- who
 
     def authenticate(self, bearer: str, peer: str = "") -> Identity:
-        """Return whose token this is; "" is anonymous. `peer`: whose certificate the connection has. Raises:
-        Unauthorized, Unavailable before recovery."""
+        """Return whose token this is; "" is anonymous. `peer`: whose connection it came over. Raises: Unauthorized,
+        Unavailable before recovery."""
         return self._parts()[1].identify(bearer, peer)
+
+    def certified(self, identity: Identity) -> Identity:
+        """Return the identity of a certificate with what the server's list says of its user. Raises: Unavailable before
+        recovery."""
+        return self._parts()[1].certified(identity)
 
     def _document(self, resource: str, namespace: str, name: str) -> Document | None:
         record = self.store.get(resource, namespace, name)
@@ -316,11 +343,17 @@ class ApiServer:
 
     def authorize_action(self, identity: Identity, asked: Attributes) -> str:
         """Return why what RBAC knows and the mesh does not is allowed: paths, impersonation. Raises: Forbidden."""
+        if identity.user == MONITOR.user and asked.path in MONITORED and asked.verb == "get":
+            return ""
         policy = self._parts()[0].policy_for(identity)
         decision = policy.decide(identity, asked) if policy is not None else Decision(MASTERS_GROUP in identity.groups)
         if not decision.allowed:
             raise forbidden_action(identity, asked, decision.reason)
         return decision.reason
+
+    def kubelet_token(self) -> str:
+        """Return what this server shows to kubelets that it reaches without TLS. Raises: ApiError before recovery."""
+        return self._parts()[1].kubelet_token()
 
     def api_for(self, identity: Identity) -> Api:
         """Return the server as that identity reaches it, in this process."""
@@ -347,6 +380,36 @@ class ApiServer:
         """Refuse what the identity may not do, without doing it; the text is which binding allows it. Raises:
         Forbidden."""
         return self._parts()[0].authorize(identity, request)
+
+    def decision(self, identity: Identity, asked: Attributes | Request) -> tuple[bool, str]:
+        """Return whether the identity may do that, and why, for the audit log. Raises: ApiError before recovery."""
+        if isinstance(asked, Request):
+            return self._parts()[0].decision(identity, asked)
+        if not asked.path:
+            group = f".{asked.group}" if asked.group else ""
+            request = Request(
+                verb=asked.verb, resource=f"{asked.resource}{group}", subresource=asked.subresource,
+                namespace=asked.namespace, name=asked.name,
+            )  # fmt: skip
+            return self._parts()[0].decision(identity, request)
+        try:
+            return True, self.authorize_action(identity, asked)
+        except ApiError as refused:
+            return False, refused.message.partition("RBAC: ")[2]
+
+    def begin_trail(self, identity: Identity, request: Request, ips: tuple[str, ...], user_agent: str) -> Trail | None:
+        """Begin the audit trail of a call over gRPC; None where none is recorded."""
+        if self.audit is None or not self.is_ready:
+            return None
+        resource = self.catalogue.resources.get(request.resource)
+        uri = uri_of(request, resource.version if resource is not None else "v1")
+        source = Source(uri, ips, user_agent)
+        version = resource.version if resource is not None else ""
+        trail = self.audit.begin(identity, attributes_of(request), source, version=version)
+        if trail is not None:
+            trail.decided(*self.decision(identity, request))
+            trail.sent(request.body, is_patch=request.verb == "patch")
+        return trail
 
     def _parts(self) -> tuple[Registry, Authenticator]:
         if self._registry is None or self._authenticator is None:
@@ -392,6 +455,13 @@ class ApiServer:
         if request.resource == NODE_TOKENS:
             token = authenticator.node_token(identity, request.name)
             response = Response(code=201, body=msgspec.json.encode({"token": token}))
+            self._finish(identity, request, span, response)
+            return response
+        if (review := REVIEWS.get(request.resource)) is not None:
+            registry.authorize(identity, request)
+            question = json_object(request.body, "the body is not JSON", "the body is not an object")
+            said = reviews.answer(review, request.namespace, question, identity, self, self.catalogue)
+            response = Response(code=201, body=msgspec.json.encode(said))
             self._finish(identity, request, span, response)
             return response
         fingerprint = _fingerprint(request) if request.request_id else b""
@@ -672,6 +742,10 @@ class ApiServer:
         watcher = self.hub.open(identity, resource, request, notify)
         if self._lines is not None:
             self._lines.watch_opened(watcher, request)
+        if identity.credential[0]:
+            self._expiring[watcher] = identity.credential
+            if self._expiry_check is None and self._group is not None:
+                self._expiry_check = self._group.create_task(self._end_expired())
         return watcher
 
     # -- figures
@@ -725,7 +799,30 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
         "Since when, in seconds since the epoch; 0 while they are not.",
         lambda server: server.writer.read_only.since_s if server.writer.read_only is not None else 0.0,
     ),
+    counter("apiserver_audit_event_total", "Audit events written.", lambda server: _audited(server)[0]),
+    counter("apiserver_audit_error_total", "Audit events lost.", lambda server: _audited(server)[1]),
+    counter(
+        "apiserver_audit_level_total",
+        "Requests by the level at which they are recorded.",
+        lambda server: dict(sorted(server.audit.levels.items())) if server.audit is not None else {},
+        "level",
+    ),
 )  # fmt: skip
+
+
+def _audited(server: ApiServer) -> tuple[int, int]:
+    """Return how many audit events were written and lost."""
+    return (server.audit.sink.written, server.audit.sink.lost) if server.audit is not None else (0, 0)
+
+
+def uri_of(request: Request, version: str) -> str:
+    """Return the path that REST has for a call over gRPC."""
+    plural, _, group = request.resource.partition(".")
+    parts = ["apis", group, version] if group else ["api", version]
+    if request.namespace and plural != "namespaces":
+        parts += ["namespaces", request.namespace]
+    parts += [each for each in (plural, request.name, request.subresource) if each]
+    return "/" + "/".join(parts) + ("?watch=true" if request.verb == "watch" else "")
 
 
 def _deletion_of(record: Record, collection: Request, traceparent: str) -> Request:

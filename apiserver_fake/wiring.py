@@ -11,6 +11,9 @@ from apiserver_fake.accounts.tokens import ServiceAccounts, Tokens
 from apiserver_fake.admission.dynamic import DynamicAdmission
 from apiserver_fake.admission.webhook_calls import HttpsPost, Post, WebhookCalls, unreachable
 from apiserver_fake.aggregated.registration import ApiServiceController
+from apiserver_fake.audit.auditor import Auditor
+from apiserver_fake.audit.log import AuditFile, Rotation
+from apiserver_fake.audit.policy import read_policy
 from apiserver_fake.authentication import TokenFile, read_tokens
 from apiserver_fake.authorization.access import Access
 from apiserver_fake.authorization.authorizer import add_roles
@@ -38,6 +41,7 @@ from services.api.identity import ADMIN
 from services.api.idle_switches import UNBINDS
 from services.api.seams import Seams
 from services.api.switches import Switches
+from services.api.wire import Api
 from services.runtime.config import EXIT_CONFIG, EXIT_USAGE, StartError
 from services.runtime.roles import read_role
 from services.runtime.serving_tls import ServingTls
@@ -172,6 +176,10 @@ class ApiServerComponent:
         """Return the server's figures."""
         return self.server.metrics()
 
+    def reviews(self) -> Api | None:
+        """Return where this process asks who is calling it: here; None before recovery."""
+        return self.server.api_for(ADMIN) if self.server.is_ready else None
+
     def certificates(self) -> list[dict[str, str]]:
         """Return which certificates the servers use at present."""
         return [self._tls.loaded()] if self._tls is not None else []
@@ -254,7 +262,28 @@ def build(config: ApiServerConfig, seams: Seams) -> ApiServerComponent:
         _admission(config, seams),
         _access(config),
     )
+    server.audit = _auditor(config, seams)
     return ApiServerComponent(config, seams, server)
+
+
+def _auditor(config: ApiServerConfig, seams: Seams) -> Auditor | None:
+    """Return what keeps the audit log, None where there is none. Raises: StartError naming the flag and the fault."""
+    if not config.audit_log_path and not config.audit_policy_file:
+        return None
+    given = {"--audit-log-path": config.audit_log_path, "--audit-policy-file": config.audit_policy_file}
+    missing = next((flag for flag, path in given.items() if not path), "")
+    if missing:
+        raise StartError(f"{next(flag for flag, path in given.items() if path)} without {missing}", EXIT_USAGE)
+    rotation = Rotation(config.audit_log_maxsize, config.audit_log_maxbackup, config.audit_log_maxage)
+    try:
+        policy = read_policy(Path(config.audit_policy_file))
+        file = AuditFile(config.audit_log_path, rotation, seams.clock.wall)
+        file.open()
+    except ValueError as error:
+        raise StartError(f"--audit-policy-file {error}", EXIT_CONFIG) from None
+    except OSError as error:
+        raise StartError(f"--audit-log-path {config.audit_log_path}: {error.strerror}", EXIT_CONFIG) from None
+    return Auditor(policy, file, seams.clock.wall, lambda: new_uid(seams.random))
 
 
 def _admission(config: ApiServerConfig, seams: Seams) -> Callable[[Store, Catalogue], DynamicAdmission]:

@@ -23,8 +23,9 @@ from services.api.meta import Document, Key
 from services.api.seams import Seams
 from services.runtime.components import API_SERVER_AS_CLIENT
 from services.runtime.config import EXIT_USAGE, StartError
+from services.runtime.delegation import Caller, Delegation, Refusal, rights_on_nodes
 from services.runtime.health import HealthServer, HttpRequest, HttpResponse
-from services.runtime.serving_tls import ServingTls
+from services.runtime.serving_tls import ServingTls, identity_of_peer
 
 
 class KubeletProcess:
@@ -33,6 +34,7 @@ class KubeletProcess:
     def __init__(self, host: Host) -> None:
         self.host = host
         self._tls: ServingTls | None = None
+        self._delegation = Delegation(host.seams.transport.api, host.clock)
 
     @property
     def agents(self) -> list[Agent]:
@@ -54,7 +56,7 @@ class KubeletProcess:
             configuration=dict,
             routes=self.http_routes(),
             upgrades=streams.upgrades(),
-            may_call=is_api_server,
+            guard=self._guard,
         )
         config = self.host.config
         tls = self._tls = endpoint_tls(config)
@@ -66,6 +68,13 @@ class KubeletProcess:
             following.cancel()
             streams.stop()
             await endpoint.stop()
+
+    async def _guard(self, caller: Caller) -> Refusal | None:
+        """Return why a caller of the endpoint is sent away. The API server has asked already who may."""
+        if is_api_server(caller.peer):
+            return None
+        node = self.agents[0].name if len(self.agents) == 1 else ""
+        return await self._delegation.refusal(caller, identity_of_peer(caller.peer), rights_on_nodes(caller, node))
 
     @property
     def is_ready(self) -> bool:

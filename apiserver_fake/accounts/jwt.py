@@ -55,8 +55,9 @@ class SigningKey:
         """Return the claims of a token that this key signed. Raises: JwtError."""
         try:
             header, claims, signature = token.split(".")
-            if msgspec.json.decode(_bytes(header)).get("alg") != self.algorithm:
-                raise JwtError("the token is signed by another algorithm")
+            said = msgspec.json.decode(_bytes(header))
+            if (said.get("alg"), said.get("kid", self.key_id)) != (self.algorithm, self.key_id):
+                raise JwtError("the token is signed by another algorithm or another key")
             self._check(f"{header}.{claims}".encode(), _bytes(signature))
             found = msgspec.json.decode(_bytes(claims))
         except (ValueError, AttributeError, InvalidSignature, msgspec.DecodeError):

@@ -82,7 +82,7 @@ class WebhookCalls:
         audit: dict[str, str] = {}
         again: set[Key] = set()
         due: set[Key] = set()
-        for webhook in pending.webhooks:
+        for place, webhook in enumerate(pending.webhooks):
             matched = webhook.should_be_called(found, world)
             if matched is None or (pending.only is not None and webhook.key not in pending.only):
                 continue
@@ -97,6 +97,7 @@ class WebhookCalls:
                 changed = patched(webhook, reply, found, matched, world)
                 if changed is not None and pending.complete is not None and changed != found.object:
                     changed = pending.complete(changed)
+                audit |= _mutation(webhook, 0 if pending.only is None else 1, place, changed != found.object)
                 if changed != found.object:
                     due |= again
                 found = replace(found, object=changed)
@@ -152,6 +153,15 @@ class WebhookCalls:
             refused.warnings, refused.audit = reply.warnings, _annotations(webhook, reply)
             raise refused
         return reply
+
+
+def _mutation(webhook: Webhook, turn: int, place: int, is_mutated: bool) -> dict[str, str]:
+    """Return the audit annotation that says whether a webhook changed the object.
+
+    Source: upstream `staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/mutating/dispatcher.go`.
+    """
+    said = {"configuration": webhook.configuration, "webhook": webhook.name, "mutated": is_mutated}
+    return {f"mutation.webhook.admission.k8s.io/round_{turn}_index_{place}": msgspec.json.encode(said).decode()}
 
 
 def _annotations(webhook: Webhook, reply: Reply | None) -> dict[str, str]:

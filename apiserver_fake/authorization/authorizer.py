@@ -16,13 +16,13 @@ from collections.abc import Iterable
 from functools import cache, lru_cache
 from pathlib import Path
 
-from apiserver_fake.authorization.field_masks import check_mask
+from apiserver_fake.authorization.field_masks import check_changes, check_mask
 from apiserver_fake.authorization.node import NODE_TEXT, Listing, admit_node, is_slice_of, may_node, may_slices_of
 from apiserver_fake.errors import forbidden
 from apiserver_fake.rbac.policy import Attributes, Policy, forbidden_text
 from apiserver_fake.strategy import Lookup, WriteContext, delete_options
 from services.api.errors import Forbidden
-from services.api.identity import DRIVERS_GROUP, Identity
+from services.api.identity import DRIVERS_GROUP, Identity, StageFields, may_change
 from services.api.meta import Document
 from services.api.wire import Request
 from services.runtime.roles import CLAIM_FOLDER, Role, Rule, controller_roles, read_roles
@@ -80,6 +80,14 @@ def authorize(
     if not decision.allowed:
         raise Forbidden(NODE_TEXT) if identity.node else _forbidden(identity, request, decision.reason)
     return decision.reason
+
+
+def rule_name(identity: Identity, request: Request, lookup: Lookup) -> str:
+    """Return what of the mesh's own rules allows the request, for the audit log; "" for none of them."""
+    if identity.node:
+        return f"mesh: rules of node {identity.node}"
+    rule = rule_for(identity, request, lookup)
+    return f'mesh: rule "{rule.name}"' if rule is not None else ""
 
 
 def _is_of_the_table_alone(request: Request) -> bool:
@@ -148,7 +156,24 @@ def _is_there(rule: Rule, identity: Identity, request: Request, lookup: Lookup) 
             )
         case "node":
             return identity.on_node != "" and may_slices_of(identity.on_node, request, lookup)
+        case "host":
+            return _is_hosted(identity, request, lookup)
     return True
+
+
+def _is_hosted(identity: Identity, request: Request, lookup: Lookup) -> bool:
+    """Whether stages of that host change such objects at all, and this one is its node or bound to one of them."""
+    if request.subresource or _staged(identity, request) is None:
+        return False
+    if request.resource == "nodes":
+        return identity.hosting.has(request.name)
+    pod = lookup(request.resource, request.namespace, request.name)
+    return identity.hosting.has(((pod or {}).get("spec") or {}).get("nodeName") or "")
+
+
+def _staged(identity: Identity, request: Request) -> StageFields | None:
+    stages = identity.hosting.stages
+    return stages.nodes if request.resource == "nodes" else stages.pods
 
 
 def _owns_namespace(identity: Identity, request: Request, lookup: Lookup) -> bool:
@@ -218,6 +243,10 @@ def admit(identity: Identity, request: Request, old: Document | None, new: Docum
             # S22: a pod born bound bypasses the scheduler.
             why = f'spec.nodeName: User "{identity.user}" may not choose the node of a pod'
             raise forbidden("pods", new["metadata"].get("name") or "", why)
+    elif rule.where == "host":
+        fields = _staged(identity, request)
+        assert fields is not None, "the rule asked for it"
+        check_changes(identity, request, old, new, lambda *change: may_change(fields, *change))
     elif rule.may_change:
         check_mask(identity, request, rule, old, new)
 

@@ -1,6 +1,6 @@
 """Which fields a write changes, and whether a rule's mask contains them. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from services.api.errors import Forbidden
@@ -16,6 +16,15 @@ def check_mask(identity: Identity, request: Request, rule: Rule, old: Document, 
         if not any(_is_below(path, allowed) for allowed in rule.may_change):
             raise _masked(identity, request, path)
         if rule.to_unknown and path.endswith(".status") and after != "Unknown":
+            raise _masked(identity, request, path)
+
+
+def check_changes(
+    identity: Identity, request: Request, old: Document, new: Document, may: Callable[[str, Any, Any], bool]
+) -> None:
+    """Raise Forbidden naming the first changed path that `may(path, before, after)` does not allow."""
+    for path, before, after in changes(old, new):
+        if not may(path, before, after):
             raise _masked(identity, request, path)
 
 

@@ -21,6 +21,7 @@ import msgspec
 import structlog
 from google.protobuf.message import DecodeError
 
+from apiserver_fake.audit.auditor import Trail
 from apiserver_fake.fairness.gate import REQUEST_S
 from apiserver_fake.fairness.queue_set import WAITING, QueuedRequest
 from apiserver_fake.grpc.frames import EventBytes, batch_bytes, event_bytes, response_bytes
@@ -151,17 +152,20 @@ class _Pace:
 
 @dataclass(frozen=True)
 class _Caller:
-    """Whose stream it is, and whose certificate its connection has, if any."""
+    """Whose stream it is, and whose certificate its connection has, if any. What is bound to a host is good where that
+    host opened the connection: by its certificate, and without one by the credential of the stream (X-ID5)."""
 
     identity: Identity
     peer: Peer | None = None
+    ips: tuple[str, ...] = ()
+    user_agent: str = ""
 
     def of(self, server: ApiServer, token: str) -> Identity:
         """Return whose request it is: the stream's own identity, or that of the token it names. Raises:
         Unauthorized."""
         if not token:
             return self.identity
-        return server.authenticate(token, self.peer.identity.user if self.peer is not None else "")
+        return server.authenticate(token, (self.peer or self).identity.user)
 
     def check(self, clock: Clock) -> None:
         """Return while the certificate is valid. Raises: Unauthorized."""
@@ -212,9 +216,13 @@ class _CallStream:
                 await _woken(self._capacity)
 
     def _begin(self, message: pb.Request, group: asyncio.TaskGroup) -> None:
-        number, server, turn = message.id, self._server, None
+        number, server = message.id, self._server
+        turn: QueuedRequest | None = None
+        trail: Trail | None = None
         try:
             identity, request = self._caller.of(server, message.token), _as(Request, message)
+            if server.audit is not None:
+                trail = server.begin_trail(identity, request, self._caller.ips, self._caller.user_agent)
             if (fairness := server.fairness) is not None:
                 turn = fairness.enter_call(identity, request, server.hub.interested(request.resource))
             if turn is not None and (turn.state is WAITING or turn.work.is_long):
@@ -225,20 +233,24 @@ class _CallStream:
             begun = refusal(_answer_to(error, message))
         if isinstance(begun, Response):
             self._leave(turn)
+            _answered(trail, begun)
             self._put(number, begun)
             return
         self._unanswered += 1
         future = begun if isinstance(begun, asyncio.Future) else group.create_task(_awaited(begun, message))
-        future.add_done_callback(lambda done: self._answered(number, turn, done))
+        future.add_done_callback(lambda done: self._answered(number, turn, done, trail))
 
     def _leave(self, turn: QueuedRequest | None) -> None:
         if turn is not None and (fairness := self._server.fairness) is not None:
             fairness.leave(turn)
 
-    def _answered(self, number: int, turn: QueuedRequest | None, done: asyncio.Future[Response]) -> None:
+    def _answered(
+        self, number: int, turn: QueuedRequest | None, done: asyncio.Future[Response], trail: Trail | None
+    ) -> None:
         self._leave(turn)
         self._unanswered -= 1
         if not done.cancelled() and done.exception() is None:
+            _answered(trail, done.result())
             self._put(number, done.result())
 
     def _put(self, number: int, response: Response) -> None:
@@ -266,6 +278,14 @@ class _CallStream:
             self._outbox_bytes -= size
             self._capacity.set()
             await self._pace.send(self._context, b"".join(parts))
+
+
+def _answered(trail: Trail | None, response: Response) -> None:
+    """Record what a call was answered."""
+    if trail is not None:
+        trail.annotated(response.audit)
+        trail.answered(response.body)
+        trail.completed(response.code, response.body)
 
 
 async def _awaited(begun: Awaitable[Response], request: pb.Request) -> Response:
@@ -302,6 +322,7 @@ class _WatchStream:
         self._ends: list[pb.WatchEnd] = []
         self._places: dict[int, Place] = {}
         self._late: dict[int, asyncio.TimerHandle] = {}
+        self._trails: dict[int, Trail] = {}
 
     async def run(self) -> None:
         """Serve watches until the client closes the stream, takes nothing for 10 s, or its certificate has expired."""
@@ -328,6 +349,8 @@ class _WatchStream:
             for watcher in list(self._watchers.values()):
                 watcher.notify = None
                 watcher.close()
+            for number in list(self._trails):
+                self._over(number)
         if refused:
             await _abort(self._context, refused[0])
 
@@ -349,12 +372,28 @@ class _WatchStream:
             if len(self._watchers.keys() | self._places.keys()) >= WATCHES_PER_STREAM:
                 raise TooManyRequests(f"this stream has {len(self._watchers)} watches", retry_after_s=1)
             identity, request = self._caller.of(self._server, message.token), _as(WatchRequest, message)
+            if self._server.audit is not None:
+                self._begin_trail(identity, message)
             if self._server.needs_turn(identity, request):
                 self._wait(message, identity, request)
             else:
                 self._begin(message.id, identity, request)
         except Exception as error:
             self._refuse(message.id, _answer_to(error, message))
+
+    def _begin_trail(self, identity: Identity, message: pb.WatchRequest) -> None:
+        asked = Request(
+            verb="watch", resource=message.resource, namespace=message.namespace,
+            label_selector=message.label_selector, field_selector=message.field_selector,
+        )  # fmt: skip
+        trail = self._server.begin_trail(identity, asked, self._caller.ips, self._caller.user_agent)
+        if trail is not None:
+            self._trails[message.id] = trail
+
+    def _over(self, number: int, refused: Response | None = None) -> None:
+        """Record that a watch has ended."""
+        if (trail := self._trails.pop(number, None)) is not None:
+            trail.completed(*((refused.code, refused.body) if refused is not None else (200, b"")))
 
     def _wait(self, message: pb.WatchRequest, identity: Identity, request: WatchRequest) -> None:
         """Begin a watch when it is its turn; it may be now. Raises: TooManyRequests."""
@@ -382,12 +421,15 @@ class _WatchStream:
     def _begin(self, number: int, identity: Identity, request: WatchRequest) -> None:
         watcher = self._server.open_watch(identity, request, self._notify)
         self._watchers[number] = watcher
+        if (trail := self._trails.get(number)) is not None:
+            trail.started(200)
         self._numbers[watcher.number] = number
         if watcher.has_events or watcher.end_reason:
             self._notify(watcher)
 
     def _refuse(self, number: int, error: ApiError) -> None:
         self._leave(number)
+        self._over(number, refusal(error))
         self._ends.append(pb.WatchEnd(id=number, code=error.code, status=msgspec.json.encode(error.status())))
         self._wake.set()
 
@@ -400,6 +442,7 @@ class _WatchStream:
 
     def _close(self, number: int) -> None:
         self._leave(number)
+        self._over(number)
         watcher = self._watchers.pop(number, None)
         if watcher is not None:
             watcher.notify = None
@@ -467,6 +510,7 @@ class _WatchStream:
                 self._ready[watcher.number] = watcher
             elif watcher.end_reason:
                 self._ends.append(pb.WatchEnd(id=number, reason=watcher.end_reason))
+                self._over(number)
                 del self._watchers[number]
                 del self._numbers[watcher.number]
         if self._ends:
@@ -542,20 +586,25 @@ class GrpcServer(ApiServerServicer):
 
     async def _caller(self, context: Any) -> _Caller:
         """Return who opens a stream: whom its token names, else its certificate (X-ID1, X-ID4)."""
-        bearer, peer = "", None
+        bearer, peer, agent = "", None, ""
+        kind, _, address = str(context.peer()).partition(":")
+        ips = (address.rpartition(":")[0].strip("[]"),) if kind in ("ipv4", "ipv6") else ()
         try:
             if self._tls is not None:
                 peer = self._peers.of(context.auth_context()["x509_pem_cert"][0])
                 peer.check(self._clock.wall())
             for key, value in context.invocation_metadata() or ():
+                if key == "user-agent":
+                    agent = str(value)
                 if key == "authorization":
                     scheme, _, bearer = str(value).partition(" ")
                     if scheme.lower() != "bearer" or not bearer:
                         raise Unauthorized("Unauthorized")
             if peer is None:
-                return _Caller(self._server.authenticate(bearer))
-            found = self._server.authenticate(bearer, peer.identity.user) if bearer else peer.identity
-            return _Caller(found, peer)
+                return _Caller(self._server.authenticate(bearer), None, ips, agent)
+            if bearer:
+                return _Caller(self._server.authenticate(bearer, peer.identity.user), peer, ips, agent)
+            return _Caller(self._server.certified(peer.identity), peer, ips, agent)
         except Unauthorized as error:
             address = context.peer().rpartition(":")[0]
             if not self._failed_logins.take(address, self._clock.now()):
@@ -587,8 +636,10 @@ class GrpcServer(ApiServerServicer):
         if request is _UNREADABLE:
             await _abort(context, BadRequest("the frame is no message of mesh.v1"))
         try:
-            identity = caller.of(self._server, request.token)
-            response = await self._call(identity, _as(Request, request))
+            identity, call = caller.of(self._server, request.token), _as(Request, request)
+            trail = self._server.begin_trail(identity, call, caller.ips, caller.user_agent)
+            response = await self._call(identity, call)
+            _answered(trail, response)
         except Exception as error:
             response = refusal(_answer_to(error, request))
         if len(response.body) > FRAME_BYTES * 3:

@@ -12,7 +12,7 @@ import msgspec
 
 from apiserver_fake.accounts.tokens import NO_ACCOUNTS, ServiceAccounts
 from apiserver_fake.admission.attributes import Admission, Complete, Connection, Session
-from apiserver_fake.authorization.authorizer import authorize
+from apiserver_fake.authorization.authorizer import authorize, rule_name
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.decode import decode, decode_object, json_object
 from apiserver_fake.errors import check_scope, method_not_allowed, no_such_path
@@ -24,7 +24,7 @@ from apiserver_fake.registry.write import APPLY, Limits, Write, WriteContexts, d
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Staged, Store
 from apiserver_fake.strategy import delete_options, served_subresource
-from services.api.errors import BadRequest, Conflict
+from services.api.errors import ApiError, BadRequest, Conflict
 from services.api.identity import Identity
 from services.api.kinds.resourceclaim import CLAIMS
 from services.api.kinds.volumeattachment import ATTACHMENTS
@@ -88,6 +88,14 @@ class Registry:
         """Refuse what this identity may not do; looks at names, identity and stored objects only. Raises: Forbidden."""
         policy = self.policy_for(identity) if self._stored_policy is not None else None
         return authorize(identity, request, self._lookup, self._listing(identity), policy)
+
+    def decision(self, identity: Identity, request: Request) -> tuple[bool, str]:
+        """Return whether the identity may do that, and by which rule or binding, for the audit log."""
+        try:
+            reason = self.authorize(identity, request)
+        except ApiError as refused:
+            return False, refused.message.partition("RBAC: ")[2]
+        return True, reason or rule_name(identity, request, self._lookup)
 
     def authorize_watch(self, identity: Identity, request: WatchRequest) -> None:
         """Refuse a watch this identity may not have. Raises: Forbidden."""

@@ -1,11 +1,9 @@
 """What stands in HTTP requests and their answers besides the objects: credentials, hosts, bodies, warnings."""
 
 import asyncio
-import ipaddress
 import logging
 import re
 import zlib
-from collections.abc import Iterable
 from email.utils import formatdate
 from typing import Any
 from uuid import uuid4
@@ -16,6 +14,8 @@ import yaml
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, PayloadEncodingError
 
+from apiserver_fake.audit.auditor import Trail
+from apiserver_fake.audit.event import Source
 from apiserver_fake.fairness.queue_set import QueuedRequest
 from apiserver_fake.memory import end_for_memory
 from apiserver_fake.rest import discovery, protobuf
@@ -35,6 +35,20 @@ def audit_id(asked: str) -> str:
     return asked if _AUDIT_ID.fullmatch(asked) else str(uuid4())
 
 
+def source_of(request: web.BaseRequest) -> Source:
+    """Return where a request came from; all addresses but the last are what the client and proxies say."""
+    said = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",") if part.strip()]
+    real = request.headers.get("X-Real-Ip", "").strip()
+    said += [real] if real and real not in said else []
+    said += [request.remote] if request.remote and said[-1:] != [request.remote] else []
+    return Source(request.raw_path, tuple(said), request.headers.get("User-Agent", ""))
+
+
+def trail_of(request: web.BaseRequest) -> Trail | None:
+    """Return what the audit log has of a request."""
+    return request.trail if isinstance(request, HttpRequest) else None
+
+
 def bearer_of(authorization: str) -> str:
     """Return the token of an Authorization header; "" when there is none.
 
@@ -48,28 +62,6 @@ def bearer_of(authorization: str) -> str:
             return value.strip()
         case _:
             raise Unauthorized("Unauthorized")
-
-
-def host_name(host: str) -> str:
-    """Return the name in a Host header without its port; IPv6 without brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower() if host.count(":") <= 1 else host.lower()
-
-
-def is_allowed_host(host: str, allowed: Iterable[str], local_address: str) -> bool:
-    """Whether the server may be addressed so: a listed name, or the very address the connection came in on.
-
-    A page in a browser can make its own name resolve to a loopback address; it cannot make the Host header say
-    another name than its own (X-WEB).
-    """
-    name = host_name(host)
-    if name in allowed:
-        return True
-    try:
-        return ipaddress.ip_address(name) == ipaddress.ip_address(local_address)
-    except ValueError:
-        return False
 
 
 def is_traceparent(text: str) -> bool:
@@ -273,8 +265,12 @@ class HttpRequest(web.BaseRequest):
         self.answer_headers: dict[str, str] = {}
         self.turn: QueuedRequest | None = None
         """Its turn in its priority level."""
+        self.trail: Trail | None = None
+        """What the audit log has of it, if anything."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         # The library's own name is no part of an answer of an API server.
         response.headers.pop("Server", None)
         response.headers.update(self.answer_headers)
+        if self.trail is not None:
+            self.trail.started(response.status)

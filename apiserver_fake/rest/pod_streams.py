@@ -1,12 +1,12 @@
 """`pods/log`: a container's output, fetched from its kubelet.
 
 The API server fetches a container's output from the kubelet that runs the pod. The kubelet's address is what its Node
-says: the InternalIP among `status.addresses` and `status.daemonEndpoints.kubeletEndpoint.Port`. The pod is read as the
-caller, so a client that may not see a pod cannot read its log; the node is read as the server itself.
+says: the InternalIP among `status.addresses` and `status.daemonEndpoints.kubeletEndpoint.Port`. Pod and node are read
+as the server itself: the caller needs the right to `get` `pods/log` and no other, as in Kubernetes.
 """
 
 import ssl
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import aiohttp
@@ -19,6 +19,32 @@ from services.api.meta import Document
 from services.api.wire import Api, Request
 
 CONNECT_TIMEOUT_S = 5.0
+
+
+class KubeletClient(Protocol):
+    """How this server reaches kubelets."""
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """What connects."""
+        ...
+
+    @property
+    def scheme(self) -> str:
+        """`https`, or `http` where this server has no certificate for it."""
+        ...
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What a connection is made with."""
+        ...
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What says who is calling."""
+        ...
+
+
 _FLAGS = ("follow", "previous", "timestamps")
 _NUMBERS = ("tailLines", "sinceSeconds", "limitBytes")
 
@@ -74,19 +100,13 @@ async def document_of(api: Api, resource: str, name: str, namespace: str = "") -
 
 
 async def stream(
-    request: web.BaseRequest,
-    route: Route,
-    parameters: Parameters,
-    caller: Api,
-    itself: Api,
-    session: aiohttp.ClientSession,
-    tls: ssl.SSLContext | None = None,
+    request: web.BaseRequest, route: Route, parameters: Parameters, itself: Api, kubelets: KubeletClient
 ) -> web.StreamResponse:
     """Send the log as the kubelet gives it, until it ends or the client leaves.
 
     Raises: ApiError of the pod's read; BadRequest; NotFound or Unavailable when the node or its kubelet is gone.
     """
-    pod = await document_of(caller, "pods", route.name, route.namespace)
+    pod = await document_of(itself, "pods", route.name, route.namespace)
     container = container_of(pod, parameters.text("container"))
     node_name = str((pod.get("spec") or {}).get("nodeName") or "")
     if not node_name:
@@ -98,20 +118,20 @@ async def stream(
             f'pod "{route.name}" is bound to node "{node_name}", which does not exist: its log is gone with it',
             details={"name": node_name, "kind": "nodes"},
         ) from None
-    url = log_url(pod, node, container, parameters, "http" if tls is None else "https")
+    url = log_url(pod, node, container, parameters, kubelets.scheme)
     try:
-        return await _forward(request, url, session, tls, forever=parameters.flag("follow"))
+        return await _forward(request, url, kubelets, forever=parameters.flag("follow"))
     except (aiohttp.ClientConnectionError, TimeoutError) as error:
         raise Unavailable(
             f'the kubelet of node "{node_name}" at {kubelet_address(node)} does not answer: {type(error).__name__}'
         ) from error
 
 
-async def _forward(
-    request: web.BaseRequest, url: str, session: aiohttp.ClientSession, tls: ssl.SSLContext | None, *, forever: bool
-) -> web.StreamResponse:
+async def _forward(request: web.BaseRequest, url: str, kubelets: KubeletClient, *, forever: bool) -> web.StreamResponse:
     timeout = aiohttp.ClientTimeout(total=None if forever else 60.0, connect=CONNECT_TIMEOUT_S)
-    async with session.get(url, ssl=tls or True, timeout=timeout, allow_redirects=False) as answer:
+    async with kubelets.session.get(
+        url, ssl=kubelets.tls or True, timeout=timeout, headers=kubelets.headers, allow_redirects=False
+    ) as answer:
         if answer.status >= 400:
             text = (await answer.content.read(4096)).decode("utf-8", "replace").strip()
             reason = {400: "BadRequest", 404: "NotFound"}.get(answer.status, "ServiceUnavailable")

@@ -20,6 +20,7 @@ from aiohttp import HttpVersion11, web
 from aiohttp.web_protocol import RequestHandler
 
 from apiserver_fake.admission.service_account import is_without_default_account
+from apiserver_fake.authorization import reviews
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path, not_found
 from apiserver_fake.fairness.flow_schemas import FLOW_HEADERS, attributes_of
@@ -39,7 +40,6 @@ from apiserver_fake.rest import (
     paths,
     pod_streams,
     protobuf,
-    reviews,
     streaming,
     tables,
     watch,
@@ -56,9 +56,7 @@ from apiserver_fake.rest.http import (
     bearer_of,
     cached_answer,
     encoded,
-    host_name,
     indented,
-    is_allowed_host,
     is_pretty,
     is_traceparent,
     json_answer,
@@ -67,6 +65,8 @@ from apiserver_fake.rest.http import (
     raw_json,
     read_body,
     refusal_answer,
+    source_of,
+    trail_of,
     warning_header,
 )
 from apiserver_fake.rest.impersonation import impersonated
@@ -93,6 +93,7 @@ from services.api.seams import Clock, Span, Tracer
 from services.api.times import format_time
 from services.api.wire import Api, Request, Response
 from services.runtime.serving_tls import ServingTls, identity_of_peer
+from services.runtime.web import LOOPBACK_NAMES, host_name, is_allowed_host
 from services.telemetry.metrics import render
 
 log = structlog.get_logger()
@@ -103,8 +104,6 @@ KEEPALIVE_S = 75.0
 LINGERING_S = 2.0
 """For how long more of a body is read and dropped that was refused before its end."""
 MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-MONITOR = "system:monitor"
 SHUTDOWN_S = 2.0
 YEAR_S = 365 * 86400.0
 STREAMED_ABOVE = 500
@@ -170,7 +169,7 @@ class RestHandler:
         if isinstance(request, HttpRequest):
             request.answer_headers["Audit-Id"] = audit_id(request.headers.get("Audit-Id", ""))
         try:
-            answer = await self._handled(request)
+            answer = await (self._handled(request) if self._server.audit is None else self._audited(request))
         finally:
             self.busy.pop(connection, None)
             self.active.pop(connection, None)
@@ -178,6 +177,36 @@ class RestHandler:
         if isinstance(answer, web.Response) and answer.headers.get("Content-Type") == media_types.JSON:
             self._finish_json(request, answer)
         return answer
+
+    async def _audited(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Return the answer, and record that it is given."""
+        try:
+            answer = await self._handled(request)
+        except BaseException:
+            # The client has gone; what it was answered until then stands.
+            if (trail := trail_of(request)) is not None:
+                trail.completed(200 if trail.is_long_running else 500)
+            raise
+        if (trail := trail_of(request)) is not None:
+            is_json = answer.headers.get("Content-Type", "") == media_types.JSON
+            body = answer.body if isinstance(answer, web.Response) and is_json else b""
+            trail.completed(answer.status, body if isinstance(body, bytes) else b"")
+        return answer
+
+    def _begin_trail(self, request: web.BaseRequest, caller: Identity | None) -> None:
+        """Begin the audit trail of a request, whose caller is known, or known to be none."""
+        audit = self._server.audit
+        if audit is None or not isinstance(request, HttpRequest):
+            return
+        parts = paths.split(request.rel_url.raw_path)
+        asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
+        version = "" if asked.path else parts[1] if parts[0] == "api" else parts[2]
+        known = request.answer_headers["Audit-Id"]
+        if caller is None:
+            tried = "bearer" if request.headers.get("Authorization", "").lower().startswith("bearer ") else ""
+            audit.refused(asked, source_of(request), audit_id=known, version=version, tried=tried)
+            return
+        request.trail = audit.begin(caller, asked, source_of(request), audit_id=known, version=version)
 
     def _finish_json(self, request: web.BaseRequest, answer: web.Response) -> None:
         """End JSON as Go's encoder does, or indent it; what clients may keep stays as it is."""
@@ -212,6 +241,8 @@ class RestHandler:
         except MemoryError:
             end_for_memory()
         except Exception as error:  # a bug must answer this caller and leave the others alone (V2)
+            if (trail := trail_of(request)) is not None:
+                trail.panicked(error)
             log.error("rest.request_failed", method=request.method, path=request.path, exc_info=error)
             return refusal_answer(ApiError(f"internal error: {type(error).__name__}"))
 
@@ -236,12 +267,34 @@ class RestHandler:
 
     def _identity(self, request: web.BaseRequest) -> Identity:
         peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
-        caller = identity_of_peer(peer)
-        if caller is None:
-            caller = self._server.authenticate(bearer_of(request.headers.get("Authorization", "")))
+        certified = identity_of_peer(peer)
+        if certified is not None:
+            caller = self._server.certified(certified)
+        else:
+            try:
+                caller = self._server.authenticate(bearer_of(request.headers.get("Authorization", "")))
+            except Unauthorized:
+                self._begin_trail(request, None)
+                raise
         if self._server.access.is_rbac:
             caller = external(caller)
-        return impersonated(caller, request.headers, self._server.authorize_action)
+        if self._server.audit is None:
+            return impersonated(caller, request.headers, self._server.authorize_action)
+        self._begin_trail(request, caller)
+        trail = trail_of(request)
+        try:
+            acting = impersonated(caller, request.headers, self._server.authorize_action)
+        except ApiError:
+            if trail is not None:
+                trail.decided(allowed=False, reason="")
+            raise
+        if trail is not None:
+            if acting is not caller:
+                trail.impersonates(acting)
+            parts = paths.split(request.rel_url.raw_path)
+            asked = attributes_of(request.method, request.path, parts, request.rel_url.query)
+            trail.decided(*self._server.decision(acting, asked))
+        return acting
 
     async def _dispatch(self, request: web.BaseRequest, identity: Identity) -> web.StreamResponse:
         if paths.is_malformed(request.raw_path):
@@ -290,8 +343,7 @@ class RestHandler:
             raise Forbidden(f'forbidden: User "{identity.user}" cannot {request.method.lower()} path "{request.path}"')
         match parts:
             case ["metrics"]:
-                if not self._server.access.is_rbac:
-                    self._only_monitors(request, identity)
+                self._only_monitors(request, identity)
                 return web.Response(body=render(self._server.metrics()), content_type="text/plain", charset="utf-8")
             case ["openapi", "v2"]:
                 content_type = openapi.second_type(request.headers.get("Accept", ""))
@@ -318,8 +370,7 @@ class RestHandler:
 
     def _authorize_path(self, request: web.BaseRequest, identity: Identity) -> None:
         asked = Attributes(request.method.lower(), path=request.path)
-        if identity.user != MONITOR or request.path != "/metrics":
-            self._server.authorize_action(identity, asked)
+        self._server.authorize_action(identity, asked)
 
     def _issuer(self, is_key_set: bool) -> web.Response:
         """Return who signs tokens of service accounts, or with which key (RFC 8414, RFC 7517)."""
@@ -337,8 +388,8 @@ class RestHandler:
             raise method_not_allowed()
 
     def _only_monitors(self, request: web.BaseRequest, identity: Identity) -> None:
-        if MASTERS_GROUP not in identity.groups and identity.user != MONITOR:
-            raise Forbidden(f'forbidden: User "{identity.user}" cannot get path "{request.path}"')
+        if not self._server.access.is_rbac:  # else it has been asked already
+            self._server.authorize_action(identity, Attributes("get", path=request.path))
 
     def _fairness_dump(self, request: web.BaseRequest, identity: Identity, what: str) -> web.Response:
         """Answer upstream's debug endpoints of priority and fairness."""
@@ -365,7 +416,7 @@ class RestHandler:
             is_passing = health.is_passing(endpoint, check, is_ready=is_ready)
             said = (200, "ok") if is_passing else (500, "internal server error: not ready\n")
         else:
-            if "verbose" in query and not self._server.access.is_rbac:
+            if "verbose" in query:
                 self._only_monitors(request, identity)
             excluded = query.getall("exclude", [])
             said = health.report(
@@ -432,10 +483,8 @@ class RestHandler:
         verb = paths.verb_of(request.method, route)
         api = versioned(api, route.served)
         if verb == "get" and route.subresource == "log":
-            itself = self._server.api_for(ADMIN)
-            return await pod_streams.stream(
-                request, route, parameters, api, itself, self._kubelets.session, self._kubelets.tls
-            )
+            self._server.authorize(identity, route.request(verb))
+            return await pod_streams.stream(request, route, parameters, self._server.api_for(ADMIN), self._kubelets)
         try:
             form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS)
         except NotAcceptable:
@@ -475,6 +524,10 @@ class RestHandler:
         shown = form
         if response.items is not None:
             response, shown = await self._list(response, route, form, include), PLAIN
+        if (trail := trail_of(request)) is not None:
+            trail.annotated(response.audit)
+            if trail.takes_answers:
+                trail.answered(response.body)
         answer = self._answer(response, route, shown, include)
         if form.is_pretty and form.media_type == media_types.JSON and isinstance(answer.body, bytes):
             answer.body = indented(answer.body)
@@ -501,6 +554,8 @@ class RestHandler:
         itself = self._server.api_for(ADMIN)
         target = Target(resource, namespace, name, kind, query, path.removeprefix("/"))
         answer = await streaming.serve(request, target, itself, self._kubelets)
+        if (trail := trail_of(request)) is not None:
+            trail.annotated(found.audit)
         if not answer.prepared:
             for text in found.warnings:
                 answer.headers.add("Warning", warning_header(text))
@@ -515,6 +570,8 @@ class RestHandler:
         """Whether a list is so long that it is sent while it is written, as upstream's encoders do: so it is never
         held as a whole."""
         if response.items is None or len(response.items) <= STREAMED_ABOVE or form.media_type != media_types.JSON:
+            return False
+        if (trail := trail_of(request)) is not None and trail.takes_answers:
             return False
         is_plain = not form.convert or lists.is_made_of_slices(form, include)
         is_get = request.method == "GET" and request.version >= HttpVersion11
@@ -648,6 +705,8 @@ class RestHandler:
                 message = "Required value: is required for apply patch"
                 raise invalid_option("PatchOptions", "fieldManager", "FieldValueRequired", message)
             call = msgspec.structs.replace(call, force=parameters.flag("force"))
+        if (trail := trail_of(request)) is not None:
+            trail.sent(call.body, is_patch=verb == "patch")
         response = await api.call(call)
         if response.code == 403 and verb == "create" and self._server.access.accounts.is_admitting:
             response = await self._again_with_account(api, call, response)
@@ -753,7 +812,11 @@ class RestHandler:
             sent = media_types.json_of(body, request.headers.get("Content-Type", ""))
             question = json_object(sent, "the body is not JSON", "the body is not an object")
         answer = reviews.answer(review, namespace, question, identity, self._server, self._catalogue)
-        return json_answer(msgspec.json.encode(answer), status=201)
+        said = msgspec.json.encode(answer)
+        if (trail := trail_of(request)) is not None:
+            trail.sent(msgspec.json.encode(question))
+            trail.answered(said)
+        return json_answer(said, status=201)
 
 
 def _limit_of(request: web.BaseRequest) -> int:
@@ -840,7 +903,12 @@ async def serve(
     running = AsyncExitStack()
     session = await running.enter_async_context(aiohttp.ClientSession(auto_decompress=True))
     handler = RestHandler(
-        server, clock=clock, tracer=tracer, kubelets=Kubelets(session, kubelet_tls), settings=chosen, host=host
+        server,
+        clock=clock,
+        tracer=tracer,
+        kubelets=Kubelets(session, kubelet_tls, server.kubelet_token),
+        settings=chosen,
+        host=host,
     )
     protocols = _Protocols(
         handler.handle,

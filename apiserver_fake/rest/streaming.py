@@ -10,7 +10,7 @@ import asyncio
 import base64
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -64,8 +64,11 @@ log = structlog.get_logger()
 class Kubelets:
     """How this server reaches kubelets: over TLS with its own certificate, or plain where none is configured."""
 
-    def __init__(self, session: aiohttp.ClientSession, tls: "KubeletTls | None" = None) -> None:
-        self.session, self._tls = session, tls
+    def __init__(
+        self, session: aiohttp.ClientSession, tls: "KubeletTls | None" = None, token: Callable[[], str] = str
+    ) -> None:
+        """`token`: what this server shows to kubelets where it has no certificate."""
+        self.session, self._tls, self._token = session, tls, token
         self.scheme = "https" if tls is not None else "http"
         self.count = 0
 
@@ -74,12 +77,24 @@ class Kubelets:
         """What a connection is made with now."""
         return self._tls.context if self._tls is not None else None
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """What says who is calling."""
+        token = "" if self._tls is not None else self._token()
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
     async def dial(self, node: Document, path: str, protocols: list[str]) -> Upgraded:
         """Ask a kubelet to speak SPDY. Raises: Unavailable when it does not answer."""
         host, _, port = kubelet_address(node).rpartition(":")
         try:
             return await dial(
-                host.strip("[]"), int(port), path, protocols=protocols, tls=self.tls, timeout_s=DIAL_MAX_S
+                host.strip("[]"),
+                int(port),
+                path,
+                protocols=protocols,
+                tls=self.tls,
+                timeout_s=DIAL_MAX_S,
+                headers=self.headers,
             )
         except (OSError, TimeoutError) as error:
             name = node["metadata"].get("name", "")
@@ -619,7 +634,12 @@ async def _to_kubelet(request: web.BaseRequest, node: Document, target: str, kub
     timeout = aiohttp.ClientTimeout(total=PROXY_MAX_S, connect=DIAL_MAX_S)
     try:
         async with kubelets.session.request(
-            request.method, url, ssl=kubelets.tls or True, timeout=timeout, allow_redirects=False
+            request.method,
+            url,
+            ssl=kubelets.tls or True,
+            timeout=timeout,
+            headers=kubelets.headers,
+            allow_redirects=False,
         ) as answer:
             body = await answer.content.read(PROXY_BYTES_MAX)
             headers = {"Content-Type": answer.headers.get("Content-Type", "text/plain")}

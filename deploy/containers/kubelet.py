@@ -14,13 +14,16 @@ import sys
 from collections.abc import Mapping
 
 DATA_DIR = "/data"
+NODE_PREFIX = "kubelet-"
 SIZES = ("cpu", "memory", "pods")
 
 
 def arguments(hostname: str, address: str, environ: Mapping[str, str]) -> list[str]:
     """Return the flags of the host that runs in this container."""
     sizes = {name: environ[f"KEPLAB_{name.upper()}"] for name in SIZES if environ.get(f"KEPLAB_{name.upper()}")}
-    nodes = [{"name": f"{hostname}-{number}", **sizes} for number in range(int(environ.get("KEPLAB_NODES", "1")))]
+    # One credential of all these hosts is good for nodes whose names begin so, and for no others (compose.yaml).
+    name = hostname if hostname.startswith(NODE_PREFIX) else f"{NODE_PREFIX}{hostname}"
+    nodes = [{"name": f"{name}-{number}", **sizes} for number in range(int(environ.get("KEPLAB_NODES", "1")))]
     found = ["--name", f"kubelet/{hostname}", "--address", address, "--data-dir", f"{DATA_DIR}/{hostname}"]
     # Named one by one: then their pod networks follow from their names and not from a number that every host counts.
     return [*found, "--nodes", "0", *(word for node in nodes for word in ("--definitions", json.dumps(node)))]

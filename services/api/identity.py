@@ -1,13 +1,17 @@
-"""Who calls: a user name and groups, as authentication established them (guarantees 8.1)."""
+"""Who calls: a user name and groups, as authentication established them (guarantees 8.1), and of a kubelet host which
+nodes it may act for (X-ID5, decision 0039). Pure."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
 
 NODE_PREFIX = "system:node:"
 CONTROLLER_PREFIX = "system:controller:"
 NODES_GROUP = "system:nodes"
 NODE_HOSTS_GROUP = "system:node-hosts"
-"""May exchange its credential for node tokens and nothing else (X-ID5)."""
+NODE_HOST_PREFIX = "system:node-host:"
+"""May exchange its credential for tokens of its own nodes (X-ID5), and change what stages of theirs do."""
 SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 DRIVERS_GROUP = "system:dra-drivers"
 """The service accounts of DRA drivers, which have a role in common."""
@@ -22,13 +26,80 @@ CREDENTIAL_ID_KEY = "authentication.kubernetes.io/credential-id"
 """Keys of what a service account's token says besides who it is (KEP-4193)."""
 
 
+ANY = "*"
+"""In place of names: stages make them up as they are played."""
+RESTRICTED = "node-restriction.kubernetes.io"
+"""Labels below this domain are the administrator's alone (X-NR3)."""
+SHOWN_MAX = 3
+
+
+class StageFields(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The metadata of one kind of object that stages change: keys of labels and annotations, names of finalizers."""
+
+    labels: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class Stages(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the stages of a host change of its nodes, and of the pods that are bound to them; None: there are none."""
+
+    pods: StageFields | None = None
+    nodes: StageFields | None = None
+
+
+NO_STAGES = Stages()
+
+
+class Hosting(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The nodes of a kubelet host: those of these names, and those whose names begin with `node_prefix` ("": none)."""
+
+    nodes: frozenset[str] = frozenset()
+    node_prefix: str = ""
+    stages: Stages = NO_STAGES
+
+    def has(self, node: str) -> bool:
+        """Whether that node is this host's."""
+        return node in self.nodes or (self.node_prefix != "" and node.startswith(self.node_prefix))
+
+    def __str__(self) -> str:
+        """Which nodes these are, for a refusal."""
+        if not self.nodes and not self.node_prefix:
+            return "for no node: its entry in the token file has neither nodes nor node_prefix"
+        names = sorted(self.nodes)
+        shown = ", ".join(names[:SHOWN_MAX])
+        more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
+        begun = f"nodes that begin with {self.node_prefix!r}" if self.node_prefix else ""
+        return "for " + " and for ".join(part for part in (shown + more, begun) if part) + " alone"
+
+
+NOWHERE = Hosting()
+
+
+def may_change(fields: StageFields, path: str, before: object, after: object) -> bool:
+    """Whether stages change that leaf of an object's metadata so; `path` as in `metadata.labels.KEY`."""
+    for prefix, named in (("metadata.labels.", fields.labels), ("metadata.annotations.", fields.annotations)):
+        if path.startswith(prefix):
+            key = path[len(prefix) :]
+            domain = key.rpartition("/")[0]
+            return not f".{domain}".endswith(f".{RESTRICTED}") and (key in named or ANY in named)
+    if path != "metadata.finalizers":
+        return False
+    changed = {str(name) for name in _listed(before)} ^ {str(name) for name in _listed(after)}
+    return ANY in fields.finalizers or changed <= set(fields.finalizers)
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
 @dataclass(frozen=True)
 class Identity:
     """An authenticated caller. `system:anonymous` may call health and version only.
 
     `on_node`: the node that the token of a service account is bound to (KEP-4193), "" for none. `uid` and `extra`
     (sorted by key): what else authentication established. `is_asked_about`: no call is made as this; a review asks what
-    such a client might do.
+    such a client might do. `hosting`: of a kubelet host, which nodes it may act for.
     """
 
     user: str
@@ -37,6 +108,9 @@ class Identity:
     uid: str = ""
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
     is_asked_about: bool = False
+    hosting: Hosting = NOWHERE
+    credential: tuple[str, str] = field(default=("", ""), compare=False, repr=False)
+    """The bearer token that may expire, and whose connection it came over; no part of who this is."""
 
     @property
     def node(self) -> str:
@@ -68,6 +142,10 @@ ADMIN = Identity("system:mesh-admin", (MASTERS_GROUP,))
 SCHEDULER = Identity("system:kube-scheduler")
 CONTROLLER_MANAGER = Identity("system:kube-controller-manager")
 """The shared informers and the leader election of the controllers act as this one."""
+MONITOR = Identity("system:monitor")
+"""Who scrapes: metrics and health, of every process (guarantees 8.3)."""
+KUBELET_CLIENT = Identity("kube-apiserver-kubelet-client")
+"""The API server as it calls kubelets."""
 CLAIM_MANAGER = Identity("system:claim-controller")
 """The shared informers and the leader election of the claim controller act as this one."""
 
@@ -97,6 +175,11 @@ def account_of(user: str) -> tuple[str, str] | None:
 def node_identity(name: str) -> Identity:
     """Return the identity of a node's kubelet."""
     return Identity(NODE_PREFIX + name, (NODES_GROUP,))
+
+
+def host_identity(name: str, hosting: Hosting) -> Identity:
+    """Return the identity of a process that hosts these nodes."""
+    return Identity(NODE_HOST_PREFIX + name, (NODE_HOSTS_GROUP,), hosting=hosting)
 
 
 def controller_identity(name: str) -> Identity:

@@ -1,22 +1,42 @@
 """Bearer tokens that are computed from the mesh's key: of nodes, and of DRA drivers' service accounts on nodes. Pure.
 
-Source: guarantees 8.1 (X-ID5); KEP-4193 (tokens that are bound to a node).
+Source: guarantees 8.1 (X-ID5, X-TOK1); KEP-4193 (tokens that are bound to a node); decision 0039.
 """
 
 import hashlib
 import hmac
+import math
+import re
+from typing import NamedTuple
 
-from services.api.identity import Identity, driver_identity, node_identity
+from services.api.identity import KUBELET_CLIENT, Identity, driver_identity, node_identity
+
+LIFE_S = 3600
+"""How long the token of a node is good (X-TOK1)."""
+LEEWAY_S = 10
+_TIME = re.compile(r"[0-9]{1,12}")
 
 
-def node_token(key: bytes, node: str, host: str = "") -> str:
-    """Return the token of a node; with `host` it is good only over connections with a certificate of that user."""
-    return f"node.{node}.{_mac(key, _bound(node, host))}"
+class Owner(NamedTuple):
+    """Whose token it is, and until when it is good, seconds since the epoch."""
+
+    identity: Identity
+    expires_s: float = math.inf
 
 
-def _bound(node: str, host: str) -> str:
-    # No node's name has an "@".
-    return f"{node}@{host}" if host else node
+def node_token(key: bytes, node: str, host: str, expires_s: int) -> str:
+    """Return the token of a node that is good until then, and only over connections of that host."""
+    return f"node.{node}.{expires_s}.{_mac(key, _bound(node, host, str(expires_s)))}"
+
+
+def _bound(node: str, host: str, expires: str) -> str:
+    # No node's name has an "@", and no user of a host one or a blank.
+    return f"{node}@{host} {expires}"
+
+
+def server_token(key: bytes, expires_s: int) -> str:
+    """Return the token of the API server itself, as it calls kubelets."""
+    return f"kubelets.{expires_s}.{_mac(key, f'kubelets/{expires_s}')}"
 
 
 def driver_token(key: bytes, driver: str, node: str) -> str:
@@ -25,20 +45,24 @@ def driver_token(key: bytes, driver: str, node: str) -> str:
     return f"driver.{name}.{_mac(key, f'driver/{name}')}"
 
 
-def identity_of(key: bytes, token: str, host: str = "") -> Identity | None:
+def owner_of(key: bytes, token: str, host: str = "") -> Owner | None:
     """Return whose computed token this is; None when it is none. Takes as long for a wrong token as for a right one.
 
-    `host`: whose certificate the connection has, where tokens of nodes are bound to their hosts'.
+    `host`: whose connection it came over. Whether it has expired is the caller's to ask.
     """
     prefix, _, rest = token.partition(".")
     name, _, mac = rest.rpartition(".")
     if not name:
         return None
-    if prefix == "node" and hmac.compare_digest(mac, _mac(key, _bound(name, host))):
-        return node_identity(name)
+    if prefix == "node":
+        node, _, expires = name.rpartition(".")
+        is_right = hmac.compare_digest(mac, _mac(key, _bound(node, host, expires)))
+        return Owner(node_identity(node), float(expires)) if is_right and _TIME.fullmatch(expires) else None
+    if prefix == "kubelets" and hmac.compare_digest(mac, _mac(key, f"kubelets/{name}")):
+        return Owner(KUBELET_CLIENT, float(name)) if _TIME.fullmatch(name) else None
     if prefix == "driver" and hmac.compare_digest(mac, _mac(key, f"driver/{name}")):
         node, _, driver = name.partition("/")
-        return driver_identity(driver, node)
+        return Owner(driver_identity(driver, node))
     return None
 
 

@@ -17,8 +17,10 @@ from typing import Any
 import click
 import msgspec
 
+from apiserver_fake.audit.policy import DEFAULT, read_policy
 from kubelet.node.definition import NodeDefinition
 from kubelet.stages.document import StageError, load_stages
+from kubelet.stages.rights import rights_of
 from services.api.switches import Switches
 from services.api.times import seconds_in
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, print_json, remark
@@ -29,6 +31,8 @@ from services.runtime.supervisor import MeshOptions, Supervisor, block_sizes
 from services.telemetry.pieces import MIB, Budget
 
 LIFE_MIN_S = 30
+DEFAULT_AUDIT = "default"
+"""The value of `--audit` without a policy."""
 Show = Callable[[dict[str, Any]], None]
 
 
@@ -50,9 +54,22 @@ def check(given: dict[str, Any]) -> None:
     if given["device_sockets"] and given["nodes_file"]:
         raise click.UsageError("--device-sockets is about --nodes; in a --nodes-file say deviceSocket of each node")
     try:
-        load_stages(str(path) for path in given["stages"])
+        given["stage_rights"] = rights_of(load_stages(str(path) for path in given["stages"]))
     except StageError as error:
         raise click.UsageError(f"--stages {error}") from None
+    given["audit"] = _audit_policy(given["audit"])
+
+
+def _audit_policy(given: str) -> str:
+    """Return the path of the audit policy, "" for none. Raises: UsageError naming the file and the fault."""
+    if not given:
+        return ""
+    path = DEFAULT if given == DEFAULT_AUDIT else Path(given).absolute()
+    try:
+        read_policy(path)
+    except ValueError as error:
+        raise click.UsageError(f"--audit={error}") from None
+    return str(path)
 
 
 def _check_life(text: str) -> None:
@@ -103,7 +120,7 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
         switches=tuple(given["assignments"]),
         log_level=given["log_level"],
         arguments={
-            "apiserver": ["--cluster-objects"],
+            "apiserver": ["--cluster-objects", *_audit(given)],
             # The key of the mesh's authority lies beside the tokens; only this process is given it.
             "controllers": [
                 "--custom-resources",
@@ -121,12 +138,20 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
         schedulers=schedulers,
         roles=given["roles"],
         serves_clients=True,
+        stages=given["stage_rights"],
         security=given["security"],
         telemetry=Budget(given["telemetry_maxsize"] * MIB, given["telemetry_maxbackup"]),
         telemetry_mib_max=given["telemetry_total"],
         certificate_life=timedelta(seconds=seconds_in(given["certificate_life"])),
     )
     return asyncio.run(_run(Supervisor(options, lock_fd), given["output"], show))
+
+
+def _audit(given: dict[str, Any]) -> list[str]:
+    """Return the API server's flags for its audit log."""
+    log = given["data"].absolute() / "audit" / "audit.log"
+    policy = given["audit"]
+    return ["--audit-policy-file", policy, "--audit-log-path", str(log)] if policy else []
 
 
 async def _run(supervisor: Supervisor, output: str, show: Show) -> int:

@@ -15,6 +15,7 @@ from kubelet.dra import wire
 from kubelet.dra.calls import REGISTRY
 from services.api.local_rpc import RpcError, call_once, is_unserved
 from services.runtime.components import component_of
+from services.runtime.credentials import admin_headers
 from services.runtime.mesh_directory import SOCKETS_FOLDER
 from services.runtime.unix_sockets import UnixSockets
 
@@ -30,7 +31,7 @@ def registered_drivers(data: Path, state: Mapping[str, Any]) -> list[dict[str, A
     `endpoint`, `error`."""
     if not any((data / SOCKETS_FOLDER).glob(f"*/{REGISTRY}")):
         return []
-    found = list(_known(state))
+    found = list(_known(state, admin_headers(data)))
     sockets = [each["socket"] for each in found if Path(each["socket"]).is_socket()]
     states = asyncio.run(_states(sockets))
     published = _published(Path(state["kubeconfig"])) if found else {}
@@ -44,18 +45,17 @@ def registered_drivers(data: Path, state: Mapping[str, Any]) -> list[dict[str, A
     return sorted(found, key=lambda each: (each["node"], each["driver"], each["socket"]))
 
 
-def _known(state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _known(state: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """Yield what the kubelets that answer know of the files where drivers register."""
     for process in state["processes"]:
         if component_of(process["name"]) == "kubelet" and process["port"]:
-            answer = _get(f"http://127.0.0.1:{process['port']}/draDrivers")
+            answer = _get(f"http://127.0.0.1:{process['port']}/draDrivers", headers)
             yield from answer or []
 
 
-def _get(url: str, token: str = "", trust: ssl.SSLContext | None = None) -> Any:
+def _get(url: str, headers: Mapping[str, str], trust: ssl.SSLContext | None = None) -> Any:
     """Return the JSON there; None when there is no answer. `trust`: whose certificates are believed over https."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    request = urllib.request.Request(url, headers=headers)
+    request = urllib.request.Request(url, headers=dict(headers))
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=trust) as reply:
             return msgspec.json.decode(reply.read())
@@ -86,7 +86,7 @@ def _published(kubeconfig: Path) -> dict[tuple[str, str], list[dict[str, Any]]] 
     except (OSError, LookupError, TypeError, ValueError, yaml.YAMLError):
         return None
     rest_url = cluster["server"]
-    answer = _get(f"{rest_url}/apis/resource.k8s.io/v1/resourceslices", token, trust)
+    answer = _get(f"{rest_url}/apis/resource.k8s.io/v1/resourceslices", {"Authorization": f"Bearer {token}"}, trust)
     if answer is None:
         return None
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}

@@ -135,6 +135,11 @@ class RpcTransport:
                 task.add_done_callback(_report)
 
     @property
+    def has_credentials(self) -> bool:
+        """Whether the API server can know whose connection this is."""
+        return bool(self._main)
+
+    @property
     def tls(self) -> "ClientTls | None":
         """The process's certificate, None for a plain connection."""
         return self._link.tls

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from services.api.identity import KUBELET_CLIENT
+
 DEFAULT_SCHEDULER = "default-scheduler"
 DEVICE_PLUGIN: Final = "device-plugin"
 DRA_DRIVER: Final = "dra-driver"
 CLAIM_CONTROLLER: Final = "claim-controller"
-API_SERVER_AS_CLIENT: Final = "kube-apiserver-kubelet-client"
+API_SERVER_AS_CLIENT: Final = KUBELET_CLIENT.user
 """Whom the API server's certificate names when it calls a kubelet."""
 _WITH_DASH: Final = (DEVICE_PLUGIN, DRA_DRIVER, CLAIM_CONTROLLER)
 """Components whose own names have a dash; after any other a dash begins the name of one of several."""

@@ -80,6 +80,7 @@ class CommonConfig:
     log_file: str = setting("", "file that standard output and standard error go to, rotated; empty: left as they are")
     health_host: str = setting("127.0.0.1", "address of /healthz, /readyz, /metrics and /configz")
     health_port: int = setting(0, "port of /healthz and the rest; 0: any free one, -1: none")
+    health_allowed_hosts: tuple[str, ...] = setting((), "host name besides the loopback ones it may be called by")
     set: tuple[str, ...] = setting((), "set a switch, NAME=VALUE; may be repeated (see `keplab switches`)")
     log_level: str = setting("info", "debug, info, warning or error")
     seed: int | None = setting(None, "seed of this process's random numbers; empty: a new one each start")

@@ -1,11 +1,12 @@
 """Token files of a mesh on one machine: what the API server accepts, and what each process may say it is.
 
-The server's file is JSON `{"tokens": [{"token", "user", "groups": []}], "node_key": hex}`; a process's file is JSON
-`{identity: token}`, its main identity first. Node tokens are not in it: a kubelet host exchanges its own token for
-those of its nodes (X-ID5). A DRA driver's is bound to its node. Files are readable by their owner alone; the texts
+The server's file is JSON `{"tokens": [{"token", "user", "groups": []}], "node_key": hex}`, of a kubelet host also which
+nodes are its own, `nodes` or `node_prefix`, and what `stages` change; a process's file is JSON `{identity: token}`, its
+main identity first. Node tokens are not in it: a kubelet host exchanges its own token for those of its nodes (X-ID5). A
+DRA driver's is bound to its node. Files are readable by their owner alone; the texts
 appear in no log.
 
-    python -m services.runtime.credentials --out DIR --host NAME --rest-url URL
+    python -m services.runtime.credentials --out DIR --host NAME --node-prefix PREFIX --rest-url URL
 
 writes them where each process of a mesh in containers finds only its own (see `main`).
 """
@@ -26,10 +27,13 @@ from services.api.identity import (
     ADMIN,
     CLAIM_MANAGER,
     CONTROLLER_MANAGER,
-    NODE_HOSTS_GROUP,
+    MONITOR,
     SCHEDULER,
+    Hosting,
     Identity,
+    Stages,
     driver_identity,
+    host_identity,
 )
 from services.api.seams import Random
 from services.api.tokens import driver_token
@@ -41,6 +45,10 @@ from services.runtime.roles import claim_controller_identities, controller_ident
 SERVER_FILE = "server.json"
 KUBECONFIG_FILE = "kubeconfig"
 CLIENTS_FOLDER = "kubeconfigs"
+FOLDER = "credentials"
+"""Where a mesh's data directory has them."""
+MONITOR_FILE = "monitor.token"
+"""The bare token of `system:monitor`, as Prometheus reads it (`authorization.credentials_file`)."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,9 @@ class _Token(msgspec.Struct, frozen=True):
     token: str
     user: str
     groups: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    node_prefix: str = ""
+    stages: Stages = Stages()
 
 
 class _ServerFile(msgspec.Struct):
@@ -73,12 +84,14 @@ class _ServerFile(msgspec.Struct):
     node_key: str
 
 
-def make(directory: Path, *, hosts: Sequence[str], random: Random, others: Iterable[Identity] = ()) -> Credentials:
+def make(
+    directory: Path, *, hosts: Mapping[str, Hosting], random: Random, others: Iterable[Identity] = ()
+) -> Credentials:
     """Write token files for a whole mesh and return where they are.
 
-    `hosts`: names of kubelet host processes, `h0`; `others`: users who get a token and no file. A directory that has
-    credentials keeps them, so that a mesh which comes back is still known to those who hold its
-    kubeconfig; what is new is added. Raises: OSError.
+    `hosts`: kubelet host processes by name, `h0`, with the nodes that each may act for; `others`: users who get a token
+    and no file. A directory that has credentials keeps them, so that a mesh which comes back is still known to those
+    who hold its kubeconfig; what is new is added. Raises: OSError.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     known = _read(directory / SERVER_FILE)
@@ -88,7 +101,9 @@ def make(directory: Path, *, hosts: Sequence[str], random: Random, others: Itera
     def token(identity: Identity) -> str:
         old = by_user.get(identity.user)
         text = old.token if old else f"{random.getrandbits(192):048x}"
-        tokens[identity.user] = _Token(text, identity.user, identity.groups)
+        own = identity.hosting
+        nodes = tuple(sorted(own.nodes))
+        tokens[identity.user] = _Token(text, identity.user, identity.groups, nodes, own.node_prefix, own.stages)
         return text
 
     admin = token(ADMIN)
@@ -101,20 +116,33 @@ def make(directory: Path, *, hosts: Sequence[str], random: Random, others: Itera
             identity.user: token(identity) for identity in (CLAIM_MANAGER, *claim_controller_identities())
         },
     }
-    for host in hosts:
-        identity = users[f"kubelet/{host}"] = Identity(f"system:node-host:{host}", (NODE_HOSTS_GROUP,))
+    for host, hosting in hosts.items():
+        identity = users[f"kubelet/{host}"] = host_identity(host, hosting)
         files[f"kubelet/{host}"] = {identity.user: token(identity)}
+    monitor = token(MONITOR)
     for identity in others:
         token(identity)
     server = _ServerFile(
-        tokens=[*tokens.values(), *(t for t in known.tokens if t.user not in tokens)],
+        # A host that is not started has no nodes: another one may have them by now.
+        tokens=[*tokens.values(), *(_Token(t.token, t.user, t.groups) for t in known.tokens if t.user not in tokens)],
         node_key=known.node_key or f"{random.getrandbits(256):064x}",
     )
     made = Credentials(directory, admin, users)
     _put(made.server, msgspec.json.encode(server))
+    _put(directory / MONITOR_FILE, monitor.encode())
     for process, content in files.items():
         _put(made.of(process), msgspec.json.encode(content))
     return made
+
+
+def admin_headers(data: Path) -> dict[str, str]:
+    """Return what a request carries to be the administrator's, of the mesh on that data directory; nothing where its
+    credentials cannot be read."""
+    try:
+        tokens = msgspec.json.decode((data / FOLDER / "admin.json").read_bytes(), type=dict[str, str])
+        return {"Authorization": f"Bearer {tokens[ADMIN.user]}"}
+    except (OSError, msgspec.MsgspecError, KeyError):
+        return {}
 
 
 def put(made: Credentials, process: str, user: str) -> Path:
@@ -228,12 +256,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m services.runtime.credentials", description=main.__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     parser.add_argument("--host", required=True, help="name that all kubelet hosts share as their credential")
+    parser.add_argument(
+        "--node-prefix", required=True, help="what the names of their nodes, and of no others, begin with"
+    )
     parser.add_argument("--rest-url", required=True, help="how people reach the API server, https://HOST:PORT")
     parser.add_argument("--server-name", action="append", default=[], help="another name of it; may be repeated")
     parser.add_argument("--renew", action="store_true", help="renew all certificates [KEPLAB_RENEW=1]")
     arguments = parser.parse_args(argv)
     out: Path = arguments.out
-    made = make(out / "apiserver", hosts=[arguments.host], random=seeded_random(None))
+    hosts = {arguments.host: Hosting(node_prefix=arguments.node_prefix)}
+    made = make(out / "apiserver", hosts=hosts, random=seeded_random(None))
     signer = certificates.authority(out / "authority")
     if arguments.renew or os.environ.get("KEPLAB_RENEW") == "1":
         for pair in certificates.pairs(signer.path.parent):
@@ -252,6 +284,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         _hand_out(out / component, signer, pairs)
         _put(out / component / "token.json", made.of(process).read_bytes())
     (out / "admin").mkdir(exist_ok=True, mode=0o700)
+    _put(out / "admin" / MONITOR_FILE, (out / "apiserver" / MONITOR_FILE).read_bytes())
     _put(out / "admin" / KUBECONFIG_FILE, kubeconfig(arguments.rest_url, made.admin_token, signer.path))
     put_client_kubeconfigs(out / "admin" / CLIENTS_FOLDER, arguments.rest_url, signer)
 

@@ -1,5 +1,7 @@
 """Health, metrics and configuration over HTTP: /healthz /readyz /metrics /configz, and a component's own routes.
 
+Health is for all, in one word; for the rest a guard says who may ask (`delegation`), and nothing is answered under a
+name that is not this server's (X-WEB).
 A small HTTP/1.1 responder over asyncio streams: one request a connection, GET and HEAD only. A web
 framework would cost every process 28 MiB to answer four paths.
 """
@@ -18,6 +20,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import msgspec
 
+from services.runtime.delegation import Caller, Refusal
+from services.runtime.web import LOOPBACK_NAMES, host_name, is_allowed_host
 from services.telemetry.metrics import Metrics, counter, gauge, render
 
 HEAD_BYTES_MAX = 16 * 1024
@@ -41,11 +45,16 @@ class HttpRequest:
 HttpResponse = tuple[int, str, bytes | AsyncIterator[bytes]]
 """Status, content type, body; a body in pieces is sent as they come, and ends when the client has gone."""
 
+Head = tuple[str, SplitResult, dict[str, str]]
+"""Method, address and headers of a request."""
+Answer = tuple[str, int, str, bytes | AsyncIterator[bytes]]
+"""The method asked with, and an `HttpResponse`."""
+
 Handler = Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
 Takeover = Callable[[HttpRequest, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """Speaks on a connection that is to be upgraded, from the answer's head on."""
-MayCall = Callable[[dict[str, Any] | None], bool]
-"""Whether a client with that certificate, as `ssl` describes it, may ask at all."""
+Guard = Callable[[Caller], Awaitable[Refusal | None]]
+"""Why a caller is sent away, None for one who may ask."""
 
 
 class HealthServer:
@@ -60,8 +69,10 @@ class HealthServer:
         configuration: Callable[[], Mapping[str, Any]],
         routes: Sequence[tuple[str, Handler]] = (),
         upgrades: Sequence[tuple[str, Takeover]] = (),
-        may_call: MayCall | None = None,
+        guard: Guard | None = None,
+        allowed_hosts: Sequence[str] = (),
     ) -> None:
+        """`guard`: who may ask; None: all. `allowed_hosts`: names it may be called by besides the loopback ones."""
         self._stalled_s = stalled_s
         self._is_ready, self._metrics, self._configuration = is_ready, metrics, configuration
         own: list[tuple[str, Handler]] = [
@@ -73,7 +84,8 @@ class HealthServer:
         ]
         self._routes = [(_pattern(path), handler) for path, handler in (*own, *routes)]
         self._upgrades = [(_pattern(path), handler) for path, handler in upgrades]
-        self._may_call = may_call
+        self._guard = guard
+        self._allowed_hosts = frozenset((*LOOPBACK_NAMES, *(name.lower() for name in allowed_hosts)))
         self._server: asyncio.Server | None = None
         self.port = 0
 
@@ -104,14 +116,18 @@ class HealthServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(REQUEST_MAX_S):
-                head = await reader.readuntil(b"\r\n\r\n")
-                taken = self._taken_over(head, writer)
+                parsed = _parsed(await reader.readuntil(b"\r\n\r\n"))
+                refusal = await self._refusal(parsed, writer)
+                taken = None if refusal is not None else self._taken_over(parsed)
             if taken is not None:
                 request, takeover = taken
                 await takeover(request, reader, writer)
                 return
             async with asyncio.timeout(REQUEST_MAX_S):
-                method, status, kind, body = await self._answer(head, writer)
+                if refusal is not None:
+                    method, status, kind, body = refusal
+                else:
+                    method, status, kind, body = await self._answer(parsed)
                 length = f"Content-Length: {len(body)}\r\n" if isinstance(body, bytes) else ""
                 writer.write(
                     f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: {kind}\r\n"
@@ -127,28 +143,35 @@ class HealthServer:
         finally:
             writer.close()
 
-    def _is_allowed(self, writer: asyncio.StreamWriter) -> bool:
-        return self._may_call is None or self._may_call(writer.get_extra_info("peercert"))
+    async def _refusal(self, parsed: Head | None, writer: asyncio.StreamWriter) -> Answer | None:
+        """Return the answer to what is no request, or none that this caller may make of this server."""
+        if parsed is None:
+            return "GET", 400, "text/plain", b"that is no HTTP request\n"
+        method, parts, headers = parsed
+        local = writer.get_extra_info("sockname")
+        # Browsers always name a host; what names none is no browser.
+        host = headers.get("host", "")
+        if host and not is_allowed_host(host, self._allowed_hosts, str(local[0]) if isinstance(local, tuple) else ""):
+            text = f"the host name {host_name(host)[:100]!r} is not one of this server's\n"
+            return method, 403, "text/plain", text.encode()
+        if self._guard is None:
+            return None
+        caller = Caller(method, parts.path, headers.get("authorization", ""), writer.get_extra_info("peercert"))
+        refusal = await self._guard(caller)
+        return None if refusal is None else (method, refusal.code, "text/plain", f"{refusal.text}\n".encode())
 
-    def _taken_over(self, head: bytes, writer: asyncio.StreamWriter) -> tuple[HttpRequest, Takeover] | None:
-        """Return what speaks on this connection from now on, if the request is to upgrade it and may."""
-        parsed = _parsed(head)
-        if parsed is None or "upgrade" not in parsed[2] or not self._is_allowed(writer):
+    def _taken_over(self, parsed: Head | None) -> tuple[HttpRequest, Takeover] | None:
+        """Return what speaks on this connection from now on, if the request is to upgrade it."""
+        if parsed is None or "upgrade" not in parsed[2]:
             return None
         for pattern, takeover in self._upgrades:
             if (match := pattern.match(parsed[1].path)) is not None:
                 return _request(match, parsed[1], parsed[2]), takeover
         return None
 
-    async def _answer(
-        self, head: bytes, writer: asyncio.StreamWriter
-    ) -> tuple[str, int, str, bytes | AsyncIterator[bytes]]:
-        parsed = _parsed(head)
-        if parsed is None:
-            return "GET", 400, "text/plain", b"that is no HTTP request\n"
+    async def _answer(self, parsed: Head | None) -> Answer:
+        assert parsed is not None, "refused before"
         method, parts, headers = parsed
-        if not self._is_allowed(writer):
-            return method, 401, "text/plain", b"Unauthorized\n"
         if method not in ("GET", "HEAD"):
             return method, 405, "text/plain", b"GET or HEAD only\n"
         for pattern, handler in self._routes:
@@ -165,7 +188,7 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile("^" + re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path)) + "/?$")
 
 
-def _parsed(head: bytes) -> tuple[str, SplitResult, dict[str, str]] | None:
+def _parsed(head: bytes) -> Head | None:
     """Return method, address and headers of a request; None for what is none."""
     try:
         line, *rest = head.decode("latin-1").split("\r\n")

@@ -25,6 +25,7 @@ import msgspec
 import structlog
 
 from services.api.seams import Clock, Component, EventLog, Seams, Transport
+from services.api.wire import Api
 from services.client.gate import GatedTransport
 from services.client.leases import LeadershipLost
 from services.runtime.config import (
@@ -41,7 +42,8 @@ from services.runtime.config import (
     StartError,
     parse,
 )
-from services.runtime.health import PROCESS_METRICS, HealthServer
+from services.runtime.delegation import Caller, Delegation, Refusal, rights_on_paths
+from services.runtime.health import PROCESS_METRICS, Guard, HealthServer
 from services.runtime.machine import ClosableDisk, FailingDisk, Machine, OffClock, StrikingLog
 from services.runtime.real import FileDisk, MemoryDisk, NoTransport, RealClock, seeded_random, write_atomically
 from services.runtime.unix_sockets import UnixSockets
@@ -280,6 +282,8 @@ class _Process:
             metrics=lambda: self._metrics(component),
             configuration=lambda: {**self._configuration(component), **getattr(component, "configz", dict)()},
             routes=getattr(component, "http_routes", list)(),
+            guard=self._guard(component),
+            allowed_hosts=config.health_allowed_hosts,
         )
         if config.health_port >= 0:
             await health.start(config.health_host, config.health_port)
@@ -313,6 +317,20 @@ class _Process:
         finally:
             await health.stop()
         return _End(EXIT_OK, self._stop_signal or "done")
+
+    def _guard(self, component: Component) -> Guard:
+        """Return who may ask this process for more than its health: as the API server says, which asks itself."""
+        delegation = Delegation(getattr(component, "reviews", self._own_api), self._clock)
+
+        async def refusal(caller: Caller) -> Refusal | None:
+            rights = rights_on_paths(caller)
+            return None if rights is None else await delegation.refusal(caller, None, rights)
+
+        return refusal
+
+    def _own_api(self) -> Api | None:
+        has_credentials = self._transport is not None and self._transport.has_credentials
+        return self._transport.api() if has_credentials else None
 
     def _on_signal(self, number: int, stopping: asyncio.Event) -> None:
         if stopping.is_set():

@@ -31,7 +31,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     `may_change`: paths that an update or patch may touch, all of them when empty. `needs`: preconditions a delete
     must name, `uid` and `rv`; `unless` is a switch setting under which it need not. `where`: "" anywhere, `own` in
     namespaces of that user, `lease` for the caller's own lease only, `node` for slices of the node that the caller's
-    token is bound to, `driver` for devices of the driver that the caller's service account is named after.
+    token is bound to, `host` for nodes of that kubelet host and pods bound to them, and there what its stages change,
+    `driver` for devices of the driver that the caller's service account is named after.
     `to_unknown`: conditions may be changed to Unknown only. `may_choose_node`: a pod may be created with its node (S22:
     it bypasses the scheduler). `resource_names`: only objects of these names; asked where the permission is for a
     driver's claims (dra-core 9).

@@ -120,7 +120,8 @@ def wait_until_used(data: Path, within_s: float = IN_USE_MAX_S) -> int:
         state = read_state(data)
         if state is None:
             return 0
-        stale = [(process["name"], path) for process in state["processes"] for path in _stale(process)]
+        headers = credentials.admin_headers(data)
+        stale = [(process["name"], path) for process in state["processes"] for path in _stale(process, headers)]
         if not stale:
             return sum(bool(process["pid"]) for process in state["processes"])
         if time.monotonic() > deadline:
@@ -129,14 +130,15 @@ def wait_until_used(data: Path, within_s: float = IN_USE_MAX_S) -> int:
         time.sleep(POLL_S)
 
 
-def _stale(process: dict[str, Any]) -> list[str]:
+def _stale(process: dict[str, Any], headers: dict[str, str]) -> list[str]:
     """Return the files of which a process uses other contents than they have; one that does not answer is starting,
     and will read them."""
     port = (process.get("ports") or {}).get("health")
     if not port or not process["pid"]:
         return []
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/configz", timeout=ASK_MAX_S) as reply:
+        asked = urllib.request.Request(f"http://127.0.0.1:{port}/configz", headers=headers)
+        with urllib.request.urlopen(asked, timeout=ASK_MAX_S) as reply:
             used = msgspec.json.decode(reply.read(), type=dict[str, Any]).get("certificates", [])
     except (OSError, msgspec.MsgspecError):
         return [f"(no answer at port {port})"]

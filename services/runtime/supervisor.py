@@ -20,7 +20,7 @@ from typing import Any, Literal
 import msgspec
 import structlog
 
-from services.api.identity import ADMIN, SERVICE_ACCOUNT_PREFIX, Identity
+from services.api.identity import ADMIN, NO_STAGES, SERVICE_ACCOUNT_PREFIX, Hosting, Identity, Stages
 from services.client.rpc import RpcTransport
 from services.client.tls import ClientTls, TlsFiles
 from services.runtime import certificates, credentials, rotation
@@ -49,6 +49,8 @@ STATE_PERIOD_S = 2.0
 RENEWAL_PERIOD_S = 60.0
 """How often certificates are looked at, or every tenth of their life."""
 HOSTS_DEFAULT = 3
+NODE_PREFIX = "node-"
+"""What the names of nodes that are not defined one by one begin with."""
 TELEMETRY_FOLDERS = ("events", "spans", "logs")
 SORTS, PROCESSES_TYPICAL = len(TELEMETRY_FOLDERS), 8
 TRIM_PERIOD_S = 30.0
@@ -68,10 +70,10 @@ class MeshOptions:
     processes and the administrator. `roles`: files with the roles of controllers that are not part of keplab; their
     users get a token, too, and a file with it. `without`: processes not to start, so that they can be run by hand.
     `serves_clients`: clients from outside find what a cluster has: RBAC decides what they may do, and pods run as
-    service accounts with tokens. `has_faults`: give every process a file that says what is wrong with its machine
-    (`faults_file_of`). `telemetry`: how much of each process's events, spans and logs is kept, and
-    `telemetry_mib_max`: of all of them together (0: all). `security`: `strict` for mutual TLS on every gRPC
-    connection. `certificate_life`: how long certificates are good; they are renewed before.
+    service accounts with tokens. `stages`: what the stages of the nodes change of metadata. `has_faults`: give every
+    process a file that says what is wrong with its machine (`faults_file_of`). `telemetry`: how much of each process's
+    events, spans and logs is kept, and `telemetry_mib_max`: of all of them together (0: all). `security`: `strict` for
+    mutual TLS on every gRPC connection. `certificate_life`: how long certificates are good; they are renewed before.
     """
 
     data_dir: Path
@@ -89,6 +91,7 @@ class MeshOptions:
     roles: tuple[Path, ...] = ()
     without: frozenset[str] = frozenset()
     serves_clients: bool = False
+    stages: Stages = NO_STAGES
     has_faults: bool = False
     telemetry: Budget = DEFAULT
     telemetry_mib_max: int = DIRECTORY_MIB_MAX
@@ -329,13 +332,12 @@ class Supervisor:
         if self._lock_fd < 0:
             self._lock_fd = lock(self._data)
         narrow(self._data)
-        hosts = list(self._options.definitions) or [host for host, _ in self._dealt()]
         try:
             users = [read_role(path).user for path in self._options.roles]
         except ValueError as error:
             raise MeshError(str(error)) from None
         place, others = self._data / "credentials", (*self._options.identities, *map(Identity, users))
-        self._credentials = credentials.make(place, hosts=hosts, random=seeded_random(None), others=others)
+        self._credentials = credentials.make(place, hosts=self._hosting(), random=seeded_random(None), others=others)
         self._authority = certificates.authority(place, life=self._options.certificate_life)
         self._serving = self._authority.server("apiserver")
         self._kubelet_serving = self._authority.server("kubelet")
@@ -384,6 +386,15 @@ class Supervisor:
         sizes = block_sizes(self._options.nodes, self._options.hosts)
         return [(f"h{i}", (sum(sizes[:i]), size)) for i, size in enumerate(sizes)]
 
+    def _hosting(self) -> dict[str, Hosting]:
+        """Return which nodes each kubelet host may act for: those that it is started with."""
+        options = self._options
+        names = {host: [str(node["name"]) for node in nodes] for host, nodes in options.definitions.items()} or {
+            host: [f"{NODE_PREFIX}{number}" for number in range(first, first + count)]
+            for host, (first, count) in self._dealt()
+        }
+        return {host: Hosting(frozenset(own), stages=options.stages) for host, own in names.items()}
+
     def _kubelet_arguments(self) -> list[tuple[str, list[str]]]:
         found: list[tuple[str, list[str]]] = []
         if self._options.definitions:
@@ -393,7 +404,7 @@ class Supervisor:
                 found.append((host, ["--nodes-file", str(path)]))
         else:
             for host, (first, count) in self._dealt():
-                found.append((host, ["--nodes", str(count), "--first", str(first)]))
+                found.append((host, ["--nodes", str(count), "--first", str(first), "--name-prefix", NODE_PREFIX]))
         data = self._data / "kubelet"
         # A node says in its status where its kubelet serves logs, so a kubelet's port is known before it starts.
         return [

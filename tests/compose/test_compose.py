@@ -114,6 +114,11 @@ def test_the_image_has_a_health_check_a_plain_user_and_no_compiler(mesh):
     assert "[]" == mesh.inside(mesh.containers("scheduler")[0], search)
 
 
+def host_of(pod):
+    """Return the hostname of the container that runs a pod."""
+    return pod["spec"]["nodeName"].removeprefix("kubelet-").rpartition("-")[0]
+
+
 def test_a_deployment_runs_on_the_nodes_of_every_kubelet_container(mesh):
     nodes = mesh.get("/api/v1/nodes")["items"]
     assert KUBELETS * NODES_EACH == len(nodes)
@@ -122,7 +127,7 @@ def test_a_deployment_runs_on_the_nodes_of_every_kubelet_container(mesh):
     pods = mesh.wait_until_running("spread", 2 * len(nodes))
 
     hostnames = {mesh.engine.inspect(c)["Config"]["Hostname"] for c in mesh.containers("kubelet")}
-    assert hostnames == {pod["spec"]["nodeName"].rpartition("-")[0] for pod in pods}
+    assert hostnames == {host_of(pod) for pod in pods}
     assert len(pods) == len({pod["status"]["podIP"] for pod in pods})
 
 
@@ -139,7 +144,7 @@ def shell_pod(mesh):
     """A pod of each kubelet's container: (name, hostname of its kubelet)."""
     mesh.deploy("shells", KUBELETS * NODES_EACH)
     pods = mesh.wait_until_running("shells", KUBELETS * NODES_EACH)
-    return {pod["spec"]["nodeName"].rpartition("-")[0]: pod["metadata"]["name"] for pod in pods}
+    return {host_of(pod): pod["metadata"]["name"] for pod in pods}
 
 
 def test_exec_reaches_the_kubelet_of_every_container(mesh, shell_pod):

@@ -339,7 +339,7 @@ def test_the_kubelets_endpoint_answers_the_api_server_alone(kubectl, mesh):
         trust.wrap_socket(plain, server_hostname="127.0.0.1") as spoken,
     ):
         spoken.sendall(
-            f"POST /exec/default/p1/c?command=id&output=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
+            f"POST /exec/default/p1/c?command=id&output=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n"
             f"Upgrade: SPDY/3.1\r\nX-Key: {key}\r\n\r\n".encode()
         )
         assert spoken.recv(100).startswith(b"HTTP/1.1 401")

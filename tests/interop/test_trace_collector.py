@@ -196,7 +196,9 @@ class Mesh:
         return time.monotonic() - began
 
     def metric(self, name):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.apiserver_health}/metrics", timeout=10) as answer:
+        headers = {"Authorization": f"Bearer {self._token}"}
+        asked = urllib.request.Request(f"http://127.0.0.1:{self.apiserver_health}/metrics", headers=headers)
+        with urllib.request.urlopen(asked, timeout=10) as answer:
             return next(float(line.split()[1]) for line in answer.read().decode().splitlines() if line.startswith(name))
 
 

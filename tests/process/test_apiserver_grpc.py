@@ -4,6 +4,7 @@ import asyncio
 import random
 from contextlib import asynccontextmanager
 
+import aiohttp
 import grpc
 import grpc.aio
 import msgspec
@@ -14,7 +15,7 @@ from apiserver_fake.grpc import server as grpc_server
 from apiserver_fake.wiring import build
 from protos.mesh.v1 import apiserver_pb2 as pb
 from protos.mesh.v1.apiserver_pb2_grpc import ApiServerStub
-from services.api.errors import BadRequest, Unauthorized
+from services.api.errors import BadRequest, Forbidden, Unauthorized
 from services.api.identity import ADMIN, NODE_HOSTS_GROUP
 from services.api.seams import Seams
 from services.api.switches import Switches
@@ -27,7 +28,8 @@ from services.telemetry.traces import Tracer
 
 TOKENS = [
     {"token": "adm", "user": "system:mesh-admin", "groups": ["system:mesh-admins"]},
-    {"token": "host", "user": "system:node-host:h", "groups": [NODE_HOSTS_GROUP]},
+    {"token": "host", "user": "system:node-host:h", "groups": [NODE_HOSTS_GROUP], "nodes": ["n1"]},
+    {"token": "other", "user": "system:node-host:o", "groups": [NODE_HOSTS_GROUP], "node_prefix": "o-"},
 ]
 
 
@@ -133,6 +135,29 @@ def test_a_host_speaks_as_its_nodes_over_one_connection(tmp_path):
             (await admin.call(Request(verb="create", resource="pods", namespace="default", body=body))).unwrap()
             assert [event.name for event in await first] == ["p"]
             await pods.aclose()
+
+    in_loop(scenario)
+
+
+def test_guarantees_x_id5_a_nodes_token_is_good_on_its_own_hosts_connection_alone(tmp_path):
+    async def scenario():
+        async with a_server(tmp_path) as server:
+            get = Request(verb="get", resource="nodes", name="n1")
+            async with a_client(server, host="host") as host, a_client(server, other="other") as other:
+                node = await host.node_api("n1")
+                assert (await node.call(get)).code == 404
+                stolen = host._node_apis["n1"]._token
+                other._tokens["n1"] = stolen
+                assert (await other.api("n1").call(get)).code == 401
+                with pytest.raises(Unauthorized):
+                    await anext(aiter(other.api("n1").watch(WatchRequest(resource="pods"))))
+                with pytest.raises(Forbidden, match="is for nodes that begin with 'o-' alone"):
+                    await other.node_api("n1")
+                await other.node_api("o-1")
+                headers = {"Authorization": f"Bearer {stolen}"}
+                url = f"http://127.0.0.1:{server.rest_port}/api/v1/nodes/n1"
+                async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as answer:
+                    assert answer.status == 401
 
     in_loop(scenario)
 

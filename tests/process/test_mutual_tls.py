@@ -37,8 +37,11 @@ from services.runtime.supervisor import MeshOptions, Supervisor
 from services.telemetry.eventlog import NullEventLog
 from services.telemetry.traces import Tracer
 
-TOKENS = [{"token": "adm", "user": ADMIN.user, "groups": list(ADMIN.groups)}]
 HOST = ("system:node-host:h0", (NODE_HOSTS_GROUP,))
+TOKENS = [
+    {"token": "adm", "user": ADMIN.user, "groups": list(ADMIN.groups)},
+    {"token": "h0", "user": HOST[0], "groups": list(HOST[1]), "nodes": ["n1"]},
+]
 
 
 def in_loop(scenario):
@@ -131,6 +134,10 @@ def test_the_token_of_a_node_is_good_only_with_its_hosts_certificate_and_survive
                 assert (await node.call(get)).code == 404
                 thief._tokens |= stolen
                 assert (await thief.api("system:node:n1").call(get)).code == 401
+                with pytest.raises(Forbidden, match="the credential of system:node-host:h0 is for n1 alone"):
+                    await transport.node_api("n2")
+                with pytest.raises(Forbidden, match="has neither nodes nor node_prefix"):
+                    await thief.node_api("n1")
                 with pytest.raises(Forbidden):
                     (await thief.api().call(get)).unwrap()
 

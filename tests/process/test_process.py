@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BAKERY = """
 import asyncio, os, sys, time
 from dataclasses import dataclass
+import msgspec
+from services.api.wire import Response
 from services.runtime.config import CommonConfig, setting
 from services.runtime.config import StartError
 from services.runtime.process import main
@@ -29,8 +31,18 @@ class BakeryConfig(CommonConfig):
     '''A process that bakes, or fails on request.'''
     fails: str = setting("", "how")
 
+class Guild:
+    "Knows the baker, and a guest who may not look."
+    async def call(self, request):
+        spec = msgspec.json.decode(request.body)["spec"]
+        status = {"allowed": spec.get("user") == "baker"}
+        if request.resource.startswith("tokenreviews"):
+            status = {"authenticated": spec["token"] in ("baker", "guest"), "user": {"username": spec["token"]}}
+        return Response(code=201, body=msgspec.json.encode({"status": status}))
+
 class Bakery:
     is_ready = True
+    def reviews(self): return Guild()
     def __init__(self, config): self.config = config
     def metrics(self): return {'bakery_loaves_total{kind="rye"}': 3.0}
     def ports(self): return {"counter": 4711}
@@ -92,9 +104,12 @@ def note_of(path):
     return json.loads(wait_for(lambda: path.exists() and path.read_text()))
 
 
-def page(port, path):
+def page(port, path, token="baker", **headers):
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+    if token:
+        asked.add_header("Authorization", f"Bearer {token}")
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(asked, timeout=5) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -108,7 +123,14 @@ def test_it_says_when_it_is_ready_answers_about_itself_and_stops_on_sigterm(bake
     port = note["ports"]["health"]
 
     assert ("bakery", process.pid, 4711) == (note["name"], note["pid"], note["ports"]["counter"])
-    assert (200, "ok\n") == page(port, "/healthz") == page(port, "/readyz")
+    for path in ("/healthz", "/livez", "/readyz"):
+        assert (200, "ok\n") == page(port, path, token="")
+    for path in ("/metrics", "/configz", "/loaves/rye/1", "/nothing"):
+        assert (401, "Unauthorized\n") == page(port, path, token="") == page(port, path, token="stranger")
+        assert (403, f'forbidden: User "guest" cannot get path "{path}"\n') == page(port, path, token="guest")
+        assert (403, "the host name 'evil.example' is not one of this server's\n") == page(
+            port, path, Host="evil.example"
+        )
     assert '# TYPE bakery_loaves_total counter\nbakery_loaves_total{kind="rye"} 3\n' in page(port, "/metrics")[1]
     configuration = json.loads(page(port, "/configz")[1])
     assert (7, ["unbind.max_attempts=7"]) == (configuration["switches"]["unbind.max_attempts"], configuration["set"])

@@ -19,6 +19,7 @@ from services.cli.output import (
     print_table,
     refusing,
 )
+from services.runtime.credentials import admin_headers
 from services.runtime.mesh_directory import read_state
 from services.scenarios.run import load_scenario, simulate
 from services.scenarios.script.scenario import ScriptError
@@ -88,10 +89,12 @@ def _asked(data: Path, path: str, component: str) -> list[dict[str, Any]]:
     if state is None:
         fail(f"no mesh runs on {data}; start one with `keplab up`, or give --run FILE", EXIT_FAILED)
     answers: list[dict[str, Any]] = []
+    headers = admin_headers(data)
     for process in state["processes"]:
         if process["name"].startswith(component) and process["port"]:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{process['port']}{path}", timeout=TIMEOUT_S) as reply:
+                asked = urllib.request.Request(f"http://127.0.0.1:{process['port']}{path}", headers=headers)
+                with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as reply:
                     answers.append({component: process["name"], **msgspec.json.decode(reply.read())})
             except urllib.error.HTTPError as error:
                 if error.code != 404:

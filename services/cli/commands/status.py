@@ -17,6 +17,7 @@ from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, output_option
 from services.cli.registered_drivers import registered_drivers
 from services.runtime.components import CLAIM_CONTROLLER, component_of
 from services.runtime.control import NoAnswer, ask
+from services.runtime.credentials import admin_headers
 from services.runtime.mesh_directory import STATE_FILE, holder, parent_of, read_state
 from services.runtime.rotation import held
 
@@ -63,12 +64,14 @@ def COMMAND(data: Path, output: str) -> int:  # noqa: N802
             click.echo(what)
         return EXIT_FAILED
     _compare_with_kernel(state)
-    with ThreadPoolExecutor(max_workers=len(state["processes"]) or 1) as pool:
-        found = dict(zip((p["name"] for p in state["processes"]), pool.map(_metrics, state["processes"]), strict=True))
-    for process in state["processes"]:
+    headers, processes = admin_headers(data), state["processes"]
+    with ThreadPoolExecutor(max_workers=len(processes) or 1) as pool:
+        asked = pool.map(lambda process: _metrics(process, headers), processes)
+        found = dict(zip((p["name"] for p in processes), asked, strict=True))
+    for process in processes:
         process["leads"] = _leads(process, found[process["name"]])
     state["conditions"] = [*state.get("conditions", []), *_conditions(data, state, found)]
-    state["ready"] = all(process["ready"] for process in state["processes"]) and bool(state["ready"])
+    state["ready"] = all(process["ready"] for process in processes) and bool(state["ready"])
     state["drivers"] = registered_drivers(data, state)
     state["certificates"] = _certificates(data)
     if output == "json":
@@ -100,13 +103,14 @@ def _compare_with_kernel(state: dict[str, Any]) -> None:
             process["last_error"] = process["last_error"] or f"there is no process {pid} of this mesh"
 
 
-def _metrics(process: dict[str, Any]) -> dict[str, float] | None:
+def _metrics(process: dict[str, Any], headers: dict[str, str]) -> dict[str, float] | None:
     """Return a process's metrics without labels; {} where it has no port for them, None when it does not answer."""
     port = process.get("ports", {}).get("health", 0)
     if not process["ready"] or not port:
         return {}
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=TIMEOUT_S) as reply:
+        asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers=headers)
+        with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as reply:
             lines = reply.read().decode().splitlines()
     except urllib.error.HTTPError:
         return {}  # it answers, but not to us

@@ -18,6 +18,7 @@ from services.telemetry.pieces import DIRECTORY_MIB_MAX, PIECE_MIB_MAX, PIECES_K
 
 DETACHED_READY_MAX_S = 120.0
 POLL_S = 0.05
+DEFAULT_AUDIT = "default"  # as services/cli/attended.py has it
 STOPPED = (EXIT_INTERRUPTED, -signal.SIGTERM, -signal.SIGINT)
 
 
@@ -104,6 +105,14 @@ Examples:
     default="8760h",
     show_default=True,
     help="how long certificates are good; they are renewed when a third of it is left, at most 30 days before",
+)
+@click.option(
+    "--audit",
+    is_flag=False,
+    flag_value=DEFAULT_AUDIT,
+    default="",
+    metavar="[=POLICY]",
+    help="keep an audit log below the data directory, of every request as metadata or as a Policy file says",
 )
 @click.option(
     "--role",

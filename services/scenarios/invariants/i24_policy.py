@@ -1,13 +1,13 @@
 """I24: every commit is one that its writer may make, decided a second time."""
 
-from services.api.identity import ADMIN, MASTERS_GROUP, NODE_HOSTS_GROUP, NODE_PREFIX, NODES_GROUP
+from services.api.identity import ADMIN, MASTERS_GROUP, NODE_HOST_PREFIX, NODE_HOSTS_GROUP, NODE_PREFIX, NODES_GROUP
 from services.scenarios.invariants import policy
 from services.scenarios.invariants.check import Check, Context, Report
 from services.scenarios.invariants.view import Commit, Recent, Stored
 from services.telemetry.eventlog import Line
 
 KEPT = 20_000
-NODE_HOST_PREFIX = "system:node-host:"
+TOKENS_PATH = "nodetokens//"
 
 
 class CommitsAreAllowed(Check):
@@ -15,15 +15,17 @@ class CommitsAreAllowed(Check):
 
     Commit lines do not say who owns a namespace, so a user is taken to own the one written to; which
     pods use a secret or a claim neither, so a node that writes a claim's status is taken to have such a pod; nor
-    to which node a driver's token is bound, which is taken to be that of the slice the driver writes.
+    to which node a driver's token is bound, which is taken to be that of the slice the driver writes. A host's nodes
+    are those that it was given tokens of.
     """
 
     id = "I24"
-    events = ("store.commit", "api.request")
+    events = ("store.commit", "api.request", "api.response")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._asked: Recent[tuple[str, str], tuple[str, frozenset[str]]] = Recent(KEPT)
+        self._hosted: set[tuple[str, str]] = set()
         self._group = ("", 0)
         self._settings = frozenset(
             (name, value)
@@ -38,6 +40,10 @@ class CommitsAreAllowed(Check):
             fields = (("uid", "uid"), ("rv", "resourceVersion"))
             named = frozenset(word for word, field in fields if line.data.get(field))
             self._asked[(line.identity, line.req_id)] = (str(line.data.get("path", "")), named)
+        if line.ev == "api.response" and line.identity.startswith(NODE_HOST_PREFIX) and line.data.get("code") == 201:
+            path = str(line.data.get("path", ""))
+            if path.startswith(TOKENS_PATH):
+                self._hosted.add((line.identity, path.removeprefix(TOKENS_PATH)))
         super().take(line, report)
 
     def _committed(self, line: Line, commit: Commit, report: Report) -> None:
@@ -79,6 +85,7 @@ class CommitsAreAllowed(Check):
             owned=(name if resource == "namespaces" else namespace,),
             referenced=True,
             preconditions=named,
+            hosted=(user, name if resource == "nodes" else before.node if before is not None else "") in self._hosted,
             on_node=_node_of(before, commit) if policy.is_driver(user) else "",
         )
 

@@ -6,9 +6,10 @@ pod in question is bound, as an auditor who replays the commit log can.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from services.api.switches import Switches
 
@@ -25,6 +26,8 @@ class Call:
     to a `user:`. `preconditions`: which of `uid` and `rv` a delete names. `referenced`: a pod bound to
     the calling node refers to this secret, configmap or claim, or to the claim of this volume.
     `on_node`: the node that a service account's token is bound to.
+    `hosted`: the node, or the node that the pod is bound to, is one of the calling kubelet host, whose stages change
+    such objects.
     `is_retry`: the pod's unbind history holds this
     request of this node.
     """
@@ -42,18 +45,24 @@ class Call:
     preconditions: frozenset[str] = frozenset()
     referenced: bool = False
     is_retry: bool = False
+    hosted: bool = False
     on_node: str = ""
 
 
 _TABLE = """
 # who                         verbs                       on what                                         with
 group:system:mesh-admins      ordinary                    * */status */scale */finalize */log */resize \
-*/ephemeralcontainers
+*/ephemeralcontainers */approval */history */exec */attach */portforward */proxy nodes/metrics nodes/stats \
+nodes/healthz nodes/configz nodes/pods
 group:system:mesh-admins      evict                       pods/eviction
 group:system:mesh-admins      token                       nodetokens serviceaccounts/token
 group:system:mesh-admins      statehash                   statehash
 group:system:node-hosts       token                       nodetokens
-group:system:node-hosts       patch                       pods nodes
+R:                            create                      tokenreviews.authentication.k8s.io \
+subjectaccessreviews.authorization.k8s.io
+kube-apiserver-kubelet-client get,create                  nodes/proxy nodes/log nodes/metrics nodes/stats
+system:monitor                get                         nodes/metrics nodes/stats
+group:system:node-hosts       patch                       pods nodes                                      own-host
 system:auditor                read                        all-but-secrets
 system:auditor                statehash                   statehash
 system:pod-unbinder           read                        pods nodes
@@ -223,9 +232,10 @@ user:*                        get                         namespaces            
 user:*                        evict                       pods/eviction                                   own-namespace
 """
 
-_CONDITIONS = ("uid", "uid,rv", "own-lease", "own-namespace", "own-node")
+_CONDITIONS = ("uid", "uid,rv", "own-lease", "own-namespace", "own-node", "own-host")
 _SET = "if:"
 """Begins a condition that is a switch: the line counts where it is set so."""
+_PROCESSES = frozenset(("system:kube-scheduler", "system:kube-controller-manager", "system:claim-controller"))
 _VERBS: Mapping[str, tuple[str, ...]] = {
     "read": ("get", "list", "watch"),
     "change": ("update", "patch"),
@@ -282,6 +292,9 @@ def _is_meant(call: Call, who: str) -> bool:
     kind, _, rest = who.partition(":")
     if kind == "group":
         return rest in call.groups
+    if kind == "R":
+        # The processes of the mesh, which ask who is asking them.
+        return call.user in _PROCESSES or "system:node-hosts" in call.groups or DRIVERS in call.groups
     if DRIVERS in call.groups:
         return False
     if kind == "user":
@@ -310,6 +323,8 @@ def _holds(call: Call, condition: str, settings: frozenset[tuple[str, str]]) -> 
             return True
         case "own-namespace":
             return (call.name if call.resource == "namespaces" else call.namespace) in call.owned
+        case "own-host":
+            return call.hosted
         case "own-lease":
             return call.namespace == "kube-system" and _is_own_lease(call)
         case "own-node":
@@ -391,3 +406,78 @@ def may_change_node_name(
     return subresource == "unbind" and (
         (is_node and unbind_callers != "controller") or (user == "system:pod-unbinder" and unbind_callers != "kubelet")
     )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What RBAC objects are asked: a verb on a resource of a group, or on a `path`."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+
+def rbac_allows(user: str, groups: Sequence[str], asked: Asked, objects: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether roles and bindings, as documents, allow it to a client: every binding and every rule is looked at.
+
+    What aggregation will make of a ClusterRole counts as made. Source: upstream's documentation of RBAC.
+    """
+    if "system:masters" in groups:
+        return True
+    roles = [each for each in objects if each["kind"] in ("Role", "ClusterRole")]
+    for binding in (each for each in objects if each["kind"].endswith("Binding")):
+        at = binding["metadata"].get("namespace", "")
+        if at and (asked.path or at != asked.namespace):
+            continue
+        if not any(_is_subject(each, user, groups, at) for each in binding.get("subjects") or ()):
+            continue
+        ref = binding["roleRef"]
+        home = at if ref["kind"] == "Role" else ""
+        for role in roles:
+            meta = role["metadata"]
+            if (role["kind"], meta["name"], meta.get("namespace", "")) == (ref["kind"], ref["name"], home) and any(
+                _permits(rule, asked) for rule in _rules_with_aggregated(role, roles)
+            ):
+                return True
+    return False
+
+
+def _is_subject(subject: Mapping[str, Any], user: str, groups: Sequence[str], at: str) -> bool:
+    match subject["kind"]:
+        case "User":
+            return bool(subject["name"] == user)
+        case "Group":
+            return subject["name"] in groups
+    home = subject.get("namespace") or at
+    return bool(home) and user == f"system:serviceaccount:{home}:{subject['name']}"
+
+
+def _rules_with_aggregated(role: Mapping[str, Any], roles: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    found = list(role.get("rules") or ())
+    for selector in (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ():
+        wanted = selector.get("matchLabels") or {}
+        for other in roles:
+            labels = other["metadata"].get("labels") or {}
+            is_chosen = wanted and all(labels.get(key) == value for key, value in wanted.items())
+            if other is not role and other["kind"] == "ClusterRole" and is_chosen:
+                found += _rules_with_aggregated(other, roles)
+    return found
+
+
+def _permits(rule: Mapping[str, Any], asked: Asked) -> bool:
+    def has(field: str, *values: str) -> bool:
+        return not {"*", *values}.isdisjoint(rule.get(field) or ())
+
+    if not has("verbs", asked.verb):
+        return False
+    if asked.path:
+        urls = rule.get("nonResourceURLs") or ()
+        return any(url in ("*", asked.path) or (url[-1:] == "*" and asked.path.startswith(url[:-1])) for url in urls)
+    whole = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+    spelt = (whole, f"*/{asked.subresource}") if asked.subresource else (whole,)
+    names = rule.get("resourceNames") or ()
+    return has("apiGroups", asked.group) and has("resources", *spelt) and (not names or asked.name in names)

@@ -15,6 +15,8 @@ from kubelet.agent.node_files import path_of
 from kubelet.deviceplugin.emulated.serving import command_plugin
 from kubelet.dra.emulated.serving import command_driver
 from kubelet.runtime.boots import BOOT_FILE
+from kubelet.stages.document import load_stages
+from kubelet.stages.rights import rights_of
 from services.api.identity import ADMIN, Identity
 from services.api.kinds.node import Node
 from services.api.seams import EventLog
@@ -71,6 +73,7 @@ class ProcessMesh:
                 engine=plan.engine,
                 switches=plan.switches.assignments,
                 arguments=_arguments(plan),
+                stages=rights_of(load_stages(plan.stages)),
                 identities=tuple(identities),
                 schedulers=plan.schedulers,
                 log_level="warning",

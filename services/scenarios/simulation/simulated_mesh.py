@@ -25,10 +25,12 @@ from kubelet.dra.emulated.serving import DriverConfig, command_driver
 from kubelet.dra.emulated.serving import build as build_driver
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.boots import BOOT_FILE
+from kubelet.stages.document import load_stages
+from kubelet.stages.rights import rights_of
 from kubelet.wiring import build as build_kubelet
 from scheduler.config import SchedulerConfig
 from scheduler.wiring import build as build_scheduler
-from services.api.identity import CLAIM_MANAGER, SCHEDULER, Identity, driver_identity
+from services.api.identity import CLAIM_MANAGER, SCHEDULER, Hosting, Identity, driver_identity, host_identity
 from services.api.seams import Component, Seams
 from services.api.switches import Switches
 from services.api.wire import Api
@@ -152,6 +154,7 @@ class SimMesh:
         self._add("controllers", partial(build_controllers, manager), identity, controller_identities())
         claims = ClaimControllerConfig(name=CLAIM_CONTROLLER, set=switches(CLAIM_CONTROLLER))
         self._add(claims.name, partial(build_claim_controller, claims), CLAIM_MANAGER, claim_controller_identities())
+        stages = rights_of(load_stages(self.plan.stages))
         for host, nodes in self.plan.deal().items():
             definitions = tuple(NodeDefinition.parse(node) for node in nodes)
             config = KubeletConfig(
@@ -163,7 +166,7 @@ class SimMesh:
                 set=switches(f"kubelet/{host}"),
                 health_port=-1,
             )
-            main = Identity(f"system:node-host:{host}", ("system:node-hosts",))
+            main = host_identity(host, Hosting(frozenset(str(node["name"]) for node in nodes), stages=stages))
             self._add(f"kubelet/{host}", partial(build_kubelet, config), main)
             self._host_of |= {str(node["name"]): host for node in nodes}
             self._processes[f"kubelet/{host}"].gates.on_late_request = self._network.deliver_late

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import copy
 import json
 import random
 from contextlib import asynccontextmanager
@@ -14,8 +15,11 @@ import pytest
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.rest.server import RestSettings, serve
 from apiserver_fake.wiring import build
+from services.api.errors import Unauthorized
+from services.api.identity import external
 from services.api.seams import Seams
 from services.api.switches import Switches
+from services.api.wire import WatchRequest
 from services.runtime.certificates import authority, signing_key
 from services.runtime.real import MemoryDisk, NoTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
@@ -573,3 +577,127 @@ def test_guarantees_x_tok3_a_node_asks_for_tokens_of_its_own_pods_alone(cluster)
         (403, f"{no}node requested token bound to a pod scheduled on a different node"),
         (404, 'pods "gone" not found'), 403, 403,
     ]  # fmt: skip
+
+
+# -- bad credentials
+
+
+def forged(c, token):
+    """Return every way to spoil a good token, by what is wrong with it."""
+    import hashlib
+    import hmac
+
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    from apiserver_fake.accounts.jwt import SigningKey
+
+    def text(value):
+        data = value if isinstance(value, bytes) else json.dumps(value).encode()
+        return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+    def part(place):
+        said = token.split(".")[place]
+        return json.loads(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)))
+
+    own = c.server.access.accounts.tokens.key
+    header, claims, body = part(0), part(1), token.split(".")[1]
+    now = int(c.clock.wall())
+    public = own._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    by_hmac = f"{text({**header, 'alg': 'HS256'})}.{body}"
+    found = {
+        "no algorithm": f"{text({**header, 'alg': 'none'})}.{body}.",
+        "no algorithm, with a signature": f"{text({**header, 'alg': 'none'})}.{body}.{token.split('.')[2]}",
+        "HMAC with the public key": f"{by_hmac}.{text(hmac.digest(public, by_hmac.encode(), hashlib.sha256))}",
+        "no signature": f"{token.rpartition('.')[0]}.",
+        "another issuer": own.sign({**claims, "iss": "https://elsewhere.example"}),
+        "another audience": own.sign({**claims, "aud": ["vault"]}),
+        "no audience": own.sign({k: v for k, v in claims.items() if k != "aud"}),
+        "expired": own.sign({**claims, "exp": now - 3600}),
+        "not yet valid": own.sign({**claims, "nbf": now + 3600}),
+        "no account": own.sign({k: v for k, v in claims.items() if k != "kubernetes.io"}),
+        "another account's uid": own.sign(
+            {**claims, "kubernetes.io": {**claims["kubernetes.io"], "serviceaccount": {"name": "robot", "uid": "x"}}}
+        ),
+        "claims that are a list": own.sign([1]),
+        "two parts": ".".join(token.split(".")[:2]),
+        "four parts": f"{token}.x",
+        "too long": own.sign({**claims, "padding": "x" * 9000}),
+        "not ASCII": token + "é",
+    }
+    other = SigningKey(other_key())
+    found["another key"] = other.sign(claims)
+    unknown = copy.copy(own)
+    unknown._header = text({**header, "kid": "unknown"})
+    found["an unknown key id"] = unknown.sign(claims)
+    return found
+
+
+def other_key():
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def test_guarantees_as_41_no_spoiled_token_is_taken_and_all_are_answered_alike(cluster):
+    async def scenario(c):
+        await c.account()
+        token = await c.token()
+        good, answers = (await c.call(token, "GET", PODS))[0], {}
+        for wrong, spoiled in forged(c, token).items():
+            if not spoiled.isascii():
+                with pytest.raises(Unauthorized):
+                    c.server.authenticate(spoiled)
+                continue
+            code, said = await c.call(spoiled, "GET", PODS)
+            answers[wrong] = code, said["message"], said["reason"]
+        return good, answers
+
+    good, answers = cluster(scenario)
+
+    assert good == 403
+    assert answers == dict.fromkeys(answers, (401, "Unauthorized", "Unauthorized"))
+    assert len(answers) >= 17
+
+
+@pytest.mark.parametrize("gone", ["account", "pod", "time"])
+def test_guarantees_as_41_an_open_watch_ends_when_its_token_does(cluster, monkeypatch, gone):
+    monkeypatch.setattr("apiserver_fake.server.EXPIRY_CHECK_S", 0.01)
+
+    async def scenario(c):
+        await c.account()
+        await c.role("reader", {**READ_PODS, "verbs": ["watch"]})
+        await c.binding("reader", "reader", "system:serviceaccount:default:robot")
+        _, pod = await c.pod(serviceAccountName="robot")
+        uid = pod["metadata"]["uid"]
+        bound = {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": uid}}
+        token = await c.token(expirationSeconds=600, **bound)
+        identity = external(c.server.authenticate(token))
+        watcher = c.server.open_watch(identity, WatchRequest(resource="pods", namespace="default"), lambda _: None)
+        lasting = c.server.open_watch(external(c.server.authenticate("admin-token")), watcher.request, lambda _: None)
+        await asyncio.sleep(0.05)
+        before = watcher.end_reason
+        if gone == "account":
+            await c.done("admin", "DELETE", f"{ACCOUNTS}/robot")
+        elif gone == "pod":
+            await c.done("admin", "DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0})
+        else:
+            c.clock.passed_s = 4000
+        async with asyncio.timeout(5):
+            while not watcher.end_reason:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        return before, watcher.end_reason, lasting.end_reason
+
+    assert cluster(scenario) == ("", "AuthExpired", "")
+
+
+def test_a_token_is_no_part_of_what_an_identity_shows(cluster):
+    async def scenario(c):
+        await c.account()
+        token = await c.token()
+        identity = c.server.authenticate(token)
+        return token, repr(identity), json.dumps(identity.user_info)
+
+    token, *shown = cluster(scenario)
+    assert not [text for text in shown if token in text]

@@ -186,7 +186,7 @@ async def a_server() -> Any:
         component="apiserver", clock=clock, random=rng, disk=MemoryDisk(), transport=NoTransport(),
         events=NullEventLog(), tracer=Tracer("apiserver", clock=clock, random=rng, sinks=()), switches=Switches(),
     )  # fmt: skip
-    component = build(ApiServerConfig(engine="memory", grpc_port=None, rest_port=None), seams)
+    component = build(ApiServerConfig(engine="memory", grpc_port=None, rest_port=None, state_hash=True), seams)
     task = asyncio.create_task(component.run())
     await component.server.wait_until_ready()
 
@@ -238,7 +238,8 @@ def test_guarantees_as_33_a_node_tries_what_it_may_not(rule):
                 if (answer.code, said) != (403, NODE_TEXT):
                     answers[f"{verb} {resource}/{name} {more} {body}"] = (answer.code, said)
             assert answers == {}
-            assert (await call(ADMIN, "get", "statehash")).body == before
+            after = await call(ADMIN, "get", "statehash")
+            assert (after.code, after.body) == (200, before)
 
     assert len(ROWS[rule]) >= 3
     simloop.run(scenario(), seed=1)
@@ -295,6 +296,53 @@ def unbinding(pod: Any, **forged: Any) -> Any:
     said = {"nodeName": "n1", "bindingGeneration": generation, "kubeletSession": "s1", "reason": "OutOfcpu", **forged}
     digest = hashlib.sha256(f"{uid}\0{said['bindingGeneration']}\0{said['nodeName']}".encode()).hexdigest()[:32]
     return {"metadata": {"uid": uid}, "requestID": digest, **said}
+
+
+def test_guarantees_x_nr4_a_node_that_was_deleted_comes_back_without_what_it_may_not_give_itself():
+    bad = [
+        {"labels": {"node-restriction.kubernetes.io/trusted": "yes"}}, {"labels": {"node-role.kubernetes.io/x": ""}},
+        {"finalizers": ["example.com/keep"]}, {"ownerReferences": [A_MAP]},
+    ]  # fmt: skip
+
+    async def scenario() -> None:
+        async with a_server() as (_, call):
+            assert (await call(ADMIN, "delete", NODES, "n1")).code == 200
+            before = (await call(ADMIN, "get", "statehash")).body
+            for fields in bad:
+                answer = await call(N1, "create", NODES, body=meta(name="n1", **fields))
+                assert (answer.code, msgspec.json.decode(answer.body)["message"]) == (403, NODE_TEXT), fields
+            assert (await call(node_identity("n2"), "create", NODES, body=meta(name="n1"))).code == 403
+            assert (await call(ADMIN, "get", "statehash")).body == before
+            assert (await call(N1, "create", NODES, body=meta(name="n1", labels={"disk": "ssd"}))).code == 201
+
+    simloop.run(scenario(), seed=1)
+
+
+def test_guarantees_x_nr17_what_a_node_may_follows_the_bindings_in_the_order_of_commits():
+    def tries(name: str) -> list[Row]:
+        status = {"status": {"phase": "Running", "observedGeneration": 9}}
+        return [
+            ("get", PODS, name, None, {}), ("delete", PODS, name, None, {}), ("get", "secrets", "used", None, {}),
+            ("patch", PODS, name, status, {"subresource": "status", "patch_type": "merge"}),
+            ("create", PODS, name, meta(name=name), {"subresource": "eviction"}),
+        ]  # fmt: skip
+
+    async def scenario() -> None:
+        async with a_server() as (_, call):
+            mine = msgspec.json.decode((await call(N1, "get", PODS, "mine")).body)
+            assert (await call(N1, "get", "secrets", "used")).code == 200
+            assert (await call(N1, "create", PODS, "mine", unbinding(mine), subresource="unbind")).code == 200
+            before = (await call(ADMIN, "get", "statehash")).body
+            for verb, resource, name, body, more in tries("mine"):
+                answer = await call(N1, verb, resource, name, body, **more)
+                assert (answer.code, msgspec.json.decode(answer.body)["message"]) == (403, NODE_TEXT), (verb, more)
+            assert (await call(ADMIN, "get", "statehash")).body == before
+            target = {"target": {"name": "n1"}}
+            assert (await call(SCHEDULER, "create", PODS, "mine", target, subresource="binding")).code == 201
+            assert (await call(N1, "get", PODS, "mine")).code == 200
+            assert (await call(N1, "get", "secrets", "used")).code == 200
+
+    simloop.run(scenario(), seed=1)
 
 
 def test_guarantees_as_28_no_node_gives_away_a_pod_that_is_not_its_own():

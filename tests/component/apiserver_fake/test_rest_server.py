@@ -65,6 +65,7 @@ class AnApi:
 
 
 class AServer:
+    audit = None
     is_ready = True
     release = "1.36"
     fairness = None
@@ -90,11 +91,18 @@ class AServer:
             raise Unauthorized("Unauthorized")
         return ADMIN if bearer else ANONYMOUS
 
+    def certified(self, identity):
+        return identity
+
+    def kubelet_token(self):
+        return ""
+
     def authorize(self, identity, request):
         pass
 
     def authorize_action(self, identity, asked):
-        pass
+        if identity == ANONYMOUS:
+            raise Forbidden(f'forbidden: User "{identity.user}" cannot {asked.verb} path "{asked.path}"')
 
     async def admit_connection(self, identity, request, options, complete):
         return Connection(options)

@@ -12,7 +12,7 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.registry.event_expiry import EventExpiry
 from apiserver_fake.storage.records import Change, Record
 from apiserver_fake.wiring import build
-from services.api.identity import ADMIN, ANONYMOUS, NODE_HOSTS_GROUP, Identity
+from services.api.identity import ADMIN, ANONYMOUS, Hosting, Identity, host_identity
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request, WatchRequest
@@ -23,6 +23,8 @@ from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
 
 ANN, BOB = Identity("user:ann", ("system:mesh-admins",)), Identity("user:bob", ("system:mesh-admins",))
+
+HOST = host_identity("h", Hosting(frozenset(("n1",))))
 
 
 class LoopClock:
@@ -468,10 +470,13 @@ def test_anonymous_callers_may_do_nothing_and_hosts_get_tokens_of_their_nodes():
             assert (await create(anonymous, "a")).code == 403
             with pytest.raises(Exception, match="forbidden"):
                 await anext(aiter(anonymous.watch(WatchRequest(resource="configmaps"))))
-            host = server.api_for(Identity("system:node-host:h", (NODE_HOSTS_GROUP,)))
+            host = server.api_for(HOST)
             answer = await host.call(Request(verb="create", resource="nodetokens", name="n1"))
             token = msgspec.json.decode(answer.body)["token"]
-            assert server.authenticate(token).node == "n1"
+            assert server.authenticate(token, HOST.user).node == "n1"
+            refused = await host.call(Request(verb="create", resource="nodetokens", name="n2"))
+            why = f"the credential of {HOST.user} is for n1 alone"
+            assert (refused.code, refused.error().message) == (403, f'nodetokens "n2" is forbidden: {why}')
             assert (await anonymous.call(Request(verb="create", resource="nodetokens", name="n1"))).code == 403
 
     simloop.run(scenario())
@@ -480,11 +485,10 @@ def test_anonymous_callers_may_do_nothing_and_hosts_get_tokens_of_their_nodes():
 def test_node_tokens_survive_a_restart():
     async def scenario():
         machine = Machine()
-        host = Identity("system:node-host:h", (NODE_HOSTS_GROUP,))
         async with machine.server() as server:
-            answer = await server.api_for(host).call(Request(verb="create", resource="nodetokens", name="n1"))
+            answer = await server.api_for(HOST).call(Request(verb="create", resource="nodetokens", name="n1"))
         async with machine.server() as server:
-            assert server.authenticate(msgspec.json.decode(answer.body)["token"]).node == "n1"
+            assert server.authenticate(msgspec.json.decode(answer.body)["token"], HOST.user).node == "n1"
 
     simloop.run(scenario())
 

@@ -12,9 +12,10 @@ from kubelet.config import KubeletConfig
 from kubelet.dra.emulated.serving import DriverConfig
 from kubelet.dra.emulated.serving import build as build_driver
 from kubelet.node.definition import NodeDefinition
+from kubelet.stages.rights import rights_of
 from kubelet.wiring import build as build_kubelet
 from services.api.errors import NotFound
-from services.api.identity import ADMIN, SCHEDULER, Identity, driver_identity
+from services.api.identity import ADMIN, SCHEDULER, Hosting, Identity, driver_identity, host_identity
 from services.api.meta import Key
 from services.api.seams import Seams
 from services.api.switches import Switches
@@ -29,7 +30,6 @@ from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import Tracer
 
 WALL_S = 1_767_225_600.0
-HOST = Identity("system:node-host:h0", ("system:node-hosts",))
 
 
 class World:
@@ -50,6 +50,7 @@ class World:
             seed=seed,
             **settings,
         )
+        self.stage_rights = rights_of(self.config.read_stages())
         self.machine_sockets = MachineSockets(random.Random(f"sockets/{seed}"))
         self.incarnations = 0
         self.life = None
@@ -113,7 +114,9 @@ class World:
     async def start_kubelet(self, wait=True):
         self.incarnations += 1
         self.life = Lifetime("kubelet/h0", self.incarnations)
-        self.process = build_kubelet(self.config, self.seams("kubelet/h0", self.life, self.disk_image, HOST))
+        hosting = Hosting(frozenset(node.name for node in self.config.definitions), stages=self.stage_rights)
+        host = host_identity("h0", hosting)
+        self.process = build_kubelet(self.config, self.seams("kubelet/h0", self.life, self.disk_image, host))
         task = asyncio.create_task(self.process.run())
         self.life.adopt(task)
         self.tasks.append(task)

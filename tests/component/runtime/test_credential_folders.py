@@ -11,7 +11,19 @@ from services.runtime import credentials
 
 
 def make(out, *flags, port=7080):
-    credentials.main(["--out", str(out), "--host", "containers", "--rest-url", f"https://127.0.0.1:{port}", *flags])
+    credentials.main(
+        [
+            "--out",
+            str(out),
+            "--host",
+            "containers",
+            "--node-prefix",
+            "kubelet-",
+            "--rest-url",
+            f"https://127.0.0.1:{port}",
+            *flags,
+        ]
+    )
 
 
 def test_every_component_finds_a_token_that_the_api_server_knows_and_only_its_own(tmp_path):
@@ -29,6 +41,8 @@ def test_every_component_finds_a_token_that_the_api_server_knows_and_only_its_ow
         tokens = json.loads((tmp_path / component / "token.json").read_text())
         assert first == next(iter(tokens))
         assert tokens == {users[token]: token for token in tokens.values()}
+    (host,) = [entry for entry in server["tokens"] if entry["user"] == "system:node-host:containers"]
+    assert (host["nodes"], host["node_prefix"]) == ([], "kubelet-")
     files = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".crt"]
     assert {0o400} == {stat.S_IMODE(path.stat().st_mode) for path in files}
 

@@ -19,11 +19,12 @@ def test_nodes_are_named_after_the_container_and_not_after_its_address():
     before = config_of("3f2a", "172.18.0.4", nodes="2")
     after = config_of("3f2a", "172.18.0.9", nodes="2")
 
-    assert ["3f2a-0", "3f2a-1"] == [node.name for node in before.node_definitions()]
+    assert ["kubelet-3f2a-0", "kubelet-3f2a-1"] == [node.name for node in before.node_definitions()]
     assert before.node_definitions() == after.node_definitions()
     assert ("172.18.0.4", "172.18.0.9") == (before.address, after.address)
     assert "/data/3f2a" == before.data_dir == after.data_dir
     assert "kubelet/3f2a" == before.name
+    assert ["kubelet-7-0"] == [node.name for node in config_of("kubelet-7", "10.0.0.1").node_definitions()]
 
 
 def test_sizes_from_the_environment_are_those_of_every_node():
