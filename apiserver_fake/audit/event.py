@@ -63,9 +63,13 @@ def new_event(
     reference: Document | None = None
     if not asked.path:
         fields = {
-            "resource": asked.resource, "namespace": asked.namespace, "name": asked.name, "apiGroup": asked.group,
-            "apiVersion": version, "subresource": asked.subresource,
-        }  # fmt: skip
+            "resource": asked.resource,
+            "namespace": asked.namespace,
+            "name": asked.name,
+            "apiGroup": asked.group,
+            "apiVersion": version,
+            "subresource": asked.subresource,
+        }
         reference = {name: value for name, value in fields.items() if value}
     return Event(
         kind="Event", api_version=API_VERSION, level=chosen.level, audit_id=audit_id, stage="RequestReceived",

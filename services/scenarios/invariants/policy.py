@@ -424,7 +424,7 @@ class Asked:
 def rbac_allows(user: str, groups: Sequence[str], asked: Asked, objects: Sequence[Mapping[str, Any]]) -> bool:
     """Whether roles and bindings, as documents, allow it to a client: every binding and every rule is looked at.
 
-    What aggregation will make of a ClusterRole counts as made. Source: upstream's documentation of RBAC.
+    What aggregation will make of a ClusterRole counts as made. Source: upstream `pkg/registry/rbac/validation/rule.go`.
     """
     if "system:masters" in groups:
         return True

@@ -254,7 +254,9 @@ async def test_a_write_that_a_webhook_refuses_keeps_what_was_noted_and_warned_of
     answer = await world.answer("create", "configmaps", body={"metadata": {"name": "x"}})
     warned = "Validation failed for ValidatingAdmissionPolicy 'v' with binding 'v-b': look"
     assert (answer.code, answer.warnings) == (400, ("first", warned))
-    assert noted(world, "create") == [{"m.example.com/k": "m", "v/who": "x"}]
+    asked = '{"configuration":"m","webhook":"m.example.com","mutated":false}'
+    round_0 = {"mutation.webhook.admission.k8s.io/round_0_index_0": asked}
+    assert noted(world, "create") == [{"m.example.com/k": "m", "v/who": "x", **round_0}]
 
 
 @scene

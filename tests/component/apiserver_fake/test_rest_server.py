@@ -69,6 +69,7 @@ class AServer:
     is_ready = True
     release = "1.36"
     fairness = None
+    writer = SimpleNamespace(read_only=None)
     store = SimpleNamespace(rv=7)
     catalogue = Catalogue()
     access = Access()
@@ -83,7 +84,7 @@ class AServer:
     async def begin(self, identity, request):
         return None
 
-    def streaming_api(self, identity, place, send_blocked_max_s):
+    def streaming_api(self, identity, place, send_blocked_max_s, started):
         return self.api_for(identity)
 
     def authenticate(self, bearer):

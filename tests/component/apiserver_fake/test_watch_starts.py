@@ -29,7 +29,7 @@ async def stream(server, identity, **request):
     """Open a watch as the REST server does, once it is its turn."""
     asked = WatchRequest(resource="configmaps", **request)
     place = await server.begin(identity, asked)
-    return server.streaming_api(identity, place, BLOCKED_S).watch(asked)
+    return server.streaming_api(identity, place, BLOCKED_S, lambda: None).watch(asked)
 
 
 @pytest.mark.parametrize("seed", range(2))
