@@ -45,10 +45,10 @@ from apiserver_fake.registry.registry import Registry, as_unbind
 from apiserver_fake.registry.write import Limits
 from apiserver_fake.storage.journal import Journal, Kept, Recovered
 from apiserver_fake.storage.records import DELETED, Cause, Change, Record, Selection, record_of, undefined_resource
-from apiserver_fake.storage.store import Gap, Store, restore
+from apiserver_fake.storage.store import Gap, Staged, Store, restore
 from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
-from services.api.errors import ApiError, BadRequest, NotFound
+from services.api.errors import AlreadyExists, ApiError, BadRequest, Forbidden, NotFound
 from services.api.identity import ADMIN, MASTERS_GROUP, Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
@@ -126,7 +126,7 @@ class ApiServer:
             if issuer is not None
             else None
         )
-        self.writer = Writer(self.store, journal, seams.clock, self._published)
+        self.writer = Writer(self.store, journal, seams.clock, self._published, lambda: self.catalogue.resources)
         self._expiry = EventExpiry()
         self._definition_controller = DefinitionController(self.store, lambda: self.api_for(ADMIN), seams.clock)
         self._group: asyncio.TaskGroup | None = None
@@ -139,6 +139,7 @@ class ApiServer:
         self._authenticator: Authenticator | None = None
         self._admission = admission(self.store, self.catalogue)
         self._admitted: dict[asyncio.Task[Response], None] = {}
+        self._beginning: set[asyncio.Task[None]] = set()
         self.is_ready = False
 
     # -- life
@@ -154,6 +155,8 @@ class ApiServer:
                 group.create_task(self.writer.run())
                 group.create_task(self.hub.run())
                 group.create_task(self._expire_events())
+                if self._journal.is_shared:
+                    group.create_task(self._journal.follow())
                 if self._token_secrets is not None:
                     group.create_task(self._token_secrets.run())
                 self.writer.is_open = True
@@ -165,7 +168,7 @@ class ApiServer:
         finally:
             self.is_ready = self.writer.is_open = False
             self.hub.shut_down()
-            for task in self._admitted:
+            for task in (*self._admitted, *self._beginning):
                 task.cancel()
             await self._admission.close()
             await self._journal.close()
@@ -261,12 +264,12 @@ class ApiServer:
             name = document["metadata"]["name"]
             if self.store.get(resource, "", name) is None:
                 request = Request(verb="create", resource=resource, body=msgspec.json.encode(document))
-                (await api.call(request)).unwrap()
+                _check_made(await api.call(request))
         await self._keep_access_objects()
 
     async def _keep_access_objects(self) -> None:
         for request in access_objects(self.access, self._document):
-            (await self.api_for(ADMIN).call(request)).unwrap()
+            _check_made(await self.api_for(ADMIN).call(request))
 
     async def change_authority(self, authority: str) -> None:
         """Publish another bundle of certificates than `Access.authority`: the authorities of clients and servers have
@@ -354,12 +357,39 @@ class ApiServer:
                 return response
         if is_write and self._lines is not None:
             self._lines.request(identity, request, span)
+        if not is_write and self._journal.is_shared and not (request.resource_version or request.continue_token):
+            return self._read_newest(identity, request, span)
         try:
             if is_write:
                 return self._start_write(identity, request, span)
             response = self._read(identity, request)
+        except (Forbidden, NotFound) as error:
+            if is_write and self._journal.is_shared:
+                return self._start_write_again(identity, request, span)
+            response = refusal(error)
         except NotYet as wait:
             return self._read_later(identity, request, wait.rv, span)
+        except ApiError as error:
+            response = refusal(error)
+        self._finish(identity, request, span, response)
+        return response
+
+    async def _read_newest(self, identity: Identity, request: Request, span: Span) -> Response:
+        """Read what was newest when the call began, whichever server wrote it (S5, S13)."""
+        try:
+            await self._journal.confirm()
+            response = self._read(identity, request)
+        except ApiError as error:
+            response = refusal(error)
+        self._finish(identity, request, span, response)
+        return response
+
+    async def _start_write_again(self, identity: Identity, request: Request, span: Span) -> Response:
+        """Begin a write that was refused by what this server knew: what allows it may be another server's write."""
+        try:
+            await self._journal.confirm()
+            begun = self._start_write(identity, request, span)
+            return begun if isinstance(begun, Response) else await asyncio.shield(begun)
         except ApiError as error:
             response = refusal(error)
         self._finish(identity, request, span, response)
@@ -386,6 +416,12 @@ class ApiServer:
             self._writing[span.traceparent] = span
         wait_s = min(request.deadline_s, DEADLINE_MAX_S) if request.deadline_s > 0 else DEADLINE_S
         session = Session(self._clock.wall()) if registry.is_guarded and registry.may_call(request) else None
+
+        def again(staged: Staged) -> Response:
+            if session is not None:
+                session.pending = None
+            return registry.prepare(identity, request, span.traceparent, session)(staged)
+
         operation = Operation(
             # The span's traceparent, not the caller's: who reads the change is caused by this call.
             plan=registry.prepare(identity, request, span.traceparent, session),
@@ -397,6 +433,7 @@ class ApiServer:
             fingerprint=fingerprint,
             size=len(request.body),
             cause=Cause(identity.user, request.verb, request.subresource, request.request_id, request.lease_epoch),
+            again=again if self._journal.is_shared else None,
         )
         if session is None:
             return self.writer.submit(operation)
@@ -501,6 +538,7 @@ class ApiServer:
         """
         registry, _ = self._parts()
         try:
+            await self._journal.confirm()
             resource = self.catalogue.find(request.resource)
             rv, meant = self.store.rv, self.store.select(resource.name, registry.reads.selection(resource, request))
             for first in range(0, len(meant.records), DELETED_AT_ONCE):
@@ -633,10 +671,23 @@ class ApiServer:
         registry.authorize_watch(identity, request)
         if request.namespace and not resource.namespaced:
             raise BadRequest(f"{resource.plural} are not namespaced: namespace {request.namespace!r} does not apply")
-        watcher = self.hub.open(identity, resource, request, notify)
+        is_newest = self._journal.is_shared and not request.resource_version
+        watcher = self.hub.open(identity, resource, request, notify, is_held=is_newest)
+        if is_newest:
+            task = asyncio.create_task(self._begin_newest(watcher))
+            self._beginning.add(task)
+            task.add_done_callback(self._beginning.discard)
         if self._lines is not None:
             self._lines.watch_opened(watcher, request)
         return watcher
+
+    async def _begin_newest(self, watcher: Watcher) -> None:
+        """Let a watch begin at what was newest when it was asked for."""
+        try:
+            await self._journal.confirm()
+            self.hub.release(watcher)
+        except ApiError as error:
+            self.hub.release(watcher, error)
 
     # -- figures
 
@@ -733,6 +784,12 @@ def _reason_of(body: bytes) -> str:
     except msgspec.MsgspecError:
         return "other"
     return reason if may_be_sent(reason) else "other"
+
+
+def _check_made(response: Response) -> None:
+    """Raise the refusal of an object that the server makes; another API server may have made it meanwhile."""
+    if response.code != AlreadyExists.code:
+        response.unwrap()
 
 
 def _check_deleted(response: Response) -> None:

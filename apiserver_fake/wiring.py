@@ -262,4 +262,25 @@ def _journal(config: ApiServerConfig, seams: Seams) -> Journal:
             return SqliteJournal(Path(config.data_dir))
         case "memory":
             return Journal() if _has_servers(config) else DiskJournal(seams.disk)  # whose disks can lose power
-    raise StartError(f"engine {config.engine!r} is none of memory, sqlite", EXIT_USAGE)
+        case "etcd":
+            return _etcd_journal(config, seams)
+    raise StartError(f"engine {config.engine!r} is none of memory, sqlite, etcd", EXIT_USAGE)
+
+
+def _etcd_journal(config: ApiServerConfig, seams: Seams) -> Journal:
+    # Only here: a process with another engine need not load what talks to etcd.
+    from apiserver_fake.storage.etcd.client import EtcdClient, EtcdFlags, endpoints_of
+    from apiserver_fake.storage.etcd.journal import EtcdJournal
+
+    flags = EtcdFlags(
+        config.etcd_servers,
+        config.etcd_cafile,
+        config.etcd_certfile,
+        config.etcd_keyfile,
+        config.etcd_user,
+        config.etcd_password_file,
+    )
+    endpoints_of(flags.servers)
+    if not config.etcd_prefix.strip("/"):
+        raise StartError("--etcd-prefix is empty", EXIT_USAGE)
+    return EtcdJournal(lambda: EtcdClient(flags), config.etcd_prefix, seams.random)

@@ -265,8 +265,11 @@ class Hub:
         """Return whose watches are open."""
         return frozenset(watcher.identity.user for watcher in self._watchers.values())
 
-    def open(self, identity: Identity, resource: Resource, request: WatchRequest, notify: Notify) -> Watcher:
-        """Begin a watch; from now on `notify` is called whenever its queue stops being empty or it ends.
+    def open(
+        self, identity: Identity, resource: Resource, request: WatchRequest, notify: Notify, *, is_held: bool = False
+    ) -> Watcher:
+        """Begin a watch; from now on `notify` is called whenever its queue stops being empty or it ends. One that
+        `is_held` begins with `release`.
 
         Raises: BadRequest for malformed parameters, TooManyRequests above the number of watches (L-WN).
         A version that is too old or too far ahead is an ERROR event, then the end (W10, W11).
@@ -288,7 +291,9 @@ class Hub:
             if duration_s > LAST_BOOKMARK_S:
                 self._set_timer(watcher.ends_at_s - LAST_BOOKMARK_S, "last", watcher.number)
             self._set_timer(now_s + BOOKMARK_S, "bookmark", watcher.number)
-        if start > self._store.rv:
+        if is_held:
+            pass
+        elif start > self._store.rv:
             watcher.start_rv = start
             self._waiting[watcher.number] = watcher
             self._set_timer(now_s + FUTURE_WAIT_S, "future", watcher.number)
@@ -298,6 +303,16 @@ class Hub:
         if watcher.has_events or watcher.end_reason:
             notify(watcher)
         return watcher
+
+    def release(self, watcher: Watcher, error: ApiError | None = None) -> None:
+        """Let a held watch begin now, or end with that error."""
+        if watcher.end_reason:
+            return
+        if error is None:
+            self._begin(watcher, 0)
+        else:
+            watcher.backlog([error_event(error, watcher.resource)])
+            self.end(watcher, EXPIRED)
 
     def _start_of(self, request: WatchRequest) -> int:
         match = request.resource_version_match
