@@ -31,6 +31,7 @@ from apiserver_fake.aggregated import served
 from apiserver_fake.authentication import Authenticator, TokenFile
 from apiserver_fake.authorization.access import Access, access_objects
 from apiserver_fake.authorization.authorizer import forbidden_action
+from apiserver_fake.authorization.node import NODE_TEXT
 from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.controller import DefinitionController
@@ -360,6 +361,8 @@ class ApiServer:
         if not is_write and self._journal.is_shared and not (request.resource_version or request.continue_token):
             return self._read_newest(identity, request, span)
         try:
+            if is_write and request.at:
+                raise BadRequest(f"at: {request.at}: the past can be read, not changed")
             if is_write:
                 return self._start_write(identity, request, span)
             response = self._read(identity, request)
@@ -432,7 +435,14 @@ class ApiServer:
             request_id=request.request_id,
             fingerprint=fingerprint,
             size=len(request.body),
-            cause=Cause(identity.user, request.verb, request.subresource, request.request_id, request.lease_epoch),
+            cause=Cause(
+                identity.user,
+                request.verb,
+                request.subresource,
+                request.request_id,
+                request.lease_epoch,
+                self._clock.wall(),
+            ),
             again=again if self._journal.is_shared else None,
         )
         if session is None:
@@ -502,6 +512,13 @@ class ApiServer:
 
     def _read(self, identity: Identity, request: Request) -> Response:
         registry, _ = self._parts()
+        if request.at and (identity.node or request.resource in COMPUTED):
+            # What a node may read follows from what is bound to it now; figures are computed when they are read.
+            raise (
+                Forbidden(NODE_TEXT)
+                if identity.node
+                else BadRequest(f"{request.resource} have no past: at {request.at}")
+            )
         if request.resource == STATE_HASH:
             registry.authorize(identity, request)
             if not self.store.hashing:

@@ -272,7 +272,14 @@ CREATE TABLE IF NOT EXISTS changes (
     traceparent TEXT NOT NULL, identity TEXT NOT NULL, request_id TEXT NOT NULL, fingerprint BLOB NOT NULL,
     code INTEGER NOT NULL, answer BLOB, checksum BLOB NOT NULL);
 """
-_COLUMNS = 16
+_CAUSE = {
+    "verb": "TEXT NOT NULL DEFAULT ''",
+    "subresource": "TEXT NOT NULL DEFAULT ''",
+    "at_s": "REAL NOT NULL DEFAULT 0",
+}
+"""Columns of changes that came later than the others."""
+_COLUMNS = tuple(Entry.__struct_fields__)
+_INSERT = f"INSERT INTO changes ({','.join(_COLUMNS)}, checksum) VALUES ({','.join('?' * (len(_COLUMNS) + 1))})"
 
 
 class SqliteJournal(Journal):
@@ -323,13 +330,14 @@ class SqliteJournal(Journal):
         if result != "ok":
             raise JournalError(f"{path}: {result}", EXIT_CORRUPT)
         database.executescript(_SCHEMA)
+        self._add_causes(database)
         meta: dict[str, bytes] = dict(database.execute("SELECT key, value FROM meta"))
         if "secret" not in meta:
             database.execute("INSERT INTO meta VALUES ('secret', ?), ('folded_rv', 0)", (new_secret,))
         self._folded_rv = int(meta.get("folded_rv", 0))
         found = Recovered(meta.get("secret", new_secret), self._folded_rv, is_first_start="secret" not in meta)
-        for row in database.execute("SELECT * FROM changes ORDER BY rv"):
-            entry = Entry(*row[: _COLUMNS - 1])
+        for row in database.execute(f"SELECT {','.join(_COLUMNS)}, checksum FROM changes ORDER BY rv"):
+            entry = Entry(*row[:-1])
             if _sum(msgspec.msgpack.encode(entry)) != row[-1]:
                 raise JournalError(f"{path}: bad checksum in change {entry.rv}", EXIT_CORRUPT)
             if entry.rv <= self._folded_rv:
@@ -344,6 +352,24 @@ class SqliteJournal(Journal):
             raise JournalError(text, EXIT_CORRUPT)
         return found
 
+    @staticmethod
+    def _add_causes(database: sqlite3.Connection) -> None:
+        """Have the table say which request brought a change; one that an earlier release made does not."""
+        known = {row[1] for row in database.execute("PRAGMA table_info(changes)")}
+        if known.issuperset(_CAUSE):
+            return
+        old = [name for name in _COLUMNS if name not in _CAUSE]
+        sums = []
+        for row in database.execute(f"SELECT {','.join(old)}, checksum FROM changes"):
+            entry = Entry(*row[:-1])
+            if _sum(msgspec.msgpack.encode(row[:-1])) == row[-1]:  # a bad one stays bad
+                sums.append((_sum(msgspec.msgpack.encode(entry)), entry.rv))
+        database.execute("BEGIN IMMEDIATE")
+        for name, kind in _CAUSE.items():
+            database.execute(f"ALTER TABLE changes ADD COLUMN {name} {kind}")
+        database.executemany("UPDATE changes SET checksum = ? WHERE rv = ?", sums)
+        database.execute("COMMIT")
+
     async def append(self, entries: Sequence[Entry], window_start: int) -> None:
         """Commit the entries in one transaction."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._append, entries, window_start)
@@ -352,11 +378,10 @@ class SqliteJournal(Journal):
         database = self._database
         assert database is not None
         assert self._acked is not None
-        marks = ",".join("?" * _COLUMNS)
         rows = ((*msgspec.structs.astuple(entry), _sum(msgspec.msgpack.encode(entry))) for entry in entries)
         try:
             database.execute("BEGIN IMMEDIATE")
-            database.executemany(f"INSERT INTO changes VALUES ({marks})", rows)
+            database.executemany(_INSERT, rows)
             if window_start - self._folded_rv >= PRUNE_AFTER_CHANGES:
                 self._prune(database, window_start)
             database.execute("COMMIT")

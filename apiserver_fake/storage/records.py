@@ -41,13 +41,17 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cause(msgspec.Struct, frozen=True, gc=False):
-    """Which request brought a change; for the event log, whose readers judge by it (I2, I14, I24, I25)."""
+    """Which request brought a change; for the event log, whose readers judge by it (I2, I14, I24, I25), and history.
+
+    `at_s`: when, by the wall clock.
+    """
 
     identity: str
     verb: str
     subresource: str = ""
     request_id: str = ""
     lease_epoch: str = ""
+    at_s: float = 0.0
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -67,7 +71,11 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One change as a journal keeps it; the request fields are empty but for a group's last change."""
+    """One change as a journal keeps it.
+
+    `request_id`, `fingerprint`, `code` and `answer` are empty but for a group's last change. `at_s`: when it was asked
+    for, by the wall clock.
+    """
 
     rv: int
     type: str
@@ -84,6 +92,16 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     fingerprint: bytes = b""
     code: int = 0
     answer: bytes | None = None
+    verb: str = ""
+    subresource: str = ""
+    at_s: float = 0.0
+
+    @property
+    def cause(self) -> Cause | None:
+        """What is known of the request that brought it; None for a change that an older journal kept."""
+        if not self.verb:
+            return None
+        return Cause(self.identity, self.verb, self.subresource, self.request_id, at_s=self.at_s)
 
 
 def record_of(resource: Resource, document: Document, rv: int, body: bytes, *, hashing: bool = False) -> Record:

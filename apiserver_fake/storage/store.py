@@ -144,6 +144,18 @@ class Store:
             return []
         return table.changes[bisect_right(table.changes, rv, lo=table.head, key=lambda change: change.rv) :]
 
+    def get_at(self, resource: str, namespace: str, name: str, at: int) -> Record | None:
+        """Return the object as it was at version `at`, None when there was none. Raises: Expired when `at` is below the
+        window."""
+        key = Key(namespace, name)
+        later = (change.previous for change in self.changes_after(resource, at) if change.record.key == key)
+        return next(later, self.get(resource, namespace, name))
+
+    def changes_of(self, resource: str, namespace: str, name: str) -> list[Change]:
+        """Return the changes of the window to whatever had that name, oldest first."""
+        key = Key(namespace, name)
+        return [change for change in self.changes_after(resource, self.window_start) if change.record.key == key]
+
     def select(
         self,
         resource: str,
@@ -349,7 +361,7 @@ def changes_of(store: Store, entries: Iterable[Entry], resources: Mapping[str, R
             )
         record = record_of(resource, document, rv, entry.body, hashing=store.hashing)
         newest[place] = None if entry.type == DELETED else record
-        changes.append(Change(rv, entry.type, record, previous, entry.group_end, entry.traceparent))
+        changes.append(Change(rv, entry.type, record, previous, entry.group_end, entry.traceparent, entry.cause))
     return changes
 
 

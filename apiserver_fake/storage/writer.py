@@ -34,6 +34,7 @@ ANSWERS_S = 300.0
 ANSWERS_MAX = 10_000
 OVERDUE_CHECK_S = 1.0
 
+UNNAMED = Cause("", "")
 _COMPONENTS = ("system:node:", "system:kube-scheduler", "system:controller:")
 
 
@@ -91,7 +92,7 @@ class Operation:
     request_id: str = ""
     fingerprint: bytes = b""
     size: int = 0
-    cause: Cause | None = None
+    cause: Cause = UNNAMED
     again: Callable[[Staged], Response] | None = None
     """The plan made anew, in case another server commits first: a plan may have written into what it was made of."""
 
@@ -352,8 +353,8 @@ class Writer:
                 self.is_read_only = False
 
 
-def _entry(change: Change) -> Entry:
-    record = change.record
+def _entry(change: Change, operation: Operation) -> Entry:
+    record, cause = change.record, operation.cause
     return Entry(
         change.rv,
         change.type,
@@ -365,16 +366,19 @@ def _entry(change: Change) -> Entry:
         record.uid,
         record.body,
         change.traceparent,
+        operation.identity,
+        verb=cause.verb,
+        subresource=cause.subresource,
+        at_s=cause.at_s,
     )
 
 
 def _entries(changes: Sequence[Change], operation: Operation, response: Response) -> list[Entry]:
-    entries = [_entry(change) for change in changes]
+    entries = [_entry(change, operation) for change in changes]
     if entries and operation.request_id:
         same = response.body is changes[-1].record.body
         entries[-1] = msgspec.structs.replace(
             entries[-1],
-            identity=operation.identity,
             request_id=operation.request_id,
             fingerprint=operation.fingerprint,
             code=response.code,

@@ -2,14 +2,16 @@
 
 import asyncio
 import errno
+import hashlib
 import random
 import shutil
 import sqlite3
 
+import msgspec
 import pytest
 
 from apiserver_fake.storage.journal import DiskJournal, JournalError, Kept, SqliteJournal
-from apiserver_fake.storage.records import Entry
+from apiserver_fake.storage.records import Cause, Entry
 from services.runtime.real import MemoryDisk
 
 SECRET = b"ab" * 32
@@ -195,6 +197,27 @@ def test_sqlite_gives_back_what_was_appended_and_its_secret(tmp_path):
 
     assert found.entries == [entry for batch in batches for entry in batch]
     assert (found.secret, found.is_first_start) == (SECRET, False)
+
+
+def test_sqlite_reads_a_table_of_a_release_that_kept_no_causes(tmp_path):
+    made, changed = an_entry(1), an_entry(2, "b")
+    in_sqlite(tmp_path, appending([made, changed]))
+    later = ("verb", "subresource", "at_s")
+    with sqlite3.connect(tmp_path / "store.db") as database:
+        for entry in (made, changed):
+            row = msgspec.structs.astuple(entry)[: -len(later)]
+            old = hashlib.blake2b(msgspec.msgpack.encode(row), digest_size=8).digest()
+            database.execute("UPDATE changes SET checksum = ? WHERE rv = ?", (old, entry.rv))
+        for name in later:
+            database.execute(f"ALTER TABLE changes DROP COLUMN {name}")
+    database.close()
+    caused = msgspec.structs.replace(an_entry(3, "c"), verb="create", subresource="binding", at_s=1.5)
+
+    in_sqlite(tmp_path, appending([caused]))
+    found = in_sqlite(tmp_path, None)
+
+    assert found.entries == [made, changed, caused]
+    assert [entry.cause for entry in found.entries] == [None, None, Cause("", "create", "binding", at_s=1.5)]
 
 
 def test_sqlite_folds_what_left_the_window_into_the_objects_of_then(tmp_path, monkeypatch):
