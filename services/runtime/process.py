@@ -35,7 +35,6 @@ from services.runtime.config import (
     EXIT_OK,
     EXIT_USAGE,
     PARENT_VARIABLE,
-    PORT_MAX,
     CommonConfig,
     HelpRequested,
     StartError,
@@ -218,11 +217,13 @@ class _Process:
         if self._service.startswith("apiserver"):
             # Its token file is the list of all tokens, not credentials of its own.
             return NoTransport()
+        from services.client.channel import targets_of
         from services.client.rpc import RpcTransport
 
-        host, _, port = self._config.server.rpartition(":")
-        if not host or not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
-            raise StartError(f"--server {self._config.server!r}: want HOST:PORT", EXIT_USAGE)
+        try:
+            targets_of(self._config.server)
+        except ValueError as error:
+            raise StartError(f"--server {error}", EXIT_USAGE) from None
         tokens = _load_tokens(self._config.token_file)
         tls = _client_tls(self._config)
         self._transport = RpcTransport(self._config.server, tokens, clock=self._clock, random=self._random, tls=tls)

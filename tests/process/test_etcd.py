@@ -3,7 +3,7 @@
 import asyncio
 import random
 import signal
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 import pytest
@@ -11,7 +11,9 @@ import pytest
 from apiserver_fake.storage.etcd.client import EtcdClient, EtcdFlags
 from apiserver_fake.storage.etcd.keyvalues import CompactedError, DeniedError, TooLargeError, Txn, UnreachableError
 from services.api.wire import Request, WatchRequest
+from services.client.rpc import RpcTransport
 from services.runtime.config import StartError
+from services.runtime.real import RealClock
 from tests.process.etcds import Etcd
 from tests.process.test_apiserver_grpc import a_client, a_create, a_server, until
 
@@ -227,7 +229,7 @@ async def follow(api, seen, start):
 async def proven(servers, apis, seen, acknowledged):
     """Check that nothing is lost or doubled: in the stores, and on the watches."""
     listed = [await names(api) for api in apis]
-    assert listed[0] == listed[1]
+    assert all(each == listed[0] for each in listed)
     assert set(acknowledged) <= set(listed[0])
     rv = max(acknowledged.values())
     for followed in seen:
@@ -289,3 +291,47 @@ def test_of_three_members_the_leader_is_killed_and_another_stopped_in_turn(three
             await more()
 
     in_loop(lambda: under_churn(three, tmp_path, disturb), 90)
+
+
+def test_c3_c6_a_client_of_two_servers_goes_on_with_the_other_when_one_ends(etcd, tmp_path):
+    async def scenario():
+        flags = {"engine": "etcd", "etcd_servers": etcd.servers}
+        async with AsyncExitStack() as stack:
+            running = {}
+
+            async def start(name, **more):
+                running[name] = each = AsyncExitStack()
+                server = await each.enter_async_context(a_server(tmp_path, **flags, **more))
+                stack.push_async_callback(each.aclose)
+                return server
+
+            a, b = await start("a"), await start("b")
+            ports = {"a": a.grpc_port, "b": b.grpc_port}
+            both = f"127.0.0.1:{a.grpc_port},127.0.0.1:{b.grpc_port}"
+            clock = RealClock()
+            ways = [RpcTransport(both, {"admin": "adm"}, clock=clock, random=random.Random(n)) for n in range(6)]
+            assert len({way._link.target for way in ways}) == 2, "both are used from the start"
+            apis = [way.api() for way in ways]
+            acknowledged: dict[str, int] = {}
+            seen: list[list[tuple[int, str]]] = [[] for _ in ways]
+            stop = asyncio.Event()
+            begin = a.server.store.rv
+            following = [asyncio.create_task(follow(api, each, begin)) for api, each in zip(apis, seen, strict=True)]
+            writing = [asyncio.create_task(churn(api, n, stop, acknowledged)) for n, api in enumerate(apis)]
+            servers = {"a": a, "b": b}
+            for name in ("a", "b", "a"):
+                before = len(acknowledged)
+                await until(lambda before=before: len(acknowledged) > before + 60)
+                await running[name].aclose()
+                before = len(acknowledged)
+                await until(lambda before=before: len(acknowledged) > before + 60)
+                servers[name] = await start(name, grpc_port=ports[name])
+            stop.set()
+            await asyncio.gather(*writing)
+            await proven([each.server for each in servers.values()], apis, seen, acknowledged)
+            for task in following:
+                task.cancel()
+            for way in ways:
+                await way.close()
+
+    in_loop(scenario)
