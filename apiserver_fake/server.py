@@ -751,7 +751,7 @@ def _reason_of(body: bytes) -> str:
     """Return the reason in the body of an unbind, "other" for one that no caller may give: a metric's label."""
     try:
         reason = msgspec.json.decode(body, type=_Reason).reason
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return "other"
     return reason if may_be_sent(reason) else "other"
 
