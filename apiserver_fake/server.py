@@ -60,7 +60,7 @@ from services.api.unbind import may_be_sent
 from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, WatchEvent, WatchRequest
 from services.runtime.config import EXIT_CONFIG, StartError
 from services.telemetry.eventlog import NullEventLog
-from services.telemetry.metrics import Metrics, counter, gauge
+from services.telemetry.metrics import Metrics, counter, gauge, histogram
 
 log = structlog.get_logger()
 
@@ -735,6 +735,10 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
     gauge("apiserver_registered_watchers", "Watches open.", lambda server: server.hub.counts(), "resource"),
     gauge("apiserver_storage_objects", "Objects stored.", lambda server: server.store.counts(), "resource"),
     counter("apiserver_watch_events_total", "Changes sent to watches.", lambda server: server.hub.events_sent),
+    gauge("keplab_watch_queued_bytes", "Distinct bytes that wait for watches.", lambda server: server.hub.queued_bytes),
+    histogram(
+        "keplab_watch_send_seconds", "From a change's commit until a stream takes it.", lambda server: server.hub.sent_s
+    ),
     counter("apiserver_terminated_watchers_total", "Watches cut as too slow.", lambda server: server.hub.closed_slow),
     gauge("keplab_store_resource_version", "Newest resource version.", lambda server: server.store.rv),
     gauge("keplab_store_window_start", "Oldest version to watch from.", lambda server: server.store.window_start),
@@ -798,7 +802,7 @@ def _reason_of(body: bytes) -> str:
     """Return the reason in the body of an unbind, "other" for one that no caller may give: a metric's label."""
     try:
         reason = msgspec.json.decode(body, type=_Reason).reason
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return "other"
     return reason if may_be_sent(reason) else "other"
 

@@ -10,13 +10,15 @@ import contextlib
 import errno
 import socket
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
 import grpc.aio
 import msgspec
+import structlog
+from google.protobuf.message import DecodeError
 
 from apiserver_fake.grpc.frames import EventBytes, batch_bytes, response_bytes
 from apiserver_fake.server import ApiServer
@@ -31,6 +33,8 @@ from services.api.wire import Request, Response, WatchRequest
 from services.client.channel import SERVER_OPTIONS, STREAM_TAKEN
 from services.runtime.config import EXIT_CONFIG, StartError
 from services.runtime.serving_tls import Peer, Peers, ServingTls
+
+log = structlog.get_logger()
 
 Wire = TypeVar("Wire", Request, WatchRequest)
 
@@ -52,6 +56,36 @@ _CODES = {
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
     503: grpc.StatusCode.UNAVAILABLE,
 }
+
+
+def _answer_to(error: Exception, request: pb.Request | pb.WatchRequest) -> ApiError:
+    """Return what a request is answered that raised: a refusal is its answer; a bug must answer this caller and leave
+    the others of its stream alone (V2)."""
+    if isinstance(error, ApiError):
+        return error
+    log.error("grpc.request_failed", resource=request.resource[:100], exc_info=error)
+    return ApiError(f"internal error: {type(error).__name__}")
+
+
+_UNREADABLE: Final = object()
+
+
+def _reader(message: Any) -> Callable[[bytes], Any]:
+    """Return what decodes frames to messages of that type; to `_UNREADABLE` those that are none, which are a client's
+    fault and no error of the library's."""
+
+    def read(frame: bytes) -> Any:
+        try:
+            return message.FromString(frame)
+        except DecodeError:
+            return _UNREADABLE
+
+    return read
+
+
+def _check_readable(message: Any) -> None:
+    if message is _UNREADABLE:
+        raise BadRequest("the frame is no message of mesh.v1")
 
 
 def _as(wire: type[Wire], message: Any) -> Wire:
@@ -137,8 +171,8 @@ class _CallStream:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._receive(group))
                 group.create_task(self._send())
-        except* Unauthorized as expired:
-            refused += expired.exceptions
+        except* (Unauthorized, BadRequest) as ending:
+            refused += ending.exceptions
         except* (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.BaseError, TimeoutError):
             pass  # the connection is gone; what was handed to the writer goes on (P1)
         if refused:
@@ -151,6 +185,7 @@ class _CallStream:
                 self._is_closing = True
                 self._wake.set()
                 return
+            _check_readable(batch)
             self._caller.check(self._clock)
             for message in batch.requests:
                 self._begin(message, group)
@@ -161,13 +196,13 @@ class _CallStream:
         number = message.id
         try:
             begun = self._server.start(self._caller.of(self._server, message.token), _as(Request, message))
-        except ApiError as error:
-            begun = refusal(error)
+        except Exception as error:
+            begun = refusal(_answer_to(error, message))
         if isinstance(begun, Response):
             self._put(number, begun)
             return
         self._unanswered += 1
-        future = begun if isinstance(begun, asyncio.Future) else group.create_task(_awaited(begun))
+        future = begun if isinstance(begun, asyncio.Future) else group.create_task(_awaited(begun, message))
         future.add_done_callback(lambda done: self._answered(number, done))
 
     def _answered(self, number: int, done: asyncio.Future[Response]) -> None:
@@ -202,8 +237,11 @@ class _CallStream:
             await self._pace.send(self._context, b"".join(parts))
 
 
-async def _awaited(begun: Awaitable[Response]) -> Response:
-    return await begun
+async def _awaited(begun: Awaitable[Response], request: pb.Request) -> Response:
+    try:
+        return await begun
+    except Exception as error:
+        return refusal(_answer_to(error, request))
 
 
 class _WatchStream:
@@ -228,8 +266,8 @@ class _WatchStream:
                 sender = group.create_task(self._send())
                 await self._receive()
                 sender.cancel()
-        except* Unauthorized as expired:
-            refused += expired.exceptions
+        except* (Unauthorized, BadRequest) as ending:
+            refused += ending.exceptions
         except* (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.BaseError):
             pass  # the connection is gone
         except* TimeoutError:
@@ -247,6 +285,7 @@ class _WatchStream:
             control = await self._context.read()
             if control is grpc.aio.EOF:
                 return
+            _check_readable(control)
             for number in control.close:
                 self._close(number)
             for message in control.open:
@@ -260,8 +299,10 @@ class _WatchStream:
                 raise TooManyRequests(f"this stream has {len(self._watchers)} watches", retry_after_s=1)
             identity = self._caller.of(self._server, message.token)
             watcher = self._server.open_watch(identity, _as(WatchRequest, message), self._notify)
-        except ApiError as error:
-            self._ends.append(pb.WatchEnd(id=message.id, code=error.code, status=msgspec.json.encode(error.status())))
+        except Exception as error:
+            refused = _answer_to(error, message)
+            status = msgspec.json.encode(refused.status())
+            self._ends.append(pb.WatchEnd(id=message.id, code=refused.code, status=status))
             self._wake.set()
             return
         self._watchers[message.id] = watcher
@@ -377,10 +418,10 @@ class GrpcServer(ApiServerServicer):
             "mesh.v1.ApiServer",
             {
                 "Call": grpc.unary_unary_rpc_method_handler(
-                    self.Call, pb.Request.FromString, pb.Response.SerializeToString
+                    self.Call, _reader(pb.Request), pb.Response.SerializeToString
                 ),
-                "Mutate": grpc.stream_stream_rpc_method_handler(self.Mutate, pb.RequestBatch.FromString, bytes),
-                "Watch": grpc.stream_stream_rpc_method_handler(self.Watch, pb.WatchControl.FromString, bytes),
+                "Mutate": grpc.stream_stream_rpc_method_handler(self.Mutate, _reader(pb.RequestBatch), bytes),
+                "Watch": grpc.stream_stream_rpc_method_handler(self.Watch, _reader(pb.WatchControl), bytes),
             },
         )
 
@@ -420,11 +461,13 @@ class GrpcServer(ApiServerServicer):
     async def Call(self, request: pb.Request, context: Any) -> pb.Response:  # noqa: N802
         """Answer one call."""
         caller = await self._caller(context)
+        if request is _UNREADABLE:
+            await _abort(context, BadRequest("the frame is no message of mesh.v1"))
         try:
             identity = caller.of(self._server, request.token)
             response = await self._server.api_for(identity).call(_as(Request, request))
-        except ApiError as error:
-            response = refusal(error)
+        except Exception as error:
+            response = refusal(_answer_to(error, request))
         if len(response.body) > FRAME_BYTES * 3:
             text = f"the answer has {len(response.body)} bytes: ask through Mutate, or with a limit"
             response = refusal(RequestEntityTooLarge(text))

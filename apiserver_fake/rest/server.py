@@ -6,6 +6,7 @@ without touching the store. This file is the shell; what it decides with is in t
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ from apiserver_fake.rest.http import (
     JSON_HEADERS,
     TEXT_HEADERS,
     HttpRequest,
+    ServerLog,
     audit_id,
     bearer_of,
     cached_answer,
@@ -646,6 +648,8 @@ async def serve(
         max_line_size=REQUEST_LINE_BYTES_MAX,
         max_field_size=REQUEST_LINE_BYTES_MAX,
         request_factory=_request,
+        auto_decompress=False,  # a body that is not what its head says is answered, and a bomb is cut (`read_body`)
+        logger=ServerLog(logging.getLogger(__name__)),
     )
     runner = web.ServerRunner(listener, shutdown_timeout=SHUTDOWN_S)
     running.push_async_callback(runner.cleanup)

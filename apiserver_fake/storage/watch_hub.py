@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import heapq
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -23,13 +23,18 @@ from services.api.identity import Identity
 from services.api.meta import Document, Resource
 from services.api.seams import Clock, Random
 from services.api.wire import WatchEvent, WatchRequest
+from services.telemetry.metrics import Histogram
 
 QUEUE_EVENTS = 1_000
 QUEUE_BYTES = 1 << 20
+QUEUED_BYTES_MAX = 256 << 20
+"""Bytes of distinct events in all queues (L-WT)."""
 BATCH_EVENTS = 500
 BATCH_BYTES = 1 << 20
 BOOKMARK_S = 10.0
 LAST_BOOKMARK_S = 2.0
+SEND_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Bounds of the histogram of W17."""
 DURATION_MIN_S, DURATION_MAX_S = 300.0, 600.0
 DURATION_ASKED_MAX_S = 1_800.0
 FUTURE_WAIT_S = 3.0
@@ -93,6 +98,16 @@ def error_event(error: ApiError, resource: Resource) -> WatchEvent:
     return WatchEvent(type="ERROR", resource=resource.name, body=msgspec.json.encode(error.status()))
 
 
+class _Queued:
+    """A live event as it waits in the queues of watches, made once for all of them."""
+
+    __slots__ = ("at_s", "event", "queues", "size")
+
+    def __init__(self, event: WatchEvent, at_s: float) -> None:
+        self.event, self.size, self.at_s = event, len(event.body), at_s
+        self.queues = 0
+
+
 class Watcher:
     """One watch: what was found at its start, then a bounded queue of live events.
 
@@ -101,8 +116,8 @@ class Watcher:
     """
 
     __slots__ = (
-        "_backlog", "_hub", "_place", "_queue", "_queue_bytes", "bookmarks", "end_reason", "ends_at_s", "identity",
-        "last_rv", "notify", "number", "request", "resource", "selection", "start_rv",
+        "_backlog", "_hub", "_place", "_queue", "bookmarks", "end_reason", "ends_at_s", "identity",
+        "last_rv", "notify", "number", "queued_bytes", "request", "resource", "selection", "start_rv",
     )  # fmt: skip
 
     def __init__(
@@ -116,8 +131,8 @@ class Watcher:
         self.ends_at_s = 0.0
         self.notify: Notify | None = None
         self._backlog: list[WatchEvent] = []
-        self._queue: list[WatchEvent] = []
-        self._queue_bytes = 0
+        self._queue: list[_Queued] = []
+        self.queued_bytes = 0
         self._place: dict[int, Watcher] | None = None
 
     @property
@@ -128,7 +143,7 @@ class Watcher:
     @property
     def is_filling(self) -> bool:
         """Whether so much waits that it should be taken at once."""
-        return len(self._queue) * 8 > self._hub.queue_events or self._queue_bytes * 8 > self._hub.queue_bytes
+        return len(self._queue) * 8 > self._hub.queue_events or self.queued_bytes * 8 > self._hub.queue_bytes
 
     @property
     def has_events(self) -> bool:
@@ -142,28 +157,28 @@ class Watcher:
 
     def take(self, events_max: int = BATCH_EVENTS, bytes_max: int = BATCH_BYTES) -> list[WatchEvent]:
         """Return the next events, oldest first: at most `events_max` and about `bytes_max`; [] when none wait."""
-        source = self._backlog or self._queue
-        if not source:
+        if self._backlog:
+            count = _share(map(_size, self._backlog), events_max, bytes_max)
+            taken = self._backlog[:count]
+            del self._backlog[:count]
+        elif self._queue:
+            count = _share((queued.size for queued in self._queue), events_max, bytes_max)
+            queue = self._queue[:count]
+            del self._queue[:count]
+            self._hub.sent_s.observe(self._hub.now() - queue[0].at_s)
+            taken = [queued.event for queued in queue]
+            self._release(queue)
+        else:
             return []
-        count = size = 0
-        for event in source:
-            size += len(event.body)
-            if count and (count >= events_max or size > bytes_max):
-                size -= len(event.body)
-                break
-            count += 1
-        taken = source[:count]
-        del source[:count]
-        if source is self._queue:
-            self._queue_bytes -= size
         self.last_rv = max(self.last_rv, taken[-1].rv)
         if self._hub.taken is not None:
             self._hub.taken(self, taken)
         return taken
 
     def close(self, reason: str = CLIENT_GONE) -> None:
-        """Let the watch end; closing it again changes nothing."""
+        """Let the watch end; what it has not taken it does not get. Closing it again changes nothing."""
         self._hub.end(self, reason)
+        self._drop()
 
     # -- the hub's side
 
@@ -172,19 +187,38 @@ class Watcher:
         self._backlog.extend(events)
         self._notify_once()
 
-    def offer(self, event: WatchEvent) -> None:
+    def offer(self, queued: _Queued) -> None:
         """Queue a live event, or cut the watch when it has not kept up (W14)."""
-        size = len(event.body)
-        if len(self._queue) >= self._hub.queue_events or (
-            self._queue and self._queue_bytes + size > self._hub.queue_bytes
-        ):
-            self._backlog, self._queue, self._queue_bytes = [], [], 0
-            self._hub.end(self, SLOW)
+        hub, queue = self._hub, self._queue
+        if len(queue) >= hub.queue_events or (queue and self.queued_bytes + queued.size > hub.queue_bytes):
+            self.cut()
             return
-        self._queue.append(event)
-        self._queue_bytes += size
-        if len(self._queue) == 1:
+        queue.append(queued)
+        self.queued_bytes += queued.size
+        if not queued.queues:
+            hub.queued_bytes += queued.size
+        queued.queues += 1
+        if len(queue) == 1:
             self._notify_once()
+
+    def cut(self) -> None:
+        """End the watch as too slow; what it has not taken it does not get (W14)."""
+        self._drop()
+        self._hub.end(self, SLOW)
+
+    def _drop(self) -> None:
+        self._backlog = []
+        self._release(self._queue)
+        self._queue = []
+
+    def _release(self, queue: list[_Queued]) -> None:
+        """Count the bytes of what has left the queue no more."""
+        hub = self._hub
+        for queued in queue:
+            self.queued_bytes -= queued.size
+            queued.queues -= 1
+            if not queued.queues:
+                hub.queued_bytes -= queued.size
 
     def settle(self, place: dict[int, Watcher]) -> None:
         """Remember the index entry this watcher stands in."""
@@ -209,6 +243,21 @@ class Watcher:
             self.notify(self)
 
 
+def _size(event: WatchEvent) -> int:
+    return len(event.body)
+
+
+def _share(sizes: Iterable[int], events_max: int, bytes_max: int) -> int:
+    """Return how many of the first events go into one batch: at least one."""
+    count = total = 0
+    for size in sizes:
+        total += size
+        if count and (count >= events_max or total > bytes_max):
+            break
+        count += 1
+    return count
+
+
 class _Index:
     """The watchers of one kind, by what narrows them most."""
 
@@ -226,6 +275,10 @@ class _Index:
         return self.broad
 
 
+def _waiting_bytes(watcher: Watcher) -> int:
+    return watcher.queued_bytes
+
+
 class Hub:
     """All watches. From reading the store to entering the index is no await: no change is lost or doubled (W12, P2)."""
 
@@ -239,10 +292,12 @@ class Hub:
         taken: Taken | None = None,
         queue_events: int = QUEUE_EVENTS,
         queue_bytes: int = QUEUE_BYTES,
+        queued_bytes_max: int = QUEUED_BYTES_MAX,
     ) -> None:
         self._store, self._clock, self._random = store, clock, random
         self._ended, self.taken = ended, taken
         self.queue_events, self.queue_bytes = queue_events, queue_bytes
+        self._queued_bytes_max, self.now = queued_bytes_max, clock.now
         self._indexes: dict[str, _Index] = {}
         self._watchers: dict[int, Watcher] = {}
         self._per_identity: dict[str, int] = {}
@@ -252,8 +307,10 @@ class Hub:
         self._future: list[tuple[int, asyncio.Future[None]]] = []
         self._waiting: dict[int, Watcher] = {}
         self._number = self._timer_number = 0
-        self._bookmarks: dict[str, WatchEvent] = {}
-        self.events_sent = self.closed_slow = 0
+        self._bookmarks: dict[str, _Queued] = {}
+        self.events_sent = self.closed_slow = self.queued_bytes = 0
+        self.sent_s = Histogram(SEND_SECONDS)
+        """From the publication of a change until a watch's stream takes it, of the oldest of each batch (W17)."""
 
     def counts(self) -> dict[str, int]:
         """Return the number of watchers by resource, in name order."""
@@ -331,6 +388,9 @@ class Hub:
             raise TooManyRequests(f"{identity.user} has {mine} watches, at most {most} are allowed", retry_after_s=1)
         if len(self._watchers) >= WATCHERS_MAX:
             raise TooManyRequests(f"{len(self._watchers)} watches are open, the most there may be", retry_after_s=1)
+        if self.queued_bytes + self.queue_bytes > self._queued_bytes_max:
+            text = f"{self.queued_bytes} bytes wait for watches, at most {self._queued_bytes_max} may (L-WT)"
+            raise TooManyRequests(text, retry_after_s=1)
 
     def _begin(self, watcher: Watcher, start: int) -> None:
         """Give a watcher what exists or what it missed, and enter it into the index. No await (W12)."""
@@ -362,10 +422,13 @@ class Hub:
     def publish(self, changes: Sequence[Change]) -> None:
         """Hand published changes to every watch they concern, in order."""
         self._bookmarks.clear()
+        now_s = self._clock.now()
         for change in changes:
             index = self._indexes.get(change.record.resource)
             if index is not None:
-                self._deliver(change, index)
+                self._deliver(change, index, now_s)
+        while self.queued_bytes > self._queued_bytes_max:
+            max(self._watchers.values(), key=_waiting_bytes).cut()
         rv = self._store.rv
         for watcher in list(self._waiting.values()):
             if watcher.start_rv <= rv:
@@ -376,17 +439,17 @@ class Hub:
             if wanted <= rv and not future.done():
                 future.set_result(None)
 
-    def _deliver(self, change: Change, index: _Index) -> None:
+    def _deliver(self, change: Change, index: _Index, now_s: float) -> None:
         record, previous = change.record, change.previous
-        made: dict[str, WatchEvent] = {}
+        made: dict[str, _Queued] = {}
         for watcher in list(index.broad.values()):
-            self._offer(watcher, change, made)
+            self._offer(watcher, change, made, now_s)
         if not index.by_value:
             return
         by_name = index.by_value.get(("metadata.name", record.name))
         if by_name:
             for watcher in list(by_name.values()):
-                self._offer(watcher, change, made)
+                self._offer(watcher, change, made, now_s)
         for field in INDEXED_FIELDS.get(record.resource, ()):
             now_value = record.fields.get(field, "")
             then_value = previous.fields.get(field, "") if previous is not None else ""
@@ -394,17 +457,17 @@ class Hub:
                 narrow = index.by_value.get((field, value)) if value else None
                 if narrow:
                     for watcher in list(narrow.values()):
-                        self._offer(watcher, change, made)
+                        self._offer(watcher, change, made, now_s)
 
-    def _offer(self, watcher: Watcher, change: Change, made: dict[str, WatchEvent]) -> None:
+    def _offer(self, watcher: Watcher, change: Change, made: dict[str, _Queued], now_s: float) -> None:
         kind = transition_type(change, watcher.selection)
         if not kind:
             return
-        event = made.get(kind)
-        if event is None:
-            event = made[kind] = event_for(kind, change)
+        queued = made.get(kind)
+        if queued is None:
+            queued = made[kind] = _Queued(event_for(kind, change), now_s)
         self.events_sent += 1
-        watcher.offer(event)
+        watcher.offer(queued)
 
     async def wait_until_visible(self, rv: int) -> None:
         """Wait until the store has reached `rv`. Raises: Timeout `ResourceVersionTooLarge` after 3 s (S12)."""
@@ -498,8 +561,9 @@ class Hub:
             heapq.heappop(timers)
         return max(0.0, timers[0][0] - now_s) if timers else None
 
-    def _bookmark(self, resource: Resource) -> WatchEvent:
+    def _bookmark(self, resource: Resource) -> _Queued:
         found = self._bookmarks.get(resource.name)
         if found is None:
-            found = self._bookmarks[resource.name] = bookmark(resource, self._store.rv)
+            event = bookmark(resource, self._store.rv)
+            found = self._bookmarks[resource.name] = _Queued(event, self._clock.now())
         return found

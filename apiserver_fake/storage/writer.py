@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from apiserver_fake.storage.journal import Journal, JournalError, Kept, OvertakenError
-from apiserver_fake.storage.records import Cause, Change, Entry
+from apiserver_fake.storage.records import UNNAMED, Cause, Change, Entry, entry_of
 from apiserver_fake.storage.store import Gap, Staged, Store, changes_of
 from services.api.errors import ApiError, Conflict, RequestEntityTooLarge, Timeout, TooManyRequests, Unavailable
 from services.api.meta import Resource
@@ -34,7 +34,6 @@ ANSWERS_S = 300.0
 ANSWERS_MAX = 10_000
 OVERDUE_CHECK_S = 1.0
 
-UNNAMED = Cause("", "")
 _COMPONENTS = ("system:node:", "system:kube-scheduler", "system:controller:")
 
 
@@ -353,28 +352,8 @@ class Writer:
                 self.is_read_only = False
 
 
-def _entry(change: Change, operation: Operation) -> Entry:
-    record, cause = change.record, operation.cause
-    return Entry(
-        change.rv,
-        change.type,
-        change.group_end,
-        change.previous.rv if change.previous else 0,
-        record.resource,
-        record.namespace,
-        record.name,
-        record.uid,
-        record.body,
-        change.traceparent,
-        operation.identity,
-        verb=cause.verb,
-        subresource=cause.subresource,
-        at_s=cause.at_s,
-    )
-
-
 def _entries(changes: Sequence[Change], operation: Operation, response: Response) -> list[Entry]:
-    entries = [_entry(change, operation) for change in changes]
+    entries = [entry_of(change, operation.identity, operation.cause) for change in changes]
     if entries and operation.request_id:
         same = response.body is changes[-1].record.body
         entries[-1] = msgspec.structs.replace(
