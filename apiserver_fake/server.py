@@ -49,7 +49,7 @@ from apiserver_fake.storage.records import DELETED, Cause, Change, Record, Selec
 from apiserver_fake.storage.store import Gap, Staged, Store, restore
 from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
-from services.api.errors import AlreadyExists, ApiError, BadRequest, Forbidden, NotFound
+from services.api.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, NotFound
 from services.api.identity import ADMIN, MASTERS_GROUP, Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
@@ -127,7 +127,14 @@ class ApiServer:
             if issuer is not None
             else None
         )
-        self.writer = Writer(self.store, journal, seams.clock, self._published, lambda: self.catalogue.resources)
+        self.writer = Writer(
+            self.store,
+            journal,
+            seams.clock,
+            self._published,
+            publish_news=lambda changes: self._published(changes, is_own=False),
+            resources=lambda: self.catalogue.resources,
+        )
         self._expiry = EventExpiry()
         self._definition_controller = DefinitionController(self.store, lambda: self.api_for(ADMIN), seams.clock)
         self._group: asyncio.TaskGroup | None = None
@@ -269,8 +276,15 @@ class ApiServer:
         await self._keep_access_objects()
 
     async def _keep_access_objects(self) -> None:
-        for request in access_objects(self.access, self._document):
-            _check_made(await self.api_for(ADMIN).call(request))
+        is_changed = True
+        while is_changed:
+            # Written by another server at the same time: look at what that one has made of it.
+            is_changed = False
+            await self._journal.confirm()
+            for request in access_objects(self.access, self._document):
+                response = await self.api_for(ADMIN).call(request)
+                is_changed = is_changed or response.code == Conflict.code
+                _check_made(response)
 
     async def change_authority(self, authority: str) -> None:
         """Publish another bundle of certificates than `Access.authority`: the authorities of clients and servers have
@@ -601,9 +615,9 @@ class ApiServer:
 
     # -- commits
 
-    def _published(self, changes: Sequence[Change]) -> None:
+    def _published(self, changes: Sequence[Change], *, is_own: bool = True) -> None:
         if self._lines is not None:
-            self._lines.commits(changes)
+            self._lines.commits(changes, is_replayed=not is_own)
         if self._stored_policy is not None:
             self._stored_policy.note(changes)
         if self._flow_schemas is not None:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from services.api.errors import AlreadyExists
 from services.api.meta import Document
 from services.api.resources import resource_of_kind
 from services.api.times import format_time
@@ -132,7 +133,7 @@ def client_authority(pem: str) -> Document:
 
 async def ensure(api: Api, document: Document, wall_s: float, *, is_current: bool = False) -> None:
     """Create the object if there is none, with its status; `is_current`: and write what differs into one that is
-    there. Raises: ApiError."""
+    there. What another API server creates at the same time is left to it. Raises: ApiError."""
     kind = resource_of_kind(document["apiVersion"], document["kind"])
     assert kind is not None, document["kind"]
     meta = document["metadata"]
@@ -145,7 +146,10 @@ async def ensure(api: Api, document: Document, wall_s: float, *, is_current: boo
             (await api.call(Request(verb="patch", patch_type="merge", body=body, **place))).unwrap()
         return
     body = msgspec.json.encode(content)
-    made = (await api.call(Request(verb="create", body=body, **{**place, "name": ""}))).unwrap()
+    made = await api.call(Request(verb="create", body=body, **{**place, "name": ""}))
+    if made.code == AlreadyExists.code:
+        return
+    made.unwrap()
     if "status" not in document:
         return
     conditions = [{**each, "lastTransitionTime": format_time(wall_s)} for each in document["status"]["conditions"]]

@@ -117,10 +117,13 @@ class Writer:
         journal: Journal,
         clock: Clock,
         publish: Callable[[Sequence[Change]], None],
+        publish_news: Callable[[Sequence[Change]], None] | None = None,
         resources: Callable[[], Mapping[str, Resource]] = dict,
     ) -> None:
-        """`resources`: the kinds by wire name, for what others commit."""
+        """`publish_news`: what publishes changes that another server has committed, None for `publish`. `resources`:
+        the kinds by wire name, for those."""
         self._store, self._journal, self._clock, self._publish = store, journal, clock, publish
+        self._publish_others = publish_news or publish
         self._resources = resources
         self._has_news = False
         journal.on_news(self._note_news)
@@ -195,7 +198,7 @@ class Writer:
             except (Gap, msgspec.MsgspecError) as error:
                 raise JournalError(f"what another API server wrote does not fit: {error}", EXIT_CONFIG) from None
             self._store.publish(changes, now_s)
-            self._publish(changes)
+            self._publish_others(changes)
             for key, answer in answers_of(entries, now_s):
                 self.answers.keep(key, answer)
         self._journal.published()

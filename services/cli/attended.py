@@ -30,12 +30,16 @@ from services.telemetry.pieces import MIB, Budget
 
 LIFE_MIN_S = 30
 Show = Callable[[dict[str, Any]], None]
+ETCD_FILES = ("etcd_cafile", "etcd_certfile", "etcd_keyfile", "etcd_password_file")
+ETCD_ACCESS = ("etcd_prefix", "etcd_user", *ETCD_FILES)
+"""How the API servers reach an etcd: options that are flags of theirs."""
 
 
 def check(given: dict[str, Any]) -> None:
     """Check the options of `keplab up`, and replace the path of node definitions by what it says, dealt to hosts.
     Raises: UsageError naming option and file."""
     _check_life(given["certificate_life"])
+    _check_etcd(given)
     remark(Switches.parse(given["assignments"]))
     try:
         Schedulers(given["schedulers"], others=given["extra_schedulers"])
@@ -53,6 +57,28 @@ def check(given: dict[str, Any]) -> None:
         load_stages(str(path) for path in given["stages"])
     except StageError as error:
         raise click.UsageError(f"--stages {error}") from None
+
+
+def _check_etcd(given: dict[str, Any]) -> None:
+    if given["engine"] != "etcd":
+        for name in ("etcd_servers", *ETCD_ACCESS):
+            if given[name]:
+                raise click.UsageError(f"{_flag(name)} is about --engine etcd, and the engine is {given['engine']}")
+        for name in ("apiservers", "etcd_members"):
+            if given[name] > 1:
+                raise click.UsageError(f"{_flag(name)} {given[name]} needs --engine etcd, not {given['engine']}")
+    elif given["etcd_servers"] and given["etcd_members"] > 1:
+        raise click.UsageError(
+            "--etcd-members is about an etcd that is started, and --etcd-servers names one that runs"
+        )
+    elif not given["etcd_servers"]:
+        for name in ETCD_ACCESS[1:]:
+            if given[name]:
+                raise click.UsageError(f"{_flag(name)} needs --etcd-servers: the etcd that is started has its own")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def _check_life(text: str) -> None:
@@ -98,12 +124,18 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
         hosts=given["hosts"],
         definitions=given["definitions"],
         engine=given["engine"],
+        etcd_servers=given["etcd_servers"],
+        etcd_members=given["etcd_members"],
+        apiservers=given["apiservers"],
         rest_port=given["rest_port"],
         grpc_port=given["grpc_port"],
         switches=tuple(given["assignments"]),
         log_level=given["log_level"],
         arguments={
-            "apiserver": ["--cluster-objects"],
+            "apiserver": [
+                "--cluster-objects",
+                *(text for name in ETCD_ACCESS if given[name] for text in (_flag(name), _value(name, given[name]))),
+            ],
             # The key of the mesh's authority lies beside the tokens; only this process is given it.
             "controllers": [
                 "--custom-resources",
@@ -127,6 +159,10 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
         certificate_life=timedelta(seconds=seconds_in(given["certificate_life"])),
     )
     return asyncio.run(_run(Supervisor(options, lock_fd), given["output"], show))
+
+
+def _value(name: str, text: str) -> str:
+    return str(Path(text).absolute()) if name in ETCD_FILES else text
 
 
 async def _run(supervisor: Supervisor, output: str, show: Show) -> int:

@@ -6,7 +6,6 @@ person must read is one line; a traceback means a bug.
 """
 
 import asyncio
-import ctypes
 import errno
 import gc
 import hashlib
@@ -34,7 +33,6 @@ from services.runtime.config import (
     EXIT_IO,
     EXIT_OK,
     EXIT_USAGE,
-    PARENT_VARIABLE,
     CommonConfig,
     HelpRequested,
     StartError,
@@ -42,6 +40,7 @@ from services.runtime.config import (
 )
 from services.runtime.health import PROCESS_METRICS, HealthServer
 from services.runtime.machine import ClosableDisk, FailingDisk, Machine, OffClock, StrikingLog
+from services.runtime.parent import die_with_parent
 from services.runtime.real import FileDisk, MemoryDisk, NoTransport, RealClock, seeded_random, write_atomically
 from services.runtime.unix_sockets import UnixSockets
 from services.telemetry import logs
@@ -60,7 +59,6 @@ READY_POLL_S = 0.02
 STALL_S = 0.25
 STUCK_S = 3.0
 GC_THRESHOLDS = (50_000, 20, 50)
-_PR_SET_PDEATHSIG = 1
 READY_RETRY_S = 1.0
 OUT_OF_MEMORY = "out of memory: this process ends, so that its successor can work"
 """A text that needs no memory to be made."""
@@ -92,7 +90,7 @@ def run(
         if not config.name:
             config = replace(config, name=name)
         if config.die_with_parent:
-            _die_with_parent(environ)
+            die_with_parent(environ)
         log_file = _log_file(config) if config.log_file else None
         try:
             logs.set_up(config.name, config.log_level)
@@ -116,15 +114,6 @@ def _end_without_memory() -> NoReturn:
     """End at once: a process that is out of memory can neither serve nor tidy up, and its successor can."""
     logs.say(OUT_OF_MEMORY)
     os._exit(EXIT_BUG)
-
-
-def _die_with_parent(environ: Mapping[str, str]) -> None:
-    """Have the kernel kill us when our parent dies: a supervisor that was SIGKILLed leaves no orphan."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # It may have died before the line above; then another process is our parent by now.
-    expected = environ.get(PARENT_VARIABLE, "")
-    if expected.isdigit() and os.getppid() != int(expected):
-        raise StartError("the process that started this one is gone", EXIT_OK)
 
 
 def _log_file(config: CommonConfig) -> logs.LogFile | None:

@@ -1,0 +1,135 @@
+"""`keplab up --engine etcd`: several API servers and members as one mesh, of which any may be killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from services.runtime.config import MeshError
+from services.runtime.etcd_members import make_members
+from tests.process import etcds
+
+ROOT = Path(__file__).resolve().parents[2]
+WAIT_MAX_S = 60.0
+
+
+def keplab(*arguments, path=""):
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environ["PATH"] = f"{path}:{environ['PATH']}" if path else "/nowhere"
+    environ.pop("KEPLAB_PARTS", None)
+    command = [sys.executable, "-m", "services.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=150)
+
+
+@pytest.fixture
+def up(tmp_path):
+    """Starts a mesh with an etcd of its own; returns its status."""
+    path = str(etcds.binary().parent)
+
+    def begin(*arguments):
+        begun = keplab(
+            "up", "--data", str(tmp_path), "--engine", "etcd", "--detach", "-o", "json", *arguments, path=path
+        )
+        assert begun.returncode == 0, begun.stderr
+        return json.loads(begun.stdout)
+
+    yield begin
+    keplab("down", "--data", str(tmp_path), path=path)
+
+
+class Kubectl:
+    """The administrator, at one of the API servers."""
+
+    def __init__(self, kubeconfig):
+        self._kubectl, self._kubeconfig = str(etcds.parts.kubectl("trixie")), kubeconfig
+
+    def __call__(self, *arguments, at="keplab", body=None):
+        command = [self._kubectl, "--kubeconfig", self._kubeconfig, "--context", at, *arguments]
+        done = subprocess.run(command, input=body, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def names(self, resource, *arguments, at="keplab"):
+        return self("get", resource, "-o", "name", *arguments, at=at).split()
+
+
+def pods(first, count):
+    spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "10m"}}}]}
+    items = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{i}"}, "spec": spec}
+        for i in range(first, first + count)
+    ]
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+
+
+def until(holds):
+    deadline = time.monotonic() + WAIT_MAX_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+@pytest.mark.timeout(300)
+def test_a_mesh_of_two_api_servers_and_three_members_outlives_each_of_them(up, tmp_path):
+    status = up("--apiservers", "2", "--etcd-members", "3", "--nodes", "2")
+    processes = {each["name"]: each["pid"] for each in status["processes"]}
+    assert [name for name in processes if name.startswith(("etcd", "apiserver"))] == [
+        "etcd", "etcd-2", "etcd-3", "apiserver", "apiserver-2",
+    ]  # fmt: skip
+    kubectl = Kubectl(status["kubeconfig"])
+    made = 0
+    running = ("--field-selector", "status.phase=Running")
+    for victim in ("apiserver", "etcd"):
+        os.kill(processes[victim], signal.SIGKILL)
+        at = "keplab-2" if victim == "apiserver" else "keplab"
+        kubectl("create", "-f", "-", at=at, body=pods(made, 5))
+        made += 5
+        until(lambda made=made, at=at: len(kubectl.names("pods", *running, at=at)) == made)
+        until(lambda: json.loads(keplab("status", "--data", str(tmp_path), "-o", "json").stdout)["ready"])
+    both = [json.loads(kubectl("get", "pods", "-o", "json", at=at))["items"] for at in ("keplab", "keplab-2")]
+    assert both[0] == both[1]
+    assert len({pod["metadata"]["uid"] for pod in both[0]}) == made
+    # Everything goes down and comes back.
+    assert keplab("down", "--data", str(tmp_path)).returncode == 0
+    status = up("--apiservers", "1", "--etcd-members", "3", "--nodes", "2")
+    assert len(Kubectl(status["kubeconfig"]).names("pods")) == made
+    assert not [each for each in tmp_path.rglob("*") if each.is_file() and each.stat().st_mode & 0o077]
+
+
+def test_without_etcd_the_mesh_says_what_is_missing(tmp_path):
+    refused = keplab("up", "--data", str(tmp_path), "--engine", "etcd")
+    assert refused.returncode == 3
+    assert "there is no etcd on the PATH" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--apiservers", "2"], "--apiservers 2 needs --engine etcd, not sqlite"),
+        (["--etcd-servers", "http://x:1"], "--etcd-servers is about --engine etcd"),
+        (["--engine", "etcd", "--etcd-servers", "http://x:1", "--etcd-members", "3"], "an etcd that is started"),
+        (["--engine", "etcd", "--etcd-user", "root"], "--etcd-user needs --etcd-servers"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(arguments, words, tmp_path):
+    refused = keplab("up", "--data", str(tmp_path), *arguments)
+    assert refused.returncode == 2
+    assert words in refused.stderr
+
+
+def test_members_keep_their_ports_and_their_number(tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/etcd").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    ports = iter(range(100))
+    first = make_members(tmp_path, 3, lambda: next(ports))
+    assert first.servers == "https://127.0.0.1:0,https://127.0.0.1:2,https://127.0.0.1:4"
+    assert make_members(tmp_path, 3, lambda: next(ports)).servers == first.servers
+    with pytest.raises(MeshError, match=r"holds an etcd of 3 members, and --etcd-members says 1"):
+        make_members(tmp_path, 1, lambda: next(ports))
