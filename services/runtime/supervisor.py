@@ -307,9 +307,9 @@ class Supervisor:
             ],
         }
 
-    def client_transport(self, identity: str = "") -> RpcTransport:
-        """Return a new connection as one identity, "" for the administrator; close it when done. Raises: KeyError when
-        this mesh has no token for that identity.
+    def client_transport(self, identity: str = "", server: str = "") -> RpcTransport:
+        """Return a new connection as one identity, "" for the administrator; close it when done. `server`: one of
+        `grpc_target`, "" for all. Raises: KeyError when this mesh has no token for that identity.
         """
         assert self._credentials is not None, "the mesh is not started"
         identity = identity or ADMIN.user
@@ -317,7 +317,7 @@ class Supervisor:
         tls = None
         if self._options.security == "strict":
             tls = ClientTls(TlsFiles(*self._client_pair("admin", ADMIN), self.authority))
-        return RpcTransport(self.grpc_target, tokens, clock=self._clock, random=seeded_random(None), tls=tls)
+        return RpcTransport(server or self.grpc_target, tokens, clock=self._clock, random=seeded_random(None), tls=tls)
 
     def _client_pair(self, process: str, identity: Identity) -> tuple[Path, Path]:
         """Return certificate and key of a process."""

@@ -29,6 +29,7 @@ Examples:
   keplab bench rest
   keplab bench rest --pods 1000 --calls 100 -o json | jq .lists.Table
   keplab bench security
+  keplab bench store --seconds 5
   keplab bench cel -o json | jq .evaluations_per_s
   keplab bench scheduler --list
   keplab bench scheduler --workload TopologySpreading --nodes 5000
@@ -44,7 +45,7 @@ def COMMAND() -> None:  # noqa: N802
 @COMMAND.command("mesh", epilog=EPILOG)
 @click.option("--nodes", default=100, show_default=True, type=click.IntRange(1, 15_000), help="emulated nodes")
 @click.option("--pods", default=2_000, show_default=True, type=click.IntRange(1, 40_000), help="pods created")
-@click.option("--engine", default="memory", show_default=True, type=click.Choice(["memory", "sqlite"]))
+@click.option("--engine", default="memory", show_default=True, type=click.Choice(["memory", "sqlite", "etcd"]))
 @set_option
 @output_option
 def mesh(nodes: int, pods: int, engine: str, assignments: tuple[str, ...], output: str) -> int:
@@ -144,6 +145,39 @@ def rest(pods: int, calls: int, output: str) -> int:
             for name, cost in result.lists.items()
         ],
     )
+    return EXIT_OK
+
+
+@COMMAND.command("store", epilog=EPILOG)
+@click.option(
+    "--seconds", default=1.0, show_default=True, type=click.FloatRange(0.1, 60.0), help="of each of three rounds"
+)
+@output_option
+def store(seconds: float, output: str) -> int:
+    """Writes per second of every engine with 1, 16 and 256 writers, next to raw SQLite and raw etcd.
+
+    Without an etcd on the PATH the rest is measured.
+    """
+    from benchmarks.store import bench_store
+    from services.runtime.config import MeshError
+    from services.runtime.etcd_members import find_etcd
+
+    has_etcd = True
+    try:
+        find_etcd()
+    except MeshError as error:
+        has_etcd = False
+        _say(f"{error}; the rest is measured")
+    result = bench_store(seconds=seconds, with_etcd=has_etcd, say=_say)
+    if output == "json":
+        print_json(result.document())
+        return EXIT_OK
+    writers = next(iter(result.by_engine.values()))
+    print_table(
+        ("WRITES/s", *(f"{number} WRITER{'S' if number > 1 else ''}" for number in writers)),
+        [(title, *(f"{rate:,.0f}" for rate in rates.values())) for title, rates in result.by_engine.items()],
+    )
+    click.echo(f"load average {result.load[0]:g} before, {result.load[1]:g} after")
     return EXIT_OK
 
 
