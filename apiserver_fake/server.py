@@ -150,6 +150,15 @@ class ApiServer:
         self._beginning: set[asyncio.Task[None]] = set()
         self.is_ready = False
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other API servers write to the same store."""
+        return self._journal.is_shared
+
+    async def catch_up(self) -> None:
+        """Return when this server knows what every other one has committed before the call. Raises: ApiError."""
+        await self._journal.confirm()
+
     # -- life
 
     async def run(self) -> None:
@@ -760,6 +769,8 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
     counter("keplab_store_batches_total", "Group commits.", lambda server: server.writer.batches),
     gauge("keplab_writer_queue", "Writes that wait for a commit.", lambda server: server.writer.queued),
     counter("keplab_writer_failures_total", "Commits that failed.", lambda server: server.writer.failures),
+    counter("keplab_etcd_conflicts_total", "Commits overtaken by others.", lambda server: server._journal.conflicts),
+    counter("keplab_etcd_failures_total", "Calls that etcd did not answer.", lambda server: server._journal.failures),
     gauge("keplab_store_read_only", "Whether writes are refused.", lambda server: server.writer.is_read_only),
 )  # fmt: skip
 

@@ -25,6 +25,7 @@ from apiserver_fake.rest.discovery import CREATED_ONLY, groups, is_served
 from apiserver_fake.rest.server import RestSettings
 from apiserver_fake.rest.streaming import kubelet_tls
 from apiserver_fake.server import ApiServer
+from apiserver_fake.server_endpoints import ServerEndpoints
 from apiserver_fake.service_addresses import address_of
 from apiserver_fake.service_ips import ServiceAddresses
 from apiserver_fake.storage.journal import DiskJournal, Journal
@@ -51,6 +52,7 @@ class ApiServerComponent:
         # In a simulation there is no listener.
         self._tls = tls_of(config) if _has_servers(config) else None
         self._publishing: set[asyncio.Task[None]] = set()
+        self._endpoints: ServerEndpoints | None = None
 
     async def run(self) -> None:
         """Recover the store, open the servers, serve until cancelled. Raises: StartError."""
@@ -117,8 +119,12 @@ class ApiServerComponent:
         for document in standing_objects():
             await ensure(api, document, wall_s)
         host = "127.0.0.1" if config.rest_host in ("localhost", "0.0.0.0", "::", "") else config.rest_host
-        for document in own_service(host, port):
-            await ensure(api, document, wall_s, is_current=True)
+        if self.server.is_shared:
+            life = f"{self._seams.random.getrandbits(64):016x}"
+            self._endpoints = ServerEndpoints(self.server.store, api, self._seams.clock, host, port, life)
+        else:
+            for document in own_service([(host, port)]):
+                await ensure(api, document, wall_s, is_current=True)
         if config.client_ca_file:
             await ensure(api, client_authority(_text_of(config.client_ca_file)), wall_s, is_current=True)
 
@@ -136,8 +142,11 @@ class ApiServerComponent:
         await controller.register_built_in()
         addresses = ServiceAddresses(self.server.store, self.server.api_for(ADMIN))
         await addresses.keep()
-        for keeper in (controller, addresses):
-            keeping = asyncio.create_task(keeper.run())
+        runs = [controller.run, addresses.run]
+        if self._endpoints is not None:
+            runs.append(self._endpoints.run)
+        for run in runs:
+            keeping = asyncio.create_task(run())
             servers.callback(keeping.cancel)
 
     @property

@@ -5,6 +5,7 @@ priority and fairness, the range of Services' addresses, and the authority of cl
 servers. A simulation has none of them. Source: upstream `pkg/controlplane/controller`, `pkg/controlplane/apiserver`.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -89,11 +90,15 @@ def _flow(given: dict[str, Any]) -> Document:
     }
 
 
-def own_service(host: str, port: int) -> tuple[Document, ...]:
-    """Return the Service of the API server and its endpoints: where it listens."""
+def own_service(servers: Sequence[tuple[str, int]]) -> tuple[Document, ...]:
+    """Return the Service of the API servers and its endpoints: the hosts and ports where they listen. Each port beyond
+    the first has a slice of its own."""
     about = {"namespace": "default", "name": KUBERNETES}
-    ports = [{"name": "https", "port": port, "protocol": "TCP"}]
     mirrored = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+    by_port: dict[int, list[str]] = {}
+    for host, port in servers:
+        by_port.setdefault(port, []).append(host)
+    first = servers[0][1]
     return (
         {
             "apiVersion": "v1",
@@ -101,24 +106,38 @@ def own_service(host: str, port: int) -> tuple[Document, ...]:
             "metadata": {**about, "labels": LABELS},
             "spec": {
                 "clusterIP": ADDRESS,
-                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
+                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": first}],
             },
         },
         {
             "apiVersion": "v1",
             "kind": "Endpoints",
             "metadata": {**about, "labels": mirrored},
-            "subsets": [{"addresses": [{"ip": host}], "ports": ports}],
+            "subsets": [
+                {"addresses": [{"ip": host} for host in hosts], "ports": _ports(port)}
+                for port, hosts in by_port.items()
+            ],
         },
-        {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {**about, "labels": {"kubernetes.io/service-name": KUBERNETES}},
-            "addressType": "IPv6" if ":" in host else "IPv4",
-            "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
-            "ports": ports,
-        },
+        *(
+            {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {
+                    **about,
+                    "name": KUBERNETES if port == first else f"{KUBERNETES}-{port}",
+                    "labels": {"kubernetes.io/service-name": KUBERNETES},
+                },
+                "addressType": "IPv6" if ":" in hosts[0] else "IPv4",
+                "endpoints": [{"addresses": [host], "conditions": {"ready": True}} for host in hosts],
+                "ports": _ports(port),
+            }
+            for port, hosts in by_port.items()
+        ),
     )
+
+
+def _ports(port: int) -> list[Document]:
+    return [{"name": "https", "port": port, "protocol": "TCP"}]
 
 
 def client_authority(pem: str) -> Document:

@@ -66,6 +66,8 @@ class Journal:
     """Whether other API servers write to it as well. What follows up to `append` is about that alone."""
     changes_max = bytes_max = 1 << 62
     """How much one `append` takes; bytes as `size` counts them."""
+    conflicts = failures = 0
+    """How often `append` was overtaken, and how often what keeps the journal did not answer."""
 
     @property
     def unavailable(self) -> str:

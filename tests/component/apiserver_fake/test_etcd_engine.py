@@ -12,6 +12,7 @@ import pytest
 
 from apiserver_fake import wiring
 from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.server_endpoints import LEASES, SLICES, ServerEndpoints
 from apiserver_fake.storage.etcd.commits import OWN
 from apiserver_fake.storage.etcd.journal import EtcdJournal
 from services.api.identity import ADMIN
@@ -541,3 +542,34 @@ def test_any_mixture_of_faults_leaves_one_dense_history_and_equal_mirrors(seed, 
             assert a.journal.conflicts + b.journal.conflicts > 10
 
     simloop.run(scenario(), seed=seed)
+
+
+def test_the_service_kubernetes_leads_to_the_api_servers_that_are_alive(monkeypatch):
+    async def scenario():
+        async with two(monkeypatch) as (_, a, b):
+            keepers = [
+                ServerEndpoints(s.store, s.api, LoopClock(), "10.0.0.1", port, "1")
+                for s, port in ((a, 6443), (b, 6444))
+            ]
+            tasks = [asyncio.create_task(keeper.run()) for keeper in keepers]
+            await asyncio.sleep(40.0)
+
+            async def endpoints():
+                (found,) = msgspec.json.decode((await a.call("list", resource="endpoints")).body)["items"]
+                slices = msgspec.json.decode((await a.call("list", resource=SLICES)).body)["items"]
+                ports = [(port["port"], each["metadata"]["name"]) for each in slices for port in each["ports"]]
+                return [port["port"] for each in found["subsets"] for port in each["ports"]], ports
+
+            assert await endpoints() == ([6443, 6444], [(6443, "kubernetes"), (6444, "kubernetes-6444")])
+            rv = (await a.call("get", "kubernetes", resource="endpoints")).rv
+            tasks[0].cancel()
+            await asyncio.sleep(15.0)
+            assert (await a.call("get", "kubernetes", resource="endpoints")).rv == rv
+            await asyncio.sleep(45.0)
+            assert await endpoints() == ([6444], [(6444, "kubernetes")])
+            await asyncio.sleep(4_000.0)
+            leases = msgspec.json.decode((await a.call("list", resource=LEASES, namespace="kube-system")).body)["items"]
+            assert [lease["metadata"]["name"] for lease in leases] == [keepers[1].lease]
+            tasks[1].cancel()
+
+    simloop.run(scenario())
