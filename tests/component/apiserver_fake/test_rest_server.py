@@ -66,6 +66,7 @@ class AnApi:
 
 class AServer:
     is_ready = True
+    is_shared = False
     release = "1.36"
     store = SimpleNamespace(rv=7)
     catalogue = Catalogue()
