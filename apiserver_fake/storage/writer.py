@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+import structlog
 
 from apiserver_fake.storage.journal import Journal, JournalError, Kept, OvertakenError
 from apiserver_fake.storage.records import UNNAMED, Cause, Change, Entry, entry_of
@@ -21,6 +22,7 @@ from services.api.meta import Resource
 from services.api.seams import Clock
 from services.api.wire import Response
 from services.runtime.config import EXIT_CONFIG, EXIT_IO
+from services.runtime.watchdog import stack_of
 
 BATCH_CHANGES = 256
 BATCH_BYTES = 1 << 19
@@ -73,6 +75,9 @@ class AnswerTable:
             if len(self._answers) <= self._max and answer.at_s - first.at_s <= self._ttl_s:
                 return
             self._answers.popitem(last=False)
+
+
+log = structlog.get_logger()
 
 
 @dataclass(eq=False)
@@ -173,8 +178,10 @@ class Writer:
 
     async def run(self) -> None:
         """Commit until cancelled. Raises: JournalError (74) when a write or sync failed for good."""
+        committing = asyncio.current_task()
+        assert committing is not None
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._answer_overdue())
+            group.create_task(self._answer_overdue(committing))
             while True:
                 if not self._queue and not self._has_news:
                     self._has_work.clear()
@@ -203,15 +210,18 @@ class Writer:
                 self.answers.keep(key, answer)
         self._journal.published()
 
-    async def _answer_overdue(self) -> None:
-        """Answer callers whose deadline passed that the outcome is unknown; their operations go on (S8). What is not
-        begun while nothing can be written is refused."""
+    async def _answer_overdue(self, committing: "asyncio.Task[None]") -> None:
+        """Answer callers whose deadline passed that the outcome is unknown; their operations go on (S8). What they wait
+        for is logged (P15). What is not begun while nothing can be written is refused."""
         while True:
             await asyncio.sleep(OVERDUE_CHECK_S)
             if why := self._journal.unavailable:
                 self._refuse_queued(refusal(Unavailable(why, retry_after_s=1)))
             now_s = self._clock.now()
-            for operation in [o for o in self._pending if o.deadline_s < now_s]:
+            overdue = [o for o in self._pending if o.deadline_s < now_s]
+            if overdue:
+                log.warning("writes.overdue", count=len(overdue), frames=stack_of(committing))
+            for operation in overdue:
                 self._answer(operation, refusal(Timeout("the write did not finish before its deadline")))
 
     def _answer(self, operation: Operation, response: Response) -> None:

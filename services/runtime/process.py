@@ -43,6 +43,7 @@ from services.runtime.machine import ClosableDisk, FailingDisk, Machine, OffCloc
 from services.runtime.parent import die_with_parent
 from services.runtime.real import FileDisk, MemoryDisk, NoTransport, RealClock, seeded_random, write_atomically
 from services.runtime.unix_sockets import UnixSockets
+from services.runtime.watchdog import LOOK_PERIOD_S, UnderWay, Watchdog
 from services.telemetry import logs
 from services.telemetry.eventlog import FileEventLog, NullEventLog, new_incarnation
 from services.telemetry.pieces import PASSING
@@ -277,11 +278,14 @@ class _Process:
             self._loop.add_signal_handler(number, self._on_signal, number, stopping)
         try:
             async with asyncio.TaskGroup() as group:
+                # Before the component: what it does first may take long, too.
+                stalls = group.create_task(self._watch_for_stalls())
                 work = group.create_task(component.run(), name="component")
                 others = [
+                    stalls,
                     group.create_task(self._announce(component, health)),
                     group.create_task(self._flush_files()),
-                    group.create_task(self._watch_for_stalls()),
+                    group.create_task(self._watch_work(getattr(component, "under_way", dict))),
                 ]
                 waiting = asyncio.ensure_future(stopping.wait())
                 await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -352,9 +356,16 @@ class _Process:
                 if stall is not None:
                     stalled_s, stack = stall
                     self._events.write("loop.stall", data={"ms": round(stalled_s * 1000), "stack": stack})
-                    self._log.warning("loop.stalled", duration_ms=round(stalled_s * 1000), stack=stack[-1:])
+                    self._log.warning("loop.stalled", duration_ms=round(stalled_s * 1000), frames=stack[-1:])
         finally:
             watcher.stop()
+
+    async def _watch_work(self, under_way: Callable[[], UnderWay]) -> None:
+        """Report work that takes too long (P15)."""
+        watchdog = Watchdog()
+        while True:
+            await asyncio.sleep(LOOK_PERIOD_S)
+            watchdog.look(under_way(), time.monotonic())
 
     def _metrics(self, component: Component) -> dict[str, float]:
         own = PROCESS_METRICS.of(self._started_wall)
@@ -493,4 +504,4 @@ class _StallWatcher:
             if late_s > STUCK_S and not self._is_reported:
                 # The loop may never turn again to say it itself.
                 self._is_reported = True
-                structlog.get_logger().error("loop.stuck", duration_ms=round(late_s * 1000), stack=self._stack)
+                structlog.get_logger().error("loop.stuck", duration_ms=round(late_s * 1000), frames=self._stack)

@@ -397,9 +397,10 @@ def sinks_from_environment(
 
 
 def read_spans(path: Path) -> list[FinishedSpan]:
-    """Return the spans of one file; a torn last line is left out."""
+    """Return the spans of one file; a torn last line is left out, as is a file that was removed meanwhile."""
     spans: list[FinishedSpan] = []
-    for line in path.read_bytes().splitlines():
-        with suppress(msgspec.DecodeError):
-            spans.append(msgspec.json.decode(line, type=FinishedSpan))
+    with suppress(FileNotFoundError):
+        for line in path.read_bytes().splitlines():
+            with suppress(msgspec.DecodeError):
+                spans.append(msgspec.json.decode(line, type=FinishedSpan))
     return spans

@@ -14,6 +14,7 @@ import pytest
 
 from services.runtime.mesh_directory import is_alive
 from services.scenarios.processes.event_files import Incomplete, Tail
+from services.scenarios.run import load_scenario, run_as_processes
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPLAB = [sys.executable, "-m", "services.cli"]
@@ -141,3 +142,23 @@ def test_a_full_disk_makes_the_mesh_read_only_and_ends_nothing(small):
         Tail(data / "events").poll(None)
     dropped = [line for path in (data / "events").glob("apiserver-*") for line in path.read_text().splitlines()]
     assert any(json.loads(line)["ev"] == "log.dropped" for line in dropped)
+
+
+def test_as_45_a_line_that_is_missing_makes_the_result_unknown(tmp_path):
+    scenario = tmp_path / "scenario.txt"
+    scenario.write_text(
+        "# Short\nlimit 60s\nnodes n1 cpu=4\npod p cpu=1\nexpect within 30s count pods phase=Running == 1\nwait 2s\n"
+    )
+    events = tmp_path / "mesh" / "events"
+
+    def spoil(line):
+        if line.ev == "proc.ready":
+            (events / "other-0000000000000001.jsonl").write_bytes(
+                b'{"v":1,"seq":2,"mono_ns":1,"wall":"","comp":"other","inc":"1","ev":"x"}\n'
+            )
+
+    result = run_as_processes(load_scenario(scenario), engine="memory", data_dir=tmp_path / "mesh", on_line=spoil)
+
+    assert (False, [True]) == (result.passed, [each.passed for each in result.expectations])
+    assert "the event log is incomplete: other-0000000000000001.jsonl:1: seq is 2" == result.unknown
+    assert "the result is unknown" in result.error
