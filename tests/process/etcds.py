@@ -52,6 +52,11 @@ class Member:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self._command, stdout=log, stderr=log)
 
+    def allow(self, quota_bytes):
+        """Start it with another quota."""
+        self._command += ["--quota-backend-bytes", str(quota_bytes)]
+        self.start()
+
     def kill(self):
         if self.process is not None:
             self.process.kill()

@@ -335,3 +335,46 @@ def test_c3_c6_a_client_of_two_servers_goes_on_with_the_other_when_one_ends(etcd
                 await way.close()
 
     in_loop(scenario)
+
+
+async def patiently(api, request):
+    while (answer := await api.call(request)).code == 503:  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    return answer
+
+
+def test_s16_a_used_up_quota_makes_servers_read_only_until_it_is_cleared(tmp_path):
+    etcd = Etcd(tmp_path, 1, "--quota-backend-bytes", str(3 << 20))
+    etcd.start()
+    member = etcd.members[0]
+
+    async def scenario():
+        async with two(etcd, tmp_path) as ((a, b), (to_a, to_b)):
+            made = 0
+            while (answer := await to_a.call(a_create(f"p{made}", x="y" * 100_000))).code == 201:
+                made += 1
+            assert (answer.code, answer.error().reason) == (503, "StoreReadOnly")
+            assert (await to_b.call(a_create("other"))).code == 503
+            assert len(await names(to_b)) == made
+            for i in range(made):
+                assert (
+                    await to_a.call(Request(verb="get", resource="configmaps", namespace="default", name=f"p{i}"))
+                ).is_ok
+            await asyncio.to_thread(member.ask, "/v3/kv/compaction", {"revision": member.status["header"]["revision"]})
+            await asyncio.to_thread(member.ask, "/v3/maintenance/defragment", {})
+            # More space than there was, as by a larger quota: what lies there is all needed.
+            await asyncio.to_thread(member.kill)
+            member.allow(64 << 20)
+            await asyncio.to_thread(etcd.wait)
+            whose = member.status["header"]["member_id"]
+            alarm = {"action": "DEACTIVATE", "memberID": whose, "alarm": "NOSPACE"}
+            await asyncio.to_thread(member.ask, "/v3/maintenance/alarm", alarm)
+            for name, api in (("more", to_a), ("other", to_b)):
+                assert (await patiently(api, a_create(name))).code == 201
+            assert len(await names(to_a)) == made + 2
+            await until(lambda: a.store.rv == b.store.rv)
+
+    try:
+        in_loop(scenario)
+    finally:
+        etcd.stop()
