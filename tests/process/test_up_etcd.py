@@ -1,5 +1,6 @@
 """`keplab up --engine etcd`: several API servers and members as one mesh, of which any may be killed."""
 
+import asyncio
 import json
 import os
 import signal
@@ -10,9 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from services.api.wire import Request
 from services.runtime.config import MeshError
 from services.runtime.etcd_members import make_members
+from services.runtime.supervisor import MeshOptions, Supervisor
 from tests.process import etcds
+from tests.process.test_apiserver_grpc import until as until_loop
+from tests.process.test_etcd import churn, follow, names
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_MAX_S = 60.0
@@ -99,6 +104,51 @@ def test_a_mesh_of_two_api_servers_and_three_members_outlives_each_of_them(up, t
     status = up("--apiservers", "1", "--etcd-members", "3", "--nodes", "2")
     assert len(Kubectl(status["kubeconfig"]).names("pods")) == made
     assert not [each for each in tmp_path.rglob("*") if each.is_file() and each.stat().st_mode & 0o077]
+
+
+@pytest.mark.timeout(300)
+def test_c6_w5_api_servers_that_are_killed_in_turn_lose_and_double_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(etcds.binary().parent), prepend=":")
+    alone = frozenset(("scheduler", "controllers", "claim-controller"))
+
+    async def scenario():
+        options = MeshOptions(data_dir=tmp_path, engine="etcd", apiservers=2, without=alone, log_level="warning")
+        supervisor = Supervisor(options)
+        await supervisor.start()
+        ways = [supervisor.client_transport() for _ in range(6)]
+        try:
+            apis = [way.api() for way in ways]
+            acknowledged: dict[str, int] = {}
+            seen: list[list[tuple[int, str]]] = [[] for _ in ways]
+            stop = asyncio.Event()
+            begin = (await apis[0].call(Request(verb="list", resource="configmaps"))).unwrap().rv
+            following = [asyncio.create_task(follow(api, each, begin)) for api, each in zip(apis, seen, strict=True)]
+            writing = [asyncio.create_task(churn(api, n, stop, acknowledged)) for n, api in enumerate(apis)]
+            for victim in ("apiserver", "apiserver-2", "etcd", "apiserver"):
+                child, enough = supervisor.child(victim), len(acknowledged) + 60
+                await until_loop(lambda child=child, enough=enough: len(acknowledged) > enough and child.is_ready)
+                supervisor.kill(victim)
+            enough = len(acknowledged) + 60
+            await until_loop(lambda: len(acknowledged) > enough)
+            stop.set()
+            await asyncio.gather(*writing)
+            listed = [await names(api) for api in apis]
+            assert all(each == listed[0] for each in listed)
+            assert set(acknowledged) == set(listed[0]), "each acknowledged write is there, and nothing else"
+            for followed in seen:
+                last = max(acknowledged.values())
+                await until_loop(lambda followed=followed, last=last: followed and followed[-1][0] >= last)
+                versions = [rv for rv, _ in followed]
+                assert versions == sorted(set(versions))
+                assert {name: rv for rv, name in followed} == acknowledged, "in the order of versions, once each"
+            for task in following:
+                task.cancel()
+        finally:
+            for way in ways:
+                await way.close()
+            await supervisor.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), 280))
 
 
 def test_without_etcd_the_mesh_says_what_is_missing(tmp_path):
