@@ -12,15 +12,17 @@ import asyncio
 import contextlib
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from apiserver_fake.storage.records import ADDED, DELETED, MODIFIED, Change, Record, Selection, future_version, parse_rv
+from apiserver_fake.storage.backlog import Backlog, Backlogs
+from apiserver_fake.storage.records import Change, Selection, future_version, parse_rv
 from apiserver_fake.storage.store import INDEXED_FIELDS, Store
+from apiserver_fake.storage.watch_events import bookmark, error_event, event_for, transition_type
 from services.api.errors import ApiError, BadRequest, Expired, TooManyRequests
 from services.api.identity import Identity
-from services.api.meta import Document, Resource
+from services.api.meta import Resource
 from services.api.seams import Clock, Random
 from services.api.wire import WatchEvent, WatchRequest
 from services.telemetry.metrics import Histogram
@@ -48,64 +50,13 @@ Notify = Callable[["Watcher"], None]
 Taken = Callable[["Watcher", list[WatchEvent]], None]
 
 
-def transition_type(change: Change, selection: Selection) -> str:
-    """Return what the change is to a watch with that selection: ADDED, MODIFIED, DELETED or "" (W7)."""
-    was = change.previous is not None and selection.matches(change.previous)
-    if change.type != DELETED and selection.matches(change.record):
-        return MODIFIED if was else ADDED
-    return DELETED if was else ""
+class _Queued(msgspec.Struct):
+    """A live event as it waits in the queues of watches, made once for all of them. `queues`: how many those are."""
 
-
-def event_of(kind: str, record: Record, traceparent: str) -> WatchEvent:
-    """Return an event that shows an object as the record has it."""
-    return WatchEvent(
-        type=kind,
-        resource=record.resource,
-        namespace=record.namespace,
-        name=record.name,
-        uid=record.uid,
-        rv=record.rv,
-        body=record.body,
-        traceparent=traceparent,
-    )
-
-
-def event_for(kind: str, change: Change) -> WatchEvent:
-    """Return the event of a change for the watches to which it is of that type.
-
-    An object that stops matching a selector goes as it last matched, with the version of the change, so that informers
-    with a selector see what they lose (W7). Source: upstream `staging/src/k8s.io/apiserver/pkg/storage/cacher`.
-    """
-    event = event_of(kind, change.record, change.traceparent)
-    if kind != DELETED or change.type == DELETED or change.previous is None:
-        return event
-    last = msgspec.json.decode(change.previous.body)
-    last["metadata"]["resourceVersion"] = str(change.rv)
-    return msgspec.structs.replace(event, body=msgspec.json.encode(last))
-
-
-def bookmark(resource: Resource, rv: int, *, initial_events_end: bool = False) -> WatchEvent:
-    """Return the event that says: everything up to `rv` was delivered before this (W6)."""
-    metadata: Document = {"resourceVersion": str(rv)}
-    if initial_events_end:
-        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-    body = msgspec.json.encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
-    return WatchEvent(type="BOOKMARK", resource=resource.name, rv=rv, body=body, initial_events_end=initial_events_end)
-
-
-def error_event(error: ApiError, resource: Resource) -> WatchEvent:
-    """Return the event that ends a watch with a Status."""
-    return WatchEvent(type="ERROR", resource=resource.name, body=msgspec.json.encode(error.status()))
-
-
-class _Queued:
-    """A live event as it waits in the queues of watches, made once for all of them."""
-
-    __slots__ = ("at_s", "event", "queues", "size")
-
-    def __init__(self, event: WatchEvent, at_s: float) -> None:
-        self.event, self.size, self.at_s = event, len(event.body), at_s
-        self.queues = 0
+    event: WatchEvent
+    size: int
+    at_s: float
+    queues: int = 0
 
 
 class Watcher:
@@ -117,7 +68,7 @@ class Watcher:
 
     __slots__ = (
         "_backlog", "_hub", "_place", "_queue", "bookmarks", "end_reason", "ends_at_s", "identity",
-        "last_rv", "notify", "number", "queued_bytes", "request", "resource", "selection", "start_rv",
+        "is_held", "last_rv", "notify", "number", "queued_bytes", "request", "resource", "selection", "start_rv",
     )  # fmt: skip
 
     def __init__(
@@ -128,9 +79,11 @@ class Watcher:
         self.bookmarks = request.allow_bookmarks
         self.start_rv = self.last_rv = 0
         self.end_reason = ""
+        self.is_held = False
+        """Whether it waits for `Hub.release`."""
         self.ends_at_s = 0.0
         self.notify: Notify | None = None
-        self._backlog: list[WatchEvent] = []
+        self._backlog: Backlog | None = None
         self._queue: list[_Queued] = []
         self.queued_bytes = 0
         self._place: dict[int, Watcher] | None = None
@@ -151,29 +104,52 @@ class Watcher:
         return bool(self._backlog or self._queue)
 
     @property
+    def is_beginning(self) -> bool:
+        """Whether it has not taken all that it began with."""
+        return self.is_held or self._backlog is not None
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing will come any more."""
         return bool(self.end_reason) and not self.has_events
 
     def take(self, events_max: int = BATCH_EVENTS, bytes_max: int = BATCH_BYTES) -> list[WatchEvent]:
         """Return the next events, oldest first: at most `events_max` and about `bytes_max`; [] when none wait."""
-        if self._backlog:
-            count = _share(map(_size, self._backlog), events_max, bytes_max)
-            taken = self._backlog[:count]
-            del self._backlog[:count]
-        elif self._queue:
-            count = _share((queued.size for queued in self._queue), events_max, bytes_max)
-            queue = self._queue[:count]
-            del self._queue[:count]
-            self._hub.sent_s.observe(self._hub.now() - queue[0].at_s)
-            taken = [queued.event for queued in queue]
-            self._release(queue)
-        else:
+        if self._backlog is not None:
+            if events := self._backlog.take(events_max, bytes_max):
+                return self._taken(events)
+            self._backlog = None
+        if not self._queue:
             return []
-        self.last_rv = max(self.last_rv, taken[-1].rv)
+        hub, taken, size = self._hub, list[WatchEvent](), 0
+        for queued in self._queue:
+            if taken and (len(taken) >= events_max or size + queued.size > bytes_max):
+                break
+            taken.append(queued.event)
+            size += queued.size
+            queued.queues -= 1
+            if not queued.queues:
+                hub.queued_bytes -= queued.size
+        self.queued_bytes -= size
+        del self._queue[: len(taken)]
+        return self._taken(taken)
+
+    def take_piece(self, events_max: int = BATCH_EVENTS, bytes_max: int = BATCH_BYTES) -> list[WatchEvent]:
+        """Return the next events like `take`, but of what it began with one piece as it is, which may be empty."""
+        if self._backlog is not None:
+            events = self._backlog.piece()
+            if not self._backlog:
+                self._backlog = None
+            return self._taken(events) if events else events
+        if self._queue:
+            self._hub.sent_s.observe(self._hub.now() - self._queue[0].at_s)
+        return self.take(events_max, bytes_max)
+
+    def _taken(self, events: list[WatchEvent]) -> list[WatchEvent]:
+        self.last_rv = max(self.last_rv, events[-1].rv)
         if self._hub.taken is not None:
-            self._hub.taken(self, taken)
-        return taken
+            self._hub.taken(self, events)
+        return events
 
     def close(self, reason: str = CLIENT_GONE) -> None:
         """Let the watch end; what it has not taken it does not get. Closing it again changes nothing."""
@@ -182,9 +158,14 @@ class Watcher:
 
     # -- the hub's side
 
-    def backlog(self, events: list[WatchEvent]) -> None:
+    def begin(self, backlog: Backlog | None) -> None:
         """Put what was found at the start in front; it does not count against the queue's bounds."""
-        self._backlog.extend(events)
+        self._backlog = backlog
+        if backlog:
+            self._notify_once()
+
+    def begun(self) -> None:
+        """Say that it has begun, be it with nothing."""
         self._notify_once()
 
     def offer(self, queued: _Queued) -> None:
@@ -207,18 +188,12 @@ class Watcher:
         self._hub.end(self, SLOW)
 
     def _drop(self) -> None:
-        self._backlog = []
-        self._release(self._queue)
-        self._queue = []
-
-    def _release(self, queue: list[_Queued]) -> None:
-        """Count the bytes of what has left the queue no more."""
-        hub = self._hub
-        for queued in queue:
-            self.queued_bytes -= queued.size
+        self._backlog = None
+        for queued in self._queue:
             queued.queues -= 1
             if not queued.queues:
-                hub.queued_bytes -= queued.size
+                self._hub.queued_bytes -= queued.size
+        self._queue, self.queued_bytes = [], 0
 
     def settle(self, place: dict[int, Watcher]) -> None:
         """Remember the index entry this watcher stands in."""
@@ -241,21 +216,6 @@ class Watcher:
     def _notify_once(self) -> None:
         if self.notify is not None:
             self.notify(self)
-
-
-def _size(event: WatchEvent) -> int:
-    return len(event.body)
-
-
-def _share(sizes: Iterable[int], events_max: int, bytes_max: int) -> int:
-    """Return how many of the first events go into one batch: at least one."""
-    count = total = 0
-    for size in sizes:
-        total += size
-        if count and (count >= events_max or total > bytes_max):
-            break
-        count += 1
-    return count
 
 
 class _Index:
@@ -308,6 +268,7 @@ class Hub:
         self._waiting: dict[int, Watcher] = {}
         self._number = self._timer_number = 0
         self._bookmarks: dict[str, _Queued] = {}
+        self._backlogs = Backlogs(store)
         self.events_sent = self.closed_slow = self.queued_bytes = 0
         self.sent_s = Histogram(SEND_SECONDS)
         """From the publication of a change until a watch's stream takes it, of the oldest of each batch (W17)."""
@@ -349,7 +310,7 @@ class Hub:
                 self._set_timer(watcher.ends_at_s - LAST_BOOKMARK_S, "last", watcher.number)
             self._set_timer(now_s + BOOKMARK_S, "bookmark", watcher.number)
         if is_held:
-            pass
+            watcher.is_held = True
         elif start > self._store.rv:
             watcher.start_rv = start
             self._waiting[watcher.number] = watcher
@@ -363,13 +324,25 @@ class Hub:
 
     def release(self, watcher: Watcher, error: ApiError | None = None) -> None:
         """Let a held watch begin now, or end with that error."""
+        watcher.is_held = False
         if watcher.end_reason:
             return
         if error is None:
             self._begin(watcher, 0)
+            watcher.begun()
         else:
-            watcher.backlog([error_event(error, watcher.resource)])
+            watcher.begin(Backlog(None, [error_event(error, watcher.resource)]))
             self.end(watcher, EXPIRED)
+
+    def size(self, resource: Resource, request: WatchRequest) -> int:
+        """Return how many objects or changes a watch begins with at most; 0 for one that would be refused."""
+        try:
+            selection = Selection.parse(resource, request.namespace, request.label_selector, request.field_selector)
+            start = self._start_of(request)
+        except BadRequest:
+            return 0
+        is_state = start == 0 or request.send_initial_events
+        return self._backlogs.size(resource.name, selection, None if is_state else start)
 
     def _start_of(self, request: WatchRequest) -> int:
         match = request.resource_version_match
@@ -398,22 +371,18 @@ class Hub:
         rv = self._store.rv
         try:
             if start == 0 or request.send_initial_events:
-                found = self._store.select(resource.name, selection).records
-                events = [event_of(ADDED, record, "") for record in found]
-                if request.send_initial_events and request.allow_bookmarks:
-                    events.append(bookmark(resource, rv, initial_events_end=True))
+                is_marked = request.send_initial_events and request.allow_bookmarks
+                mark = [bookmark(resource, rv, initial_events_end=True)] if is_marked else []
+                backlog = self._backlogs.state(resource.name, selection, mark)
                 watcher.start_rv = watcher.last_rv = rv
             else:
-                missed = self._store.changes_after(resource.name, start)
-                seen = ((transition_type(change, selection), change) for change in missed)
-                events = [event_for(kind, change) for kind, change in seen if kind]
+                backlog = self._backlogs.missed(resource.name, selection, start)
                 watcher.start_rv = watcher.last_rv = start
         except Expired as error:
-            watcher.backlog([error_event(error, resource)])
+            watcher.begin(Backlog(None, [error_event(error, resource)]))
             self.end(watcher, EXPIRED)
             return
-        if events:
-            watcher.backlog(events)
+        watcher.begin(backlog)
         index = self._indexes.setdefault(resource.name, _Index())
         watcher.settle(index.place(selection, INDEXED_FIELDS.get(resource.name, ())))
 
@@ -465,7 +434,8 @@ class Hub:
             return
         queued = made.get(kind)
         if queued is None:
-            queued = made[kind] = _Queued(event_for(kind, change), now_s)
+            event = event_for(kind, change)
+            queued = made[kind] = _Queued(event, len(event.body), now_s)
         self.events_sent += 1
         watcher.offer(queued)
 
@@ -550,7 +520,7 @@ class Hub:
             elif what == "future":
                 if number in self._waiting:
                     error = future_version(watcher.start_rv, self._store.rv)
-                    watcher.backlog([error_event(error, watcher.resource)])
+                    watcher.begin(Backlog(None, [error_event(error, watcher.resource)]))
                     self.end(watcher, EXPIRED)
             else:
                 if watcher.is_live:
@@ -565,5 +535,5 @@ class Hub:
         found = self._bookmarks.get(resource.name)
         if found is None:
             event = bookmark(resource, self._store.rv)
-            found = self._bookmarks[resource.name] = _Queued(event, self._clock.now())
+            found = self._bookmarks[resource.name] = _Queued(event, len(event.body), self._clock.now())
         return found

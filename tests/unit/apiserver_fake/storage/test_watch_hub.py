@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Store
-from apiserver_fake.storage.watch_hub import REDEFINED, WATCHERS_PER_NODE, Hub, transition_type
+from apiserver_fake.storage.watch_events import transition_type
+from apiserver_fake.storage.watch_hub import REDEFINED, WATCHERS_PER_NODE, Hub
 from services.api.errors import BadRequest, TooManyRequests
 from services.api.identity import Identity, node_identity
 from services.api.resources import resources
@@ -299,7 +300,7 @@ def test_w17_the_time_from_commit_to_send_is_counted_of_the_oldest_event_of_a_ba
     world.put("b")
     world.clock.at += 0.01
 
-    watcher.take()
+    watcher.take_piece()
 
     assert (world.hub.sent_s.count, round(world.hub.sent_s.sum, 3)) == (1, 0.04)
 
