@@ -735,7 +735,7 @@ class ApiServer:
             task = asyncio.create_task(self._begin_newest(watcher))
             self._beginning.add(task)
             task.add_done_callback(self._beginning.discard)
-        if self._lines is not None:
+        elif self._lines is not None:
             self._lines.watch_opened(watcher, request)
         return watcher
 
@@ -743,9 +743,14 @@ class ApiServer:
         """Let a watch begin at what was newest when it was asked for."""
         try:
             await self._journal.confirm()
+            if watcher.end_reason:
+                return  # its client has left meanwhile
             self.hub.release(watcher)
         except ApiError as error:
             self.hub.release(watcher, error)
+        if self._lines is not None:
+            # Only now is it known where it begins; nothing was taken from it yet.
+            self._lines.watch_opened(watcher, watcher.request)
 
     # -- figures
 

@@ -151,6 +151,13 @@ def test_c6_w5_api_servers_that_are_killed_in_turn_lose_and_double_nothing(tmp_p
     asyncio.run(asyncio.wait_for(scenario(), 280))
 
 
+@pytest.mark.timeout(200)
+def test_a_scenario_over_etcd_is_held_by_every_invariant_when_its_api_server_is_killed():
+    scenario = ROOT / "experiments/crashes/killed-apiserver.txt"
+    ran = keplab("run", str(scenario), "--processes", "--engine", "etcd", path=str(etcds.binary().parent))
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr
+
+
 def test_without_etcd_the_mesh_says_what_is_missing(tmp_path):
     refused = keplab("up", "--data", str(tmp_path), "--engine", "etcd")
     assert refused.returncode == 3

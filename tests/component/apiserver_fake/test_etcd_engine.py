@@ -173,6 +173,8 @@ def test_s13_a_watch_without_a_version_begins_with_what_the_other_server_has_ack
             )
             events = await anext(aiter(b.api.watch(request)))
             assert [(e.type, e.name) for e in events] == [("ADDED", "c"), ("ADDED", "d"), ("BOOKMARK", "")]
+            opened = [line["data"]["start_rv"] for line in b.lines("watch.open")]
+            assert opened == [first.rv, events[-1].rv], "judges of streams read where a watch began"
 
     simloop.run(scenario())
 
