@@ -10,7 +10,14 @@ from services.runtime.config import CommonConfig, setting
 class ApiServerConfig(CommonConfig):
     """Configuration of the API server."""
 
-    engine: str = setting("sqlite", "where state is kept: memory or sqlite")
+    engine: str = setting("sqlite", "where state is kept: memory, sqlite, or etcd, which several API servers share")
+    etcd_servers: str = setting("", "URLs of the members of etcd, with commas between, for --engine etcd")
+    etcd_prefix: str = setting("/registry", "what the keys of this mesh begin with in etcd")
+    etcd_cafile: str = setting("", "authority that signed the certificates of etcd's members")
+    etcd_certfile: str = setting("", "certificate of this API server for etcd")
+    etcd_keyfile: str = setting("", "its key")
+    etcd_user: str = setting("", "user name for etcd, where it knows users by passwords")
+    etcd_password_file: str = setting("", "file with that user's password")
     grpc_host: str = setting("127.0.0.1", "address of the gRPC endpoint, which keplab's components use")
     grpc_port: int | None = setting(7443, "its port; 0: any free one, none: no gRPC")
     rest_host: str = setting("127.0.0.1", "address of the REST endpoint, which kubectl uses")

@@ -209,8 +209,9 @@ class EventLines:
             refused = {"verb": request.verb, "path": _path(request), "code": answer.code, "reason": answer.reason}
             self._events.write("api.response", identity=identity.user, data={**refused, "definite": True})
 
-    def commits(self, changes: Sequence[Change]) -> None:
-        """Write a line for each change, in the order of versions; before anybody sees them."""
+    def commits(self, changes: Sequence[Change], *, is_replayed: bool = False) -> None:
+        """Write a line for each change, in the order of versions; before anybody sees them. `is_replayed`: another API
+        server has committed them, and writes lines of its own."""
         known = self._catalogue.resources
         for change in changes:
             record, previous = change.record, change.previous
@@ -219,6 +220,7 @@ class EventLines:
                 "group_end": change.group_end,
                 "content_sha256": hashlib.sha256(record.body).hexdigest(),
                 "prev_rv": previous.rv if previous is not None else 0,
+                **({"replayed": True} if is_replayed else {}),
                 **_cause(change.cause),
                 **facts_of(record.resource, record.body, is_new=change.type == ADDED),
             }

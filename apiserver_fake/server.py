@@ -52,11 +52,11 @@ from apiserver_fake.registry.write import Limits
 from apiserver_fake.storage.backlog import SMALL
 from apiserver_fake.storage.journal import Journal, Kept, Recovered
 from apiserver_fake.storage.records import DELETED, Cause, Change, Record, Selection, record_of, undefined_resource
-from apiserver_fake.storage.store import Gap, Store, restore
+from apiserver_fake.storage.store import Gap, Staged, Store, restore
 from apiserver_fake.storage.watch_hub import SLOW, Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
 from apiserver_fake.watch_starts import Place, Starts
-from services.api.errors import ApiError, BadRequest, Forbidden, NotFound, Unauthorized
+from services.api.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, NotFound, Unauthorized
 from services.api.identity import ADMIN, MASTERS_GROUP, MONITOR, Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
@@ -140,7 +140,14 @@ class ApiServer:
             else None
         )
         self.starts = Starts()
-        self.writer = Writer(self.store, journal, seams.clock, self._published)
+        self.writer = Writer(
+            self.store,
+            journal,
+            seams.clock,
+            self._published,
+            publish_news=lambda changes: self._published(changes, is_own=False),
+            resources=lambda: self.catalogue.resources,
+        )
         self._expiry = EventExpiry()
         self._definition_controller = DefinitionController(self.store, lambda: self.api_for(ADMIN), seams.clock)
         self._group: asyncio.TaskGroup | None = None
@@ -158,7 +165,17 @@ class ApiServer:
         self._expiring: dict[Watcher, tuple[str, str]] = {}
         """Open watches of tokens that may expire, each with its token and whose connection that came over."""
         self._expiry_check: asyncio.Task[None] | None = None
+        self._beginning: set[asyncio.Task[None]] = set()
         self.is_ready = False
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other API servers write to the same store."""
+        return self._journal.is_shared
+
+    async def catch_up(self) -> None:
+        """Return when this server knows what every other one has committed before the call. Raises: ApiError."""
+        await self._journal.confirm()
 
     # -- life
 
@@ -173,6 +190,8 @@ class ApiServer:
                 group.create_task(self.writer.run())
                 group.create_task(self.hub.run())
                 group.create_task(self._expire_events())
+                if self._journal.is_shared:
+                    group.create_task(self._journal.follow())
                 if self._token_secrets is not None:
                     group.create_task(self._token_secrets.run())
                 self.writer.is_open = True
@@ -184,7 +203,7 @@ class ApiServer:
         finally:
             self.is_ready = self.writer.is_open = False
             self.hub.shut_down()
-            for task in self._admitted:
+            for task in (*self._admitted, *self._beginning):
                 task.cancel()
             await self._admission.close()
             await self._journal.close()
@@ -275,12 +294,19 @@ class ApiServer:
             name = document["metadata"]["name"]
             if self.store.get(resource, "", name) is None:
                 request = Request(verb="create", resource=resource, body=msgspec.json.encode(document))
-                (await api.call(request)).unwrap()
+                _check_made(await api.call(request))
         await self._keep_access_objects()
 
     async def _keep_access_objects(self) -> None:
-        for request in access_objects(self.access, self._document):
-            (await self.api_for(ADMIN).call(request)).unwrap()
+        is_changed = True
+        while is_changed:
+            # Written by another server at the same time: look at what that one has made of it.
+            is_changed = False
+            await self._journal.confirm()
+            for request in access_objects(self.access, self._document):
+                response = await self.api_for(ADMIN).call(request)
+                is_changed = is_changed or response.code == Conflict.code
+                _check_made(response)
 
     async def change_authority(self, authority: str) -> None:
         """Publish another bundle of certificates than `Access.authority`: the authorities of clients and servers have
@@ -435,14 +461,41 @@ class ApiServer:
                 return response
         if is_write and self._lines is not None:
             self._lines.request(identity, request, span)
+        if not is_write and self._journal.is_shared and not (request.resource_version or request.continue_token):
+            return self._read_newest(identity, request, span)
         try:
             if is_write and request.at:
                 raise BadRequest(f"at: {request.at}: the past can be read, not changed")
             if is_write:
                 return self._start_write(identity, request, span)
             response = self._read(identity, request)
+        except (Forbidden, NotFound) as error:
+            if is_write and self._journal.is_shared:
+                return self._start_write_again(identity, request, span)
+            response = refusal(error)
         except NotYet as wait:
             return self._read_later(identity, request, wait.rv, span)
+        except ApiError as error:
+            response = refusal(error)
+        self._finish(identity, request, span, response)
+        return response
+
+    async def _read_newest(self, identity: Identity, request: Request, span: Span) -> Response:
+        """Read what was newest when the call began, whichever server wrote it (S5, S13)."""
+        try:
+            await self._journal.confirm()
+            response = self._read(identity, request)
+        except ApiError as error:
+            response = refusal(error)
+        self._finish(identity, request, span, response)
+        return response
+
+    async def _start_write_again(self, identity: Identity, request: Request, span: Span) -> Response:
+        """Begin a write that was refused by what this server knew: what allows it may be another server's write."""
+        try:
+            await self._journal.confirm()
+            begun = self._start_write(identity, request, span)
+            return begun if isinstance(begun, Response) else await asyncio.shield(begun)
         except ApiError as error:
             response = refusal(error)
         self._finish(identity, request, span, response)
@@ -476,6 +529,12 @@ class ApiServer:
             self._writing[span.traceparent] = span
         wait_s = min(request.deadline_s, DEADLINE_MAX_S) if request.deadline_s > 0 else DEADLINE_S
         session = Session(self._clock.wall()) if registry.is_guarded and registry.may_call(request) else None
+
+        def again(staged: Staged) -> Response:
+            if session is not None:
+                session.pending = None
+            return registry.prepare(identity, request, span.traceparent, session)(staged)
+
         operation = Operation(
             # The span's traceparent, not the caller's: who reads the change is caused by this call.
             plan=registry.prepare(identity, request, span.traceparent, session),
@@ -494,6 +553,7 @@ class ApiServer:
                 request.lease_epoch,
                 self._clock.wall(),
             ),
+            again=again if self._journal.is_shared else None,
         )
         if session is None:
             return self.writer.submit(operation)
@@ -607,6 +667,7 @@ class ApiServer:
         """
         registry, _ = self._parts()
         try:
+            await self._journal.confirm()
             resource = self.catalogue.find(request.resource)
             rv, meant = self.store.rv, self.store.select(resource.name, registry.reads.selection(resource, request))
             for first in range(0, len(meant.records), DELETED_AT_ONCE):
@@ -652,9 +713,9 @@ class ApiServer:
 
     # -- commits
 
-    def _published(self, changes: Sequence[Change]) -> None:
+    def _published(self, changes: Sequence[Change], *, is_own: bool = True) -> None:
         if self._lines is not None:
-            self._lines.commits(changes)
+            self._lines.commits(changes, is_replayed=not is_own)
         if self._stored_policy is not None:
             self._stored_policy.note(changes)
         if self.fairness is not None:
@@ -739,14 +800,32 @@ class ApiServer:
         registry.authorize_watch(identity, request)
         if request.namespace and not resource.namespaced:
             raise BadRequest(f"{resource.plural} are not namespaced: namespace {request.namespace!r} does not apply")
-        watcher = self.hub.open(identity, resource, request, notify)
-        if self._lines is not None:
+        is_newest = self._journal.is_shared and not request.resource_version
+        watcher = self.hub.open(identity, resource, request, notify, is_held=is_newest)
+        if is_newest:
+            task = asyncio.create_task(self._begin_newest(watcher))
+            self._beginning.add(task)
+            task.add_done_callback(self._beginning.discard)
+        elif self._lines is not None:
             self._lines.watch_opened(watcher, request)
         if identity.credential[0]:
             self._expiring[watcher] = identity.credential
             if self._expiry_check is None and self._group is not None:
                 self._expiry_check = self._group.create_task(self._end_expired())
         return watcher
+
+    async def _begin_newest(self, watcher: Watcher) -> None:
+        """Let a watch begin at what was newest when it was asked for."""
+        try:
+            await self._journal.confirm()
+            if watcher.end_reason:
+                return  # its client has left meanwhile
+            self.hub.release(watcher)
+        except ApiError as error:
+            self.hub.release(watcher, error)
+        if self._lines is not None:
+            # Only now is it known where it begins; nothing was taken from it yet.
+            self._lines.watch_opened(watcher, watcher.request)
 
     # -- figures
 
@@ -807,6 +886,8 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
         lambda server: dict(sorted(server.audit.levels.items())) if server.audit is not None else {},
         "level",
     ),
+    counter("keplab_etcd_conflicts_total", "Commits overtaken by others.", lambda server: server._journal.conflicts),
+    counter("keplab_etcd_failures_total", "Calls that etcd did not answer.", lambda server: server._journal.failures),
 )  # fmt: skip
 
 
@@ -909,7 +990,7 @@ class StreamingApi(LocalApi):
                     finally:
                         for timer in timers:
                             timer.cancel()
-                if is_beginning:
+                if is_beginning and not watcher.is_held:
                     await asyncio.sleep(0)
                 elif not batch and not watcher.is_over:
                     await woken.wait()
@@ -932,6 +1013,12 @@ def _reason_of(body: bytes) -> str:
     except (msgspec.MsgspecError, RecursionError):
         return "other"
     return reason if may_be_sent(reason) else "other"
+
+
+def _check_made(response: Response) -> None:
+    """Raise the refusal of an object that the server makes; another API server may have made it meanwhile."""
+    if response.code != AlreadyExists.code:
+        response.unwrap()
 
 
 def _check_deleted(response: Response) -> None:

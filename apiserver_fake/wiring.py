@@ -32,6 +32,7 @@ from apiserver_fake.rest.discovery import CREATED_ONLY, groups, is_served
 from apiserver_fake.rest.server import RestSettings
 from apiserver_fake.rest.streaming import kubelet_tls
 from apiserver_fake.server import ApiServer
+from apiserver_fake.server_endpoints import ServerEndpoints
 from apiserver_fake.service_addresses import address_of
 from apiserver_fake.service_ips import ServiceAddresses
 from apiserver_fake.storage.journal import DiskJournal, Journal
@@ -59,6 +60,7 @@ class ApiServerComponent:
         # In a simulation there is no listener.
         self._tls = tls_of(config) if _has_servers(config) else None
         self._publishing: set[asyncio.Task[None]] = set()
+        self._endpoints: ServerEndpoints | None = None
 
     async def run(self) -> None:
         """Recover the store, open the servers, serve until cancelled. Raises: StartError."""
@@ -144,8 +146,12 @@ class ApiServerComponent:
         for document in standing_objects():
             await ensure(api, document, wall_s)
         host = "127.0.0.1" if config.rest_host in ("localhost", "0.0.0.0", "::", "") else config.rest_host
-        for document in own_service(host, port):
-            await ensure(api, document, wall_s, is_current=True)
+        if self.server.is_shared:
+            life = f"{self._seams.random.getrandbits(64):016x}"
+            self._endpoints = ServerEndpoints(self.server.store, api, self._seams.clock, host, port, life)
+        else:
+            for document in own_service([(host, port)]):
+                await ensure(api, document, wall_s, is_current=True)
         if config.client_ca_file:
             await ensure(api, client_authority(_text_of(config.client_ca_file)), wall_s, is_current=True)
 
@@ -163,8 +169,11 @@ class ApiServerComponent:
         await controller.register_built_in()
         addresses = ServiceAddresses(self.server.store, self.server.api_for(ADMIN))
         await addresses.keep()
-        for keeper in (controller, addresses):
-            keeping = asyncio.create_task(keeper.run())
+        runs = [controller.run, addresses.run]
+        if self._endpoints is not None:
+            runs.append(self._endpoints.run)
+        for run in runs:
+            keeping = asyncio.create_task(run())
             servers.callback(keeping.cancel)
 
     @property
@@ -333,4 +342,25 @@ def _journal(config: ApiServerConfig, seams: Seams) -> Journal:
             return SqliteJournal(Path(config.data_dir))
         case "memory":
             return Journal() if _has_servers(config) else DiskJournal(seams.disk)  # whose disks can lose power
-    raise StartError(f"engine {config.engine!r} is none of memory, sqlite", EXIT_USAGE)
+        case "etcd":
+            return _etcd_journal(config, seams)
+    raise StartError(f"engine {config.engine!r} is none of memory, sqlite, etcd", EXIT_USAGE)
+
+
+def _etcd_journal(config: ApiServerConfig, seams: Seams) -> Journal:
+    # Only here: a process with another engine need not load what talks to etcd.
+    from apiserver_fake.storage.etcd.client import EtcdClient, EtcdFlags, endpoints_of
+    from apiserver_fake.storage.etcd.journal import EtcdJournal
+
+    flags = EtcdFlags(
+        config.etcd_servers,
+        config.etcd_cafile,
+        config.etcd_certfile,
+        config.etcd_keyfile,
+        config.etcd_user,
+        config.etcd_password_file,
+    )
+    endpoints_of(flags.servers)
+    if not config.etcd_prefix.strip("/"):
+        raise StartError("--etcd-prefix is empty", EXIT_USAGE)
+    return EtcdJournal(lambda: EtcdClient(flags), config.etcd_prefix, seams.random)

@@ -97,5 +97,6 @@ class TokenSecrets:
         response = await self._api().call(request)
         if response.is_ok or response.code == 404:
             return True
-        log.warning("token_secret.not_kept", namespace=namespace, code=response.code)
+        if response.code != 409:  # changed meanwhile, perhaps by another API server that does the same
+            log.warning("token_secret.not_kept", namespace=namespace, code=response.code)
         return False

@@ -109,7 +109,11 @@ class ApiServiceController:
     async def register_built_in(self) -> None:
         """Create and put right what belongs to built-in group versions; remove what did once. Raises: ApiError."""
         for name in sorted({*self._built_in, *(each["metadata"]["name"] for each in self._all())}):
-            await self._register(name, is_start=True)
+            try:
+                await self._register(name, is_start=True)
+            except ApiError as error:
+                if error.code not in (404, 409):  # another API server is doing the same
+                    raise
 
     async def run(self) -> None:
         """Follow what changes, until cancelled."""

@@ -5,6 +5,7 @@ priority and fairness, the range of Services' addresses, and the authority of cl
 servers. A simulation has none of them. Source: upstream `pkg/controlplane/controller`, `pkg/controlplane/apiserver`.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from services.api.errors import AlreadyExists
 from services.api.meta import Document
 from services.api.resources import resource_of_kind
 from services.api.times import format_time
@@ -88,11 +90,15 @@ def _flow(given: dict[str, Any]) -> Document:
     }
 
 
-def own_service(host: str, port: int) -> tuple[Document, ...]:
-    """Return the Service of the API server and its endpoints: where it listens."""
+def own_service(servers: Sequence[tuple[str, int]]) -> tuple[Document, ...]:
+    """Return the Service of the API servers and its endpoints: the hosts and ports where they listen. Each port beyond
+    the first has a slice of its own."""
     about = {"namespace": "default", "name": KUBERNETES}
-    ports = [{"name": "https", "port": port, "protocol": "TCP"}]
     mirrored = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+    by_port: dict[int, list[str]] = {}
+    for host, port in servers:
+        by_port.setdefault(port, []).append(host)
+    first = servers[0][1]
     return (
         {
             "apiVersion": "v1",
@@ -100,24 +106,38 @@ def own_service(host: str, port: int) -> tuple[Document, ...]:
             "metadata": {**about, "labels": LABELS},
             "spec": {
                 "clusterIP": ADDRESS,
-                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
+                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": first}],
             },
         },
         {
             "apiVersion": "v1",
             "kind": "Endpoints",
             "metadata": {**about, "labels": mirrored},
-            "subsets": [{"addresses": [{"ip": host}], "ports": ports}],
+            "subsets": [
+                {"addresses": [{"ip": host} for host in hosts], "ports": _ports(port)}
+                for port, hosts in by_port.items()
+            ],
         },
-        {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {**about, "labels": {"kubernetes.io/service-name": KUBERNETES}},
-            "addressType": "IPv6" if ":" in host else "IPv4",
-            "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
-            "ports": ports,
-        },
+        *(
+            {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {
+                    **about,
+                    "name": KUBERNETES if port == first else f"{KUBERNETES}-{port}",
+                    "labels": {"kubernetes.io/service-name": KUBERNETES},
+                },
+                "addressType": "IPv6" if ":" in hosts[0] else "IPv4",
+                "endpoints": [{"addresses": [host], "conditions": {"ready": True}} for host in hosts],
+                "ports": _ports(port),
+            }
+            for port, hosts in by_port.items()
+        ),
     )
+
+
+def _ports(port: int) -> list[Document]:
+    return [{"name": "https", "port": port, "protocol": "TCP"}]
 
 
 def client_authority(pem: str) -> Document:
@@ -132,7 +152,7 @@ def client_authority(pem: str) -> Document:
 
 async def ensure(api: Api, document: Document, wall_s: float, *, is_current: bool = False) -> None:
     """Create the object if there is none, with its status; `is_current`: and write what differs into one that is
-    there. Raises: ApiError."""
+    there. What another API server creates at the same time is left to it. Raises: ApiError."""
     kind = resource_of_kind(document["apiVersion"], document["kind"])
     assert kind is not None, document["kind"]
     meta = document["metadata"]
@@ -145,7 +165,10 @@ async def ensure(api: Api, document: Document, wall_s: float, *, is_current: boo
             (await api.call(Request(verb="patch", patch_type="merge", body=body, **place))).unwrap()
         return
     body = msgspec.json.encode(content)
-    made = (await api.call(Request(verb="create", body=body, **{**place, "name": ""}))).unwrap()
+    made = await api.call(Request(verb="create", body=body, **{**place, "name": ""}))
+    if made.code == AlreadyExists.code:
+        return
+    made.unwrap()
     if "status" not in document:
         return
     conditions = [{**each, "lastTransitionTime": format_time(wall_s)} for each in document["status"]["conditions"]]

@@ -129,6 +129,7 @@ class Reads:
             if request.resource_version or request.resource_version_match or request.at:
                 raise BadRequest("specifying resource version is not allowed when using continue")
             cursor = self._cursors.read(request.continue_token, fingerprint)
+            self._reach(cursor.rv)  # another API server may have given the token
             rv, after = cursor.rv or self._store.rv, cursor.after
             is_expired = cursor.expires_at_s < self._clock.now() and bool(cursor.rv)
         else:

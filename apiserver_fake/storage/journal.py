@@ -49,6 +49,11 @@ class Recovered:
     is_copy: bool = False
 
 
+class OvertakenError(Exception):
+    """Another API server has committed first, or may have: nothing of the batch was or will be written. What there is
+    of others' is in `Journal.news`; on top of that the operations are to be evaluated again."""
+
+
 Base = Callable[[], tuple[int, list[Kept]]]
 """How a journal asks for the state it may start from: the window's start and the objects at it."""
 
@@ -57,15 +62,47 @@ class Journal:
     """Where changes become durable. This one keeps nothing (`store.durability=memory`); the others override it."""
 
     is_durable = False
+    is_shared = False
+    """Whether other API servers write to it as well. What follows up to `append` is about that alone."""
+    changes_max = bytes_max = 1 << 62
+    """How much one `append` takes; bytes as `size` counts them."""
+    conflicts = failures = 0
+    """How often `append` was overtaken, and how often what keeps the journal did not answer."""
+
+    @property
+    def unavailable(self) -> str:
+        """Why nothing can be written at present; empty: it can."""
+        return ""
+
+    def size(self, entries: Sequence[Entry]) -> int:
+        """Return how many bytes they take, of `bytes_max`."""
+        return 0
+
+    def on_news(self, notify: Callable[[], None]) -> None:
+        """Have that called whenever `news` has something."""
+
+    def news(self) -> list[list[Entry]]:
+        """Return what others have committed since, batch by batch, once. Not while an `append` is under way."""
+        return []
+
+    def published(self) -> None:
+        """Note that readers see everything that `append` and `news` have given."""
+
+    async def confirm(self) -> None:
+        """Return when readers see everything that was committed before the call. Raises: ApiError."""
+
+    async def follow(self) -> None:
+        """Follow what others commit, until cancelled. Raises: JournalError."""
 
     async def open(self, new_secret: bytes) -> Recovered:
         """Take possession and read it all back; `new_secret` is kept when there is none yet. Raises: JournalError."""
         return Recovered(secret=new_secret, is_first_start=True)
 
     async def append(self, entries: Sequence[Entry], window_start: int) -> None:
-        """Make the entries durable, together; changes up to `window_start` may be folded into the base.
+        """Make the entries durable, together; changes up to `window_start` may be folded into the base. In a shared
+        journal no entries mean: find out whether what readers see is the newest.
 
-        Raises: OSError (ENOSPC: nothing was written; EIO: the journal is unusable from now on).
+        Raises: OSError (ENOSPC: nothing was written; EIO: the journal is unusable from now on); OvertakenError.
         """
 
     async def probe(self) -> None:

@@ -372,21 +372,36 @@ def restore(
     """
     store.load(base, base_rv)
     for entry in entries:
-        if entry.rv != store.rv + 1:
-            raise Gap(f"change {entry.rv} follows {store.rv}")
+        store.publish(changes_of(store, (entry,), resources), now_s)
+
+
+def changes_of(store: Store, entries: Iterable[Entry], resources: Mapping[str, Resource]) -> list[Change]:
+    """Return what a row of entries changes on top of the visible state.
+
+    Raises: Gap when an RV is missing or repeated, or follows a wrong one.
+    """
+    changes: list[Change] = []
+    newest: dict[tuple[str, str, str], Record | None] = {}
+    rv = store.rv
+    for entry in entries:
+        if entry.rv != rv + 1:
+            raise Gap(f"change {entry.rv} follows {rv}")
+        rv = entry.rv
         document = msgspec.json.decode(entry.body)
         resource = resources.get(entry.resource) or undefined_resource(entry.resource, document)
         if resource is None:
-            raise Gap(f"change {entry.rv} is of kind {entry.resource}, which this server does not know")
-        previous = store.get(entry.resource, entry.namespace, entry.name)
+            raise Gap(f"change {rv} is of kind {entry.resource}, which this server does not know")
+        place = (entry.resource, entry.namespace, entry.name)
+        previous = newest[place] if place in newest else store.get(*place)
         if (previous.rv if previous else 0) != entry.previous_rv:
             raise Gap(
-                f"change {entry.rv} follows version {entry.previous_rv} of {entry.resource} "
+                f"change {rv} follows version {entry.previous_rv} of {entry.resource} "
                 f"{entry.namespace}/{entry.name}, but version {previous.rv if previous else 0} is there"
             )
-        record = record_of(resource, document, entry.rv, entry.body, hashing=store.hashing)
-        change = Change(entry.rv, entry.type, record, previous, entry.group_end, entry.traceparent, entry.cause)
-        store.publish((change,), now_s)
+        record = record_of(resource, document, rv, entry.body, hashing=store.hashing)
+        newest[place] = None if entry.type == DELETED else record
+        changes.append(Change(rv, entry.type, record, previous, entry.group_end, entry.traceparent, entry.cause))
+    return changes
 
 
 class Staged:

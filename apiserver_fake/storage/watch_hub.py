@@ -20,7 +20,7 @@ from apiserver_fake.storage.backlog import Backlog, Backlogs
 from apiserver_fake.storage.records import Change, Selection, future_version, parse_rv
 from apiserver_fake.storage.store import INDEXED_FIELDS, Store
 from apiserver_fake.storage.watch_events import bookmark, error_event, event_for, transition_type
-from services.api.errors import BadRequest, Expired, TooManyRequests
+from services.api.errors import ApiError, BadRequest, Expired, TooManyRequests
 from services.api.identity import Identity
 from services.api.meta import Resource
 from services.api.seams import Clock, Random
@@ -68,7 +68,7 @@ class Watcher:
 
     __slots__ = (
         "_backlog", "_hub", "_place", "_queue", "bookmarks", "end_reason", "ends_at_s", "identity",
-        "last_rv", "notify", "number", "queued_bytes", "request", "resource", "selection", "start_rv",
+        "is_held", "last_rv", "notify", "number", "queued_bytes", "request", "resource", "selection", "start_rv",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +79,8 @@ class Watcher:
         self.bookmarks = request.allow_bookmarks
         self.start_rv = self.last_rv = 0
         self.end_reason = ""
+        self.is_held = False
+        """Whether it waits for `Hub.release`."""
         self.ends_at_s = 0.0
         self.notify: Notify | None = None
         self._backlog: Backlog | None = None
@@ -104,7 +106,7 @@ class Watcher:
     @property
     def is_beginning(self) -> bool:
         """Whether it has not taken all that it began with."""
-        return self._backlog is not None
+        return self.is_held or self._backlog is not None
 
     @property
     def is_over(self) -> bool:
@@ -161,6 +163,10 @@ class Watcher:
         self._backlog = backlog
         if backlog:
             self._notify_once()
+
+    def begun(self) -> None:
+        """Say that it has begun, be it with nothing."""
+        self._notify_once()
 
     def offer(self, queued: _Queued) -> None:
         """Queue a live event, or cut the watch when it has not kept up (W14)."""
@@ -282,8 +288,11 @@ class Hub:
         """Return whose watches are open."""
         return frozenset(watcher.identity.user for watcher in self._watchers.values())
 
-    def open(self, identity: Identity, resource: Resource, request: WatchRequest, notify: Notify) -> Watcher:
-        """Begin a watch; from now on `notify` is called whenever its queue stops being empty or it ends.
+    def open(
+        self, identity: Identity, resource: Resource, request: WatchRequest, notify: Notify, *, is_held: bool = False
+    ) -> Watcher:
+        """Begin a watch; from now on `notify` is called whenever its queue stops being empty or it ends. One that
+        `is_held` begins with `release`.
 
         Raises: BadRequest for malformed parameters, TooManyRequests above the number of watches (L-WN).
         A version that is too old or too far ahead is an ERROR event, then the end (W10, W11).
@@ -305,7 +314,9 @@ class Hub:
             if duration_s > LAST_BOOKMARK_S:
                 self._set_timer(watcher.ends_at_s - LAST_BOOKMARK_S, "last", watcher.number)
             self._set_timer(now_s + BOOKMARK_S, "bookmark", watcher.number)
-        if start > self._store.rv:
+        if is_held:
+            watcher.is_held = True
+        elif start > self._store.rv:
             watcher.start_rv = start
             self._waiting[watcher.number] = watcher
             self._set_timer(now_s + FUTURE_WAIT_S, "future", watcher.number)
@@ -315,6 +326,18 @@ class Hub:
         if watcher.has_events or watcher.end_reason:
             notify(watcher)
         return watcher
+
+    def release(self, watcher: Watcher, error: ApiError | None = None) -> None:
+        """Let a held watch begin now, or end with that error."""
+        watcher.is_held = False
+        if watcher.end_reason:
+            return
+        if error is None:
+            self._begin(watcher, 0)
+            watcher.begun()
+        else:
+            watcher.begin(Backlog(None, [error_event(error, watcher.resource)]))
+            self.end(watcher, EXPIRED)
 
     def size(self, resource: Resource, request: WatchRequest) -> int:
         """Return how many objects or changes a watch begins with at most; 0 for one that would be refused."""

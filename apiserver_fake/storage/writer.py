@@ -8,20 +8,21 @@ only then answers: everything an answer says is durable (S1, S2).
 import asyncio
 import errno
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 import structlog
 
 from apiserver_fake.memory import end_for_memory
-from apiserver_fake.storage.journal import Journal, JournalError, Kept
+from apiserver_fake.storage.journal import Journal, JournalError, Kept, OvertakenError
 from apiserver_fake.storage.records import UNNAMED, Cause, Change, Entry, ReadOnly, entry_of
-from apiserver_fake.storage.store import Staged, Store
-from services.api.errors import ApiError, Conflict, Timeout, TooManyRequests, Unavailable
+from apiserver_fake.storage.store import Gap, Staged, Store, changes_of
+from services.api.errors import ApiError, Conflict, RequestEntityTooLarge, Timeout, TooManyRequests, Unavailable
+from services.api.meta import Resource
 from services.api.seams import Clock
 from services.api.wire import Response
-from services.runtime.config import EXIT_IO
+from services.runtime.config import EXIT_CONFIG, EXIT_IO
 from services.runtime.watchdog import stack_of
 
 _log = structlog.get_logger()
@@ -101,6 +102,8 @@ class Operation:
     fingerprint: bytes = b""
     size: int = 0
     cause: Cause = UNNAMED
+    again: Callable[[Staged], Response] | None = None
+    """The plan made anew, in case another server commits first: a plan may have written into what it was made of."""
 
 
 @dataclass
@@ -111,15 +114,29 @@ class _Batch:
     answered: list[tuple[Operation, Response]] = field(default_factory=list)
     answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
+    size: int = 0
+    """Bytes of the entries, as the journal counts them."""
 
 
 class Writer:
-    """Commits operations one batch at a time."""
+    """Commits operations one batch at a time, and publishes between two batches what others have committed."""
 
     def __init__(
-        self, store: Store, journal: Journal, clock: Clock, publish: Callable[[Sequence[Change]], None]
+        self,
+        store: Store,
+        journal: Journal,
+        clock: Clock,
+        publish: Callable[[Sequence[Change]], None],
+        publish_news: Callable[[Sequence[Change]], None] | None = None,
+        resources: Callable[[], Mapping[str, Resource]] = dict,
     ) -> None:
+        """`publish_news`: what publishes changes that another server has committed, None for `publish`. `resources`:
+        the kinds by wire name, for those."""
         self._store, self._journal, self._clock, self._publish = store, journal, clock, publish
+        self._publish_others = publish_news or publish
+        self._resources = resources
+        self._has_news = False
+        journal.on_news(self._note_news)
         self._queue: deque[Operation] = deque()
         self._queue_bytes = 0
         self._pending: dict[Operation, None] = {}
@@ -134,15 +151,21 @@ class Writer:
         """How many operations wait."""
         return len(self._queue)
 
+    def _note_news(self) -> None:
+        self._has_news = True
+        self._has_work.set()
+
     def submit(self, operation: Operation) -> asyncio.Future[Response]:
         """Enqueue the write; it runs even if its caller is cancelled meanwhile.
 
-        Raises: Unavailable (not open, read-only), TooManyRequests (2,000 waiting, or 64 MiB).
+        Raises: Unavailable (not open, read-only, etcd unreachable), TooManyRequests (2,000 waiting, or 64 MiB).
         """
         if not self.is_open:
             raise Unavailable("the API server is not ready", reason="NotReady", retry_after_s=1)
         if self.read_only is not None:
             raise Unavailable("the store is full and read-only", reason="StoreReadOnly", retry_after_s=5)
+        if why := self._journal.unavailable:
+            raise Unavailable(why, retry_after_s=1)
         if self._store.is_window_full:
             raise Unavailable("the window of changes is full", reason="WindowFull", retry_after_s=5)
         most = QUEUE_MAX if operation.identity.startswith(_COMPONENTS) else QUEUE_MAX - QUEUE_RESERVED
@@ -166,18 +189,40 @@ class Writer:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._answer_overdue(committing))
             while True:
-                if not self._queue:
+                if not self._queue and not self._has_news:
                     self._has_work.clear()
                     await self._has_work.wait()
-                await self._commit(self._evaluate())
+                if self._has_news:
+                    self._publish_news()
+                if self._queue:
+                    await self._commit(self._evaluate())
                 # Requests that arrived meanwhile join the next batch.
                 await asyncio.sleep(0)
 
+    def _publish_news(self) -> None:
+        """Publish what others have committed, in the way own batches are. Raises: JournalError when it does not fit."""
+        self._has_news = False
+        now_s = self._clock.now()
+        for entries in self._journal.news():
+            if not entries:
+                continue
+            try:
+                changes = changes_of(self._store, entries, self._resources())
+            except (Gap, msgspec.MsgspecError) as error:
+                raise JournalError(f"what another API server wrote does not fit: {error}", EXIT_CONFIG) from None
+            self._store.publish(changes, now_s)
+            self._publish_others(changes)
+            for key, answer in answers_of(entries, now_s):
+                self.answers.keep(key, answer)
+        self._journal.published()
+
     async def _answer_overdue(self, committing: "asyncio.Task[None]") -> None:
         """Answer callers whose deadline passed that the outcome is unknown; their operations go on (S8). What they wait
-        for is logged (P15)."""
+        for is logged (P15). What is not begun while nothing can be written is refused."""
         while True:
             await asyncio.sleep(OVERDUE_CHECK_S)
+            if why := self._journal.unavailable:
+                self._refuse_queued(refusal(Unavailable(why, retry_after_s=1)))
             now_s = self._clock.now()
             overdue = [o for o in self._pending if o.deadline_s < now_s]
             if overdue:
@@ -201,9 +246,33 @@ class Writer:
             if len(batch.answered) >= BATCH_OPERATIONS:
                 break
             operation = queue.popleft()
+            mark, listed = len(staged.changes), len(batch.entries)
+            response = self._evaluate_one(operation, batch)
+            if (too_much := self._too_much(batch, listed)) is not None:
+                staged.rollback(mark)
+                del batch.entries[listed:]
+                batch.answers.pop((operation.identity, operation.request_id), None)
+                if mark:
+                    queue.appendleft(operation)  # for the next batch
+                    break
+                response = too_much
             self._queue_bytes -= operation.size
-            batch.answered.append((operation, self._evaluate_one(operation, batch)))
+            batch.answered.append((operation, response))
         return batch
+
+    def _too_much(self, batch: _Batch, listed: int) -> Response | None:
+        """Return the refusal of a group that makes the batch larger than the journal takes at once (S4)."""
+        journal = self._journal
+        size = batch.size + journal.size(batch.entries[listed:])
+        if len(batch.entries) <= journal.changes_max and size <= journal.bytes_max:
+            batch.size = size
+            return None
+        count = len(batch.entries) - listed
+        text = (
+            f"etcdserver: request is too large: {count} changes with {size - batch.size} bytes, at most "
+            f"{journal.changes_max} with {journal.bytes_max} can be stored together"
+        )
+        return refusal(RequestEntityTooLarge(text))
 
     def _evaluate_one(self, operation: Operation, batch: _Batch) -> Response:
         now_s = self._clock.now()
@@ -244,15 +313,20 @@ class Writer:
 
     async def _commit(self, batch: _Batch) -> None:
         changes = batch.staged.changes
-        if changes:
+        if changes or self._journal.is_shared:
             try:
                 await self._journal.append(batch.entries, self._store.window_start)
+            except OvertakenError:
+                self._put_back(batch)
+                return
             except OSError as error:
                 await self._survive(error, batch)
                 return
+        if changes:
             self._store.publish(changes, self._clock.now())
             self._publish(changes)
             self.batches += 1
+        self._journal.published()
         for key, answer in batch.answers.items():
             self.answers.keep(key, answer)
         for operation, response in batch.answered:
@@ -265,9 +339,23 @@ class Writer:
                 if error.errno != errno.ENOSPC:
                     raise JournalError(f"the journal failed: {error.strerror or error}", EXIT_IO) from error
 
+    def _put_back(self, batch: _Batch) -> None:
+        """Put the operations of a batch that is not to be committed back in front of the queue, in their order."""
+        for operation, _ in reversed(batch.answered):
+            if operation.again is not None:
+                operation.plan = operation.again
+            self._queue.appendleft(operation)
+            self._queue_bytes += operation.size
+
     def _base(self) -> tuple[int, list[Kept]]:
         start = self._store.window_start
         return start, [Kept(r.resource, r.rv, r.body) for r in self._store.state_at(start)]
+
+    def _refuse_queued(self, response: Response) -> None:
+        while self._queue:
+            operation = self._queue.popleft()
+            self._queue_bytes -= operation.size
+            self._answer(operation, response)
 
     async def _survive(self, error: OSError, batch: _Batch) -> None:
         """Become read-only until there is space; any other failure is the end. Source: guarantees S16."""
@@ -279,10 +367,7 @@ class Writer:
         # What was refused because of a change that is now gone was refused for nothing: all of it may retry.
         for operation, _ in batch.answered:
             self._answer(operation, store_full)
-        while self._queue:
-            operation = self._queue.popleft()
-            self._queue_bytes -= operation.size
-            self._answer(operation, store_full)
+        self._refuse_queued(store_full)
         while self.read_only is not None:
             await asyncio.sleep(PROBE_PERIOD_S)
             try:

@@ -34,12 +34,16 @@ LIFE_MIN_S = 30
 DEFAULT_AUDIT = "default"
 """The value of `--audit` without a policy."""
 Show = Callable[[dict[str, Any]], None]
+ETCD_FILES = ("etcd_cafile", "etcd_certfile", "etcd_keyfile", "etcd_password_file")
+ETCD_ACCESS = ("etcd_prefix", "etcd_user", *ETCD_FILES)
+"""How the API servers reach an etcd: options that are flags of theirs."""
 
 
 def check(given: dict[str, Any]) -> None:
     """Check the options of `keplab up`, and replace the path of node definitions by what it says, dealt to hosts.
     Raises: UsageError naming option and file."""
     _check_life(given["certificate_life"])
+    _check_etcd(given)
     remark(Switches.parse(given["assignments"]))
     try:
         Schedulers(given["schedulers"], others=given["extra_schedulers"])
@@ -70,6 +74,28 @@ def _audit_policy(given: str) -> str:
     except ValueError as error:
         raise click.UsageError(f"--audit={error}") from None
     return str(path)
+
+
+def _check_etcd(given: dict[str, Any]) -> None:
+    if given["engine"] != "etcd":
+        for name in ("etcd_servers", *ETCD_ACCESS):
+            if given[name]:
+                raise click.UsageError(f"{_flag(name)} is about --engine etcd, and the engine is {given['engine']}")
+        for name in ("apiservers", "etcd_members"):
+            if given[name] > 1:
+                raise click.UsageError(f"{_flag(name)} {given[name]} needs --engine etcd, not {given['engine']}")
+    elif given["etcd_servers"] and given["etcd_members"] > 1:
+        raise click.UsageError(
+            "--etcd-members is about an etcd that is started, and --etcd-servers names one that runs"
+        )
+    elif not given["etcd_servers"]:
+        for name in ETCD_ACCESS[1:]:
+            if given[name]:
+                raise click.UsageError(f"{_flag(name)} needs --etcd-servers: the etcd that is started has its own")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def _check_life(text: str) -> None:
@@ -115,12 +141,19 @@ def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
         hosts=given["hosts"],
         definitions=given["definitions"],
         engine=given["engine"],
+        etcd_servers=given["etcd_servers"],
+        etcd_members=given["etcd_members"],
+        apiservers=given["apiservers"],
         rest_port=given["rest_port"],
         grpc_port=given["grpc_port"],
         switches=tuple(given["assignments"]),
         log_level=given["log_level"],
         arguments={
-            "apiserver": ["--cluster-objects", *_audit(given)],
+            "apiserver": [
+                "--cluster-objects",
+                *_audit(given),
+                *(text for name in ETCD_ACCESS if given[name] for text in (_flag(name), _value(name, given[name]))),
+            ],
             # The key of the mesh's authority lies beside the tokens; only this process is given it.
             "controllers": [
                 "--custom-resources",
@@ -152,6 +185,10 @@ def _audit(given: dict[str, Any]) -> list[str]:
     log = given["data"].absolute() / "audit" / "audit.log"
     policy = given["audit"]
     return ["--audit-policy-file", policy, "--audit-log-path", str(log)] if policy else []
+
+
+def _value(name: str, text: str) -> str:
+    return str(Path(text).absolute()) if name in ETCD_FILES else text
 
 
 async def _run(supervisor: Supervisor, output: str, show: Show) -> int:

@@ -24,6 +24,7 @@ TRIES_BEFORE_LOGGING = 3
 RELOAD_S = 2.0
 """How often it is looked whether certificate files have changed."""
 LEAVE_MAX_S = 5.0
+PORT_MAX = 65535
 """How long calls may still be answered over a channel that is being left."""
 
 _BOTH_ENDS: tuple[tuple[str, int], ...] = (
@@ -62,6 +63,16 @@ STREAM_TAKEN = (("mesh-taken", "1"),)
 _log = structlog.get_logger()
 
 
+def targets_of(server: str) -> list[str]:
+    """Return the servers of a list with commas between. Raises: ValueError for one that is not HOST:PORT."""
+    found = [each.strip() for each in server.split(",")]
+    for each in found:
+        host, _, port = each.rpartition(":")
+        if not host or not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
+            raise ValueError(f"{each!r}: want HOST:PORT")
+    return found
+
+
 class Renewed(Exception):
     """A stream was left because there is a newer certificate."""
 
@@ -69,17 +80,26 @@ class Renewed(Exception):
 class Link:
     """What both streams share: the stub, the main credential, and the way back after a break.
 
-    With `tls` the channel is one of mutual TLS; after its certificates were renewed the streams move to a new one.
+    Of several servers, HOST:PORT with commas between, one is used until a stream over it breaks, then the next; who
+    begins draws with which. With `tls` the channel is one of mutual TLS; after its certificates were renewed the
+    streams move to a new one.
     """
 
     def __init__(self, target: str, token: str, clock: Clock, random: Random, tls: "ClientTls | None" = None) -> None:
-        self.target, self.clock, self.random, self.tls = target, clock, random, tls
+        self._targets = targets_of(target)
+        self._at = int(random.random() * len(self._targets)) if len(self._targets) > 1 else 0
+        self.clock, self.random, self.tls = clock, random, tls
         self.metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self.reconnects = self.renewals = 0
         self._failures = 0
         self._renewed = asyncio.Event()
         self._closing: set[asyncio.Task[None]] = set()
         self._connect()
+
+    @property
+    def target(self) -> str:
+        """The server in use."""
+        return self._targets[self._at]
 
     def _connect(self) -> None:
         if self.tls is None:
@@ -94,14 +114,25 @@ class Link:
             await asyncio.sleep(RELOAD_S)
             if not self.tls.has_changed():
                 continue
-            old, renewed = self.channel, self._renewed
+            renewed = self._renewed
             self._renewed = asyncio.Event()
-            self._connect()
+            self._leave_channel()
             self.renewals += 1
             renewed.set()
-            closing = asyncio.create_task(old.close(LEAVE_MAX_S))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+
+    def _leave_channel(self) -> None:
+        """Make a new channel; what is under way over the old one may still end."""
+        old = self.channel
+        self._connect()
+        closing = asyncio.create_task(old.close(LEAVE_MAX_S))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    def _try_next(self, broken: Any) -> None:
+        """Use the next server, unless the other stream has gone there already."""
+        if len(self._targets) > 1 and broken is self.channel:
+            self._at = (self._at + 1) % len(self._targets)
+            self._leave_channel()
 
     async def close(self) -> None:
         """Close the channel, and those that are being left."""
@@ -132,7 +163,7 @@ class Link:
         backoff = Backoff(self.random)
         while True:
             await has_work.wait()
-            began = self.clock.now()
+            began, channel = self.clock.now(), self.channel
             stream, renewed = getattr(self.stub, method)(metadata=self.metadata), self._renewed
             is_renewed = False
             try:
@@ -150,6 +181,7 @@ class Link:
                 if isinstance(error, grpc.aio.AioRpcError):
                     why = f"{error.code().name}: {error.details()}"
                 await self._failed(why)
+                self._try_next(channel)
                 broken(why, _status_of(error))
             finally:
                 stream.cancel()

@@ -82,7 +82,8 @@ class _NodeApi:
 
 
 class RpcTransport:
-    """Reaches the API server at `target` (HOST:PORT) with this process's tokens; implements `Transport`.
+    """Reaches the API server at `target` with this process's tokens; implements `Transport`. `target` is HOST:PORT, or
+    several of them with commas between, of which each is as good as the others.
 
     `tokens`: {identity: token}, the first is the main one. `tls`: the process's certificate; if it names the main
     identity, or there are no tokens, it is the credential, and the main token is not sent. Make it inside the running

@@ -79,23 +79,30 @@ class Authority:
         as by the names of SERVER_NAMES; made unless a good one is there. Raises: OSError."""
         names = tuple(dict.fromkeys((*SERVER_NAMES, *hosts)))
         alternatives = x509.SubjectAlternativeName([_name_of(host) for host in names])
-        return self._pair(name, name, (), ExtendedKeyUsageOID.SERVER_AUTH, alternatives, now)
+        return self._pair(name, name, (), (ExtendedKeyUsageOID.SERVER_AUTH,), alternatives, now)
 
     def client(self, name: str, user: str, groups: Iterable[str] = (), *, now: datetime | None = None) -> Pair:
         """Return the pair `<name>.crt`, `<name>.key` of a client that is this user in these groups. Raises: OSError."""
-        return self._pair(name, user, tuple(groups), ExtendedKeyUsageOID.CLIENT_AUTH, None, now)
+        return self._pair(name, user, tuple(groups), (ExtendedKeyUsageOID.CLIENT_AUTH,), None, now)
+
+    def peer(self, name: str, *, now: datetime | None = None) -> Pair:
+        """Return the pair `<name>.crt`, `<name>.key` of a process of this machine that serves and calls its equals.
+        Raises: OSError."""
+        alternatives = x509.SubjectAlternativeName([_name_of(host) for host in SERVER_NAMES])
+        both = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+        return self._pair(name, name, (), both, alternatives, now)
 
     def sign(
         self,
         subject: x509.Name,
         public_key: ec.EllipticCurvePublicKey,
-        usage: x509.ObjectIdentifier,
+        usages: Iterable[x509.ObjectIdentifier],
         alternatives: x509.SubjectAlternativeName | None = None,
         *,
         life: timedelta = LIFE,
         now: datetime | None = None,
     ) -> x509.Certificate:
-        """Return a certificate of that key, good for that usage and life."""
+        """Return a certificate of that key, good for these usages and that life."""
         now = now or datetime.now(UTC)
         builder = (
             x509.CertificateBuilder()
@@ -106,7 +113,7 @@ class Authority:
             .not_valid_before(now - BACKDATED)
             .not_valid_after(now + life)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
         )
         if alternatives is not None:
@@ -152,7 +159,7 @@ class Authority:
         name: str,
         user: str,
         groups: tuple[str, ...],
-        usage: x509.ObjectIdentifier,
+        usages: tuple[x509.ObjectIdentifier, ...],
         alternatives: x509.SubjectAlternativeName | None,
         now: datetime | None,
     ) -> Pair:
@@ -162,7 +169,7 @@ class Authority:
         subject = x509.Name([x509.NameAttribute(oid, value) for oid, value in named])
         if not self._is_good(pair, subject, alternatives, now or datetime.now(UTC)):
             key = ec.generate_private_key(ec.SECP256R1())
-            _put(pair, key, self.sign(subject, key.public_key(), usage, alternatives, life=self.life, now=now))
+            _put(pair, key, self.sign(subject, key.public_key(), usages, alternatives, life=self.life, now=now))
         return pair
 
     def renew(self, pair: Pair, *, life: timedelta | None = None, now: datetime | None = None) -> None:
@@ -173,8 +180,8 @@ class Authority:
         known = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
         life = life or _life(known)
         key = ec.generate_private_key(ec.SECP256R1())
-        (usage,) = known.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-        _put(pair, key, self.sign(known.subject, key.public_key(), usage, _names_of(known), life=life, now=now))
+        usages = known.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        _put(pair, key, self.sign(known.subject, key.public_key(), usages, _names_of(known), life=life, now=now))
 
     def is_due(self, pair: Pair, *, now: datetime | None = None) -> bool:
         """Return whether a pair is to be renewed: by its age, or because another authority signed it. Raises: OSError;

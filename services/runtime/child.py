@@ -48,6 +48,7 @@ _MODULES = {
     CLAIM_CONTROLLER: "claim_controller",
     DEVICE_PLUGIN: "kubelet.deviceplugin.emulated",
     DRA_DRIVER: "kubelet.dra.emulated",
+    "etcd": "services.runtime.etcd_members",
 }
 
 _log = structlog.get_logger()

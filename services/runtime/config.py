@@ -62,7 +62,9 @@ class CommonConfig:
     """Flags of every process of the mesh."""
 
     name: str = setting("", "this instance's name in logs, events and traces, for example kubelet/host-1")
-    server: str = setting("127.0.0.1:7443", "the API server's gRPC address, HOST:PORT")
+    server: str = setting(
+        "127.0.0.1:7443", "the API server's gRPC address, HOST:PORT; of several servers with commas between"
+    )
     security: Literal["tokens", "strict"] = setting(
         "tokens", "tokens: gRPC is plain, callers are known by tokens; strict: mutual TLS on every gRPC connection"
     )

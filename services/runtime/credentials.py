@@ -182,18 +182,23 @@ def put_driver(made: Credentials, process: str, driver: str, node: str) -> Path:
     return made.of(process)
 
 
-def kubeconfig(rest_url: str, token: str, authority: Path) -> bytes:
-    """Return the administrator's kubeconfig for the REST server at `rest_url`, https://HOST:PORT.
+def kubeconfig(rest_urls: Sequence[str], token: str, authority: Path) -> bytes:
+    """Return the administrator's kubeconfig for the REST servers at these URLs, https://HOST:PORT: the context `keplab`
+    leads to the first, `keplab-2` to the second and so on.
 
     `authority`: the certificate of who signed the server's. Raises: OSError.
     """
     trusted = base64.b64encode(authority.read_bytes()).decode()
+    names = ["keplab", *(f"keplab-{number}" for number in range(2, len(rest_urls) + 1))]
     document = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "keplab", "cluster": {"server": rest_url, "certificate-authority-data": trusted}}],
+        "clusters": [
+            {"name": name, "cluster": {"server": url, "certificate-authority-data": trusted}}
+            for name, url in zip(names, rest_urls, strict=True)
+        ],
         "users": [{"name": "admin", "user": {"token": token}}],
-        "contexts": [{"name": "keplab", "context": {"cluster": "keplab", "user": "admin"}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}} for name in names],
         "current-context": "keplab",
     }
     return yaml.safe_dump(document, sort_keys=False).encode()
@@ -232,7 +237,8 @@ def refresh_kubeconfig(path: Path, signer: certificates.Authority) -> None:
     """Put the present authorities, and the present certificate of a client that has one, into a kubeconfig of this
     mesh. Raises: OSError, ValueError."""
     document = yaml.safe_load(path.read_bytes())
-    document["clusters"][0]["cluster"]["certificate-authority-data"] = _encoded(signer.path)
+    for cluster in document["clusters"]:
+        cluster["cluster"]["certificate-authority-data"] = _encoded(signer.path)
     user = document["users"][0]
     if "client-certificate-data" in user["user"]:
         pair = signer.path.parent / f"client-{user['name']}"
@@ -285,7 +291,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         _put(out / component / "token.json", made.of(process).read_bytes())
     (out / "admin").mkdir(exist_ok=True, mode=0o700)
     _put(out / "admin" / MONITOR_FILE, (out / "apiserver" / MONITOR_FILE).read_bytes())
-    _put(out / "admin" / KUBECONFIG_FILE, kubeconfig(arguments.rest_url, made.admin_token, signer.path))
+    _put(out / "admin" / KUBECONFIG_FILE, kubeconfig([arguments.rest_url], made.admin_token, signer.path))
     put_client_kubeconfigs(out / "admin" / CLIENTS_FOLDER, arguments.rest_url, signer)
 
 

@@ -25,6 +25,7 @@ FOLDERS = (
     "apiserver",
     "credentials",
     "dra-driver",
+    "etcd",
     "events",
     "kubeconfigs",
     "kubelet",

@@ -6,7 +6,6 @@ person must read is one line; a traceback means a bug.
 """
 
 import asyncio
-import ctypes
 import errno
 import gc
 import hashlib
@@ -35,8 +34,6 @@ from services.runtime.config import (
     EXIT_IO,
     EXIT_OK,
     EXIT_USAGE,
-    PARENT_VARIABLE,
-    PORT_MAX,
     CommonConfig,
     HelpRequested,
     StartError,
@@ -45,6 +42,7 @@ from services.runtime.config import (
 from services.runtime.delegation import Caller, Delegation, Refusal, rights_on_paths
 from services.runtime.health import PROCESS_METRICS, Guard, HealthServer
 from services.runtime.machine import ClosableDisk, FailingDisk, Machine, OffClock, StrikingLog
+from services.runtime.parent import die_with_parent
 from services.runtime.real import FileDisk, MemoryDisk, NoTransport, RealClock, seeded_random, write_atomically
 from services.runtime.unix_sockets import UnixSockets
 from services.runtime.watchdog import LOOK_PERIOD_S, UnderWay, Watchdog
@@ -64,7 +62,6 @@ READY_POLL_S = 0.02
 STALL_S = 0.25
 STUCK_S = 3.0
 GC_THRESHOLDS = (50_000, 20, 50)
-_PR_SET_PDEATHSIG = 1
 READY_RETRY_S = 1.0
 OUT_OF_MEMORY = "out of memory: this process ends, so that its successor can work"
 """A text that needs no memory to be made."""
@@ -96,7 +93,7 @@ def run(
         if not config.name:
             config = replace(config, name=name)
         if config.die_with_parent:
-            _die_with_parent(environ)
+            die_with_parent(environ)
         log_file = _log_file(config) if config.log_file else None
         try:
             logs.set_up(config.name, config.log_level)
@@ -120,15 +117,6 @@ def _end_without_memory() -> NoReturn:
     """End at once: a process that is out of memory can neither serve nor tidy up, and its successor can."""
     logs.say(OUT_OF_MEMORY)
     os._exit(EXIT_BUG)
-
-
-def _die_with_parent(environ: Mapping[str, str]) -> None:
-    """Have the kernel kill us when our parent dies: a supervisor that was SIGKILLed leaves no orphan."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # It may have died before the line above; then another process is our parent by now.
-    expected = environ.get(PARENT_VARIABLE, "")
-    if expected.isdigit() and os.getppid() != int(expected):
-        raise StartError("the process that started this one is gone", EXIT_OK)
 
 
 def _log_file(config: CommonConfig) -> logs.LogFile | None:
@@ -263,11 +251,13 @@ class _Process:
         if self._service.startswith("apiserver"):
             # Its token file is the list of all tokens, not credentials of its own.
             return NoTransport()
+        from services.client.channel import targets_of
         from services.client.rpc import RpcTransport
 
-        host, _, port = self._config.server.rpartition(":")
-        if not host or not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
-            raise StartError(f"--server {self._config.server!r}: want HOST:PORT", EXIT_USAGE)
+        try:
+            targets_of(self._config.server)
+        except ValueError as error:
+            raise StartError(f"--server {error}", EXIT_USAGE) from None
         tokens = _load_tokens(self._config.token_file)
         tls = _client_tls(self._config)
         self._transport = RpcTransport(self._config.server, tokens, clock=self._clock, random=self._random, tls=tls)

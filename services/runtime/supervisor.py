@@ -65,6 +65,8 @@ class MeshOptions:
 
     `nodes`: number of equal nodes dealt out to `hosts` kubelet processes (0: at most three), or
     `definitions`: node definitions (JSON objects as `kubelet/config.py` reads them) by host name.
+    `etcd_servers`: URLs of the etcd of engine `etcd`, with commas between; empty: one of `etcd_members` is started as
+    well. `apiservers`: how many API servers share it.
     `switches`: NAME=VALUE for every process. `arguments`: further flags by process name, `kubelet` standing
     for every host and `scheduler` for every scheduler. `identities`: who else gets a token, beside the
     processes and the administrator. `roles`: files with the roles of controllers that are not part of keplab; their
@@ -81,6 +83,9 @@ class MeshOptions:
     hosts: int = 0
     definitions: Mapping[str, Sequence[Mapping[str, object]]] = field(default_factory=dict)
     engine: str = "sqlite"
+    etcd_servers: str = ""
+    etcd_members: int = 1
+    apiservers: int = 1
     rest_port: int = 0
     grpc_port: int = 0
     switches: tuple[str, ...] = ()
@@ -144,13 +149,15 @@ class Supervisor:
             self._control = ControlServer(self._data, self._answer)
             await self._control.start()
             self._tasks.append(asyncio.create_task(self._keep_certificates()))
-            apiserver = self._add("apiserver", self._apiserver_arguments())
-            await self._start_all([apiserver])
-            # From now on restarts must find the same ports: clients hold on to them.
-            apiserver.arguments += ["--grpc-port", str(apiserver.ports["grpc"])]
-            apiserver.arguments += ["--rest-port", str(apiserver.ports["rest"])]
+            shared = await self._start_etcd() if self._options.engine == "etcd" else []
+            names = ["apiserver", *(f"apiserver-{number}" for number in range(2, self._options.apiservers + 1))]
+            servers = [self._add(name, [*self._apiserver_arguments(name), *shared]) for name in names]
+            await self._start_all(servers)
+            for each in servers:
+                # From now on restarts must find the same ports: clients hold on to them.
+                each.arguments += ["--grpc-port", str(each.ports["grpc"]), "--rest-port", str(each.ports["rest"])]
             assert self._credentials is not None
-            content = credentials.kubeconfig(self.rest_url, self._credentials.admin_token, self.authority)
+            content = credentials.kubeconfig(self.rest_urls, self._credentials.admin_token, self.authority)
             write_atomically(self.kubeconfig, content, mode=0o600)
             if self._options.serves_clients and self._authority is not None:
                 place = self._data / credentials.CLIENTS_FOLDER
@@ -179,18 +186,19 @@ class Supervisor:
             raise
 
     async def stop(self) -> None:
-        """Stop every process, last started first, the API server last of all; release the directory."""
+        """Stop every process, last started first, the API servers and etcd last of all; release the directory."""
         for task in self._tasks:
             task.cancel()
         if self._control is not None:
             await self._control.close()
         for child in self.children.values():
             child.is_wanted = False
-        others = [child for child in reversed(self.children.values()) if child.name != "apiserver"]
+        last = ("apiserver", "etcd")
+        others = [child for child in reversed(self.children.values()) if component_of(child.name) not in last]
         # Kubelets and controllers may send their final writes to a server that still listens.
         await asyncio.gather(*(child.stop() for child in others))
-        if "apiserver" in self.children:
-            await self.children["apiserver"].stop()
+        for component in last:
+            await asyncio.gather(*(child.stop() for child in self._processes_of(component)))
         if self._lock_fd >= 0:
             with suppress(OSError):
                 (self._data / STATE_FILE).unlink(missing_ok=True)
@@ -223,6 +231,22 @@ class Supervisor:
         await self._start_all([child])
         child.restarts += 1
 
+    async def _start_etcd(self) -> list[str]:
+        """Return the flags by which API servers reach etcd; without URLs of one, when one of our own is ready. Raises:
+        MeshError, OSError."""
+        if self._options.etcd_servers:
+            return ["--etcd-servers", self._options.etcd_servers]
+        # Only here: no other engine needs it.
+        from services.runtime.etcd_members import make_members
+
+        members = make_members(self._data, self._options.etcd_members, _free_port)
+        self.children |= {child.name: child for child in members.children}
+        await self._start_all(members.children)
+        return ["--etcd-servers", members.servers, *members.flags]
+
+    def _processes_of(self, component: str) -> list[Child]:
+        return [child for child in self.children.values() if component_of(child.name) == component]
+
     def child(self, name: str) -> Child:
         """Return one process. Raises: KeyError when there is no such process."""
         if name not in self.children:
@@ -231,8 +255,8 @@ class Supervisor:
 
     @property
     def grpc_target(self) -> str:
-        """HOST:PORT of the gRPC server."""
-        return f"127.0.0.1:{self.children['apiserver'].ports['grpc']}"
+        """HOST:PORT of the gRPC server; of several with commas between."""
+        return ",".join(f"127.0.0.1:{each.ports['grpc']}" for each in self._processes_of("apiserver"))
 
     @property
     def authority(self) -> Path:
@@ -243,12 +267,18 @@ class Supervisor:
     @property
     def rest_url(self) -> str:
         """URL of the REST server, for kubectl."""
-        return f"https://127.0.0.1:{self.children['apiserver'].ports['rest']}"
+        return self.rest_urls[0]
+
+    @property
+    def rest_urls(self) -> list[str]:
+        """URLs of the REST servers, one an API server."""
+        return [f"https://127.0.0.1:{each.ports['rest']}" for each in self._processes_of("apiserver")]
 
     def status(self) -> dict[str, Any]:
         """Return the document that `keplab status -o json` prints."""
         now = self._clock.now()
-        is_known = "apiserver" in self.children and self.children["apiserver"].ports
+        servers = self._processes_of("apiserver")
+        is_known = bool(servers) and all(each.ports for each in servers)
         return {
             "kubeconfig": str(self.kubeconfig),
             "rest_url": self.rest_url if is_known else "",
@@ -280,9 +310,9 @@ class Supervisor:
             ],
         }
 
-    def client_transport(self, identity: str = "") -> RpcTransport:
-        """Return a new connection as one identity, "" for the administrator; close it when done. Raises: KeyError when
-        this mesh has no token for that identity.
+    def client_transport(self, identity: str = "", server: str = "") -> RpcTransport:
+        """Return a new connection as one identity, "" for the administrator; close it when done. `server`: one of
+        `grpc_target`, "" for all. Raises: KeyError when this mesh has no token for that identity.
         """
         assert self._credentials is not None, "the mesh is not started"
         identity = identity or ADMIN.user
@@ -290,7 +320,7 @@ class Supervisor:
         tls = None
         if self._options.security == "strict":
             tls = ClientTls(TlsFiles(*self._client_pair("admin", ADMIN), self.authority))
-        return RpcTransport(self.grpc_target, tokens, clock=self._clock, random=seeded_random(None), tls=tls)
+        return RpcTransport(server or self.grpc_target, tokens, clock=self._clock, random=seeded_random(None), tls=tls)
 
     def _client_pair(self, process: str, identity: Identity) -> tuple[Path, Path]:
         """Return certificate and key of a process."""
@@ -351,15 +381,15 @@ class Supervisor:
         assert self._credentials is not None
         return ["--token-file", str(self._credentials.of(process)), *self._connection(process)]
 
-    def _apiserver_arguments(self) -> list[str]:
+    def _apiserver_arguments(self, name: str) -> list[str]:
         assert self._credentials is not None
         assert self._serving is not None
         return [
             "--engine", self._options.engine,
-            "--data-dir", str(self._data / "apiserver"),
+            "--data-dir", str(self._data / name),
             "--token-file", str(self._credentials.server),
-            "--grpc-port", str(self._options.grpc_port),
-            "--rest-port", str(self._options.rest_port),
+            "--grpc-port", str(self._options.grpc_port if name == "apiserver" else 0),
+            "--rest-port", str(self._options.rest_port if name == "apiserver" else 0),
             "--tls-cert-file", str(self._serving.certificate),
             "--tls-private-key-file", str(self._serving.key),
             "--client-ca-file", str(self.authority),
@@ -466,7 +496,7 @@ class Supervisor:
             "--telemetry-maxbackup", str(self._options.telemetry.kept),
             "--die-with-parent",
         ]  # fmt: skip
-        if name != "apiserver":
+        if component_of(name) != "apiserver":
             common += ["--server", self.grpc_target]
         if self._options.has_faults:
             common += ["--faults-file", str(self.faults_file_of(name))]

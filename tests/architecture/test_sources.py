@@ -24,6 +24,7 @@ SPECIFICATIONS = ROOT / "docs" / "spec"
 SUFFIXES = {".py", ".txt", ".md", ".yaml"}
 APART = {".venv", ".git", ".keplab", "runs", "protos", "__pycache__", "LICENSE"}
 OUTSIDE = (
+    "etcd's",
     "kubernetes/",
     "kubernetes-sigs/",
     "kubernetes-csi/",

@@ -1,8 +1,8 @@
-"""Real Kubernetes clients for the tests: kubectl as two Debian releases package it.
+"""Real parts of Kubernetes for the tests: kubectl as two Debian releases package it, and etcd.
 
-    python tests/interop/parts.py        # fetch both, say where they are
+    python tests/interop/parts.py        # fetch all, say where they are
 
-`kubectl(suite)` returns the path of a binary in the cache folder (`$KEPLAB_PARTS`, else `.keplab/parts` in the
+`kubectl(suite)` and `etcd()` return the path of a binary in the cache folder (`$KEPLAB_PARTS`, else `.keplab/parts` in the
 working tree). What is not there is fetched with apt-get into a package root of its own: nothing is installed on
 the machine, its package lists are not touched, and Debian's signatures are checked.
 """
@@ -18,6 +18,8 @@ from pathlib import Path
 
 KUBECTLS = {"trixie": "v1.32.", "forky": "v1.36."}
 """Debian suite to the version its kubectl has."""
+ETCD_SUITE = "trixie"
+"""Its etcd-server is 3.5, which kube-apiserver 1.32 to 1.36 run over."""
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 SOURCES = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))
 """Where this machine says which Debian mirror it uses."""
@@ -53,6 +55,18 @@ def kubectl(suite: str) -> Path:
     with locked(home / "lock"):
         if not binary.exists():
             _fetch(suite, "kubectl", home / f"apt-{suite}", "usr/bin/kubectl", binary)
+    return binary
+
+
+def etcd() -> Path:
+    """Return etcd, fetched once; what is on the PATH goes before. Raises: NotToBeHadError."""
+    if found := shutil.which("etcd"):
+        return Path(found)
+    home = folder()
+    binary = home / "etcd"
+    with locked(home / "lock"):
+        if not binary.exists():
+            _fetch(ETCD_SUITE, "etcd-server", home / f"apt-etcd-{ETCD_SUITE}", "usr/bin/etcd", binary)
     return binary
 
 
@@ -113,3 +127,7 @@ if __name__ == "__main__":
             sys.stdout.write(f"{each}: {kubectl(each)}\n")
         except NotToBeHadError as error:
             sys.stdout.write(f"{error}\n")
+    try:
+        sys.stdout.write(f"etcd: {etcd()}\n")
+    except NotToBeHadError as error:
+        sys.stdout.write(f"{error}\n")

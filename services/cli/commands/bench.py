@@ -33,6 +33,7 @@ Examples:
   keplab bench watch --watchers 50 --objects 2000 -o json | jq .phases
   keplab bench overload --seconds 30
   keplab bench security
+  keplab bench store --seconds 5
   keplab bench cel -o json | jq .evaluations_per_s
   keplab bench scheduler --list
   keplab bench scheduler --workload TopologySpreading --nodes 5000
@@ -48,7 +49,7 @@ def COMMAND() -> None:  # noqa: N802
 @COMMAND.command("mesh", epilog=EPILOG)
 @click.option("--nodes", default=100, show_default=True, type=click.IntRange(1, 15_000), help="emulated nodes")
 @click.option("--pods", default=2_000, show_default=True, type=click.IntRange(1, 40_000), help="pods created")
-@click.option("--engine", default="memory", show_default=True, type=click.Choice(["memory", "sqlite"]))
+@click.option("--engine", default="memory", show_default=True, type=click.Choice(["memory", "sqlite", "etcd"]))
 @set_option
 @output_option
 def mesh(nodes: int, pods: int, engine: str, assignments: tuple[str, ...], output: str) -> int:
@@ -171,6 +172,39 @@ def recovery(objects: int, kills: int, output: str) -> int:
     p50_s, p99_s = result.first_write_p50_s, result.first_write_p99_s
     click.echo(f"SIGKILL → first write  p50 {p50_s:.2f} s, p99 {p99_s:.2f} s, longest {result.first_write_max_s:.2f} s")
     click.echo(f"a start uses {result.start_cpu_s:.2f} s of CPU; the server has {result.rss_mib:,.0f} MiB")
+    return EXIT_OK
+
+
+@COMMAND.command("store", epilog=EPILOG)
+@click.option(
+    "--seconds", default=1.0, show_default=True, type=click.FloatRange(0.1, 60.0), help="of each of three rounds"
+)
+@output_option
+def store(seconds: float, output: str) -> int:
+    """Writes per second of every engine with 1, 16 and 256 writers, next to raw SQLite and raw etcd.
+
+    Without an etcd on the PATH the rest is measured.
+    """
+    from benchmarks.store import bench_store
+    from services.runtime.config import MeshError
+    from services.runtime.etcd_members import find_etcd
+
+    has_etcd = True
+    try:
+        find_etcd()
+    except MeshError as error:
+        has_etcd = False
+        _say(f"{error}; the rest is measured")
+    result = bench_store(seconds=seconds, with_etcd=has_etcd, say=_say)
+    if output == "json":
+        print_json(result.document())
+        return EXIT_OK
+    writers = next(iter(result.by_engine.values()))
+    print_table(
+        ("WRITES/s", *(f"{number} WRITER{'S' if number > 1 else ''}" for number in writers)),
+        [(title, *(f"{rate:,.0f}" for rate in rates.values())) for title, rates in result.by_engine.items()],
+    )
+    click.echo(f"load average {result.load[0]:g} before, {result.load[1]:g} after")
     return EXIT_OK
 
 

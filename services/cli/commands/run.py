@@ -35,7 +35,7 @@ Examples:
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="set a switch; see `keplab switches`")
 @click.option(
     "--engine",
-    type=click.Choice(["memory", "sqlite"]),
+    type=click.Choice(["memory", "sqlite", "etcd"]),
     default="sqlite",
     show_default=True,
     help="the API server's store, as processes",

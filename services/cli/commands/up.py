@@ -27,6 +27,7 @@ EPILOG = """\
 Examples:
   keplab up
   keplab up --nodes 1000 --engine memory
+  keplab up --engine etcd --etcd-members 3 --apiservers 2
   keplab up --detach && kubectl --kubeconfig .keplab/kubeconfig get nodes
   keplab up --set kubelet.on_reject=unbind --set scheduler.exclusion=soft
   keplab up --scheduler-config experiments/profiles/two.yaml
@@ -68,7 +69,18 @@ Examples:
     metavar="NAME",
     help="one more scheduler, for pods with this schedulerName; may be repeated",
 )
-@click.option("--engine", type=click.Choice(["memory", "sqlite"]), default="sqlite", show_default=True, help="store")
+@click.option(
+    "--engine", type=click.Choice(["memory", "sqlite", "etcd"]), default="sqlite", show_default=True, help="store"
+)
+@click.option("--etcd-servers", metavar="URLS", default="", help="etcd of --engine etcd [one is started as well]")
+@click.option("--etcd-prefix", metavar="KEY", default="", help="what keys begin with in it [/registry]")
+@click.option("--etcd-cafile", metavar="FILE", default="", help="authority of its members' certificates")
+@click.option("--etcd-certfile", metavar="FILE", default="", help="certificate of the API servers for it")
+@click.option("--etcd-keyfile", metavar="FILE", default="", help="the key of that")
+@click.option("--etcd-user", metavar="NAME", default="", help="user name for it, where it knows users by passwords")
+@click.option("--etcd-password-file", metavar="FILE", default="", help="file with that user's password")
+@click.option("--etcd-members", type=click.IntRange(1, 9), default=1, help="members of the etcd that is started [1]")
+@click.option("--apiservers", type=click.IntRange(1, 9), default=1, help="API servers that share the etcd [1]")
 @data_option
 @click.option("--rest-port", type=click.IntRange(0, 65535), default=0, help="port for kubectl [any free]")
 @click.option("--grpc-port", type=click.IntRange(0, 65535), default=0, help="port for the mesh itself [any free]")

@@ -67,6 +67,7 @@ class AnApi:
 class AServer:
     audit = None
     is_ready = True
+    is_shared = False
     release = "1.36"
     fairness = None
     writer = SimpleNamespace(read_only=None)

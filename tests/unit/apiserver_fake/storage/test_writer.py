@@ -6,7 +6,7 @@ import errno
 import msgspec
 import pytest
 
-from apiserver_fake.storage.journal import JournalError
+from apiserver_fake.storage.journal import Journal, JournalError
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Key, Store
 from apiserver_fake.storage.writer import (
@@ -37,7 +37,7 @@ class LoopClock:
         return self.now()
 
 
-class AJournal:
+class AJournal(Journal):
     """Keeps batches in memory, takes 10 ms for each, and fails on request."""
 
     is_durable = True

@@ -1,0 +1,1 @@
+"""The engine `etcd`: several API servers over one etcd."""

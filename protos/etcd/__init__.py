@@ -1,0 +1,1 @@
+"""What keplab uses of the API of etcd."""

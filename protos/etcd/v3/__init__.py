@@ -1,0 +1,1 @@
+"""Version 3 of that API."""
