@@ -135,6 +135,7 @@ class Writer:
         self._store, self._journal, self._clock, self._publish = store, journal, clock, publish
         self._publish_others = publish_news or publish
         self._resources = resources
+        self._is_shared = journal.is_shared
         self._has_news = False
         journal.on_news(self._note_news)
         self._queue: deque[Operation] = deque()
@@ -164,7 +165,7 @@ class Writer:
             raise Unavailable("the API server is not ready", reason="NotReady", retry_after_s=1)
         if self.read_only is not None:
             raise Unavailable("the store is full and read-only", reason="StoreReadOnly", retry_after_s=5)
-        if why := self._journal.unavailable:
+        if self._is_shared and (why := self._journal.unavailable):
             raise Unavailable(why, retry_after_s=1)
         if self._store.is_window_full:
             raise Unavailable("the window of changes is full", reason="WindowFull", retry_after_s=5)
@@ -221,7 +222,7 @@ class Writer:
         for is logged (P15). What is not begun while nothing can be written is refused."""
         while True:
             await asyncio.sleep(OVERDUE_CHECK_S)
-            if why := self._journal.unavailable:
+            if self._is_shared and (why := self._journal.unavailable):
                 self._refuse_queued(refusal(Unavailable(why, retry_after_s=1)))
             now_s = self._clock.now()
             overdue = [o for o in self._pending if o.deadline_s < now_s]
@@ -248,7 +249,7 @@ class Writer:
             operation = queue.popleft()
             mark, listed = len(staged.changes), len(batch.entries)
             response = self._evaluate_one(operation, batch)
-            if (too_much := self._too_much(batch, listed)) is not None:
+            if self._is_shared and (too_much := self._too_much(batch, listed)) is not None:
                 staged.rollback(mark)
                 del batch.entries[listed:]
                 batch.answers.pop((operation.identity, operation.request_id), None)
@@ -313,7 +314,7 @@ class Writer:
 
     async def _commit(self, batch: _Batch) -> None:
         changes = batch.staged.changes
-        if changes or self._journal.is_shared:
+        if changes or self._is_shared:
             try:
                 await self._journal.append(batch.entries, self._store.window_start)
             except OvertakenError:
@@ -326,7 +327,8 @@ class Writer:
             self._store.publish(changes, self._clock.now())
             self._publish(changes)
             self.batches += 1
-        self._journal.published()
+        if self._is_shared:
+            self._journal.published()
         for key, answer in batch.answers.items():
             self.answers.keep(key, answer)
         for operation, response in batch.answered:
