@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 SEEDS ?= $(if $(ALL),20,1000)
 REPEATS ?= 10
 
-.PHONY: help install hooks demo test lint types bench seeds repeats compose-test lock protos clean
+.PHONY: help install hooks demo test lint types bench seeds repeats fuzz compose-test lock protos clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,7 +27,7 @@ demo: $(READY) ## the runaway and its cure, side by side, as real processes
 	  --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind --report runs/runaway.html
 
 test: lint types ## every layer of tests
-	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples -n 2 --dist loadfile
+	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples tests/fuzz -n 2 --dist loadfile
 	$(BIN)/pytest tests/scenarios -n 2 --dist load
 	$(BIN)/pytest tests/process -n 3 --dist loadfile
 	$(BIN)/pytest tests/interop -n 2 --dist loadfile
@@ -56,6 +56,9 @@ endif
 repeats: $(READY) ## acceptance scenarios of kubelets that die, are cut off or come back, and of one device for two, REPEATS=10 times with seeds of their own
 	nice -n 10 $(BIN)/pytest tests/scenarios/test_kubelet_faults.py tests/scenarios/test_one_device.py \
 	  tests/process/test_one_device_as_processes.py --repeats $(REPEATS) -n 2 --dist load
+
+fuzz: $(READY) ## bad input from one SEED: 20,000 requests, 4,000 gRPC frames, 100,000 texts, or N= of each; ONLY=rest|grpc|parsers, PLACE= one of them
+	nice -n 10 $(BIN)/python -m tests.fuzz --seed $(or $(SEED),1) $(if $(N),--cases $(N)) $(if $(ONLY),--only $(ONLY)) $(if $(PLACE),--place $(PLACE))
 
 compose-test: $(READY) ## build the image, run the mesh in containers, kill the scheduler, watch it converge
 	$(BIN)/pytest tests/compose -x --tb=short

@@ -48,7 +48,7 @@ from apiserver_fake.storage.records import DELETED, Cause, Change, Record, Selec
 from apiserver_fake.storage.store import Gap, Store, restore
 from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
-from services.api.errors import ApiError, BadRequest, NotFound
+from services.api.errors import UNREADABLE, ApiError, BadRequest, NotFound
 from services.api.identity import ADMIN, MASTERS_GROUP, Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
@@ -185,7 +185,7 @@ class ApiServer:
                 base = [self._record(kept) for kept in recovered.base]
                 restore(store, base, recovered.base_rv, recovered.entries, now_s, self.catalogue.resources)
                 self._redefine(record.name for record in store.select(DEFINITIONS, Selection()).records)
-        except (Gap, NotFound, msgspec.MsgspecError) as error:
+        except (Gap, NotFound, *UNREADABLE) as error:
             raise StartError(f"the store is damaged: {error}", EXIT_CONFIG) from error
         for key, answer in answers_of(recovered.entries, now_s):
             self.writer.answers.keep(key, answer)
@@ -737,7 +737,7 @@ def _reason_of(body: bytes) -> str:
     """Return the reason in the body of an unbind, "other" for one that no caller may give: a metric's label."""
     try:
         reason = msgspec.json.decode(body, type=_Reason).reason
-    except (msgspec.MsgspecError, RecursionError):
+    except UNREADABLE:
         return "other"
     return reason if may_be_sent(reason) else "other"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from services.api.errors import UNREADABLE
 from services.api.seams import Clock
 from services.runtime.components import CLAIM_CONTROLLER, DEVICE_PLUGIN, DRA_DRIVER, component_of
 from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_IO, EXIT_OK, PARENT_VARIABLE, PREFIX
@@ -154,7 +155,7 @@ def _last_line(log: Path) -> str:
     for line in reversed(lines):
         if not line.startswith("{"):
             return line.strip()
-        with contextlib.suppress(msgspec.DecodeError):
+        with contextlib.suppress(*UNREADABLE):
             record = msgspec.json.decode(line)
             if record.get("level") == "error":
                 return f"{record.get('comp')}: {record.get('event')}: {record.get('error', '')}"

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from services.api.errors import UNREADABLE
 from services.runtime.config import EXIT_LOCKED, MeshError, StartError
 
 LOCK_TRIES, LOCK_PERIOD_S = 5, 0.02
@@ -91,5 +92,5 @@ def read_state(data_dir: Path) -> dict[str, Any] | None:
         return None
     try:
         return msgspec.json.decode((data_dir / STATE_FILE).read_bytes(), type=dict[str, Any])
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *UNREADABLE):
         return None

@@ -14,6 +14,7 @@ from typing import Any
 import click
 import msgspec
 
+from services.api.errors import UNREADABLE
 from services.api.switches import Switches
 from services.api.times import seconds_in
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, remark, set_option
@@ -181,7 +182,7 @@ def _definitions(path: Path, hosts: int) -> dict[str, list[dict[str, object]]]:
         names = [NodeDefinition.parse(definition).name for definition in found]
     except OSError as error:
         raise click.UsageError(f"--nodes-file {path}: {error.strerror}") from None
-    except (msgspec.DecodeError, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         raise click.UsageError(f"--nodes-file {path}: {error}") from None
     for i, name in enumerate(names):
         if name in names[:i]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from services.api.errors import UNREADABLE
 from services.telemetry.eventlog import Line
 
 
@@ -34,7 +35,7 @@ class _File:
             self.number += 1
             try:
                 line = _decoder.decode(text)
-            except msgspec.DecodeError as error:
+            except UNREADABLE as error:
                 raise Incomplete(f"{self.path.name}:{self.number}: {error}") from None
             if line.seq != self.number:
                 raise Incomplete(f"{self.path.name}:{self.number}: seq is {line.seq}")
