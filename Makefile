@@ -4,8 +4,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEEDS ?= $(if $(ALL),20,1000)
 REPEATS ?= 10
+KILLS ?= 500
 
-.PHONY: help install hooks demo test lint types bench seeds repeats fuzz compose-test lock protos clean
+.PHONY: help install hooks demo test lint types bench seeds crash repeats fuzz compose-test lock protos clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,7 +30,7 @@ demo: $(READY) ## the runaway and its cure, side by side, as real processes
 test: lint types ## every layer of tests
 	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples tests/fuzz -n 2 --dist loadfile
 	$(BIN)/pytest tests/scenarios -n 2 --dist load
-	$(BIN)/pytest tests/process -n 3 --dist loadfile
+	$(BIN)/pytest tests/process tests/durability -n 3 --dist loadfile
 	$(BIN)/pytest tests/interop -n 2 --dist loadfile
 
 lint: $(READY) ## format, lint, floors, stubs
@@ -52,6 +53,9 @@ else
 	$(BIN)/keplab chaos experiments/runaway/runaway.txt --set kubelet.on_reject=unbind \
 	  --seeds $(SEEDS) --record runs/seeds.jsonl --repeat 100
 endif
+
+crash: $(READY) ## KILLS=500 SIGKILLs of an API server under load, each with the unsynced tail of its files cut; SEED=… repeats a run
+	nice -n 5 $(BIN)/python -m tests.durability.crash --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 repeats: $(READY) ## acceptance scenarios of kubelets that die, are cut off or come back, and of one device for two, REPEATS=10 times with seeds of their own
 	nice -n 10 $(BIN)/pytest tests/scenarios/test_kubelet_faults.py tests/scenarios/test_one_device.py \

@@ -877,6 +877,7 @@ class Write:
         if (config.get("apiVersion"), config.get("kind")) != (form["apiVersion"], form["kind"]):
             group, _, name = str(config.get("apiVersion") or "").rpartition("/")
             raise BadRequest(f"invalid object type: {group}/{name}, Kind={config.get('kind')}")
+        config = _of_type(sub, config)
         # The manager of a Scale's replicas is one of the replicas of the object that is scaled.
         spec = {name: value for name, value in (config.get("spec") or {}).items() if name == "replicas"}
         mapped = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, "metadata": {}, "spec": spec}
