@@ -16,10 +16,7 @@ DUE = (503, 504)
 WAIT_S = 20.0
 VERBS = ("create", "update", "patch", "get", "list", "delete", "deletecollection", "x")
 SUBRESOURCES = (
-    "",
-    "",
-    "",
-    "",
+    *[""] * 16,
     "status",
     "scale",
     "binding",

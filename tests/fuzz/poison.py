@@ -90,7 +90,7 @@ HAND_MADE = [
     # Source: guarantees FM-S8.
     ("pods", {"spec": {"containers": [{"name": f"c{i}", "image": "i"} for i in range(100)]}}),
     ("pods", {"metadata": {"annotations": {f"k{i}": "x" * 1_000 for i in range(250)}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}),
-    ("pods", {"spec": {"containers": [{"name": "c", "image": "i"}], "tolerations": [{"key": f"k{i}", "operator": "Exists"} for i in range(200)]}}),
+    ("pods", {"spec": {"containers": [{"name": "c", "image": "i"}], "tolerations": [{"key": f"k{i}", "operator": "Exists"} for i in range(198)]}}),
     ("pods", {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "9223372036854775"}}}]}}),
     ("pods", {"spec": {"containers": [{"name": "c", "image": "i", "livenessProbe": {"httpGet": {"port": "none"}, "periodSeconds": 2**31 - 1}}]}}),
     ("pods", {"spec": {"containers": [{"name": "c", "image": "i"}], "activeDeadlineSeconds": 1, "terminationGracePeriodSeconds": 2**31}}),
@@ -106,15 +106,15 @@ HAND_MADE = [
                              "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}),
     ("statefulsets.apps", {"spec": {"replicas": 1, "serviceName": "", "ordinals": {"start": 2**31 - 2}, "selector": {"matchLabels": {"z": "z"}},
                                     "template": {"metadata": {"labels": {"z": "z"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}),
-    ("deployments.apps", {"spec": {"replicas": 3, "strategy": {"rollingUpdate": {"maxSurge": "1000000000%", "maxUnavailable": "0%"}}, "selector": {"matchLabels": {"y": "y"}},
+    ("deployments.apps", {"spec": {"replicas": 3, "strategy": {"rollingUpdate": {"maxSurge": "100%", "maxUnavailable": "0%"}}, "selector": {"matchLabels": {"y": "y"}},
                                    "template": {"metadata": {"labels": {"y": "y"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}),
     ("horizontalpodautoscalers.autoscaling", {"spec": {"scaleTargetRef": {"kind": "Deployment", "apiVersion": "apps/v1", "name": "absent"}, "maxReplicas": 2**31 - 1,
-        "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "9Ei"}}}]}}),
+        "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "7Ei"}}}]}}),
     ("resourceslices.resource.k8s.io", {"spec": {"driver": "d.example.com", "allNodes": True, "pool": {"name": "p", "generation": 2**63 - 1, "resourceSliceCount": 2**31 - 1},
         "devices": [{"name": f"d{i}", "attributes": {"a": {"string": "x" * 64}}, "capacity": {"m": {"value": "9223372036854775807"}}} for i in range(128)]}}),
     ("leases.coordination.k8s.io", {"spec": {"holderIdentity": "h", "leaseDurationSeconds": 2**31 - 1, "renewTime": "9999-12-31T23:59:59.000000Z"}}),
     ("poddisruptionbudgets.policy", {"spec": {"selector": {}, "minAvailable": "100%"}}),
-    ("persistentvolumes", {"spec": {"capacity": {"storage": "9Ei"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/a"}, "claimRef": {"namespace": NAMESPACE, "name": "absent", "uid": "u"}}}),
+    ("persistentvolumes", {"spec": {"capacity": {"storage": "7Ei"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/a"}, "claimRef": {"namespace": NAMESPACE, "name": "absent", "uid": "u"}}}),
 ]  # fmt: skip
 
 
@@ -124,6 +124,17 @@ def hand_made():
     for number, (name, document) in enumerate(HAND_MADE):
         meta = {"name": f"hand-{number}", **document.get("metadata", {})}
         found.append((name, meta["name"], json.dumps({**document, "metadata": meta}).encode(), b""))
+    return found
+
+
+def hand_made_documents():
+    """Return the same as whole documents."""
+    found = []
+    for name, _, body, _ in hand_made():
+        resource, document = CATALOGUE.resources[name], json.loads(body)
+        if resource.namespaced:
+            document["metadata"]["namespace"] = NAMESPACE
+        found.append({"apiVersion": resource.api_version, "kind": resource.kind, **document})
     return found
 
 
