@@ -6,7 +6,7 @@ SEEDS ?= $(if $(ALL),20,1000)
 REPEATS ?= 10
 KILLS ?= 500
 
-.PHONY: help install hooks demo test lint types bench seeds crash repeats fuzz compose-test lock protos clean
+.PHONY: help install hooks demo test lint types bench seeds crash repeats watch-links fuzz compose-test lock protos clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -63,6 +63,9 @@ repeats: $(READY) ## acceptance scenarios of kubelets that die, are cut off or c
 
 fuzz: $(READY) ## bad input from one SEED: 20,000 requests, 4,000 gRPC frames, 100,000 texts, or N= of each; ONLY=rest|grpc|parsers, PLACE= one of them
 	nice -n 10 $(BIN)/python -m tests.fuzz --seed $(or $(SEED),1) $(if $(N),--cases $(N)) $(if $(ONLY),--only $(ONLY)) $(if $(PLACE),--place $(PLACE))
+
+watch-links: $(READY) ## AS-13 and AS-14 with their amounts: 200 restarts under watches, a quiet watch left alone for ten minutes; about half an hour
+	KEPLAB_RESTARTS=200 KEPLAB_IDLE_WATCH_S=600 nice -n 10 $(BIN)/pytest tests/process/test_watch_restarts.py tests/process/test_watch_links.py
 
 compose-test: $(READY) ## build the image, run the mesh in containers, kill the scheduler, watch it converge
 	$(BIN)/pytest tests/compose -x --tb=short
