@@ -6,7 +6,7 @@ SEEDS ?= $(if $(ALL),20,1000)
 REPEATS ?= 10
 KILLS ?= 500
 
-.PHONY: help install hooks demo test lint types bench seeds crash repeats watch-links compose-test lock protos clean
+.PHONY: help install hooks demo test lint types bench seeds crash repeats watch-links fuzz compose-test lock protos clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -28,7 +28,7 @@ demo: $(READY) ## the runaway and its cure, side by side, as real processes
 	  --arm fail:kubelet.on_reject=fail --arm unbind:kubelet.on_reject=unbind --report runs/runaway.html
 
 test: lint types ## every layer of tests
-	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples -n 2 --dist loadfile
+	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples tests/fuzz -n 2 --dist loadfile
 	$(BIN)/pytest tests/scenarios -n 2 --dist load
 	$(BIN)/pytest tests/process tests/durability -n 3 --dist loadfile
 	$(BIN)/pytest tests/interop -n 2 --dist loadfile
@@ -60,6 +60,9 @@ crash: $(READY) ## KILLS=500 SIGKILLs of an API server under load, each with the
 repeats: $(READY) ## acceptance scenarios of kubelets that die, are cut off or come back, and of one device for two, REPEATS=10 times with seeds of their own
 	nice -n 10 $(BIN)/pytest tests/scenarios/test_kubelet_faults.py tests/scenarios/test_one_device.py \
 	  tests/process/test_one_device_as_processes.py --repeats $(REPEATS) -n 2 --dist load
+
+fuzz: $(READY) ## bad input from one SEED: 20,000 requests, 4,000 gRPC frames, 100,000 texts, or N= of each; ONLY=rest|grpc|parsers, PLACE= one of them
+	nice -n 10 $(BIN)/python -m tests.fuzz --seed $(or $(SEED),1) $(if $(N),--cases $(N)) $(if $(ONLY),--only $(ONLY)) $(if $(PLACE),--place $(PLACE))
 
 watch-links: $(READY) ## AS-13 and AS-14 with their amounts: 200 restarts under watches, a quiet watch left alone for ten minutes; about half an hour
 	KEPLAB_RESTARTS=200 KEPLAB_IDLE_WATCH_S=600 nice -n 10 $(BIN)/pytest tests/process/test_watch_restarts.py tests/process/test_watch_links.py

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from apiserver_fake.accounts.tokens import Find, Rejected, Tokens
-from services.api.errors import BadRequest, Forbidden, Unauthorized
+from services.api.errors import UNREADABLE, BadRequest, Forbidden, Unauthorized
 from services.api.identity import ANONYMOUS, NODE_HOSTS_GROUP, Hosting, Identity, Stages
 from services.api.meta import Document
 from services.api.tokens import LEEWAY_S, LIFE_S, Owner, node_token, owner_of, server_token
@@ -60,7 +60,7 @@ def read_tokens(path: Path) -> TokenFile:
         found = msgspec.json.decode(text, type=TokenFile | list[TokenEntry])
     except OSError as error:
         raise StartError(f"token file {path}: {error.strerror}", EXIT_CONFIG) from None
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise StartError(f"token file {path}: {error}", EXIT_CONFIG) from None
     read = found if isinstance(found, TokenFile) else TokenFile(tuple(found))
     for entry in read.tokens:

@@ -17,7 +17,7 @@ from apiserver_fake.storage.records import ADDED, DELETED, Cause, Change, Entry,
 from apiserver_fake.storage.store import Store
 from apiserver_fake.storage.watch_hub import Watcher
 from apiserver_fake.storage.writer import BATCH_CHANGES
-from services.api.errors import ApiError
+from services.api.errors import UNREADABLE, ApiError
 from services.api.identity import Identity
 from services.api.kinds.job import Job
 from services.api.kinds.pod import Pod
@@ -129,7 +129,7 @@ def _grant(claim: ResourceClaim) -> Document:
 def _requests(body: bytes) -> dict[str, int]:
     try:
         return pod_requests(as_allocated(_WHOLE_POD.decode(body)))
-    except (msgspec.MsgspecError, ValueError):
+    except (*UNREADABLE, ValueError):
         return {}  # what no reader can make out asks for nothing
 
 

@@ -56,7 +56,16 @@ from apiserver_fake.storage.store import Gap, Staged, Store, restore
 from apiserver_fake.storage.watch_hub import SLOW, Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
 from apiserver_fake.watch_starts import Place, Starts
-from services.api.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, NotFound, Unauthorized
+from services.api.errors import (
+    UNREADABLE,
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    NotFound,
+    Unauthorized,
+)
 from services.api.identity import ADMIN, MASTERS_GROUP, MONITOR, Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
@@ -223,7 +232,7 @@ class ApiServer:
                 base = [self._record(kept) for kept in recovered.base]
                 restore(store, base, recovered.base_rv, recovered.entries, now_s, self.catalogue.resources)
                 self._redefine(record.name for record in store.select(DEFINITIONS, Selection()).records)
-        except (Gap, NotFound, msgspec.MsgspecError) as error:
+        except (Gap, NotFound, *UNREADABLE) as error:
             raise StartError(f"the store is damaged: {error}", EXIT_CONFIG) from error
         for key, answer in answers_of(recovered.entries, now_s):
             self.writer.answers.keep(key, answer)
@@ -1010,7 +1019,7 @@ def _reason_of(body: bytes) -> str:
     """Return the reason in the body of an unbind, "other" for one that no caller may give: a metric's label."""
     try:
         reason = msgspec.json.decode(body, type=_Reason).reason
-    except (msgspec.MsgspecError, RecursionError):
+    except UNREADABLE:
         return "other"
     return reason if may_be_sent(reason) else "other"
 

@@ -10,6 +10,7 @@ from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.latency import LatencyModel
 from kubelet.stages.document import StageError, load_stages
 from kubelet.stages.stage import Stage
+from services.api.errors import UNREADABLE
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
 
@@ -109,7 +110,7 @@ class KubeletConfig(CommonConfig):
 def _object(text: str) -> dict[str, object]:
     try:
         return msgspec.json.decode(text, type=dict[str, object])
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ValueError(f"--definitions {text[:60]!r}: {error}") from None
 
 
@@ -118,6 +119,6 @@ def _read_file(path: str) -> list[NodeDefinition]:
         items = msgspec.json.decode(Path(path).read_bytes(), type=list[dict[str, object]])
     except OSError as error:
         raise ValueError(f"--nodes-file {path}: {error.strerror}") from None
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ValueError(f"--nodes-file {path}: {error}") from None
     return [NodeDefinition.parse(item) for item in items]

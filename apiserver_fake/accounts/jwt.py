@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
+from services.api.errors import UNREADABLE
 from services.api.meta import Document
 
 _EC_BYTES: Final = 32
@@ -60,7 +61,7 @@ class SigningKey:
                 raise JwtError("the token is signed by another algorithm or another key")
             self._check(f"{header}.{claims}".encode(), _bytes(signature))
             found = msgspec.json.decode(_bytes(claims))
-        except (ValueError, AttributeError, InvalidSignature, msgspec.DecodeError):
+        except (ValueError, AttributeError, InvalidSignature, *UNREADABLE):
             raise JwtError("the token is none, or was signed with another key") from None
         if not isinstance(found, dict):
             raise JwtError("the claims of the token are no object")
@@ -94,7 +95,7 @@ def claims_of(token: str) -> Document:
     """Return what a token claims, without asking who signed it; {} for what is no token."""
     try:
         found: Any = msgspec.json.decode(_bytes(token.split(".")[1]))
-    except (ValueError, IndexError, msgspec.DecodeError):
+    except (ValueError, IndexError, *UNREADABLE):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from services.api.cel.libraries.authorization import Asker
-from services.api.errors import ApiError
+from services.api.errors import UNREADABLE, ApiError
 from services.api.identity import Identity
 from services.api.meta import Document, Resource
 from services.api.wire import Request
@@ -164,7 +164,7 @@ def _said_of(identity: Identity) -> Document:
 def _decoded(body: bytes) -> Document:
     try:
         found = msgspec.json.decode(body) if body else {}
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -37,7 +37,7 @@ from apiserver_fake.admission.webhooks import (
     review,
 )
 from apiserver_fake.storage.store import Store
-from services.api.errors import ApiError, Timeout
+from services.api.errors import UNREADABLE, ApiError, Timeout
 from services.api.meta import Resource
 
 ANSWER_BYTES_MAX = 16 << 20
@@ -306,7 +306,7 @@ def _said_by(status: int, content: bytes) -> str:
     """Return what client-go makes of an answer that is none."""
     try:
         document = msgspec.json.decode(content)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         document = None
     if isinstance(document, dict) and document.get("kind") == "Status" and document.get("message"):
         return str(document["message"])

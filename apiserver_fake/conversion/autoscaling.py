@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from services.api.errors import BadRequest
+from services.api.errors import UNREADABLE, BadRequest
 from services.api.kinds.horizontalpodautoscaler import RESOURCE as AUTOSCALERS
 from services.api.meta import Document
 
@@ -160,7 +160,8 @@ def stored_form(document: Document) -> Document:
 def _metric_v2(metric: Document, word: str) -> Document:
     kind = metric.get("type", "")
     member = _MEMBERS.get(kind, "")
-    source = metric.get(member) or {}
+    source = metric.get(member)
+    source = source if isinstance(source, dict) else {}
     found: Document = {name: source[name] for name in ("name", "container") if name in source}
     if "metricName" in source:
         found["metric"] = {"name": source["metricName"]}
@@ -194,7 +195,7 @@ def _read(name: str, text: str, form: type[Any]) -> Any:
     """Return an annotation's value, empty where it cannot be read: as upstream, those are ignored."""
     try:
         found = msgspec.json.decode(text) if text else form()
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return form()
     parts = found if isinstance(found, list) else [found]
     return found if isinstance(found, form) and all(isinstance(each, dict) for each in parts) else form()

@@ -72,7 +72,14 @@ class Rules:
         """The subresources that are the definition's own."""
         if self.scale is None:
             return {}
-        own = Subresource("*", "scale", ("get", "update", "patch"), partial(_write_scale, self), self._read_scale)
+        own = Subresource(
+            "*",
+            "scale",
+            ("get", "update", "patch"),
+            partial(_write_scale, self),
+            self._read_scale,
+            body=("autoscaling/v1", "Scale"),
+        )
         return {"scale": own}
 
     def structural_of(self, document: Document) -> Structural:

@@ -17,7 +17,7 @@ import aiohttp
 import msgspec
 
 from apiserver_fake.customresources.kinds import Converter
-from services.api.errors import ApiError
+from services.api.errors import UNREADABLE, ApiError
 from services.api.meta import Document
 
 TIMEOUT_S = 30.0
@@ -112,7 +112,7 @@ class WebhookConverter:
             raise _Failed(f'failed: Post "{url}?timeout={TIMEOUT_S:g}s": {error}') from None
         try:
             found = msgspec.json.decode(body)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise _Failed(f"failed: the answer is not JSON: {error}") from None
         if not isinstance(found, dict):
             raise _Failed("failed: the answer is not an object")

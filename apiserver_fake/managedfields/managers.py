@@ -31,7 +31,7 @@ from apiserver_fake.managedfields.fieldset import (
 )
 from apiserver_fake.managedfields.typed import Comparison, compare, fields_of, is_declared, merged, pruned, undeclared
 from apiserver_fake.schema.schemas import Shape
-from services.api.errors import BadRequest, Conflict
+from services.api.errors import UNREADABLE, BadRequest, Conflict
 from services.api.meta import Document
 
 APPLY, UPDATE = "Apply", "Update"
@@ -134,7 +134,7 @@ def _is_tree(fields: Any) -> bool:
         if step[:2] in ("k:", "v:"):
             try:
                 key = msgspec.json.decode(step[2:])
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 return False
             if step[0] == "k" and not isinstance(key, dict):
                 return False
@@ -476,7 +476,7 @@ def _beyond_last_applied(conflicts: Conflicts, before: Document, version: Versio
     text = ((before.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     try:
         last = msgspec.json.decode(text or "")
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return conflicts
     if not isinstance(last, dict) or last.get("apiVersion") != version.api_version:
         return conflicts

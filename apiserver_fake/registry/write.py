@@ -49,10 +49,10 @@ from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, Wr
 from apiserver_fake.switches import ApiServerSwitches
 from apiserver_fake.validation.formats import Cause, Causes, forbidden, required
 from apiserver_fake.validation.formats import invalid as invalid_value
-from services.api.errors import AlreadyExists, ApiError, BadRequest, Forbidden, NotFound, invalid
+from services.api.errors import UNREADABLE, AlreadyExists, ApiError, BadRequest, Forbidden, NotFound, invalid
 from services.api.identity import Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
-from services.api.meta import Document, Key, ObjectMeta, Resource
+from services.api.meta import Document, Key, ObjectMeta, Resource, metadata_of
 from services.api.seams import Clock, Random
 from services.api.switches import Switches
 from services.api.times import format_time
@@ -330,7 +330,7 @@ class Write:
         admit(self.identity, request, None, new, ctx)
         admitting = None if self.contexts.admission is None else self._admitting(ctx)
         if admitting is not None:
-            new = self._mutated_creation(admitting, new, ctx, is_generated=not (body.get("metadata") or {}).get("name"))
+            new = self._mutated_creation(admitting, new, ctx, is_generated=not metadata_of(body).get("name"))
         self._refuse(name, self.strategy.validate(None, new, ctx))
         self.strategy.check_bounds(None, new, ctx)
         if admitting is not None:
@@ -394,7 +394,7 @@ class Write:
         """Return the refusal of a patch that makes what is not of the kind's type: upstream shows what it decoded."""
         try:
             patch = msgspec.json.decode(self.request.body)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             patch = self.request.body.decode(errors="replace")
         is_merged = self.request.patch_type == "strategic"
         shown = go_text(patch) if is_merged else msgspec.json.encode(patch if result is None else result).decode()
@@ -567,7 +567,7 @@ class Write:
         is_creation = request.verb == "create"
         is_form = not is_creation and sub.name in ("status", "finalize", "resize", "ephemeralcontainers")
         if is_creation and (kind := SUBRESOURCE_KINDS.get(sub.name)) is not None:
-            meta = {"name": request.name, "namespace": request.namespace, **(body.get("metadata") or {})}
+            meta = {"name": request.name, "namespace": request.namespace, **metadata_of(body)}
             body = {**body, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
         before = None if is_creation else sub.read(old)
 
@@ -617,7 +617,7 @@ class Write:
     def replace(self, staged: Staged, body: Document) -> Response:
         """Stage the object as `body` has it; a new one where the kind allows that. Raises: ApiError."""
         request, resource = self.request, self.resource
-        named = request.resource_version or (body.get("metadata") or {}).get("resourceVersion")
+        named = request.resource_version or metadata_of(body).get("resourceVersion")
         if (
             resource.name not in CREATED_BY_UPDATE
             or named
@@ -877,6 +877,7 @@ class Write:
         if (config.get("apiVersion"), config.get("kind")) != (form["apiVersion"], form["kind"]):
             group, _, name = str(config.get("apiVersion") or "").rpartition("/")
             raise BadRequest(f"invalid object type: {group}/{name}, Kind={config.get('kind')}")
+        config = _of_type(sub, config)
         # The manager of a Scale's replicas is one of the replicas of the object that is scaled.
         spec = {name: value for name, value in (config.get("spec") or {}).items() if name == "replicas"}
         mapped = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, "metadata": {}, "spec": spec}

@@ -64,6 +64,15 @@ def bearer_of(authorization: str) -> str:
             raise Unauthorized("Unauthorized")
 
 
+def is_encodable(text: str) -> bool:
+    """Whether a text can be written as UTF-8; the HTTP library shows other bytes as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def is_traceparent(text: str) -> bool:
     """Whether this is a W3C traceparent; others are ignored, never stored."""
     return _TRACEPARENT.fullmatch(text) is not None

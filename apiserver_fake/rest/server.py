@@ -57,6 +57,7 @@ from apiserver_fake.rest.http import (
     cached_answer,
     encoded,
     indented,
+    is_encodable,
     is_pretty,
     is_traceparent,
     json_answer,
@@ -262,6 +263,10 @@ class RestHandler:
         if not is_allowed_host(host, self._allowed_hosts, local[0] if local else ""):
             raise Forbidden(f"the host name {host_name(host)[:100]!r} is not one of this server's")
         origin = request.headers.get("Origin", "")
+        for name, value in request.headers.items():
+            # Bytes that are no UTF-8 could be shown in no answer and stored in no object.
+            if not value.isascii() and not is_encodable(value):
+                raise BadRequest(f"the header {name} is not UTF-8")
         if origin and request.method in MUTATING and origin.lower() != f"{request.scheme}://{host}".lower():
             raise Forbidden("requests that change something must come from this server's own origin")
 

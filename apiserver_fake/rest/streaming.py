@@ -24,7 +24,7 @@ from aiohttp import web
 from apiserver_fake.rest.connections import Query, ports_of
 from apiserver_fake.rest.paths import is_set
 from apiserver_fake.rest.pod_streams import container_of, document_of, kubelet_address
-from services.api.errors import ApiError, BadRequest, NotFound, TooManyRequests, Unavailable
+from services.api.errors import UNREADABLE, ApiError, BadRequest, NotFound, TooManyRequests, Unavailable
 from services.api.meta import Document
 from services.api.wire import Api, Request
 from services.client.tls import Material, Newer, TlsError, TlsFiles
@@ -476,7 +476,7 @@ def _as_translated(status: bytes) -> bytes:
     """Return the status as a server writes it that has read it as a client: the exit code twice in words."""
     try:
         document: Document = msgspec.json.decode(status, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return status
     for cause in (document.get("details") or {}).get("causes") or ():
         if cause.get("reason") == "ExitCode":

@@ -15,9 +15,9 @@ from apiserver_fake.catalogue import Conversion, ServedVersion
 from apiserver_fake.decode import decode, decode_object
 from apiserver_fake.errors import wrong_type
 from apiserver_fake.patch.patch import apply_patch
-from apiserver_fake.schema.schemas import report_fields
+from apiserver_fake.schema.schemas import conform, report_fields
 from services.api.errors import BadRequest, invalid
-from services.api.meta import Document
+from services.api.meta import Document, metadata_of
 from services.api.wire import Api, Request, Response, WatchEvent, WatchRequest
 
 TRIES_MAX = 5
@@ -79,11 +79,20 @@ class VersionedApi:
         warnings: list[str] = []
         if self._served.check is not None:
             document, warnings = self._checked(request, document, old)
+        else:
+            document, warnings = self._typed(request, document)
         [stored] = await self._to_stored([document])
         written = await self._api.call(msgspec.structs.replace(request, body=msgspec.json.encode(stored)))
         if warnings:
             written = msgspec.structs.replace(written, warnings=(*warnings, *written.warnings))
         return await self._answer(written)
+
+    def _typed(self, request: Request, document: Document) -> tuple[Document, list[str]]:
+        """Return a document of a built-in version as its type reads it. Raises: BadRequest where it is not of it."""
+        resource, unknown = self._served.resource, list[str]()
+        shape, version, kind = self._served.shape, resource.api_version, resource.kind
+        document = conform(shape, version, kind, document, unknown=unknown)
+        return document, report_fields(unknown, version, kind, request.field_validation)
 
     def _checked(self, request: Request, document: Document, old: Document | None) -> tuple[Document, list[str]]:
         assert self._served.check is not None, "only versions with rules of their own are checked"
@@ -95,7 +104,7 @@ class VersionedApi:
         read, dropped, causes = self._served.check(document, old, request.subresource)
         warnings = report_fields(dropped, version, kind, request.field_validation)
         if causes:
-            name = request.name or str((document.get("metadata") or {}).get("name") or "")
+            name = request.name or str(metadata_of(document).get("name") or "")
             raise invalid(resource.qualified_kind, name, causes)
         return read, warnings
 
@@ -109,7 +118,7 @@ class VersionedApi:
                 return read
             before: Document = msgspec.json.decode(read.body)
             after = change(before)
-            named = (after.get("metadata") or {}).get("resourceVersion") != before["metadata"]["resourceVersion"]
+            named = metadata_of(after).get("resourceVersion") != before["metadata"]["resourceVersion"]
             write = msgspec.structs.replace(request, verb="update", patch_type="")
             response = await self._write(write, after, before)
             if response.is_ok or named or request.resource_version or response.code != 409:

@@ -4,6 +4,8 @@ import re
 
 import msgspec
 
+from services.api.errors import UNREADABLE
+
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*"')
 _BLANK = b" \t\r\n"
@@ -98,7 +100,7 @@ def object_mistake(text: bytes) -> str:
     """Return why a text cannot be decoded into a map, "" where it can."""
     try:
         found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except UNREADABLE:
         try:
             _Scanner(text).document()
         except _Syntax as mistake:

@@ -62,7 +62,7 @@ from kubelet.runtime.records import PodRecord
 from kubelet.runtime.script import StartFaults
 from kubelet.runtime.volumes import NodeVolumes
 from kubelet.view import KubeletPod, WorkerKey, worker_key
-from services.api.errors import ApiError, Conflict, UnknownOutcome
+from services.api.errors import UNREADABLE, ApiError, Conflict, UnknownOutcome
 from services.api.kinds.node import Node
 from services.api.meta import Document, Key
 from services.client.informer import Informer
@@ -345,7 +345,7 @@ class Agent(NodeShell):
         node: Node | None = None
         try:
             node = _NODE.decode(await self.client.get_raw("nodes", Key("", self.name)))
-        except (ApiError, UnknownOutcome, msgspec.DecodeError) as error:
+        except (ApiError, UnknownOutcome, *UNREADABLE) as error:
             log.warning("node.read_failed", node=self.name, reason=str(error))
         if not read.for_session:
             self.kubelet.admission.node_read(None if node is None else _facts(node), self.now())

@@ -22,6 +22,7 @@ from kubelet.managers.device_calls import (
     PreStart,
     Registration,
 )
+from services.api.errors import UNREADABLE
 from services.api.local_rpc import LocalConnection, LocalServer, LocalService, RpcError
 
 DIAL_TIMEOUT_S = 10.0
@@ -48,7 +49,7 @@ class DeviceSockets:
             return
         try:
             self._saved = msgspec.json.decode(data, type=tuple[str, ...])
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             log.warning("devices.checkpoint_unreadable", node=self._node.name, file=self._file, error=str(error))
             return
         self._plugins.restore(self._saved, self._node.now())

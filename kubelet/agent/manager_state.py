@@ -15,6 +15,7 @@ from kubelet.managers.allocation import Allocation
 from kubelet.managers.cpu_manager import CpuManager
 from kubelet.managers.cpu_topology import format_cpus, parse_cpus
 from kubelet.node.definition import NodeDefinition
+from services.api.errors import UNREADABLE
 from services.api.podresources import Amounts
 
 FILE: Final = "managers.state"
@@ -36,7 +37,7 @@ def is_readable(data: bytes | None) -> bool:
     """Whether the file says something; one that does not is as good as lost (FM-K5)."""
     try:
         msgspec.json.decode(data or b"{}", type=dict[str, _State])
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return False
     return True
 

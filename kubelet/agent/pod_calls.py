@@ -33,7 +33,7 @@ from kubelet.timers import CALL_DEADLINE_S
 from kubelet.unbind.unbinding import UnbindAnswer, unbind_body
 from kubelet.view import KubeletPod
 from kubelet.volumes.manager import VolumeManager
-from services.api.errors import ApiError, NotFound, UnknownOutcome
+from services.api.errors import UNREADABLE, ApiError, NotFound, UnknownOutcome
 from services.api.kinds.csidriver import DRIVERS, CSIDriver
 from services.api.kinds.node import Node
 from services.api.kinds.persistentvolume import PersistentVolume
@@ -162,7 +162,7 @@ class PodCalls:
                 return _POD.decode(await self._node.client.get_raw("pods", name))
             except UnknownOutcome:
                 pass
-            except (ApiError, msgspec.DecodeError) as error:
+            except (ApiError, *UNREADABLE) as error:
                 if not isinstance(error, ApiError) or error.code not in (429, 503, 504):
                     return None
             await asyncio.sleep(1.0)
@@ -214,7 +214,7 @@ class PodCalls:
             key = Key(wanted.pod.metadata.namespace, name)
             try:
                 found.append(_CLAIM.decode(await self._node.client.get_raw(CLAIMS, key)))
-            except (ApiError, UnknownOutcome, msgspec.DecodeError) as error:
+            except (ApiError, UnknownOutcome, *UNREADABLE) as error:
                 problem = f"fetch ResourceClaim {name}: {error}"
                 break
         self._claims.claims_read(wanted.key, wanted.pod, problem or found, self._node.now())
@@ -230,7 +230,7 @@ class PodCalls:
                 volume = await self._volume_of(claim)
                 if volume.spec.csi is not None and await self._is_attached(volume.spec.csi.driver):
                     found[claim] = volume.unique_name
-            except (ApiError, UnknownOutcome, msgspec.DecodeError, ValueError) as error:
+            except (ApiError, UnknownOutcome, *UNREADABLE, ValueError) as error:
                 problem = f"error processing PVC {claim}: {error}"
                 break
         assert self._volumes is not None
@@ -258,7 +258,7 @@ class PodCalls:
         try:
             node = _NODE.decode(await self._node.client.get_raw("nodes", Key("", self._node.name)))
             self._volumes.node_read(node, self._node.now())
-        except (ApiError, UnknownOutcome, msgspec.DecodeError) as error:
+        except (ApiError, UnknownOutcome, *UNREADABLE) as error:
             log.warning("node.read_failed", node=self._node.name, reason=str(error))
         self._volumes.looked(wanted.key, self._node.now())
         self._node.drain()

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 from kubelet.view import WorkerKey
+from services.api.errors import UNREADABLE
 from services.api.seams import Disk
 
 FOLD_BYTES = 16 << 20
@@ -52,7 +53,7 @@ class LineFile:
         try:
             self._number = int(msgspec.json.decode(head, type=dict[str, int])["log"])
             found += rest.split(b"\n")
-        except (msgspec.DecodeError, KeyError):
+        except (*UNREADABLE, KeyError):
             self._number = 0
         continued = self._disk.read(self.log) or b""
         self._bytes = len(continued)

@@ -18,6 +18,7 @@ from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.line_file import Lines, Where
 from kubelet.runtime.resources import NO_RESOURCES, PodResources, is_same
 from kubelet.view import WorkerKey
+from services.api.errors import UNREADABLE
 
 LOST_EXIT = 255
 """Of a container that ended with its machine; the runtime cannot say more."""
@@ -127,7 +128,7 @@ def newest(kind: type[R], lines: Iterable[bytes], nodes: frozenset[str]) -> Read
             continue
         try:
             said = decode(line)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             torn += 1
             continue
         if said.node not in nodes:

@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from services.api.errors import UNREADABLE
+
 Filter = Callable[[Any], Iterator[Any]]
 
 _TOKEN = re.compile(
@@ -116,7 +118,7 @@ def _to_number(value: Any) -> Any:
     if _kind(value) == 3:
         return value
     if isinstance(value, str):
-        with suppress(msgspec.DecodeError):
+        with suppress(*UNREADABLE):
             return msgspec.json.decode(value)
     raise JqError(f"{value!r} is no number")
 
@@ -290,7 +292,7 @@ class _Parser:
 def _text(token: str) -> str:
     try:
         text: str = msgspec.json.decode(token, type=str)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         raise JqError(f"{token} is no text") from None
     return text
 

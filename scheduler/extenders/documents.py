@@ -23,6 +23,7 @@ from scheduler.framework.cycle_state import Diagnosis
 from scheduler.framework.plugin import MAX_NODE_SCORE
 from scheduler.preemption.candidates import ExtenderError, Victims
 from scheduler.preemption.units import Unit, by_importance, pod_unit
+from services.api.errors import UNREADABLE
 from services.api.meta import Document
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -128,7 +129,7 @@ def _decode(body: bytes, kind: type[S], url: str) -> S:
 def _json(body: bytes, url: str) -> Any:
     try:
         return msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ExtenderError(f"{url}: the answer is no JSON: {error}") from None
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""What decoding bytes raises that are not JSON of the wanted form: msgspec's errors, and two that it lets through."""
 _BY_CODE: dict[int, type[ApiError]] = {}
 _WITHOUT_DETAILS = frozenset((400, 401, 406, 410, 413, 415))
 """Codes whose Status names nothing. Source: upstream `staging/src/k8s.io/apimachinery/pkg/api/errors/errors.go`."""
@@ -138,13 +140,16 @@ class UnknownOutcome(Exception):
 def from_status(code: int, body: bytes) -> ApiError:
     """Rebuild the error from a `Status` body; the inverse of `ApiError.status`."""
     try:
-        status: dict[str, Any] = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+        status = msgspec.json.decode(body)
+    except UNREADABLE:
+        status = None
+    if not isinstance(status, dict):
         status = {"message": body.decode("utf-8", "replace")}
     reason = str(status.get("reason") or "")
     cls = AlreadyExists if reason == "AlreadyExists" else _BY_CODE.get(code, ApiError)
     message = str(status.get("message") or f"the server answered {code}")
-    return cls(message, reason=reason, code=code, details=status.get("details"))
+    details = status.get("details")
+    return cls(message, reason=reason, code=code, details=details if isinstance(details, dict) else None)
 
 
 def invalid(kind: str, name: str, causes: Sequence[tuple[str, str, str]]) -> Invalid:

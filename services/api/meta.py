@@ -10,6 +10,12 @@ Document = dict[str, Any]
 """One whole JSON object, decoded. Unknown fields survive because documents are patched, not rebuilt."""
 
 
+def metadata_of(document: Document) -> Document:
+    """Return the metadata of a document as a client sent it; empty where it is none."""
+    found = document.get("metadata")
+    return found if isinstance(found, dict) else {}
+
+
 class Key(NamedTuple):
     """`(namespace, name)`; cluster-scoped objects have the empty namespace."""
 

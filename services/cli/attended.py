@@ -21,6 +21,7 @@ from apiserver_fake.audit.policy import DEFAULT, read_policy
 from kubelet.node.definition import NodeDefinition
 from kubelet.stages.document import StageError, load_stages
 from kubelet.stages.rights import rights_of
+from services.api.errors import UNREADABLE
 from services.api.switches import Switches
 from services.api.times import seconds_in
 from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, print_json, remark
@@ -118,7 +119,7 @@ def _definitions(path: Path, hosts: int) -> dict[str, list[dict[str, object]]]:
         names = [NodeDefinition.parse(definition).name for definition in found]
     except OSError as error:
         raise click.UsageError(f"--nodes-file {path}: {error.strerror}") from None
-    except (msgspec.DecodeError, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         raise click.UsageError(f"--nodes-file {path}: {error}") from None
     for i, name in enumerate(names):
         if name in names[:i]:

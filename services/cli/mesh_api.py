@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 import yaml
 
+from services.api.errors import UNREADABLE
 from services.api.metrics.apis import COMPUTED
 from services.cli.output import EXIT_FAILED, fail
 from services.runtime.mesh_directory import read_state
@@ -147,7 +148,7 @@ def _kinds_of(group: dict[str, Any]) -> Iterator[ServedKind]:
 def _message(error: urllib.error.HTTPError) -> str:
     try:
         return str(msgspec.json.decode(error.read())["message"])
-    except (OSError, msgspec.DecodeError, LookupError, TypeError):
+    except (OSError, *UNREADABLE, LookupError, TypeError):
         return f"HTTP {error.code}"
 
 

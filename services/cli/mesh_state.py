@@ -12,7 +12,7 @@ from apiserver_fake.storage.journal import JournalError
 from apiserver_fake.storage.records import record_of, undefined_resource
 from apiserver_fake.storage.sqlite import SqliteJournal
 from apiserver_fake.storage.store import Gap, Store, restore
-from services.api.errors import ApiError, UnknownOutcome
+from services.api.errors import UNREADABLE, ApiError, UnknownOutcome
 from services.api.identity import ADMIN
 from services.api.wire import Api, Request
 from services.cli.live import progress_bar
@@ -129,7 +129,7 @@ def _switches(source: Path) -> tuple[str, ...]:
         with path.open("rb") as lines:
             try:
                 line = msgspec.json.decode(lines.readline(), type=Line)
-            except msgspec.MsgspecError:
+            except UNREADABLE:
                 continue
         if line.ev == "proc.start":
             return tuple(line.data.get("set") or ())

@@ -13,6 +13,7 @@ import yaml
 
 from kubelet.dra import wire
 from kubelet.dra.calls import REGISTRY
+from services.api.errors import UNREADABLE
 from services.api.local_rpc import RpcError, call_once, is_unserved
 from services.runtime.components import component_of
 from services.runtime.credentials import admin_headers
@@ -59,7 +60,7 @@ def _get(url: str, headers: Mapping[str, str], trust: ssl.SSLContext | None = No
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=trust) as reply:
             return msgspec.json.decode(reply.read())
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return None
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 
-from services.api.errors import ApiError, UnknownOutcome
+from services.api.errors import UNREADABLE, ApiError, UnknownOutcome
 from services.api.meta import Document, Key
 from services.api.seams import Clock, Random
 from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, encode
@@ -90,7 +90,7 @@ def decode(response: Response) -> Document:
     """Return the document an answer carries. Raises: ApiError when the body is not a JSON object."""
     try:
         return _DECODER.decode(response.body)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ApiError(f"the server's answer ({response.code}) cannot be decoded: {error}") from error
 
 
@@ -131,7 +131,7 @@ class Client:
         items, rv = await self.list_raw(resource, **part)
         try:
             return [_DECODER.decode(item) for item in items], rv
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise ApiError(f"an item in the list of {resource} cannot be decoded: {error}") from error
 
     async def list_raw(self, resource: str, **part: Unpack[Part]) -> tuple[RawItems, int]:
@@ -150,7 +150,7 @@ class Client:
             response.unwrap()
             try:
                 page = LIST_DECODER.decode(response.body)
-            except msgspec.DecodeError as error:
+            except UNREADABLE as error:
                 raise ApiError(f"the list of {resource} cannot be decoded: {error}") from error
             items += page.items
             if not page.metadata.continue_token:

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar, Unpack
 import msgspec
 import structlog
 
-from services.api.errors import ApiError, Expired, UnknownOutcome, from_status
+from services.api.errors import UNREADABLE, ApiError, Expired, UnknownOutcome, from_status
 from services.api.meta import Document, Key, Resource, View
 from services.api.resources import resource_of_view, resources
 from services.api.seams import Clock, EventLog, Random
@@ -202,7 +202,7 @@ class Reflector:
         for body in raw:
             try:
                 items.append(item_of(bytes(body)))
-            except (msgspec.DecodeError, ValueError):
+            except (*UNREADABLE, ValueError):
                 self.undecodable_total += 1
         return items
 
@@ -425,6 +425,6 @@ def _matcher(
 def _error_of(event: WatchEvent) -> ApiError:
     try:
         code = int(msgspec.json.decode(event.body, type=dict[str, Any]).get("code") or 500)
-    except (msgspec.DecodeError, ValueError, TypeError):
+    except (*UNREADABLE, ValueError, TypeError):
         code = 500
     return from_status(code, event.body)

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from services.api.errors import UNREADABLE
 from services.api.meta import Document, Key, ObjectMeta, View
 from services.api.statehash import MODULUS, version_summand
 from services.reconcile.controller import Change
@@ -147,7 +148,7 @@ class Store(Generic[V]):
             return
         try:
             new = self._decoder.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             self.undecodable_total += 1
             return
         old = self._views.get(key)

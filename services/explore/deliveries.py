@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from services.api.errors import ApiError
+from services.api.errors import UNREADABLE, ApiError
 from services.api.wire import Request, WatchEvent, WatchRequest
 from services.scenarios.simulation.traffic import Carried
 
@@ -77,7 +77,7 @@ def _call(request: Request) -> tuple[str, str]:
         try:
             metadata = _named.decode(request.body).metadata
             name = metadata.name or metadata.generateName
-        except msgspec.DecodeError:
+        except UNREADABLE:
             name = ""
     about = path_of(request.resource, request.namespace, name)
     return f"{request.verb} {about}{f'/{request.subresource}' if request.subresource else ''}", about

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from services.api.errors import UNREADABLE
 from services.api.switches import SwitchError, Switches
 from services.explore.deliveries import is_about, titled
 from services.explore.recorder import Found, Recording, Trial
@@ -36,7 +37,7 @@ def read_replay(path: Path) -> Replay:
         Switches.parse(saved.switches)
     except OSError as error:
         raise ReplayError(f"{path}: {error.strerror}") from None
-    except (msgspec.DecodeError, SwitchError) as error:
+    except (*UNREADABLE, SwitchError) as error:
         raise ReplayError(f"{path}: no schedule that `keplab explore --save` wrote: {error}") from None
     return saved
 

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 import msgspec
 import structlog
 
+from services.api.errors import UNREADABLE
 from services.api.seams import Clock
 from services.runtime.components import CLAIM_CONTROLLER, DEVICE_PLUGIN, DRA_DRIVER, component_of
 from services.runtime.config import (
@@ -144,7 +145,7 @@ class Child:
             try:
                 note = msgspec.json.decode(self.ready_file.read_bytes())
                 break
-            except (OSError, msgspec.DecodeError):
+            except (OSError, *UNREADABLE):
                 await asyncio.sleep(POLL_S)
         self.ports = dict(note["ports"])
         self.is_ready = self.was_ever_ready = True
@@ -252,7 +253,7 @@ def _last_line(log: Path, start: int) -> str:
             if line.strip():
                 return line.strip()
             continue
-        with contextlib.suppress(msgspec.DecodeError):
+        with contextlib.suppress(*UNREADABLE):
             record = msgspec.json.decode(line, type=dict[str, Any])
             if record.get("level") == "error":
                 parts = [

@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from services.api.errors import UNREADABLE
+
 CONTROL_SOCKET = "supervisor.sock"
 REQUEST_BYTES_MAX = 64 * 1024
 REQUEST_MAX_S = 10.0
@@ -77,7 +79,7 @@ class ControlServer:
                 line = await reader.readuntil(b"\n")
             try:
                 answer = await self._answer(msgspec.json.decode(line, type=dict[str, Any]))
-            except msgspec.DecodeError as error:
+            except UNREADABLE as error:
                 answer = {"error": f"that is no request: {error}", "is_usage": True}
             writer.write(msgspec.json.encode(answer) + b"\n")
             async with asyncio.timeout(REQUEST_MAX_S):
@@ -106,7 +108,7 @@ def ask(folder: Path, request: dict[str, Any], timeout_s: float) -> dict[str, An
             raise NoAnswer(f"the supervisor has not answered within {timeout_s:g} s") from None
         except OSError as error:
             raise NoAnswer(f"{folder / CONTROL_SOCKET}: {error.strerror or error}") from None
-        except msgspec.DecodeError:
+        except UNREADABLE:
             raise NoAnswer("the supervisor has ended in the middle of its answer") from None
         finally:
             os.close(fd)

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import msgspec
 import yaml
 
+from services.api.errors import UNREADABLE
 from services.api.identity import (
     ADMIN,
     CLAIM_MANAGER,
@@ -307,7 +308,7 @@ def _hand_out(folder: Path, signer: certificates.Authority, pairs: Mapping[str, 
 def _read(path: Path) -> _ServerFile:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_ServerFile)
-    except (FileNotFoundError, msgspec.MsgspecError):
+    except (FileNotFoundError, *UNREADABLE):
         return _ServerFile([], "")
 
 

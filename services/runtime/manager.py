@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from services.api.errors import ApiError, Forbidden, NotFound, Unavailable, UnknownOutcome
+from services.api.errors import UNREADABLE, ApiError, Forbidden, NotFound, Unavailable, UnknownOutcome
 from services.api.meta import AnyObject, Key, OwnerReference, Resource, View
 from services.api.resources import resource_of_view
 from services.api.seams import Seams, Span
@@ -446,7 +446,7 @@ def _resource_of(query: Query) -> str:
 def _decode(query: Query, body: bytes | msgspec.Raw) -> View:
     try:
         return msgspec.json.decode(body, type=query.view)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ApiError(f"{_resource_of(query)} {query.key} cannot be decoded: {error}") from error
 
 

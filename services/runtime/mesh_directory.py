@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from services.api.errors import UNREADABLE
 from services.runtime.config import EXIT_LOCKED, MeshError, StartError
 from services.telemetry.pieces import make_private
 
@@ -162,5 +163,5 @@ def read_state(data_dir: Path) -> dict[str, Any] | None:
         return None
     try:
         return msgspec.json.decode((data_dir / STATE_FILE).read_bytes(), type=dict[str, Any])
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *UNREADABLE):
         return None

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import msgspec
 import structlog
 
+from services.api.errors import UNREADABLE
 from services.api.seams import Clock, Component, EventLog, Seams, Transport
 from services.api.wire import Api
 from services.client.gate import GatedTransport
@@ -137,7 +138,7 @@ def _load_tokens(path: str) -> dict[str, str]:
         return msgspec.json.decode(Path(path).read_bytes(), type=dict[str, str])
     except OSError as error:
         raise StartError(f"token file {path}: {error.strerror}") from None
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise StartError(f"token file {path}: {error}; want JSON {{identity: token}}") from None
 
 

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from services.api.errors import UNREADABLE
 from services.api.identity import CONTROLLER_PREFIX, SERVICE_ACCOUNT_PREFIX, Identity
 
 T = TypeVar("T")
@@ -109,5 +110,5 @@ def read_roles(path: Path) -> list[Role]:
 def _decode(path: Path, form: type[T]) -> T:
     try:
         return msgspec.yaml.decode(path.read_bytes(), type=form)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise ValueError(f"{path}: {error}") from None

@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 from cryptography import x509
 
+from services.api.errors import UNREADABLE
 from services.client.tls import common_name
 from services.runtime import certificates, credentials
 from services.runtime.config import MeshError
@@ -140,7 +141,7 @@ def _stale(process: dict[str, Any], headers: dict[str, str]) -> list[str]:
         asked = urllib.request.Request(f"http://127.0.0.1:{port}/configz", headers=headers)
         with urllib.request.urlopen(asked, timeout=ASK_MAX_S) as reply:
             used = msgspec.json.decode(reply.read(), type=dict[str, Any]).get("certificates", [])
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *UNREADABLE):
         return [f"(no answer at port {port})"]
     found: list[str] = []
     for each in used:

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from kubelet.node.definition import NodeDefinition
+from services.api.errors import UNREADABLE
 from services.api.meta import Document
 from services.api.times import format_micro_time, parse_time
 
@@ -117,7 +118,7 @@ def read_state(path: Path) -> State:
         raise StateError(f"{path}: {error.strerror or error}") from None
     except StateError:
         raise
-    except (msgspec.MsgspecError, LookupError, TypeError, ValueError, EOFError) as error:
+    except (*UNREADABLE, LookupError, TypeError, ValueError, EOFError) as error:
         raise StateError(f"{path}: {error}") from None
 
 

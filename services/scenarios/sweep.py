@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
+from services.api.errors import UNREADABLE
 from services.api.switches import Switches, Value
 from services.scenarios.result import RunResult
 
@@ -118,7 +119,7 @@ def _passed(record: Path | None) -> dict[str, Outcome]:
     for line in record.read_bytes().splitlines():
         try:
             outcome = msgspec.json.decode(line, type=Outcome)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             continue
         if not outcome.problem:
             known[outcome.command] = outcome

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from services.api.errors import UNREADABLE
 from services.api.seams import Clock, Random
 from services.api.seams import Span as SpanProtocol
 from services.telemetry.metrics import Metrics, counter
@@ -401,6 +402,6 @@ def read_spans(path: Path) -> list[FinishedSpan]:
     spans: list[FinishedSpan] = []
     with suppress(FileNotFoundError):
         for line in path.read_bytes().splitlines():
-            with suppress(msgspec.DecodeError):
+            with suppress(*UNREADABLE):
                 spans.append(msgspec.json.decode(line, type=FinishedSpan))
     return spans

@@ -321,3 +321,40 @@ def test_frames_that_are_no_messages_end_their_call_alone(target):
         answer = target.run(target.call(frame))
         assert isinstance(answer, bytes) or answer in (grpc.StatusCode.INVALID_ARGUMENT,)
     assert target.run(target.ask("GET", MAPS)).status == 200
+
+
+# -- what `make fuzz` has found, each by the request that it was shrunk to
+
+SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": NAME}}
+FOUND = {
+    "metadata-that-is-text": ("PUT", b"/apis/apps/v1/namespaces/default/controllerrevisions/fuzzed", "json",
+                              {"revision": 1, "metadata": " "}),
+    "metadata-that-is-text-in-another-version": ("PATCH", b"/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers/fuzzed",
+                                                 "merge-patch+json", {"metadata": " "}),
+    "spec-that-is-text-in-another-version": ("PUT", b"/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers/fuzzed",
+                                             "json", {"metadata": {"name": NAME}, "spec": "x"}),
+    "zones-that-are-text": ("PUT", b"/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/fuzzed", "json",
+                            {"metadata": {"name": NAME}, "zones": "a"}),
+    "apply-of-a-scale-whose-spec-is-text": ("PATCH", b"/apis/apps/v1/namespaces/default/statefulsets/fuzzed/scale?fieldManager=m&force=true",
+                                            "apply-patch+yaml", {**SCALE, "spec": " "}),
+    "eviction-whose-metadata-is-a-list": ("POST", b"/api/v1/namespaces/default/pods/fuzzed/eviction", "json", {"metadata": []}),
+    "token-request-whose-metadata-is-a-list": ("POST", b"/api/v1/namespaces/default/serviceaccounts/fuzzed/token", "json", {"metadata": []}),
+    "apply-whose-metadata-is-a-list": ("PATCH", MAPS + b"/fuzzed?fieldManager=m", "apply-patch+yaml",
+                                       {"apiVersion": "v1", "kind": "ConfigMap", "metadata": []}),
+    "apply-of-a-field-that-is-not-declared": ("PATCH", MAPS + b"/fuzzed?fieldManager=m", "apply-patch+yaml",
+                                              {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "x": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_once_is_refused(target, name):
+    method, path, media_type, body = FOUND[name]
+    headers = [(b"Content-Type", b"application/" + media_type.encode())]
+    assert refused(target.run(target.ask(method, path, json.dumps(body).encode(), headers)), 400, 422)
+
+
+@pytest.mark.parametrize(
+    "header", [b"Impersonate-User", b"Impersonate-Group", b"User-Agent", b"Accept", b"x-request-id"]
+)
+def test_a_header_that_is_no_utf_8_is_refused(target, header):
+    assert refused(target.run(target.ask("POST", MAPS, b"{}", [JSON, (header, b"\xed\xa0\x80")])), 400)

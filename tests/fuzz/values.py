@@ -1,6 +1,8 @@
 """Strategies for documents: valid ones by a schema that is served, and what is put in place of their parts."""
 
+import copy
 import json
+from functools import cache
 
 from hypothesis import strategies as st
 
@@ -35,6 +37,12 @@ ODD = [
 bad_values = st.one_of(st.sampled_from(TEXTS), st.sampled_from(NUMBERS), st.sampled_from(ODD))
 
 
+@cache
+def one_in(count):
+    """Whether a thing happens that happens once in so many times."""
+    return st.sampled_from([False] * (count - 1) + [True])
+
+
 class Schemas:
     """Schemas by name, as `/openapi/v3` serves them, references followed."""
 
@@ -52,7 +60,7 @@ class Schemas:
 
     def followed(self, schema):
         """Return the schema with its reference followed."""
-        schema = schema or {}
+        schema = schema if isinstance(schema, dict) else {}
         for part in (schema, *schema.get("allOf", ())):
             if "$ref" in part:
                 return self._named.get(part["$ref"].rpartition("/")[2], {})
@@ -95,9 +103,9 @@ def values_of(draw, schemas, schema, depth=0):
 
 @st.composite
 def mutated(draw, schemas, schema, document):
-    """The document with one to three of its parts replaced, added, taken away or repeated."""
+    """The document with none to three of its parts replaced, added, taken away or repeated."""
     document = json.loads(json.dumps(document))
-    for _ in range(draw(st.integers(1, 3))):
+    for _ in range(draw(st.sampled_from([1, 1, 1, 0, 2, 3]))):
         _mutate(draw, schemas, schema, document)
     return document
 
@@ -108,7 +116,9 @@ def _mutate(draw, schemas, schema, document):
         if isinstance(holder, dict):
             fields = kind.get("properties") or {}
             known = sorted({*holder, *fields}) or ["a"]
-            key = draw(st.sampled_from(known)) if draw(st.integers(0, 19)) else draw(st.sampled_from(TEXTS[:30]))
+            if holder is document and not draw(one_in(20)):  # what is of another type is refused before it is looked at
+                known = [name for name in known if name not in ("apiVersion", "kind")] or known
+            key = draw(st.sampled_from(known)) if not draw(one_in(20)) else draw(st.sampled_from(TEXTS[:30]))
             below = schemas.followed(fields.get(key) or kind.get("additionalProperties") or {})
             here = holder.get(key)
         else:
@@ -116,22 +126,22 @@ def _mutate(draw, schemas, schema, document):
             below = schemas.followed(kind.get("items") or {})
             here = holder[key] if holder else None
         # Further down two times in three: most fields are deep.
-        if isinstance(here, dict | list) and here and draw(st.integers(0, 2)):
+        if isinstance(here, dict | list) and here and not draw(one_in(3)):
             holder, kind = here, below
             continue
         break
-    match draw(st.integers(0, 9)):
+    match draw(st.sampled_from([9, 9, 9, 9, 1, 1, 1, 0, 4, 5, 6])):
         case 0:
             if isinstance(holder, dict):
                 holder.pop(key, None)
             elif holder:
                 del holder[key]
-        case 1 | 2 | 3:
+        case 1:
             _set(holder, key, draw(values_of(schemas, below)))
         case 4 if isinstance(holder, list) and holder:
             holder.extend([holder[0]] * draw(st.sampled_from([1, 2, 300])))
         case 5 if isinstance(here, dict):
-            here[draw(st.sampled_from(TEXTS))] = draw(bad_values)
+            _set(here, draw(st.sampled_from(TEXTS)), draw(bad_values))
         case 6 if isinstance(below.get("properties"), dict):
             name = draw(st.sampled_from(sorted(below["properties"])))
             _set(holder, key, {name: draw(bad_values)})
@@ -140,6 +150,7 @@ def _mutate(draw, schemas, schema, document):
 
 
 def _set(holder, key, value):
+    value = copy.deepcopy(value)  # what is drawn is shared with other draws
     if isinstance(holder, dict):
         holder[key] = value
     elif key is None:

@@ -15,6 +15,7 @@ import structlog
 from kubelet.deviceplugin import wire
 from kubelet.deviceplugin.emulated.plugin import Command, DevicePlugin, EmulatedPlugin, check_act
 from kubelet.managers.device_calls import KUBELET_SOCKET, VERSION, Registration
+from services.api.errors import UNREADABLE
 from services.api.local_rpc import LocalServer, LocalService, RpcError, Sockets, call_once
 from services.api.seams import Seams
 from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
@@ -49,7 +50,7 @@ class PluginConfig(CommonConfig):
         try:
             found = msgspec.json.decode(self.definition or "{}", type=DevicePlugin)
             found.check()
-        except (msgspec.DecodeError, ValueError) as error:
+        except (*UNREADABLE, ValueError) as error:
             raise StartError(f"--definition: {error}", EXIT_USAGE) from None
         return found
 
@@ -169,7 +170,7 @@ class PluginServing:
         try:
             command = msgspec.json.decode(request, type=Command)
             self._plugin.act(command)
-        except (msgspec.DecodeError, ValueError) as error:
+        except (*UNREADABLE, ValueError) as error:
             raise RpcError("InvalidArgument", str(error)) from None
         data = {"resource": self._plugin.definition.resource, "act": command.act, "devices": list(command.devices)}
         self._seams.events.write("plugin.command", node=self._node, data=data)

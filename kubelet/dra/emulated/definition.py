@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from kubelet.runtime.latency import Distribution
+from services.api.errors import UNREADABLE
 from services.api.kinds.resourceslice import Device
 from services.api.meta import Document
 
@@ -248,7 +249,7 @@ def read_definition(shape: Mapping[str, Any] | bytes) -> DriverDefinition:
             found = msgspec.json.decode(shape, type=DriverDefinition, strict=False)
         else:
             found = msgspec.convert(shape, DriverDefinition, strict=False)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except UNREADABLE as error:
         raise ValueError(str(error)) from None
     found.check()
     return found

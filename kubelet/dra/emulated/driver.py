@@ -14,6 +14,7 @@ from kubelet.dra.calls import HEALTHY, UNHEALTHY, ClaimName, ClaimResult, Device
 from kubelet.dra.emulated.binding import Waiting, waiting
 from kubelet.dra.emulated.definition import COUNTER_SETS_MAX, DriverDefinition, PoolDefinition, chunks
 from kubelet.runtime.claims import PreparedDevice
+from services.api.errors import UNREADABLE
 from services.api.kinds.resourceclaim import DeviceRequestAllocationResult, ResourceClaim
 from services.api.meta import Document
 
@@ -278,7 +279,7 @@ class EmulatedDriver:
         """Hold again what was kept. Raises: ValueError."""
         try:
             self.held = dict(msgspec.json.decode(data, type=dict[str, Held]))
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise ValueError(str(error)) from None
 
 

@@ -33,7 +33,7 @@ from kubelet.dra.calls import (
 from kubelet.dra.emulated.binding import Waiting, reported
 from kubelet.dra.emulated.definition import DriverDefinition, parse_drivers, read_definition
 from kubelet.dra.emulated.driver import Command, EmulatedDriver, Held, check_act, differs
-from services.api.errors import ApiError, Conflict, NotFound, UnknownOutcome
+from services.api.errors import UNREADABLE, ApiError, Conflict, NotFound, UnknownOutcome
 from services.api.kinds.resourceclaim import CLAIMS, ResourceClaim
 from services.api.kinds.resourceslice import SLICES, ResourceSlice
 from services.api.local_rpc import (
@@ -239,7 +239,7 @@ class DriverServing:
         try:
             command = msgspec.json.decode(request, type=Command)
             self._driver.act(command)
-        except (msgspec.DecodeError, ValueError) as error:
+        except (*UNREADABLE, ValueError) as error:
             raise RpcError("InvalidArgument", str(error)) from None
         data = {"driver": self._driver.name, "act": command.act, "words": list(command.words)}
         self._seams.events.write("driver.command", node=self._node, data=data)
@@ -300,7 +300,7 @@ class DriverServing:
         """Return the claim as it is stored, or why it could not be read."""
         try:
             return _CLAIM.decode(await self._client.get_raw(CLAIMS, asked.key))
-        except (ApiError, UnknownOutcome, msgspec.DecodeError) as error:
+        except (ApiError, UnknownOutcome, *UNREADABLE) as error:
             return f"failed to fetch ResourceClaim {asked.name} in namespace {asked.namespace}: {error}"
 
     async def _save(self) -> None:

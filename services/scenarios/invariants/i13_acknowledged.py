@@ -4,6 +4,7 @@ import hashlib
 
 import msgspec
 
+from services.api.errors import UNREADABLE
 from services.api.wire import Request, Response
 from services.scenarios.invariants.check import Check, Report, uid_of
 from services.telemetry.eventlog import Line
@@ -56,7 +57,7 @@ class AcknowledgedIsStored(Check):
         name = request.name
         try:
             head = _HEAD.decode(response.body)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             head = _Head()
         is_object = request.subresource not in ("unbind", "binding")
         if (

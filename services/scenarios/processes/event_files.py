@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from services.api.errors import UNREADABLE
 from services.telemetry.eventlog import Line
 from services.telemetry.pieces import files_of, is_incomplete
 
@@ -45,7 +46,7 @@ class _File:
         self._number += 1
         try:
             line = _decoder.decode(text)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise Incomplete(f"{path.name}:{self._number}: {error}") from None
         if line.seq != self._number:
             raise Incomplete(f"{path.name}:{self._number}: seq is {line.seq}")

@@ -18,7 +18,7 @@ from kubelet.deviceplugin.emulated.plugin import check_act
 from kubelet.deviceplugin.emulated.serving import PluginAway
 from kubelet.dra.emulated.driver import check_act as check_driver_act
 from kubelet.dra.emulated.serving import DriverAway
-from services.api.errors import NotFound
+from services.api.errors import UNREADABLE, NotFound
 from services.api.meta import Document, Key, Resource
 from services.api.resources import resource_of_kind
 from services.api.wire import Request
@@ -236,14 +236,14 @@ def _namespace_of(body: str | None) -> str:
     """Return where the body says the object is; a body that cannot be read is for the server to refuse."""
     try:
         return msgspec.json.decode(body or "{}")["metadata"]["namespace"]  # type: ignore[no-any-return]
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (*UNREADABLE, KeyError, TypeError):
         return "default"
 
 
 def _json(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise ValueError(f"{text!r} is no JSON: {error}") from None
 
 

@@ -49,7 +49,7 @@ def toleration(text: str) -> Document:
     if text == "*":
         return {"operator": "Exists"}
     parts = text.split(":")
-    seconds = int(parts.pop()) if parts[-1].isdigit() else None
+    seconds = int(parts.pop()) if len(parts) > 1 and parts[-1].isascii() and parts[-1].isdigit() else None
     effect = parts.pop() if len(parts) > 1 else ""
     made: Document = {"key": parts[0], "operator": "Equal" if len(parts) > 1 else "Exists"}
     if len(parts) > 1:

@@ -1,0 +1,117 @@
+"""A share of `make fuzz` with one seed, and what its oracles find when the server is broken on purpose."""
+
+import msgspec
+import pytest
+
+from apiserver_fake.registry import registry
+from apiserver_fake.registry.write import Write
+from services.api.wire import Response
+from tests.fuzz import frames, parsers, rest
+from tests.fuzz.running import Failed, go, run
+from tests.fuzz.target import Target, valid_objects
+
+SEED = 1
+CASES = {"rest": 500, "grpc": 120, "parsers": 1_500}
+
+
+def quiet(text):
+    """Show nothing: a finding is in what fails."""
+
+
+@pytest.fixture(scope="module")
+def target():
+    with Target() as found:
+        yield found
+
+
+def test_as_40_generated_requests_are_answered_and_change_nothing_that_is_refused(target):
+    assert go("rest", target, CASES["rest"], SEED, report=quiet) == []
+
+
+def test_as_40_generated_frames_are_answered_and_end_no_other_call(target):
+    assert go("grpc", target, CASES["grpc"], SEED, report=quiet) == []
+
+
+def test_as_40_generated_texts_are_read_or_refused():
+    assert go("parsers", None, CASES["parsers"], SEED, report=quiet) == []
+
+
+def test_every_kind_has_a_valid_object_to_begin_with(target):
+    assert set(valid_objects()) == set(target.server.catalogue.resources) - {"things.fuzzed.example.com"}
+
+
+# -- the oracles themselves
+
+
+def found_at(target, name, cases):
+    """Return what is found at one place; fails when nothing is."""
+    [place] = [each for each in rest.places(target.server.catalogue) if str(each) == name]
+    oracle = rest.Rest(target)
+
+    def check(case):
+        oracle.restore(place)
+        oracle.check(case)
+
+    with pytest.raises(Failed) as found:
+        run(rest.cases(rest.schemas_of(target), place), check, cases, SEED, shrinks=False)
+    return "\n".join(found.value.args)
+
+
+def test_an_exception_in_a_write_is_found(monkeypatch):
+    def broken(self, *_):
+        raise KeyError("broken on purpose")
+
+    with Target() as target:
+        monkeypatch.setattr(Write, "_check_name", broken)
+        monkeypatch.setattr(Write, "_place", broken)
+        assert "500 b'" in found_at(target, "v1/configmaps", 60)
+
+
+def test_a_refusal_that_changes_something_is_found(monkeypatch):
+    update = Write.update
+
+    def broken(self, *arguments, **more):
+        answer = update(self, *arguments, **more)
+        return Response(code=422, body=b'{"kind":"Status","code":422,"message":"no"}') if answer.code == 200 else answer
+
+    with Target() as target:
+        monkeypatch.setattr(Write, "update", broken)
+        assert "the state has changed after an answer 422" in found_at(target, "v1/configmaps", 60)
+
+
+def test_a_dry_run_that_writes_is_found(monkeypatch):
+    prepare = registry.Registry.prepare
+
+    def broken(self, identity, request, *arguments):
+        return prepare(self, identity, msgspec.structs.replace(request, dry_run=False), *arguments)
+
+    with Target() as target:
+        monkeypatch.setattr(registry.Registry, "prepare", broken)
+        assert "the state has changed after an answer 20" in found_at(target, "v1/configmaps", 60)
+
+
+def test_a_call_that_ends_its_stream_is_found(monkeypatch):
+    with Target() as target:
+        oracle = frames.Frames(target)
+        monkeypatch.setattr("apiserver_fake.grpc.server._answer_to", lambda error, request: _raise(error))
+        strategy = frames.frames(target.server.catalogue, rest.schemas_of(target))
+        with pytest.raises(Failed) as found:
+            run(strategy, lambda case: oracle.check(*case), 60, SEED, shrinks=False)
+    assert found.value.args
+
+
+def _raise(error):
+    raise error
+
+
+def test_a_parser_that_raises_something_else_is_found(monkeypatch):
+    broken = parsers.Parser(lambda text: int(text) if "1" in text else {}[text], seeds=("1",), parts=("1", "a"))
+    monkeypatch.setitem(parsers.PARSERS, "duration", broken)
+    with pytest.raises(Failed, match="KeyError"):
+        run(parsers.texts_for(broken), lambda text: parsers.check("duration", text), 200, SEED)
+
+
+def test_what_is_found_names_its_seed_and_the_command_that_repeats_it(monkeypatch):
+    monkeypatch.setitem(parsers.PARSERS, "duration", parsers.Parser(lambda text: {}[text], seeds=("1",)))
+    [found] = go("parsers", None, 20, 7, "duration", report=quiet)
+    assert "repeat it: make fuzz ONLY=parsers PLACE=duration N=20 SEED=7" in found
