@@ -4,8 +4,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEEDS ?= $(if $(ALL),20,1000)
 REPEATS ?= 10
+HOURS ?= 1
 
-.PHONY: help install hooks demo test lint types bench seeds repeats compose-test lock protos clean
+.PHONY: help install hooks demo test lint types bench soak seeds repeats compose-test lock protos clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -44,6 +45,9 @@ types: $(READY) ## mypy --strict
 
 bench: $(READY) ## measure, and write docs/benchmarks/
 	$(BIN)/python -m benchmarks
+
+soak: $(READY) ## HOURS=1 (or a part of one) of churn and faults; what grows is judged after a warm-up; Ctrl-C judges what is there
+	$(BIN)/keplab bench soak --hours $(HOURS)
 
 seeds: $(READY) ## SEEDS=1000 runs of the runaway with random crashes; with ALL=1 every scenario, SEEDS=20 times, without; resumable
 ifdef ALL

@@ -127,7 +127,7 @@ class ApiServer:
             else None
         )
         self.writer = Writer(self.store, journal, seams.clock, self._published)
-        self._expiry = EventExpiry()
+        self._expiry = EventExpiry(config.event_ttl_s)
         self._definition_controller = DefinitionController(self.store, lambda: self.api_for(ADMIN), seams.clock)
         self._group: asyncio.TaskGroup | None = None
         self._controlling: asyncio.Task[None] | None = None

@@ -562,9 +562,10 @@ def test_events_go_after_an_hour_and_the_oldest_above_their_number():
     assert expiry.due(3602) == [("default", "c")]
 
 
-def test_an_old_event_is_removed_by_the_server():
+@pytest.mark.parametrize(("event_ttl", "kept_s"), [("1h0m0s", 3_500), ("90s", 60)])
+def test_an_old_event_is_removed_by_the_server(event_ttl, kept_s):
     async def scenario():
-        async with Machine().server() as server:
+        async with Machine().server(event_ttl=event_ttl) as server:
             api = server.api_for(ADMIN)
             body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
                     "reason": "R", "message": "m", "type": "Normal"}  # fmt: skip
@@ -572,9 +573,14 @@ def test_an_old_event_is_removed_by_the_server():
                 Request(verb="create", resource="events", namespace="default", body=msgspec.json.encode(body))
             )
             made.unwrap()
-            await asyncio.sleep(3_500)
+            await asyncio.sleep(kept_s)
             assert server.store.get("events", "default", "e") is not None
             await asyncio.sleep(200)
             assert server.store.get("events", "default", "e") is None
 
     simloop.run(scenario())
+
+
+def test_an_event_ttl_that_is_no_duration_is_refused():
+    with pytest.raises(StartError, match="--event-ttl 3600: want a duration such as 1h0m0s"):
+        _ = ApiServerConfig(event_ttl="3600").event_ttl_s
