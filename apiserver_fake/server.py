@@ -31,6 +31,7 @@ from apiserver_fake.aggregated import served
 from apiserver_fake.authentication import Authenticator, TokenFile
 from apiserver_fake.authorization.access import Access, access_objects
 from apiserver_fake.authorization.authorizer import forbidden_action
+from apiserver_fake.authorization.node import NODE_TEXT
 from apiserver_fake.catalogue import Catalogue, Definer, Kind
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.customresources.controller import DefinitionController
@@ -48,7 +49,7 @@ from apiserver_fake.storage.records import DELETED, Cause, Change, Record, Selec
 from apiserver_fake.storage.store import Gap, Store, restore
 from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
-from services.api.errors import ApiError, BadRequest, NotFound
+from services.api.errors import ApiError, BadRequest, Forbidden, NotFound
 from services.api.identity import ADMIN, MASTERS_GROUP, Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
@@ -355,6 +356,8 @@ class ApiServer:
         if is_write and self._lines is not None:
             self._lines.request(identity, request, span)
         try:
+            if is_write and request.at:
+                raise BadRequest(f"at: {request.at}: the past can be read, not changed")
             if is_write:
                 return self._start_write(identity, request, span)
             response = self._read(identity, request)
@@ -472,6 +475,13 @@ class ApiServer:
 
     def _read(self, identity: Identity, request: Request) -> Response:
         registry, _ = self._parts()
+        if request.at and (identity.node or request.resource in COMPUTED):
+            # What a node may read follows from what is bound to it now; figures are computed when they are read.
+            raise (
+                Forbidden(NODE_TEXT)
+                if identity.node
+                else BadRequest(f"{request.resource} have no past: at {request.at}")
+            )
         if request.resource == STATE_HASH:
             registry.authorize(identity, request)
             if not self.store.hashing:

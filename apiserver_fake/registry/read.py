@@ -16,6 +16,7 @@ import msgspec
 
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.errors import check_scope, invalid_option, not_found
+from apiserver_fake.registry.history import HISTORY, history
 from apiserver_fake.storage.records import Page, Selection, parse_rv
 from apiserver_fake.storage.store import Store
 from apiserver_fake.strategy import served_subresource
@@ -94,11 +95,17 @@ class Reads:
         self._store, self._clock, self._cursors = store, clock, cursors
 
     def get(self, request: Request) -> Response:
-        """Return the object, or the read form of a subresource. Raises: NotFound, NotYet."""
+        """Return the object, or the read form of a subresource. Raises: NotFound, Expired, NotYet."""
         resource = self._catalogue.find(request.resource)
         check_scope(resource, request)
-        self._reach(parse_rv(request.resource_version))
-        record = self._store.get(resource.name, request.namespace, request.name)
+        if request.subresource == HISTORY:
+            return history(self._store, resource, request)
+        if request.at:
+            at = self._past(request)
+            record = self._store.get_at(resource.name, request.namespace, request.name, at)
+        else:
+            self._reach(parse_rv(request.resource_version))
+            record = self._store.get(resource.name, request.namespace, request.name)
         if record is None:
             # Upstream's scale of a StatefulSet passes its store's answer on, the others give their own.
             names_scale = request.subresource == "scale" and resource.plural != "statefulsets"
@@ -119,7 +126,7 @@ class Reads:
         bytes_max = LIST_PAGE_BYTES if limit else 0
         fingerprint = ContinueTokens.fingerprint(request)
         if request.continue_token:
-            if request.resource_version or request.resource_version_match:
+            if request.resource_version or request.resource_version_match or request.at:
                 raise BadRequest("specifying resource version is not allowed when using continue")
             cursor = self._cursors.read(request.continue_token, fingerprint)
             rv, after = cursor.rv or self._store.rv, cursor.after
@@ -148,7 +155,20 @@ class Reads:
             field_selector = f"{field_selector},{name}" if field_selector else name
         return Selection.parse(resource, request.namespace, request.label_selector, field_selector)
 
+    def _past(self, request: Request) -> int:
+        """Return the version at which the objects are wanted. Raises: BadRequest, NotYet."""
+        at = parse_rv(request.at)
+        if not at:
+            raise BadRequest('at: Invalid value: "0": want a version from 1 on')
+        if request.resource_version or request.resource_version_match:
+            text = f'at: Invalid value: "{at}": not beside resourceVersion "{request.resource_version}"'
+            raise BadRequest(f"{text}: it is the version already")
+        self._reach(at)
+        return at
+
     def _version_of(self, request: Request, limit: int) -> int:
+        if request.at:
+            return self._past(request)
         wanted, match = parse_rv(request.resource_version), request.resource_version_match
         if match not in ("", "Exact", "NotOlderThan"):
             message = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""'

@@ -16,6 +16,7 @@ from multidict import MultiMapping
 from apiserver_fake.catalogue import Catalogue, ServedVersion
 from apiserver_fake.decode import json_object
 from apiserver_fake.errors import invalid_option, method_not_allowed, no_such_path
+from apiserver_fake.registry.history import HISTORY
 from services.api.errors import BadRequest
 from services.api.meta import Document, Resource
 from services.api.metrics.apis import COMPUTED, CUSTOM, CUSTOM_METRICS, EXTERNAL, EXTERNAL_METRICS
@@ -26,9 +27,9 @@ WATCH_TIMEOUT_MAX_S = 1800.0
 NUMBER_MAX = 2**63 - 1
 SINGLE_PARAMETERS = frozenset(
     (
-        "allowWatchBookmarks", "container", "continue", "dryRun", "fieldManager", "fieldSelector", "fieldValidation",
-        "follow", "force", "gracePeriodSeconds", "includeObject", "labelSelector", "limit", "limitBytes",
-        "orphanDependents", "previous", "propagationPolicy", "resourceVersion", "resourceVersionMatch",
+        "allowWatchBookmarks", "at", "container", "continue", "dryRun", "fieldManager", "fieldSelector",
+        "fieldValidation", "follow", "force", "gracePeriodSeconds", "includeObject", "labelSelector", "limit",
+        "limitBytes", "orphanDependents", "previous", "propagationPolicy", "resourceVersion", "resourceVersionMatch",
         "sendInitialEvents", "sinceSeconds", "sinceTime", "tailLines", "timeoutSeconds", "timestamps", "watch",
     )
 )  # fmt: skip
@@ -51,6 +52,7 @@ SUBRESOURCES: dict[str, SubresourceForm] = {
     "eviction": SubresourceForm("Eviction", "policy", "v1", ("create",)),
     "exec": SubresourceForm("PodExecOptions", "", "v1", ("create", "get")),
     "finalize": SubresourceForm(verbs=("update",)),
+    HISTORY: SubresourceForm(verbs=("get",)),
     "log": SubresourceForm(verbs=("get",)),
     "portforward": SubresourceForm("PodPortForwardOptions", "", "v1", ("create", "get")),
     "proxy": SubresourceForm("ProxyOptions", "", "v1", ("create", "delete", "get", "patch", "update")),
@@ -209,7 +211,7 @@ def parse(catalogue: Catalogue, group: str, version: str, rest: Sequence[str]) -
     subresource = parts[2] if len(parts) > 2 else ""
     if name and resource.namespaced and not namespace:
         raise no_such_path()
-    if subresource and (subresource not in resource.subresources or is_watch):
+    if subresource and (subresource not in (HISTORY, *resource.subresources) or is_watch):
         raise no_such_path()
     return Route(served, namespace, name, subresource, is_watch)
 
@@ -266,6 +268,8 @@ def watch_request(route: Route, parameters: Parameters, newest: int) -> WatchReq
 
     Raises: Invalid when initial events and version match do not agree (W12).
     """
+    if "at" in parameters:
+        raise BadRequest(f"at={parameters.text('at')}: a watch has no past; name a resourceVersion to watch from")
     send_initial = parameters.flag("sendInitialEvents")
     match = parameters.text("resourceVersionMatch")
     bookmarks = parameters.flag("allowWatchBookmarks")
@@ -334,6 +338,7 @@ def to_request(
             resource_version_match=parameters.text("resourceVersionMatch"),
             limit=parameters.limit() if verb == "list" else 0,
             continue_token=parameters.text("continue") if verb == "list" else "",
+            at=parameters.text("at"),
             is_split=verb == "list",
             traceparent=traceparent,
         )

@@ -144,6 +144,18 @@ class Store:
             return []
         return table.changes[bisect_right(table.changes, rv, lo=table.head, key=lambda change: change.rv) :]
 
+    def get_at(self, resource: str, namespace: str, name: str, at: int) -> Record | None:
+        """Return the object as it was at version `at`, None when there was none. Raises: Expired when `at` is below the
+        window."""
+        key = Key(namespace, name)
+        later = (change.previous for change in self.changes_after(resource, at) if change.record.key == key)
+        return next(later, self.get(resource, namespace, name))
+
+    def changes_of(self, resource: str, namespace: str, name: str) -> list[Change]:
+        """Return the changes of the window to whatever had that name, oldest first."""
+        key = Key(namespace, name)
+        return [change for change in self.changes_after(resource, self.window_start) if change.record.key == key]
+
     def select(
         self,
         resource: str,

@@ -55,6 +55,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `uid` / `resource_version`: preconditions on any write, checked inside the commit (S7).
     `lease_epoch`: the `LeaseEpoch` a leader writes under; the write is refused once another leads (C11).
     `deadline_s`: seconds the caller is willing to wait; 0 means the server's default.
+    `at`: for get and list, the version at which the objects are wanted, in the window of changes; not beside a
+    `resource_version`.
     `is_split`: a list's items come by themselves; for callers in the server's own process.
     """
 
@@ -81,6 +83,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     traceparent: str = ""
     lease_epoch: str = ""
     deadline_s: float = 0.0
+    at: str = ""
     is_split: bool = False
 
 

@@ -209,4 +209,5 @@ def _request(request: Request, number: int, token: str, deadline_s: float) -> pb
         lease_epoch=request.lease_epoch,
         deadline_s=deadline_s,
         token=token,
+        at=request.at,
     )

@@ -47,8 +47,8 @@ class LoopClock:
 
 
 class Cluster:
-    def __init__(self, client, clock):
-        self.client, self.clock = client, clock
+    def __init__(self, client, clock, server):
+        self.client, self.clock, self.server = client, clock, server
 
     async def call(self, who, method, path, body=None, *, headers=()):
         sent = {"Content-Type": "application/json", **dict(headers)}
@@ -120,7 +120,7 @@ async def a_cluster(folder, *, engine="memory"):
             component.server, "127.0.0.1", 0, clock=clock, tracer=seams.tracer, settings=RestSettings()
         )
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
-            yield Cluster(client, clock)
+            yield Cluster(client, clock, component.server)
         await runner.aclose()
     finally:
         task.cancel()

@@ -211,12 +211,12 @@ def test_sqlite_reads_a_table_of_a_release_that_kept_no_causes(tmp_path):
         for name in later:
             database.execute(f"ALTER TABLE changes DROP COLUMN {name}")
     database.close()
-    told = msgspec.structs.replace(an_entry(3, "c"), verb="create", subresource="binding", at_s=1.5)
+    caused = msgspec.structs.replace(an_entry(3, "c"), verb="create", subresource="binding", at_s=1.5)
 
-    in_sqlite(tmp_path, appending([told]))
+    in_sqlite(tmp_path, appending([caused]))
     found = in_sqlite(tmp_path, None)
 
-    assert found.entries == [made, changed, told]
+    assert found.entries == [made, changed, caused]
     assert [entry.cause for entry in found.entries] == [None, None, Cause("", "create", "binding", at_s=1.5)]
 
 

@@ -76,7 +76,7 @@ def test_a_restarted_kubelet_finds_it_running(a_pod):
 
 
 @pytest.mark.parametrize("name", ["debugger", "main"])
-def test_a_restarted_kubelet_finds_ended_what_whoever_was_attached_has_ended(a_pod, name):
+def test_a_restarted_kubelet_finds_ended_what_an_attached_client_has_ended(a_pod, name):
     spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}, {"name": "other", "image": "i"}]}
     pod = joined(a_pod(spec=spec), "debugger")
     before = Life(pod).run(30)
