@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -24,7 +25,8 @@ from tests.mutation.line_map import FAST, SLOW, LineMap, hash_of, product_files,
 from tests.mutation.operators import Change, changes, compiles
 from tests.mutation.trial import Copy, Trial, end, try_out
 
-ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 FOLDER = ROOT / "runs" / "mutants"
 AIM_PERCENT = 90.0
 LEAST_SHARE = 0.05
@@ -50,6 +52,7 @@ def draw(count: int, seed: int, only: str = "") -> list[Change]:
     sizes = {name: sum(path.stat().st_size for path in paths) for name, paths in files.items()}
     for name, number in shares(sizes, count).items():
         found += _draw_from(files[name], number, random.Random(f"{seed} {name}"))
+    random.Random(seed).shuffle(found)  # what is there after Ctrl-C is a sample, too
     return found
 
 
@@ -142,7 +145,9 @@ def _hash(source: bytes) -> str:
     "--record", "record_file", default=FOLDER / "trials.jsonl", type=click.Path(path_type=Path), help="goes on here"
 )
 @click.option("--only", default="", help="draw from files whose path begins so")
-@click.option("--fast", is_flag=True, help="without the tests of scenarios: what only they reach is not covered")
+@click.option(
+    "--fast", is_flag=True, help="without tests of scenarios and processes: what only they execute is not covered"
+)
 @click.option("--list", "is_list", is_flag=True, help="show the mutants, try none")
 def main(count: int, seed: int, workers: int, record_file: Path, only: str, *, fast: bool, is_list: bool) -> None:
     """Change the product in N places, one at a time, run the tests that execute the line, and show what they miss."""
@@ -152,9 +157,11 @@ def main(count: int, seed: int, workers: int, record_file: Path, only: str, *, f
             click.echo(str(change))
         return
     workers = workers or len(os.sched_getaffinity(0))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="keplab-mutants-") as place:
         lines = _lines(Path(place), workers, FAST if fast else (*FAST, *SLOW))
-        tests = hash_of(sorted((ROOT / "tests").rglob("*.py")), ROOT)
+        tests = hash_of((path for path in sorted((ROOT / "tests").rglob("*.py")) if HERE not in path.parents), ROOT)
         run = _Run(drawn, lines, Record(record_file, tests), declared_changes())
         is_whole = run.run(Path(place), workers)
     run.show()

@@ -1,8 +1,8 @@
 """Which tests execute which line: recorded once per state of the product, kept below `runs/mutants/`.
 
 The record is the product's: when a source file of the product changes, all tests run again; when a file of tests
-changes, that file alone. Only tests that passed count. Tests of scenarios are recorded too, and asked where nothing
-faster reaches a line.
+changes, that file alone. Only tests that passed count. Tests of scenarios and of real processes are recorded
+too, with what the processes execute that they start, and asked where nothing faster executes a line.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ PRODUCT = ("apiserver_fake", "scheduler", "kubelet", "claim_controller", "servic
 """What may be changed."""
 FOLDER = "KEPLAB_LINES"
 """The variable that says where `tests.mutation.lines` writes."""
+TEST = "KEPLAB_TEST"
+"""The variable that says to processes started by a test which test it is."""
 FAST = ("tests/unit", "tests/component", "tests/fidelity", "tests/examples")
-SLOW = ("tests/scenarios",)
+SLOW = ("tests/scenarios", "tests/process")
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class RecordedTest:
 
     @property
     def is_fast(self) -> bool:
-        """Whether it is no scenario's."""
+        """Whether it is neither a scenario's nor one of real processes."""
         return self.id.startswith(FAST)
 
 
@@ -164,7 +166,9 @@ def record(tree: Path, folder: Path, root: Path, *, workers: int, layers: Sequen
         names = [str(path.relative_to(root)) for path in files]
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.mutation.lines"]
         command += ["--timeout", "900", "-n", str(workers), "--dist", "loadfile" if is_fast else "load"]
-        paths = os.pathsep.join([str(tree), *filter(None, [os.environ.get("PYTHONPATH")])])
+        paths = os.pathsep.join(
+            [str(tree), str(tree / "tests/mutation/children"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        )
         environment = os.environ | {FOLDER: str(folder), "PYTHONPATH": paths}
         subprocess.run([*command, "-q", "--tb=no", *names], cwd=tree, env=environment, check=False)
     return count

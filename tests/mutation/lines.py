@@ -16,25 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-import coverage
 import pytest
 
-from tests.mutation.line_map import FOLDER, PRODUCT
-
-
-def start(folder: Path, *, root: Path, name: str, context: str | None = None) -> coverage.Coverage:
-    """Begin to record the product's lines of this process into `folder`; `context` is for one that runs no tests itself."""
-    lines = coverage.Coverage(
-        data_file=str(folder / f"lines.{name}.{os.getpid()}"),
-        config_file=False,
-        include=[f"{root}/{top}/*" for top in PRODUCT],
-        omit=["*_pb2*"],
-        context=context,
-        messages=False,
-    )
-    lines.set_option("run:core", "ctrace")  # the one that knows contexts on every version of Python
-    lines.start()
-    return lines
+from tests.mutation.line_map import FOLDER, TEST
+from tests.mutation.recording import start
 
 
 class Recorder:
@@ -56,7 +41,7 @@ class Recorder:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self._failed, self._seconds = False, 0.0
-        os.environ["KEPLAB_TEST"] = item.nodeid
+        os.environ[TEST] = item.nodeid
         self._lines.switch_context(item.nodeid)
         try:
             return (yield)

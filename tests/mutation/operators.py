@@ -126,8 +126,8 @@ class _Finder:
                 self._visit_statement(statement)
 
     def _visit_statement(self, node: ast.stmt) -> None:
-        if not self._in_function:
-            self._names = _defined(node)
+        if not self._in_function:  # what a class holds is found by its class: its own name may be in every other line
+            self._names = self._scope[:1] or _defined(node)
         if isinstance(node, ast.Import | ast.ImportFrom) or _is_for_types(node) or _is_log(node):
             return
         if isinstance(node, FUNCTION):

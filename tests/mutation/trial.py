@@ -124,9 +124,9 @@ def _failed(output: str) -> str:
 def rounds(change: Change, lines: LineMap) -> list[list[RecordedTest]]:
     """Return the tests to try, first those that say most: of few files, cheap.
 
-    A line of a function has the tests that execute it, scenarios only where nothing faster does. What is executed while
-    modules are imported (tables, constants, defaults) has the tests of the lines that use its name. Then come tests that
-    execute anything of the file, which a cache may have kept from executing the line.
+    A line of a function has the tests that execute it, those of scenarios and processes only where nothing faster does.
+    What is executed while modules are imported (tables, constants, defaults) has the tests of the lines that use its
+    name. Then come tests that execute anything of the file, which a cache may have kept from executing the line.
     """
     covering = lines.covering(change.file, change.line)
     if not covering and change.first_line:
@@ -134,13 +134,11 @@ def rounds(change: Change, lines: LineMap) -> list[list[RecordedTest]]:
     if not covering and change.names:
         covering = lines.using(change.names)
     fast = [test for test in covering if test.is_fast]
-    ranked = sorted(fast or covering, key=lambda test: (test.breadth * (1 + 5 * test.seconds), test.id))
+    near = set(lines.touching(change.file))
+    ranked = sorted(fast or covering, key=lambda t: (t not in near, t.breadth * (1 + 5 * t.seconds), t.id))
     first = _first(ranked)
     rest = [test for test in ranked if test not in set(first)]
-    others = sorted(
-        set(lines.touching(change.file)) - set(ranked),
-        key=lambda t: (not t.is_fast, t.breadth * (1 + 5 * t.seconds), t.id),
-    )
+    others = sorted(near - set(ranked), key=lambda t: (not t.is_fast, t.breadth * (1 + 5 * t.seconds), t.id))
     second = _within(rest, ROUND_S)
     left_s = ROUND_S / 2 if not rest else max(0.0, ROUND_S / 2 - sum(test.seconds for test in second))
     return [each for each in (first, second, _within(others, left_s)) if each]
@@ -168,7 +166,7 @@ def _within(tests: Iterable[RecordedTest], seconds: float) -> list[RecordedTest]
 
 
 def try_out(change: Change, source: bytes, copy: Copy, lines: LineMap, running: set[int]) -> Trial:
-    """Put one mutant on trial. Raises: RuntimeError when the tests fail without it, too."""
+    """Put one mutant on trial. Raises: RuntimeError when no test can be run, even without the change."""
     begun = time.perf_counter()
     plan = rounds(change, lines)
     if not plan:
@@ -176,21 +174,30 @@ def try_out(change: Change, source: bytes, copy: Copy, lines: LineMap, running: 
     count = 0
     for tests in plan:
         count += len(tests)
-        copy.write(change.file, change.apply(source))
-        try:
-            code, failed = copy.run(tests, running)
-        finally:
-            copy.write(change.file, source)
-        if code == 0:
-            continue
-        if not _is_sure(code, failed, tests):
-            again = [test for test in tests if test.id == failed] or tests
-            unchanged, name = copy.run(again, running)
-            if unchanged != 0:
+        code, failed = _run_changed(change, source, copy, tests, running)
+        while code != 0 and not _is_sure(code, failed, tests):
+            again = [test for test in tests if test.id == failed]
+            unchanged, name = copy.run(again or tests, running)
+            if unchanged == 0:
+                break
+            if not again:
                 raise RuntimeError(f"{name or tests[0].file} fails without the change, too: see {copy.log}")
-        outcome: Outcome = "killed" if code > 0 and code < 128 else "timeout"
-        return Trial(outcome, failed, count, round(time.perf_counter() - begun, 1))
+            tests = [test for test in tests if test.id != failed]  # it says nothing here and now
+            code, failed = _run_changed(change, source, copy, tests, running) if tests else (0, "")
+        if code != 0:
+            outcome: Outcome = "killed" if 0 < code < 128 else "timeout"
+            return Trial(outcome, failed, count, round(time.perf_counter() - begun, 1))
     return Trial("survived", "", count, round(time.perf_counter() - begun, 1))
+
+
+def _run_changed(
+    change: Change, source: bytes, copy: Copy, tests: Sequence[RecordedTest], running: set[int]
+) -> tuple[int, str]:
+    copy.write(change.file, change.apply(source))
+    try:
+        return copy.run(tests, running)
+    finally:
+        copy.write(change.file, source)
 
 
 def _is_sure(code: int, failed: str, tests: Sequence[RecordedTest]) -> bool:

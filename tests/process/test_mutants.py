@@ -76,7 +76,7 @@ def test_a_change_that_no_test_notices_survives(tree):
 
 
 def test_an_endless_loop_is_killed_by_its_limit(tree, monkeypatch):
-    monkeypatch.setattr(trial, "START_S", 3.0)
+    monkeypatch.setattr(trial, "START_S", 8.0)
 
     found = tried(tree, "values", "(not (values))")  # pop from an empty list: noticed
     endless = tried(tree, "found += values.pop()", "pass", "another")

@@ -10,12 +10,13 @@ import pytest
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.registry.event_expiry import EventExpiry
+from apiserver_fake.server import EVENTS_SWEEP_S
 from apiserver_fake.storage.records import Change, Record
 from apiserver_fake.wiring import build
 from services.api.identity import ADMIN, ANONYMOUS, NODE_HOSTS_GROUP, Identity
 from services.api.seams import Seams
 from services.api.switches import Switches
-from services.api.wire import Request, WatchRequest
+from services.api.wire import Request, Response, WatchRequest
 from services.runtime import simloop
 from services.runtime.config import StartError
 from services.runtime.real import MemoryDisk, NoTransport
@@ -579,6 +580,33 @@ def test_an_old_event_is_removed_by_the_server(event_ttl, kept_s):
             assert server.store.get("events", "default", "e") is None
 
     simloop.run(scenario())
+
+
+def test_a_server_that_takes_no_deletes_is_asked_to_remove_old_events_once_a_sweep(monkeypatch):
+    asked = []
+
+    class Full:
+        async def call(self, request):
+            asked.append(request)
+            return Response(code=503)
+
+    async def scenario():
+        async with Machine().server(event_ttl="10s") as server:
+            api = server.api_for(ADMIN)
+            for name in "abc":
+                body = {
+                    "metadata": {"name": name},
+                    "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+                }
+                request = Request(verb="create", resource="events", namespace="default", body=msgspec.json.encode(body))
+                (await api.call(request)).unwrap()
+            monkeypatch.setattr(server, "api_for", lambda _: Full())
+            await asyncio.sleep(10 + 2 * EVENTS_SWEEP_S)
+
+    simloop.run(scenario())
+
+    assert 1 <= len(asked) <= 3
+    assert {"a"} == {request.name for request in asked}
 
 
 def test_an_event_ttl_that_is_no_duration_is_refused():
