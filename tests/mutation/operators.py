@@ -132,6 +132,8 @@ class _Finder:
             return
         if isinstance(node, FUNCTION):
             self._visit_function(node)
+        elif isinstance(node, ast.ClassDef) and any(ast.unparse(base).startswith("Protocol") for base in node.bases):
+            return  # what an implementation has to offer: a type
         elif isinstance(node, ast.ClassDef):
             outer, self._scope = self._scope, (*self._scope, node.name)
             for keyword in node.keywords:

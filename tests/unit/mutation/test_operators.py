@@ -64,6 +64,7 @@ def test_each_operator_offers_its_changes(operator, source, expected):
         "@dataclass(frozen=True, slots=True)\nclass A:\n    x: int",
         "class A(Struct, frozen=True, kw_only=True):\n    x: int",
         "T = TypeVar('T')",
+        "class Clock(Protocol):\n    def now(self, in_ms=False) -> float: ...",
         "__all__ = ['f', 'g']",
         "if TYPE_CHECKING:\n    X = 3",
         "if __name__ == '__main__':\n    main()",
