@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 PRODUCT = ("apiserver_fake", "scheduler", "kubelet", "claim_controller", "services")
 """What may be changed."""
-FOLDER = "KEPLAB_LINES"
+FOLDER = "RECORDED_LINES"
 """The variable that says where `tests.mutation.lines` writes."""
-TEST = "KEPLAB_TEST"
+TEST = "RECORDED_TEST"
 """The variable that says to processes started by a test which test it is."""
 FAST = ("tests/unit", "tests/component", "tests/fidelity", "tests/examples")
 SLOW = ("tests/scenarios", "tests/process")

@@ -1,6 +1,6 @@
 """Pytest plugin: record which test executes which line of the product (`-p tests.mutation.lines`).
 
-Each process that runs tests writes two files into the folder named by `KEPLAB_LINES`: coverage data whose contexts are
+Each process that runs tests writes two files into the folder named by `RECORDED_LINES`: coverage data whose contexts are
 test ids, and a line of JSON per test with its outcome, its seconds and the hash of the file it stands in, after one with
 the number of tests in each file. Lines that run
 while modules are imported have no test: their context is empty.

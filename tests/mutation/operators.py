@@ -46,6 +46,8 @@ LOGS = frozenset({"log", "logger", "logging", "warnings"})
 TYPE_MAKERS = frozenset({"TypeVar", "NewType", "ParamSpec", "cast", "getLogger", "get_logger", "TypeAliasType"})
 DECLARING = frozenset({"help", "frozen", "kw_only", "slots", "gc", "eq", "repr", "weakref", "cache_hash", "metavar"})
 """Keywords that declare a type or are texts for people: no test of behaviour could notice."""
+TEXTS = {"Switch": {2, 3, 4}, "setting": {1}, "counter": {1}, "gauge": {1}, "histogram": {1}}
+"""Arguments that are texts for people, by position: meaning, source and scenario of a switch, help of flags and metrics."""
 SILENT = frozenset({"__repr__", "__str__", "__rich__"})
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -175,8 +177,11 @@ class _Finder:
         offer = _OFFERS.get(type(node))
         if offer is not None:
             offer(self, node)
+        texts = TEXTS.get(_name(node.func), set()) if isinstance(node, ast.Call) else set()
+        left_out = [each for place, each in enumerate(node.args) if place in texts] if texts else []
         for child in ast.iter_child_nodes(node):
-            self._visit(child)
+            if child not in left_out:
+                self._visit(child)
 
     def _offer(self, node: Any, operator: str, after: str, *, end: Any = None) -> None:
         last = end or node

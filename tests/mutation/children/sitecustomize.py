@@ -5,12 +5,12 @@ import os
 import sys
 from pathlib import Path
 
-if "KEPLAB_LINES" in os.environ and "KEPLAB_TEST" in os.environ:
+if "RECORDED_LINES" in os.environ and "RECORDED_TEST" in os.environ:
     root = Path(__file__).parents[3]
     sys.path.insert(0, str(root))
     from tests.mutation.recording import start
 
-    recording = start(Path(os.environ["KEPLAB_LINES"]), root=root, name="child", context=os.environ["KEPLAB_TEST"])
+    recording = start(Path(os.environ["RECORDED_LINES"]), root=root, name="child", context=os.environ["RECORDED_TEST"])
 
     def _end() -> None:
         recording.stop()

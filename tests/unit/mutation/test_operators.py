@@ -70,6 +70,8 @@ def test_each_operator_offers_its_changes(operator, source, expected):
         "if __name__ == '__main__':\n    main()",
         "import a.b\nfrom c import d",
         "x = option(name, help='what x is', metavar='X')",
+        "x: int = setting(f(), 'what x is')",
+        "x = gauge(name, 'What x is.', lambda each: each)",
     ],
 )
 def test_texts_for_people_types_and_logs_are_left_alone(source):
