@@ -8,8 +8,9 @@ HOURS ?= 1
 N ?= 200
 SEED ?= 0
 WORKERS ?= 0
+KILLS ?= 500
 
-.PHONY: help install hooks demo test lint types bench soak mutants seeds repeats compose-test lock protos clean
+.PHONY: help install hooks demo test lint types bench soak mutants seeds crash repeats watch-links compose-test lock protos clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -33,7 +34,7 @@ demo: $(READY) ## the runaway and its cure, side by side, as real processes
 test: lint types ## every layer of tests
 	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples -n 2 --dist loadfile
 	$(BIN)/pytest tests/scenarios -n 2 --dist load
-	$(BIN)/pytest tests/process -n 3 --dist loadfile
+	$(BIN)/pytest tests/process tests/durability -n 3 --dist loadfile
 	$(BIN)/pytest tests/interop -n 2 --dist loadfile
 
 lint: $(READY) ## format, lint, floors, stubs
@@ -63,9 +64,15 @@ else
 	  --seeds $(SEEDS) --record runs/seeds.jsonl --repeat 100
 endif
 
+crash: $(READY) ## KILLS=500 SIGKILLs of an API server under load, each with the unsynced tail of its files cut; SEED=… repeats a run
+	nice -n 5 $(BIN)/python -m tests.durability.crash --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+
 repeats: $(READY) ## acceptance scenarios of kubelets that die, are cut off or come back, and of one device for two, REPEATS=10 times with seeds of their own
 	nice -n 10 $(BIN)/pytest tests/scenarios/test_kubelet_faults.py tests/scenarios/test_one_device.py \
 	  tests/process/test_one_device_as_processes.py --repeats $(REPEATS) -n 2 --dist load
+
+watch-links: $(READY) ## AS-13 and AS-14 with their amounts: 200 restarts under watches, a quiet watch left alone for ten minutes; about half an hour
+	KEPLAB_RESTARTS=200 KEPLAB_IDLE_WATCH_S=600 nice -n 10 $(BIN)/pytest tests/process/test_watch_restarts.py tests/process/test_watch_links.py
 
 compose-test: $(READY) ## build the image, run the mesh in containers, kill the scheduler, watch it converge
 	$(BIN)/pytest tests/compose -x --tb=short

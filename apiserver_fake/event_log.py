@@ -6,13 +6,14 @@ invariants judge it. Source: guarantees 1.2 for names and fields.
 
 import hashlib
 from collections.abc import Sequence
+from operator import attrgetter
 
 import msgspec
 
 from apiserver_fake.admission.attributes import Connection
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.storage.journal import Recovered
-from apiserver_fake.storage.records import ADDED, DELETED, Cause, Change
+from apiserver_fake.storage.records import ADDED, DELETED, Cause, Change, Entry, entry_of
 from apiserver_fake.storage.store import Store
 from apiserver_fake.storage.watch_hub import Watcher
 from apiserver_fake.storage.writer import BATCH_CHANGES
@@ -150,20 +151,25 @@ class EventLines:
         if store.hashing:
             data["state_hash"] = f"{store.state_hash:064x}"
         self._events.write("store.recovered", rv=store.rv, data=data)
+        if recovered.is_copy:
+            for record in sorted(store.state_at(recovered.base_rv), key=attrgetter("rv")):
+                self._replayed(entry_of(Change(record.rv, ADDED, record, None, record.rv)))
         # At most the last batch can have become durable without its lines having been written.
         for entry in recovered.entries[-BATCH_CHANGES:]:
-            data = {
-                "type": entry.type,
-                "group_end": entry.group_end,
-                "content_sha256": hashlib.sha256(entry.body).hexdigest(),
-                "prev_rv": entry.previous_rv,
-                "replayed": True,
-                **facts_of(entry.resource, entry.body, is_new=entry.type == ADDED),
-            }
-            known = self._catalogue.resources.get(entry.resource)
-            kind = known.kind if known is not None else str(msgspec.json.decode(entry.body).get("kind", ""))
-            obj = (kind, entry.namespace, entry.name, entry.uid)
-            self._events.write("store.commit", obj=obj, rv=entry.rv, data=data)
+            self._replayed(entry)
+
+    def _replayed(self, entry: Entry) -> None:
+        data = {
+            "type": entry.type,
+            "group_end": entry.group_end,
+            "content_sha256": hashlib.sha256(entry.body).hexdigest(),
+            "prev_rv": entry.previous_rv,
+            "replayed": True,
+            **facts_of(entry.resource, entry.body, is_new=entry.type == ADDED),
+        }
+        known = self._catalogue.resources.get(entry.resource)
+        kind = known.kind if known is not None else str(msgspec.json.decode(entry.body).get("kind", ""))
+        self._events.write("store.commit", obj=(kind, entry.namespace, entry.name, entry.uid), rv=entry.rv, data=data)
 
     def request(self, identity: Identity, request: Request, span: Span) -> None:
         """Write that a call that may change something has arrived."""

@@ -44,11 +44,13 @@ from apiserver_fake.registry.initial_objects import FIRST_OBJECTS
 from apiserver_fake.registry.read import ContinueTokens, NotYet, list_body
 from apiserver_fake.registry.registry import Registry, as_unbind
 from apiserver_fake.registry.write import Limits
+from apiserver_fake.storage.backlog import SMALL
 from apiserver_fake.storage.journal import Journal, Kept, Recovered
 from apiserver_fake.storage.records import DELETED, Cause, Change, Record, Selection, record_of, undefined_resource
 from apiserver_fake.storage.store import Gap, Store, restore
-from apiserver_fake.storage.watch_hub import Hub, Notify, Watcher
+from apiserver_fake.storage.watch_hub import SLOW, Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
+from apiserver_fake.watch_starts import Place, Starts
 from services.api.errors import ApiError, BadRequest, Forbidden, NotFound
 from services.api.identity import ADMIN, MASTERS_GROUP, Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
@@ -60,7 +62,7 @@ from services.api.unbind import may_be_sent
 from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, WatchEvent, WatchRequest
 from services.runtime.config import EXIT_CONFIG, StartError
 from services.telemetry.eventlog import NullEventLog
-from services.telemetry.metrics import Metrics, counter, gauge
+from services.telemetry.metrics import Metrics, counter, gauge, histogram
 
 log = structlog.get_logger()
 
@@ -127,6 +129,7 @@ class ApiServer:
             if issuer is not None
             else None
         )
+        self.starts = Starts()
         self.writer = Writer(self.store, journal, seams.clock, self._published)
         self._expiry = EventExpiry(config.event_ttl_s)
         self._definition_controller = DefinitionController(self.store, lambda: self.api_for(ADMIN), seams.clock)
@@ -325,6 +328,21 @@ class ApiServer:
     def api_for(self, identity: Identity) -> Api:
         """Return the server as that identity reaches it, in this process."""
         return LocalApi(self, identity)
+
+    async def begin(self, identity: Identity, request: WatchRequest) -> Place | None:
+        """Return the place of a watch that begins with much, once it is its turn; None for one with little. Raises:
+        ApiError when it is refused, TooManyRequests when its turn does not come."""
+        return await self.starts.turn(identity.user) if self.needs_turn(identity, request) else None
+
+    def needs_turn(self, identity: Identity, request: WatchRequest) -> bool:
+        """Whether a watch begins with so much that it has to wait for its turn. Raises: ApiError when it is refused."""
+        self._parts()[0].authorize_watch(identity, request)
+        return self.hub.size(self.catalogue.find(request.resource), request) > SMALL
+
+    def streaming_api(self, identity: Identity, place: Place | None, send_blocked_max_s: float) -> Api:
+        """Return the server for one watch of a client that is at the other end of a connection; `place` is left when
+        the watch has begun or ended."""
+        return StreamingApi(self, identity, place, send_blocked_max_s)
 
     def authorize(self, identity: Identity, request: Request) -> str:
         """Refuse what the identity may not do, without doing it; the text is which binding allows it. Raises:
@@ -682,8 +700,14 @@ METRICS: Final[Metrics[ApiServer]] = Metrics(
         "why",
     ),
     gauge("apiserver_registered_watchers", "Watches open.", lambda server: server.hub.counts(), "resource"),
+    gauge("keplab_watch_starts_waiting", "Watches that wait to begin.", lambda server: server.starts.waiting),
+    counter("keplab_watch_starts_refused_total", "Watches that could not begin.", lambda server: server.starts.refused),
     gauge("apiserver_storage_objects", "Objects stored.", lambda server: server.store.counts(), "resource"),
     counter("apiserver_watch_events_total", "Changes sent to watches.", lambda server: server.hub.events_sent),
+    gauge("keplab_watch_queued_bytes", "Distinct bytes that wait for watches.", lambda server: server.hub.queued_bytes),
+    histogram(
+        "keplab_watch_send_seconds", "From a change's commit until a stream takes it.", lambda server: server.hub.sent_s
+    ),
     counter("apiserver_terminated_watchers_total", "Watches cut as too slow.", lambda server: server.hub.closed_slow),
     gauge("keplab_store_resource_version", "Newest resource version.", lambda server: server.store.rv),
     gauge("keplab_store_window_start", "Oldest version to watch from.", lambda server: server.store.window_start),
@@ -732,11 +756,55 @@ class LocalApi:
             while not watcher.is_over:
                 if batch := watcher.take():
                     yield batch
-                else:
+                elif not watcher.is_over:
                     await woken.wait()
                     woken.clear()
         finally:
             watcher.close()
+
+
+class StreamingApi(LocalApi):
+    """`Api` for one watch over a connection: what it begins with is taken in pieces, and a client that takes nothing
+    for too long is cut (L-WS)."""
+
+    def __init__(self, server: ApiServer, identity: Identity, place: Place | None, send_blocked_max_s: float) -> None:
+        super().__init__(server, identity)
+        self._place, self._send_blocked_max_s = place, send_blocked_max_s
+
+    async def watch(self, request: WatchRequest) -> AsyncIterator[list[WatchEvent]]:
+        """Yield batches until the server ends the watch; between two pieces others have their turn. Raises: ApiError
+        when it is refused."""
+        woken, place, loop = asyncio.Event(), self._place, asyncio.get_running_loop()
+        watcher: Watcher | None = None
+        try:
+            watcher = self._server.open_watch(self.identity, request, lambda _: woken.set())
+            while not watcher.is_over:
+                if place is not None:
+                    if watcher.is_beginning:
+                        await place.turn()
+                    else:
+                        place.leave()
+                        place = None
+                is_beginning = watcher.is_beginning
+                if batch := watcher.take_piece():
+                    timers = [loop.call_later(self._send_blocked_max_s, watcher.close, SLOW)]
+                    if place is not None:
+                        timers.append(place.stalls_later())
+                    try:
+                        yield batch
+                    finally:
+                        for timer in timers:
+                            timer.cancel()
+                if is_beginning:
+                    await asyncio.sleep(0)
+                elif not batch and not watcher.is_over:
+                    await woken.wait()
+                    woken.clear()
+        finally:
+            if place is not None:
+                place.leave()
+            if watcher is not None:
+                watcher.close()
 
 
 class _Reason(msgspec.Struct):
@@ -747,7 +815,7 @@ def _reason_of(body: bytes) -> str:
     """Return the reason in the body of an unbind, "other" for one that no caller may give: a metric's label."""
     try:
         reason = msgspec.json.decode(body, type=_Reason).reason
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return "other"
     return reason if may_be_sent(reason) else "other"
 

@@ -291,6 +291,8 @@ class Subresource:
     check_first: Callable[[Document | None, Document, WriteContext], None] = lambda stored, body, ctx: None
     admits: bool = False
     """Whether `apply` asks `authorization.admit` itself, about what the caller wanted."""
+    body: tuple[str, str] = ("", "")
+    """The type of its body, API version and kind; of those that are not written in the form of the object."""
     is_charged: bool = False
     """Whether the object may use more of its namespace's quotas afterwards."""
 

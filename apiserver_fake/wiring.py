@@ -27,7 +27,8 @@ from apiserver_fake.rest.streaming import kubelet_tls
 from apiserver_fake.server import ApiServer
 from apiserver_fake.service_addresses import address_of
 from apiserver_fake.service_ips import ServiceAddresses
-from apiserver_fake.storage.journal import DiskJournal, Journal, SqliteJournal
+from apiserver_fake.storage.journal import DiskJournal, Journal
+from apiserver_fake.storage.sqlite import SqliteJournal
 from apiserver_fake.storage.store import Store
 from services.api.identity import ADMIN
 from services.api.idle_switches import UNBINDS

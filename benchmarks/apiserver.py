@@ -2,19 +2,24 @@
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
+from apiserver_fake.storage.watch_hub import WATCHERS_PER_IDENTITY
 from benchmarks.mesh import Stopwatch
 from benchmarks.result import Result
 from benchmarks.running_mesh import LIMIT_S, many, quiet_arguments, rounded, running_mesh
+from services.api.identity import MASTERS_GROUP, Identity
 from services.api.wire import Api, Request, WatchRequest
 
 WRITERS: Final = 8
 CALLS: Final = 300
 ENGINE: Final = "sqlite"
+READER: Final = "bench:watcher"
+"""Whose watches follow; an identity has at most `WATCHERS_PER_IDENTITY`."""
 
 
 def creation(number: int) -> Request:
@@ -37,11 +42,25 @@ class FanOutResult(Result):
 
 async def _fan_out(watchers: int, changes: int) -> FanOutResult:
     without = frozenset(("scheduler", "controllers", "claim-controller"))
-    async with running_mesh(is_traced=True, engine="memory", arguments=quiet_arguments(), without=without) as mesh:
+    readers = tuple(
+        Identity(f"{READER}-{number}", (MASTERS_GROUP,)) for number in range(-(-watchers // WATCHERS_PER_IDENTITY))
+    )
+    async with (
+        running_mesh(
+            is_traced=True, engine="memory", arguments=quiet_arguments(), without=without, identities=readers
+        ) as mesh,
+        AsyncExitStack() as connections,
+    ):
         api, seen = mesh.api, [0] * watchers
+        apis: list[Api] = []
+        for reader in readers:
+            transport = mesh.supervisor.client_transport(reader.user)
+            connections.push_async_callback(transport.close)
+            apis.append(transport.api(reader.user))
 
         async def follow(place: int) -> None:
-            async for batch in api.watch(WatchRequest(resource="configmaps", resource_version="")):
+            reading = apis[place % len(apis)]
+            async for batch in reading.watch(WatchRequest(resource="configmaps", resource_version="")):
                 seen[place] += sum(event.type == "ADDED" for event in batch)
 
         async def write(number: int) -> None:

@@ -10,18 +10,22 @@ import contextlib
 import errno
 import socket
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
 import grpc.aio
 import msgspec
+import structlog
+from google.protobuf.message import DecodeError
 
-from apiserver_fake.grpc.frames import EventBytes, batch_bytes, response_bytes
+from apiserver_fake.grpc.frames import EventBytes, batch_bytes, event_bytes, response_bytes
 from apiserver_fake.server import ApiServer
-from apiserver_fake.storage.watch_hub import Watcher
+from apiserver_fake.storage.backlog import Events
+from apiserver_fake.storage.watch_hub import SLOW, Watcher
 from apiserver_fake.storage.writer import refusal
+from apiserver_fake.watch_starts import WAIT_S, Place
 from protos.mesh.v1 import apiserver_pb2 as pb
 from protos.mesh.v1.apiserver_pb2_grpc import ApiServerServicer
 from services.api.errors import ApiError, BadRequest, RequestEntityTooLarge, TooManyRequests, Unauthorized
@@ -31,6 +35,8 @@ from services.api.wire import Request, Response, WatchRequest
 from services.client.channel import SERVER_OPTIONS, STREAM_TAKEN
 from services.runtime.config import EXIT_CONFIG, StartError
 from services.runtime.serving_tls import Peer, Peers, ServingTls
+
+log = structlog.get_logger()
 
 Wire = TypeVar("Wire", Request, WatchRequest)
 
@@ -43,6 +49,10 @@ BLOCKED_SEND_S = 10.0
 OUTBOX_BYTES_MAX = 16 << 20
 WATCHES_PER_STREAM = 20_000
 STOP_S = 0.5
+FORM = "mesh.v1.WatchEvent"
+"""What pieces of initial events are encoded to here."""
+END_REASON = "mesh-end-reason"
+"""The trailer that says why a stream was ended (W14)."""
 
 _HEARTBEAT: bytes = pb.WatchFrame(heartbeat=True).SerializeToString()
 _CODES = {
@@ -52,6 +62,36 @@ _CODES = {
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
     503: grpc.StatusCode.UNAVAILABLE,
 }
+
+
+def _answer_to(error: Exception, request: pb.Request | pb.WatchRequest) -> ApiError:
+    """Return what a request is answered that raised: a refusal is its answer; a bug must answer this caller and leave
+    the others of its stream alone (V2)."""
+    if isinstance(error, ApiError):
+        return error
+    log.error("grpc.request_failed", resource=request.resource[:100], exc_info=error)
+    return ApiError(f"internal error: {type(error).__name__}")
+
+
+_UNREADABLE: Final = object()
+
+
+def _reader(message: Any) -> Callable[[bytes], Any]:
+    """Return what decodes frames to messages of that type; to `_UNREADABLE` those that are none, which are a client's
+    fault and no error of the library's."""
+
+    def read(frame: bytes) -> Any:
+        try:
+            return message.FromString(frame)
+        except DecodeError:
+            return _UNREADABLE
+
+    return read
+
+
+def _check_readable(message: Any) -> None:
+    if message is _UNREADABLE:
+        raise BadRequest("the frame is no message of mesh.v1")
 
 
 def _as(wire: type[Wire], message: Any) -> Wire:
@@ -137,8 +177,8 @@ class _CallStream:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._receive(group))
                 group.create_task(self._send())
-        except* Unauthorized as expired:
-            refused += expired.exceptions
+        except* (Unauthorized, BadRequest) as ending:
+            refused += ending.exceptions
         except* (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.BaseError, TimeoutError):
             pass  # the connection is gone; what was handed to the writer goes on (P1)
         if refused:
@@ -151,6 +191,7 @@ class _CallStream:
                 self._is_closing = True
                 self._wake.set()
                 return
+            _check_readable(batch)
             self._caller.check(self._clock)
             for message in batch.requests:
                 self._begin(message, group)
@@ -161,13 +202,13 @@ class _CallStream:
         number = message.id
         try:
             begun = self._server.start(self._caller.of(self._server, message.token), _as(Request, message))
-        except ApiError as error:
-            begun = refusal(error)
+        except Exception as error:
+            begun = refusal(_answer_to(error, message))
         if isinstance(begun, Response):
             self._put(number, begun)
             return
         self._unanswered += 1
-        future = begun if isinstance(begun, asyncio.Future) else group.create_task(_awaited(begun))
+        future = begun if isinstance(begun, asyncio.Future) else group.create_task(_awaited(begun, message))
         future.add_done_callback(lambda done: self._answered(number, done))
 
     def _answered(self, number: int, done: asyncio.Future[Response]) -> None:
@@ -202,8 +243,11 @@ class _CallStream:
             await self._pace.send(self._context, b"".join(parts))
 
 
-async def _awaited(begun: Awaitable[Response]) -> Response:
-    return await begun
+async def _awaited(begun: Awaitable[Response], request: pb.Request) -> Response:
+    try:
+        return await begun
+    except Exception as error:
+        return refusal(_answer_to(error, request))
 
 
 class _WatchStream:
@@ -218,6 +262,8 @@ class _WatchStream:
         self._numbers: dict[int, int] = {}
         self._ready: dict[int, Watcher] = {}
         self._ends: list[pb.WatchEnd] = []
+        self._places: dict[int, Place] = {}
+        self._late: dict[int, asyncio.TimerHandle] = {}
 
     async def run(self) -> None:
         """Serve watches until the client closes the stream, takes nothing for 10 s, or its certificate has expired."""
@@ -228,14 +274,17 @@ class _WatchStream:
                 sender = group.create_task(self._send())
                 await self._receive()
                 sender.cancel()
-        except* Unauthorized as expired:
-            refused += expired.exceptions
+        except* (Unauthorized, BadRequest) as ending:
+            refused += ending.exceptions
         except* (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.BaseError):
             pass  # the connection is gone
         except* TimeoutError:
+            self._context.set_trailing_metadata(((END_REASON, SLOW),))
             for watcher in self._watchers.values():
-                watcher.close("SlowWatcher")
+                watcher.close(SLOW)
         finally:
+            for number in list(self._places):
+                self._leave(number)
             for watcher in list(self._watchers.values()):
                 watcher.notify = None
                 watcher.close()
@@ -247,6 +296,7 @@ class _WatchStream:
             control = await self._context.read()
             if control is grpc.aio.EOF:
                 return
+            _check_readable(control)
             for number in control.close:
                 self._close(number)
             for message in control.open:
@@ -254,22 +304,62 @@ class _WatchStream:
 
     def _open(self, message: pb.WatchRequest) -> None:
         try:
-            if message.id in self._watchers:
+            if message.id in self._watchers or message.id in self._places:
                 raise BadRequest(f"watch id {message.id} is in use on this stream")
             if len(self._watchers) >= WATCHES_PER_STREAM:
                 raise TooManyRequests(f"this stream has {len(self._watchers)} watches", retry_after_s=1)
-            identity = self._caller.of(self._server, message.token)
-            watcher = self._server.open_watch(identity, _as(WatchRequest, message), self._notify)
-        except ApiError as error:
-            self._ends.append(pb.WatchEnd(id=message.id, code=error.code, status=msgspec.json.encode(error.status())))
-            self._wake.set()
+            identity, request = self._caller.of(self._server, message.token), _as(WatchRequest, message)
+            if self._server.needs_turn(identity, request):
+                self._wait(message, identity, request)
+            else:
+                self._begin(message.id, identity, request)
+        except Exception as error:
+            self._refuse(message.id, _answer_to(error, message))
+
+    def _wait(self, message: pb.WatchRequest, identity: Identity, request: WatchRequest) -> None:
+        """Begin a watch when it is its turn; it may be now. Raises: TooManyRequests."""
+        starts, number = self._server.starts, message.id
+        place = self._places[number] = starts.ask(identity.user, lambda: self._on_turn(message, identity, request))
+        if place.is_held:
+            self._on_turn(message, identity, request)
+        else:
+            give_up = asyncio.get_running_loop().call_later
+            self._late[number] = give_up(WAIT_S, lambda: self._refuse(number, starts.late()))
+
+    def _on_turn(self, message: pb.WatchRequest, identity: Identity, request: WatchRequest) -> None:
+        """Begin, or go on with, a watch whose place is held now."""
+        number = message.id
+        if number in self._late:
+            self._late.pop(number).cancel()
+        if (watcher := self._watchers.get(number)) is not None:
+            self._notify(watcher)
             return
-        self._watchers[message.id] = watcher
-        self._numbers[watcher.number] = message.id
+        try:
+            self._begin(number, identity, request)
+        except Exception as error:
+            self._refuse(number, _answer_to(error, message))
+
+    def _begin(self, number: int, identity: Identity, request: WatchRequest) -> None:
+        watcher = self._server.open_watch(identity, request, self._notify)
+        self._watchers[number] = watcher
+        self._numbers[watcher.number] = number
         if watcher.has_events or watcher.end_reason:
             self._notify(watcher)
 
+    def _refuse(self, number: int, error: ApiError) -> None:
+        self._leave(number)
+        self._ends.append(pb.WatchEnd(id=number, code=error.code, status=msgspec.json.encode(error.status())))
+        self._wake.set()
+
+    def _leave(self, number: int) -> None:
+        """Neither hold nor wait for a place any more."""
+        if number in self._late:
+            self._late.pop(number).cancel()
+        if (place := self._places.pop(number, None)) is not None:
+            place.leave()
+
     def _close(self, number: int) -> None:
+        self._leave(number)
         watcher = self._watchers.pop(number, None)
         if watcher is not None:
             watcher.notify = None
@@ -294,7 +384,23 @@ class _WatchStream:
                 await self._pace.linger()
             frame = self._frame()
             if frame:
-                await self._pace.send(self._context, frame)
+                stalled = [place.stalls_later() for place in self._places.values() if place.is_held]
+                try:
+                    await self._pace.send(self._context, frame)
+                finally:
+                    for timer in stalled:
+                        timer.cancel()
+
+    def _has_turn(self, number: int, watcher: Watcher) -> bool:
+        """Whether the next events of a watch may be taken; if not, it is ready again when they may."""
+        place = self._places.get(number)
+        if place is None or place.is_held:
+            return True
+        if not watcher.is_beginning:
+            self._leave(number)
+            return True
+        place.ask_again()
+        return place.is_held
 
     def _frame(self) -> bytes:
         """Take what is ready, up to 1 MiB, each watcher in turn; who has more waits at the end of the line."""
@@ -306,14 +412,17 @@ class _WatchStream:
                 break
             del self._ready[watcher.number]
             number = self._numbers.get(watcher.number)
-            if number is None:
+            if number is None or not self._has_turn(number, watcher):
                 continue
-            events = watcher.take(events_left, bytes_left)
+            events = watcher.take_piece(events_left, bytes_left)
             if events:
                 events_left -= len(events)
-                batch = batch_bytes(number, [encoded(event) for event in events])
+                parts = [events.encoded(FORM, event_bytes)] if isinstance(events, Events) else map(encoded, events)
+                batch = batch_bytes(number, parts)
                 bytes_left -= len(batch)
                 frame.append(batch)
+            if not watcher.is_beginning:
+                self._leave(number)
             if watcher.has_events:
                 self._ready[watcher.number] = watcher
             elif watcher.end_reason:
@@ -377,10 +486,10 @@ class GrpcServer(ApiServerServicer):
             "mesh.v1.ApiServer",
             {
                 "Call": grpc.unary_unary_rpc_method_handler(
-                    self.Call, pb.Request.FromString, pb.Response.SerializeToString
+                    self.Call, _reader(pb.Request), pb.Response.SerializeToString
                 ),
-                "Mutate": grpc.stream_stream_rpc_method_handler(self.Mutate, pb.RequestBatch.FromString, bytes),
-                "Watch": grpc.stream_stream_rpc_method_handler(self.Watch, pb.WatchControl.FromString, bytes),
+                "Mutate": grpc.stream_stream_rpc_method_handler(self.Mutate, _reader(pb.RequestBatch), bytes),
+                "Watch": grpc.stream_stream_rpc_method_handler(self.Watch, _reader(pb.WatchControl), bytes),
             },
         )
 
@@ -420,11 +529,13 @@ class GrpcServer(ApiServerServicer):
     async def Call(self, request: pb.Request, context: Any) -> pb.Response:  # noqa: N802
         """Answer one call."""
         caller = await self._caller(context)
+        if request is _UNREADABLE:
+            await _abort(context, BadRequest("the frame is no message of mesh.v1"))
         try:
             identity = caller.of(self._server, request.token)
             response = await self._server.api_for(identity).call(_as(Request, request))
-        except ApiError as error:
-            response = refusal(error)
+        except Exception as error:
+            response = refusal(_answer_to(error, request))
         if len(response.body) > FRAME_BYTES * 3:
             text = f"the answer has {len(response.body)} bytes: ask through Mutate, or with a limit"
             response = refusal(RequestEntityTooLarge(text))

@@ -31,7 +31,7 @@ from apiserver_fake.managedfields.fieldset import (
 )
 from apiserver_fake.managedfields.typed import Comparison, compare, fields_of, is_declared, merged, pruned, undeclared
 from apiserver_fake.schema.schemas import Shape
-from services.api.errors import ApiError, BadRequest, Conflict
+from services.api.errors import BadRequest, Conflict
 from services.api.meta import Document
 
 APPLY, UPDATE = "Apply", "Update"
@@ -345,7 +345,7 @@ def applied(
 
     `live`: the object in the version of the configuration; None for one that does not exist yet. An object without
     managers, from before its first apply, gets one for all that it has. kubectl may take over what it applied from
-    its own side before. Raises: Conflict, BadRequest, ApiError (500) for a configuration that is not of its type.
+    its own side before. Raises: Conflict, BadRequest; also for a configuration that is not of its type.
     """
     _check(config, version)
     stored: Document = live if live is not None else {}
@@ -387,7 +387,8 @@ def _check(config: Document, version: Version) -> None:
         group, _, name = version.api_version.rpartition("/")
         what = f"{meta.get('namespace') or ''}/{meta.get('name') or ''}; {group}/{name}, Kind={config.get('kind')}"
         why = faults[0] if len(faults) == 1 else "\n".join(["errors:", *(f"  {fault}" for fault in faults)])
-        raise ApiError(f"failed to create typed patch object ({what}): {why}")
+        # Upstream answers 500 (kubernetes/kubernetes#139253); what is wrong is what was sent.
+        raise BadRequest(f"failed to create typed patch object ({what}): {why}")
 
 
 def without_managers(document: Document) -> Document:

@@ -42,7 +42,7 @@ from apiserver_fake.rbac.policy import Policy
 from apiserver_fake.registry import warnings
 from apiserver_fake.registry.field_managers import SCALE, FieldManagers
 from apiserver_fake.schema.mistakes import go_text
-from apiserver_fake.schema.schemas import Mistyped, conform, strict_refusal, unknown_fields
+from apiserver_fake.schema.schemas import Mistyped, conform, shape_of, strict_refusal, unknown_fields
 from apiserver_fake.storage.records import Record, Selection, parse_rv
 from apiserver_fake.storage.store import Staged
 from apiserver_fake.strategy import DeleteOptions, ServerMemory, Subresource, WriteContext
@@ -407,7 +407,7 @@ class Write:
             group, _, name = version.rpartition("/")
             meta = new.get("metadata") or {}
             what = f"{meta.get('namespace') or ''}/{meta.get('name') or ''}; {group}/{name}, Kind={resource.kind}"
-            return ApiError(
+            return BadRequest(
                 f"failed to convert new object ({what}) to proper version: unable to convert unstructured object to "
                 f"{version}, Kind={resource.kind}: {refusal.mistake}"
             )
@@ -694,7 +694,7 @@ class Write:
     def _named(self, config: Document) -> Document:
         """Return the configuration with kind, name and namespace as the path has them. Raises: BadRequest."""
         request, resource = self.request, self.resource
-        meta = config.get("metadata") or {}
+        meta = {} if config.get("metadata") is None else config["metadata"]
         if not isinstance(meta, dict):
             raise BadRequest("metadata: want an object")
         version, kind = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
@@ -810,6 +810,8 @@ class Write:
         stored = staged.get(resource.name, request.namespace, request.name)
         old = None if stored is None else self._old(stored)
         ctx = self.contexts.context(self.identity, request, staged, self._session)
+        if request.verb in ("create", "update"):
+            body = _of_type(sub, body)
         sub.check_first(old, body, ctx)
         if stored is None or old is None:
             raise not_found(resource, request.name, subresource="scale" if sub.name == "scale" else "")
@@ -823,6 +825,7 @@ class Write:
                 version, kind = str(form.get("apiVersion") or ""), str(form.get("kind") or "")
                 shape = self.contexts.catalogue.shape_of(version, kind)
                 body = apply_patch(form, body, request.patch_type, shape, kind)
+                body = _of_type(sub, body)
                 if body == form:
                     return self._answer(stored.body if form is old else msgspec.json.encode(form), stored.rv, ctx, 200)
             meta = body.get("metadata")
@@ -953,3 +956,9 @@ def _is_released(document: Document) -> bool:
         return False
     is_namespace = document.get("kind") == "Namespace"
     return not (is_namespace and (document.get("spec") or {}).get("finalizers"))
+
+
+def _of_type(sub: Subresource, body: Document) -> Document:
+    """Return a subresource's body as its type reads it. Raises: BadRequest where it is not of that type."""
+    version, kind = sub.body
+    return conform(shape_of(version, kind), version, kind, body) if kind else body

@@ -20,8 +20,8 @@ from services.api.meta import Document
 KEPT_BYTES_MAX = 48 << 20
 """How many bytes of objects are kept in this form; a list of 5,000 pods is about 12 MB."""
 NODE, SESSION = "core.Node", "kubeletSession"
-PIECE = 200
-"""How many objects are completed at a time."""
+PIECE, PIECE_FOUND = 50, 2_000
+"""How many objects are completed, or found completed, at a time."""
 
 
 class _Field(NamedTuple):
@@ -149,7 +149,7 @@ class Encoding:
         found: list[bytes] = []
         for body in stored:
             found.append(_bare(self.object(body, of) if of else body, heads))
-            if self.made - made >= PIECE:
+            if self.made - made >= PIECE or len(found) >= PIECE_FOUND:
                 made = self.made
                 yield found
                 found = []

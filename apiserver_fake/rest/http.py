@@ -1,19 +1,25 @@
 """What stands in HTTP requests and their answers besides the objects: credentials, hosts, bodies, warnings."""
 
 import ipaddress
+import logging
 import re
+import zlib
 from collections.abc import Iterable
 from email.utils import formatdate
 from typing import Any
 from uuid import uuid4
 
 import msgspec
+import structlog
 import yaml
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError, PayloadEncodingError
 
 from apiserver_fake.rest import discovery, protobuf
 from apiserver_fake.rest.media_types import BODY_MAX_BYTES, PLAIN, PROTOBUF, YAML, Form
-from services.api.errors import ApiError, RequestEntityTooLarge, Unauthorized
+from services.api.errors import ApiError, BadRequest, RequestEntityTooLarge, Unauthorized
+
+log = structlog.get_logger()
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -81,14 +87,21 @@ DISCARDED_MAX_BYTES = 13 * 1024 * 1024
 
 
 async def read_body(request: web.BaseRequest) -> bytes:
-    """Return the whole body. Raises: RequestEntityTooLarge above 3 MiB, after decompression too (L-BODY)."""
+    """Return the whole body, decompressed.
+
+    Raises: RequestEntityTooLarge above 3 MiB, after decompression too (L-BODY); BadRequest for a body that breaks the
+    rules of its transfer or content coding.
+    """
     if not request.body_exists:
         return b""
     chunks: list[bytes] = []
     read = 0
     # A little more than is kept is taken in and dropped, so that the connection stays usable (L-BODY).
     while read <= BODY_MAX_BYTES + DISCARDED_MAX_BYTES:
-        chunk = await request.content.readany()
+        try:
+            chunk = await request.content.readany()
+        except (HttpProcessingError, PayloadEncodingError) as error:
+            raise BadRequest(f"the body cannot be read: {' '.join(str(error).split())[:200]}") from None
         if not chunk:
             break
         read += len(chunk)
@@ -96,9 +109,52 @@ async def read_body(request: web.BaseRequest) -> bytes:
             chunks.clear()
         else:
             chunks.append(chunk)
-    if read <= BODY_MAX_BYTES:
-        return b"".join(chunks)
-    raise RequestEntityTooLarge(f"the body is larger than {BODY_MAX_BYTES} bytes")
+    if read > BODY_MAX_BYTES:
+        raise RequestEntityTooLarge(f"the body is larger than {BODY_MAX_BYTES} bytes")
+    return decompressed(b"".join(chunks), request.headers.get("Content-Encoding", ""))
+
+
+def decompressed(body: bytes, coding: str) -> bytes:
+    """Return a body without its content coding: gzip or deflate (RFC 9110 8.4.1); others are not looked at.
+
+    Raises: RequestEntityTooLarge above 3 MiB; BadRequest for a body that is not in that coding, or ends too early.
+    """
+    match coding.strip().lower():
+        case "gzip" | "x-gzip":
+            window = 16 + zlib.MAX_WBITS
+        case "deflate":
+            # Clients send it with zlib's head, as the RFC wants it, or without.
+            window = zlib.MAX_WBITS if body[:1] and body[0] & 15 == zlib.DEFLATED else -zlib.MAX_WBITS
+        case _:
+            return body
+    if not body:
+        return body
+    reader = zlib.decompressobj(window)
+    try:
+        found = reader.decompress(body, BODY_MAX_BYTES + 1)
+    except zlib.error:
+        raise BadRequest(f"the body is not encoded as {coding.strip()[:20]}") from None
+    if len(found) > BODY_MAX_BYTES:
+        raise RequestEntityTooLarge(f"the body is larger than {BODY_MAX_BYTES} bytes when it is decompressed")
+    if not reader.eof or reader.unused_data:
+        raise BadRequest(
+            f"the body is not encoded as {coding.strip()[:20]}: it ends too early or goes on behind its end"
+        )
+    return found
+
+
+class ServerLog(logging.LoggerAdapter[logging.Logger]):
+    """Where the HTTP library logs: what is a client's fault is no error of the server's and has no traceback.
+
+    Anybody who can connect can send what is no HTTP; a line each at level debug fills no log.
+    """
+
+    def exception(self, msg: object, *args: object, exc_info: Any = True, **kwargs: Any) -> None:
+        """Log a failure, unless it is only what a client sent."""
+        if isinstance(exc_info, HttpProcessingError | PayloadEncodingError | web.RequestPayloadError):
+            log.debug("rest.unreadable_request", why=" ".join(str(exc_info).split())[:200])
+        else:
+            log.error("rest.connection_failed", exc_info=exc_info)
 
 
 def json_answer(body: bytes, status: int = 200) -> web.Response:

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from multidict import MultiMapping
 
 from apiserver_fake.rbac.policy import Attributes
-from services.api.errors import ApiError
+from services.api.errors import BadRequest
 from services.api.identity import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, Identity, account_groups, account_of
 
 USER, GROUP, UID, EXTRA = "Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "impersonate-extra-"
@@ -19,8 +19,8 @@ AUTHENTICATION = "authentication.k8s.io"
 def impersonated(
     caller: Identity, headers: MultiMapping[str], authorize: Callable[[Identity, Attributes], object]
 ) -> Identity:
-    """Return who the caller acts as: itself without such headers. Raises: Forbidden for what it may not be; ApiError
-    500 for groups, uid or extra fields without a user, as upstream."""
+    """Return who the caller acts as: itself without such headers. Raises: Forbidden for what it may not be; BadRequest
+    for groups, uid or extra fields without a user, where upstream has 500."""
     user = headers.get(USER, "")
     groups, uid = list(headers.getall(GROUP, ())), headers.get(UID, "")
     extra: dict[str, list[str]] = {}
@@ -60,12 +60,12 @@ def _questions(user: str, groups: list[str], uid: str, extra: dict[str, list[str
     return found
 
 
-def _without_user(groups: list[str], uid: str, extra: dict[str, list[str]]) -> ApiError:
-    """Return upstream's refusal, which shows its own objects."""
+def _without_user(groups: list[str], uid: str, extra: dict[str, list[str]]) -> BadRequest:
+    """Return upstream's refusal, which shows its own objects; as a 400, because a caller made the mistake."""
     shown = [f"{{Group  {group}    }}" for group in groups]
     shown += [
         f"{{UserExtra  {value}  {AUTHENTICATION}/v1  {key}}}" for key, values in extra.items() for value in values
     ]
     shown += [f"{{UID  {uid}  {AUTHENTICATION}/v1  }}"] if uid else []
     text = f"requested [{' '.join(shown)}] without impersonating a user"
-    return ApiError(f"Internal error occurred: {text}", reason="InternalError", code=500)
+    return BadRequest(f"Internal error occurred: {text}")

@@ -6,7 +6,8 @@ found once for each version of an object, and a list of many is written without 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -21,6 +22,8 @@ from services.api.printing import cells, value_at
 from services.api.times import duration, parse_time
 
 ROWS_MAX: Final = 20_000
+PART: Final = 100
+"""How many objects are put into a list at a time; others have their turn between."""
 
 
 class _Row(NamedTuple):
@@ -77,34 +80,33 @@ class Rows:
         *,
         include: str = "Metadata",
         version: str = "v1",
-    ) -> bytes:
-        """Return what `tables.table_of` makes of the list `head` with these objects. `include`: Metadata or None."""
+    ) -> Iterator[bytes]:
+        """Yield what `tables.table_of` makes of the list `head` with these objects, in parts that take a moment each.
+        `include`: Metadata or None."""
         empty = tables.table(resource, [], head.get("metadata") or {}, now_wall_s, version=version)
         columns = tables.columns_of(resource)
         is_bare = include == "None"
-        opening, closing = (b"],", b"}") if is_bare else (b'],"object":' + _opening(version), b"}}")
+        opening, closing = b'],"object":' + _opening(version), b"}}"
         ages: dict[float, bytes] = {}
-        found: list[bytes] = []
-        for record in records:
-            row = self._row(record, columns, now_wall_s)
-            found.append(b'{"cells":[')
-            found.append(
-                b",".join([_age(cell, now_wall_s, ages) if type(cell) is float else cell for cell in row.cells])  # type: ignore[misc]
-            )
-            if is_bare:
-                found.append(b"]},")
-            else:
-                found += (opening, record.body[row.start : row.end], closing, b",")
-        return _closed(encode(empty), found)
 
-    def metadata(self, head: Document, records: Iterable[Record], version: str = "v1") -> bytes:
-        """Return what `tables.partial_metadata_list` makes of the list `head` with these objects."""
+        def shown(record: Record) -> bytes:
+            row = self._row(record, columns, now_wall_s)
+            cells = b",".join([_age(cell, now_wall_s, ages) if type(cell) is float else cell for cell in row.cells])  # type: ignore[misc]
+            if is_bare:
+                return b'{"cells":[%b]}' % cells
+            return b"".join((b'{"cells":[', cells, opening, record.body[row.start : row.end], closing))
+
+        return _parts(encode(empty), map(shown, records))
+
+    def metadata(self, head: Document, records: Iterable[Record], version: str = "v1") -> Iterator[bytes]:
+        """Yield what `tables.partial_metadata_list` makes of the list `head` with these objects, in parts."""
         opening = _opening(version)
-        found: list[bytes] = []
-        for record in records:
+
+        def shown(record: Record) -> bytes:
             start, end = metadata_slice(record.body)
-            found += (opening, record.body[start:end], b"},")
-        return _closed(encode(tables.partial_metadata_list(head, version)), found)
+            return b"".join((opening, record.body[start:end], b"}"))
+
+        return _parts(encode(tables.partial_metadata_list(head, version)), map(shown, records))
 
     def _row(self, record: Record, columns: tuple[Column, ...], now_wall_s: float) -> _Row:
         key = (record.resource, record.namespace, record.name)
@@ -125,12 +127,13 @@ def _opening(version: str) -> bytes:
     return encode({**tables.partial_metadata({}, version), "metadata": 0})[:-2]
 
 
-def _closed(empty: bytes, parts: list[bytes]) -> bytes:
-    """Return a list whose last member is empty with its items, each of which has a comma behind it."""
-    if not parts:
-        return empty
-    parts[-1] = parts[-1][:-1]
-    return b"".join((empty[:-2], *parts, empty[-2:]))
+def _parts(empty: bytes, items: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield a list whose last member is empty with these items."""
+    before = empty[:-2]
+    while part := list(islice(items, PART)):
+        yield before + b",".join(part)
+        before = b","
+    yield (before if before != b"," else b"") + empty[-2:]
 
 
 def _cells(columns: tuple[Column, ...], document: Document, now: _Now) -> tuple[bytes | float, ...]:

@@ -336,7 +336,7 @@ def to_request(
             field_selector=parameters.text(fields) if is_selective else "",
             resource_version=parameters.version(),
             resource_version_match=parameters.text("resourceVersionMatch"),
-            limit=parameters.limit() if verb == "list" else 0,
+            limit=parameters.limit() if verb == "list" or route.subresource == HISTORY else 0,
             continue_token=parameters.text("continue") if verb == "list" else "",
             at=parameters.text("at"),
             is_split=verb == "list",

@@ -6,7 +6,7 @@ without touching the store. This file is the shell; what it decides with is in t
 """
 
 import asyncio
-from collections.abc import Sequence
+import logging
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +43,7 @@ from apiserver_fake.rest.http import (
     JSON_HEADERS,
     TEXT_HEADERS,
     HttpRequest,
+    ServerLog,
     audit_id,
     bearer_of,
     cached_answer,
@@ -67,7 +68,6 @@ from apiserver_fake.rest.protobuf import NotAcceptable
 from apiserver_fake.rest.streaming import Kubelets, KubeletTls, Target
 from apiserver_fake.rest.versions import versioned
 from apiserver_fake.server import ApiServer
-from apiserver_fake.storage.records import Record
 from services.api.errors import ApiError, BadRequest, Forbidden, NotFound, Timeout, UnknownOutcome
 from services.api.identity import ADMIN, ANONYMOUS, MASTERS_GROUP, Identity, external
 from services.api.meta import Document, Resource
@@ -353,7 +353,10 @@ class RestHandler:
         if paths.is_watch(verb, route, parameters):
             form = media_types.negotiate(request.headers.get("Accept", ""), CONVERSIONS, is_stream=True)
             encoder = watch.EventEncoder(route, form, include, self._clock.wall, self._encoding)
-            batches = api.watch(paths.watch_request(route, parameters, self._server.store.rv))
+            watched = paths.watch_request(route, parameters, self._server.store.rv)
+            place = await self._server.begin(identity, watched)
+            streaming_api = self._server.streaming_api(identity, place, self._settings.send_blocked_max_s)
+            batches = versioned(streaming_api, route.served).watch(watched)
             return await watch.stream(request, batches, encoder, send_blocked_max_s=self._settings.send_blocked_max_s)
         span = self._span(request, route, verb)
         try:
@@ -370,7 +373,10 @@ class RestHandler:
         span.set(**{"http.response.status_code": response.code})
         span.end("" if response.code < 500 else str(response.code))
         response = await self._whole(response, route, form, include)
-        answer = self._answer(response, route, form, include)
+        shown = form
+        if response.items is not None:
+            response, shown = await self._list(response, route, form, include), PLAIN
+        answer = self._answer(response, route, shown, include)
         if form.is_pretty and form.media_type == media_types.JSON and isinstance(answer.body, bytes):
             answer.body = indented(answer.body)
         if isinstance(answer.body, bytes) and may_be_compressed(request, len(answer.body)):
@@ -520,22 +526,26 @@ class RestHandler:
             headers["Content-Type"] = form.content_type
         elif form is not PLAIN and form != PLAIN:
             headers["Content-Type"] = form.content_type
-            document = msgspec.json.decode(body)
-            if response.items is not None:
-                body = self._list(document, response.records, route, form, include)
-            else:
-                body = self._converted(document, route, form, include)
+            body = self._converted(msgspec.json.decode(body), route, form, include)
         answer = web.Response(body=body, status=response.code, headers=headers)
         deprecated = (route.resource.deprecated,) if route.resource.deprecated else ()
         for text in (*deprecated, *response.warnings):
             answer.headers.add("Warning", warning_header(text))
         return answer
 
-    def _list(self, head: Document, records: Sequence[Record], route: Route, form: Form, include: str) -> bytes:
-        if form.convert != "Table":
-            return self._rows.metadata(head, records, form.version)
-        now_s = self._clock.wall()
-        return self._rows.table(route.resource, head, records, now_s, include=include, version=form.version)
+    async def _list(self, response: Response, route: Route, form: Form, include: str) -> Response:
+        """Return a list that is made of slices of what is stored; a long one leaves others their turn."""
+        head, records = msgspec.json.decode(response.body), response.records
+        if form.convert == "Table":
+            now_s = self._clock.wall()
+            parts = self._rows.table(route.resource, head, records, now_s, include=include, version=form.version)
+        else:
+            parts = self._rows.metadata(head, records, form.version)
+        made: list[bytes] = []
+        for part in parts:
+            made.append(part)
+            await asyncio.sleep(0)
+        return msgspec.structs.replace(response, body=b"".join(made), items=None)
 
     def _converted(self, document: Any, route: Route, form: Form, include: str) -> bytes:
         if form.convert and document.get("kind") != "Status":
@@ -646,6 +656,8 @@ async def serve(
         max_line_size=REQUEST_LINE_BYTES_MAX,
         max_field_size=REQUEST_LINE_BYTES_MAX,
         request_factory=_request,
+        auto_decompress=False,  # a body that is not what its head says is answered, and a bomb is cut (`read_body`)
+        logger=ServerLog(logging.getLogger(__name__)),
     )
     runner = web.ServerRunner(listener, shutdown_timeout=SHUTDOWN_S)
     running.push_async_callback(runner.cleanup)

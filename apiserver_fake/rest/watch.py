@@ -14,6 +14,7 @@ from apiserver_fake.rest import protobuf, tables
 from apiserver_fake.rest.encoding import Encoding, type_of
 from apiserver_fake.rest.media_types import PROTOBUF, Form
 from apiserver_fake.rest.paths import Route
+from apiserver_fake.storage.backlog import Events
 from services.api.errors import ApiError, UnknownOutcome
 from services.api.meta import Document
 from services.api.wire import WatchEvent
@@ -42,6 +43,12 @@ class EventEncoder:
     def content_type(self) -> str:
         """The type of the stream."""
         return f"{PROTOBUF};stream=watch" if self._form.media_type == PROTOBUF else "application/json"
+
+    def encode_all(self, batch: list[WatchEvent]) -> bytes:
+        """Return the lines of a batch; those that other clients are sent in the same form are made once."""
+        if isinstance(batch, Events) and not self._form.convert:
+            return batch.encoded((self._encoding, self._of, self._form.media_type), self.encode)
+        return b"".join(map(self.encode, batch))
 
     def encode(self, event: WatchEvent) -> bytes:
         """Return the event's line."""
@@ -93,7 +100,7 @@ async def stream(
             batch = await first
             while True:
                 async with asyncio.timeout(send_blocked_max_s):
-                    await response.write(b"".join([encoder.encode(event) for event in batch]))
+                    await response.write(encoder.encode_all(batch))
                 batch = await anext(batches)
         except StopAsyncIteration:
             await response.write_eof()

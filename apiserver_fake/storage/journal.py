@@ -1,31 +1,23 @@
 """What survives a crash: every change, in version order, with the answers that request ids may ask for again.
 
-Three journals behind one interface: `Journal` itself keeps nothing, `SqliteJournal` is one table in a
-write-ahead-logged database, `DiskJournal` is a checksummed log over the `Disk` seam (the simulation's
-faulty disks). `append` returns when the batch is durable; an OSError means that nothing of it is.
+Three journals behind one interface: `Journal` itself keeps nothing, `DiskJournal` is a checksummed log over the
+`Disk` seam (the simulation's faulty disks), `storage.sqlite` is one table in a write-ahead-logged database. `append`
+returns when the batch is durable; an OSError means that nothing of it is.
 """
 
-import asyncio
-import errno
-import fcntl
 import hashlib
-import os
-import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 
 from apiserver_fake.storage.records import Entry
 from services.api.seams import Disk
-from services.runtime.config import EXIT_CONFIG, EXIT_IO, EXIT_LOCKED, StartError
+from services.runtime.config import EXIT_CONFIG, StartError
 
 EXIT_CORRUPT = EXIT_CONFIG
 SNAPSHOT_AFTER_BYTES = 64 << 20
-PRUNE_AFTER_CHANGES = 2_000
 
 
 class JournalError(StartError):
@@ -44,7 +36,8 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
 class Recovered:
     """What a journal held: the state at `base_rv` and every change after it.
 
-    `is_first_start`: there was nothing. `bytes_cut`: length of a torn tail that was dropped.
+    `is_first_start`: there was nothing. `bytes_cut`: length of a torn tail that was dropped. `is_copy`: the state is
+    another store's, so no event log has lines of it.
     """
 
     secret: bytes
@@ -53,6 +46,7 @@ class Recovered:
     entries: list[Entry] = field(default_factory=list)
     is_first_start: bool = False
     bytes_cut: int = 0
+    is_copy: bool = False
 
 
 Base = Callable[[], tuple[int, list[Kept]]]
@@ -88,13 +82,14 @@ _MAGIC = b"KLJ1"
 _HEAD = len(_MAGIC) + 4 + 8
 
 
-def _sum(payload: bytes) -> bytes:
+def checksum(payload: bytes) -> bytes:
+    """Return the eight bytes that tell whether a record is whole."""
     return hashlib.blake2b(payload, digest_size=8).digest()
 
 
 def frame(payload: bytes) -> bytes:
     """Return the payload with magic, length and checksum in front."""
-    return _MAGIC + len(payload).to_bytes(4, "big") + _sum(payload) + payload
+    return _MAGIC + len(payload).to_bytes(4, "big") + checksum(payload) + payload
 
 
 def _frame_at(data: bytes, offset: int) -> bytes | None:
@@ -102,7 +97,7 @@ def _frame_at(data: bytes, offset: int) -> bytes | None:
         return None
     length = int.from_bytes(data[offset + 4 : offset + 8], "big")
     payload = data[offset + _HEAD : offset + _HEAD + length]
-    return payload if len(payload) == length and _sum(payload) == data[offset + 8 : offset + 16] else None
+    return payload if len(payload) == length and checksum(payload) == data[offset + 8 : offset + 16] else None
 
 
 def frames(data: bytes, name: str) -> tuple[list[bytes], int]:
@@ -131,6 +126,12 @@ class _Snapshot(msgspec.Struct, frozen=True, array_like=True):
     base_rv: int
     base: list[Kept]
     entries: list[Entry]
+    is_copy: bool = False
+
+
+def copied_files(rv: int, objects: list[Kept]) -> dict[str, bytes]:
+    """Return the files of a `DiskJournal` that holds the objects of another store at a version, without its changes."""
+    return {"snapshot": frame(msgspec.msgpack.encode(_Snapshot(rv, objects, [], is_copy=True)))}
 
 
 _ENTRIES = msgspec.msgpack.Decoder(list[Entry])
@@ -165,6 +166,7 @@ class DiskJournal(Journal):
                 raise JournalError("snapshot: bad checksum", EXIT_CORRUPT)
             snapshot = _SNAPSHOT.decode(payloads[0])
             found.base_rv, found.base, found.entries = snapshot.base_rv, snapshot.base, list(snapshot.entries)
+            found.is_copy = snapshot.is_copy
             self._snapshot_bytes = len(raw)
         self._rv = found.entries[-1].rv if found.entries else found.base_rv
         logs = [name for name in self._disk.names() if name.startswith("log-")]
@@ -227,175 +229,3 @@ class DiskJournal(Journal):
         self._log, self._bytes, self._snapshot_bytes = "", 0, len(data)
         for name in logs:
             await self._disk.remove(name)
-
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS changes (
-    rv INTEGER PRIMARY KEY, type TEXT NOT NULL, group_end INTEGER NOT NULL, previous_rv INTEGER NOT NULL,
-    resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, uid TEXT NOT NULL, body BLOB NOT NULL,
-    traceparent TEXT NOT NULL, identity TEXT NOT NULL, request_id TEXT NOT NULL, fingerprint BLOB NOT NULL,
-    code INTEGER NOT NULL, answer BLOB, checksum BLOB NOT NULL);
-"""
-_CAUSE = {
-    "verb": "TEXT NOT NULL DEFAULT ''",
-    "subresource": "TEXT NOT NULL DEFAULT ''",
-    "at_s": "REAL NOT NULL DEFAULT 0",
-}
-"""Columns of changes that came later than the others."""
-_COLUMNS = tuple(Entry.__struct_fields__)
-_INSERT = f"INSERT INTO changes ({','.join(_COLUMNS)}, checksum) VALUES ({','.join('?' * (len(_COLUMNS) + 1))})"
-
-
-class SqliteJournal(Journal):
-    """One table of changes keyed by RV. SQLite syncs every transaction (WAL, `synchronous=FULL`).
-
-    Rows at or below `folded_rv` are exactly the objects of that state; rows above it are the window, dense.
-    SQLite checks its log's records but not its pages, so every row carries a checksum; and because a damaged
-    log is silently read only up to the damage, `acked` remembers the last acknowledged RV beside it.
-    """
-
-    is_durable = True
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
-        self._lock: int | None = None
-        self._acked: int | None = None
-        self._folded_rv = 0
-        self._database: sqlite3.Connection | None = None
-
-    async def open(self, new_secret: bytes) -> Recovered:
-        """Lock the directory, check the database and read it."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._open, new_secret)
-
-    def _open(self, new_secret: bytes) -> Recovered:
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                text = f"{self._directory} is in use by another API server (its lock is held)"
-                raise JournalError(text, EXIT_LOCKED) from None
-            self._acked = os.open(self._directory / "acked", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise JournalError(f"cannot use {self._directory}: {error.strerror}", EXIT_IO) from error
-        try:
-            return self._read(new_secret)
-        except sqlite3.DatabaseError as error:
-            raise JournalError(f"{self._directory / 'store.db'}: {error}", EXIT_CORRUPT) from error
-
-    def _read(self, new_secret: bytes) -> Recovered:
-        path = self._directory / "store.db"
-        database = self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("PRAGMA synchronous=FULL")
-        result = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        if result != "ok":
-            raise JournalError(f"{path}: {result}", EXIT_CORRUPT)
-        database.executescript(_SCHEMA)
-        self._add_causes(database)
-        meta: dict[str, bytes] = dict(database.execute("SELECT key, value FROM meta"))
-        if "secret" not in meta:
-            database.execute("INSERT INTO meta VALUES ('secret', ?), ('folded_rv', 0)", (new_secret,))
-        self._folded_rv = int(meta.get("folded_rv", 0))
-        found = Recovered(meta.get("secret", new_secret), self._folded_rv, is_first_start="secret" not in meta)
-        for row in database.execute(f"SELECT {','.join(_COLUMNS)}, checksum FROM changes ORDER BY rv"):
-            entry = Entry(*row[:-1])
-            if _sum(msgspec.msgpack.encode(entry)) != row[-1]:
-                raise JournalError(f"{path}: bad checksum in change {entry.rv}", EXIT_CORRUPT)
-            if entry.rv <= self._folded_rv:
-                found.base.append(Kept(entry.resource, entry.rv, entry.body))
-            else:
-                found.entries.append(entry)
-        last = found.entries[-1].rv if found.entries else found.base_rv
-        assert self._acked is not None
-        acked = int.from_bytes(os.pread(self._acked, 8, 0), "big")
-        if last < acked:
-            text = f"{path}-wal: damaged; change {acked} was acknowledged, the log ends at {last}"
-            raise JournalError(text, EXIT_CORRUPT)
-        return found
-
-    @staticmethod
-    def _add_causes(database: sqlite3.Connection) -> None:
-        """Have the table say which request brought a change; one that an earlier release made does not."""
-        known = {row[1] for row in database.execute("PRAGMA table_info(changes)")}
-        if known.issuperset(_CAUSE):
-            return
-        old = [name for name in _COLUMNS if name not in _CAUSE]
-        sums = []
-        for row in database.execute(f"SELECT {','.join(old)}, checksum FROM changes"):
-            entry = Entry(*row[:-1])
-            if _sum(msgspec.msgpack.encode(row[:-1])) == row[-1]:  # a bad one stays bad
-                sums.append((_sum(msgspec.msgpack.encode(entry)), entry.rv))
-        database.execute("BEGIN IMMEDIATE")
-        for name, kind in _CAUSE.items():
-            database.execute(f"ALTER TABLE changes ADD COLUMN {name} {kind}")
-        database.executemany("UPDATE changes SET checksum = ? WHERE rv = ?", sums)
-        database.execute("COMMIT")
-
-    async def append(self, entries: Sequence[Entry], window_start: int) -> None:
-        """Commit the entries in one transaction."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._append, entries, window_start)
-
-    def _append(self, entries: Sequence[Entry], window_start: int) -> None:
-        database = self._database
-        assert database is not None
-        assert self._acked is not None
-        rows = ((*msgspec.structs.astuple(entry), _sum(msgspec.msgpack.encode(entry))) for entry in entries)
-        try:
-            database.execute("BEGIN IMMEDIATE")
-            database.executemany(_INSERT, rows)
-            if window_start - self._folded_rv >= PRUNE_AFTER_CHANGES:
-                self._prune(database, window_start)
-            database.execute("COMMIT")
-        except sqlite3.Error as error:
-            self._give_up(database, error)
-        if window_start - self._folded_rv >= PRUNE_AFTER_CHANGES:
-            self._folded_rv = window_start
-        os.pwrite(self._acked, entries[-1].rv.to_bytes(8, "big"), 0)
-
-    def _prune(self, database: sqlite3.Connection, upto: int) -> None:
-        """Leave, of the changes up to `upto`, those that are the objects' state at it."""
-        between = (self._folded_rv, upto)
-        database.execute(
-            "DELETE FROM changes WHERE rv IN (SELECT previous_rv FROM changes WHERE rv > ? AND rv <= ?)", between
-        )
-        database.execute("DELETE FROM changes WHERE rv > ? AND rv <= ? AND type = 'DELETED'", between)
-        database.execute("UPDATE meta SET value = ? WHERE key = 'folded_rv'", (upto,))
-
-    @staticmethod
-    def _give_up(database: sqlite3.Connection, error: sqlite3.Error) -> None:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
-            if database.in_transaction:
-                database.execute("ROLLBACK")
-            raise OSError(errno.ENOSPC, f"the store is full: {error}") from error
-        raise OSError(errno.EIO, f"the store cannot be written: {error}") from error
-
-    async def probe(self) -> None:
-        """Write and remove one small row's worth of space."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._probe)
-
-    def _probe(self) -> None:
-        database = self._database
-        assert database is not None
-        try:
-            database.execute("INSERT OR REPLACE INTO meta VALUES ('probe', zeroblob(65536))")
-            database.execute("DELETE FROM meta WHERE key = 'probe'")
-        except sqlite3.Error as error:
-            self._give_up(database, error)
-
-    async def close(self) -> None:
-        """Close the database, then give the directory free."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
-        self._thread.shutdown(wait=False)
-
-    def _close(self) -> None:
-        if self._database is not None:
-            self._database.close()
-            self._database = None
-        for number in (self._acked, self._lock):
-            if number is not None:
-                os.close(number)
-        self._acked = self._lock = None

@@ -54,6 +54,9 @@ class Cause(msgspec.Struct, frozen=True, gc=False):
     at_s: float = 0.0
 
 
+UNNAMED = Cause("", "")
+
+
 class Change(msgspec.Struct, frozen=True, gc=False):
     """One change of one object, with what was there before.
 
@@ -102,6 +105,27 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if not self.verb:
             return None
         return Cause(self.identity, self.verb, self.subresource, self.request_id, at_s=self.at_s)
+
+
+def entry_of(change: Change, identity: str = "", cause: Cause = UNNAMED) -> Entry:
+    """Return a change as a journal keeps it, without the request's answer."""
+    record = change.record
+    return Entry(
+        change.rv,
+        change.type,
+        change.group_end,
+        change.previous.rv if change.previous else 0,
+        record.resource,
+        record.namespace,
+        record.name,
+        record.uid,
+        record.body,
+        change.traceparent,
+        identity,
+        verb=cause.verb,
+        subresource=cause.subresource,
+        at_s=cause.at_s,
+    )
 
 
 def record_of(resource: Resource, document: Document, rv: int, body: bytes, *, hashing: bool = False) -> Record:

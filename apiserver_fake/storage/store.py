@@ -54,6 +54,11 @@ class _Table:
         self.by_field: dict[tuple[str, str], dict[Key, Record]] = {}
         self.counts: dict[str, int] = {}
 
+    @property
+    def is_cluster_scoped(self) -> bool:
+        """Whether no object is in a namespace."""
+        return self.counts.get("", 0) == len(self.objects)
+
     def put(self, record: Record, previous: Record | None) -> None:
         key = record.key
         self.objects[key] = record
@@ -135,6 +140,15 @@ class Store:
         """Whether the window can neither shrink nor take more bytes (L-HIST)."""
         return self.window_bytes > WINDOW_BYTES_MAX and len(self._window) <= self._window_changes
 
+    def count_after(self, resource: str, rv: int) -> int:
+        """Return how many changes of a kind are above `rv`. Raises: Expired when some have left the window."""
+        if rv < self.window_start:
+            raise Expired(f"too old resource version: {rv} ({self.rv})")
+        table = self._tables.get(resource)
+        if table is None:
+            return 0
+        return len(table.changes) - bisect_right(table.changes, rv, lo=table.head, key=lambda change: change.rv)
+
     def changes_after(self, resource: str, rv: int) -> list[Change]:
         """Return a kind's changes above `rv`, oldest first. Raises: Expired when some have left the window."""
         if rv < self.window_start:
@@ -181,6 +195,8 @@ class Store:
             return Page([])
         candidates = self._candidates(table, selection, after, undone)
         if not limit and not bytes_max:
+            if not selection.is_filtered:
+                return Page(list(candidates))
             return Page([record for record in candidates if selection.matches(record)])
         records: list[Record] = []
         size = 0
@@ -214,7 +230,7 @@ class Store:
     def _keys(self, table: _Table, selection: Selection, after: Key | None) -> Iterable[Key]:
         low, high, start = _range(table.keys, selection.namespace, after)
         name = selection.exact("metadata.name") if selection.fields else None
-        if name is not None and selection.namespace:
+        if name is not None and (selection.namespace or table.is_cluster_scoped):
             key = Key(selection.namespace, name)
             return [key] if key in table.objects and key >= start else []
         for field in table.indexed:
@@ -222,6 +238,19 @@ class Store:
             if value:
                 return sorted(key for key in table.by_field.get((field, value), ()) if key >= start)
         return islice(table.keys, low, high)
+
+    def most(self, resource: str, selection: Selection) -> int:
+        """Return how many objects a selection can have at most, without looking at them."""
+        table = self._tables.get(resource)
+        if table is None:
+            return 0
+        if selection.fields:
+            if selection.exact("metadata.name") and (selection.namespace or table.is_cluster_scoped):
+                return 1
+            for field in table.indexed:
+                if value := selection.exact(field):
+                    return len(table.by_field.get((field, value), ()))
+        return table.counts.get(selection.namespace, 0) if selection.namespace else len(table.objects)
 
     def state_at(self, rv: int) -> list[Record]:
         """Return every object as it was at `rv`, by resource and key. Raises: Expired."""

@@ -16,20 +16,27 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from apiserver_fake.storage.records import ADDED, DELETED, MODIFIED, Change, Record, Selection, future_version, parse_rv
+from apiserver_fake.storage.backlog import Backlog, Backlogs
+from apiserver_fake.storage.records import Change, Selection, future_version, parse_rv
 from apiserver_fake.storage.store import INDEXED_FIELDS, Store
-from services.api.errors import ApiError, BadRequest, Expired, TooManyRequests
+from apiserver_fake.storage.watch_events import bookmark, error_event, event_for, transition_type
+from services.api.errors import BadRequest, Expired, TooManyRequests
 from services.api.identity import Identity
-from services.api.meta import Document, Resource
+from services.api.meta import Resource
 from services.api.seams import Clock, Random
 from services.api.wire import WatchEvent, WatchRequest
+from services.telemetry.metrics import Histogram
 
 QUEUE_EVENTS = 1_000
 QUEUE_BYTES = 1 << 20
+QUEUED_BYTES_MAX = 256 << 20
+"""Bytes of distinct events in all queues (L-WT)."""
 BATCH_EVENTS = 500
 BATCH_BYTES = 1 << 20
 BOOKMARK_S = 10.0
 LAST_BOOKMARK_S = 2.0
+SEND_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Bounds of the histogram of W17."""
 DURATION_MIN_S, DURATION_MAX_S = 300.0, 600.0
 DURATION_ASKED_MAX_S = 1_800.0
 FUTURE_WAIT_S = 3.0
@@ -43,54 +50,13 @@ Notify = Callable[["Watcher"], None]
 Taken = Callable[["Watcher", list[WatchEvent]], None]
 
 
-def transition_type(change: Change, selection: Selection) -> str:
-    """Return what the change is to a watch with that selection: ADDED, MODIFIED, DELETED or "" (W7)."""
-    was = change.previous is not None and selection.matches(change.previous)
-    if change.type != DELETED and selection.matches(change.record):
-        return MODIFIED if was else ADDED
-    return DELETED if was else ""
+class _Queued(msgspec.Struct):
+    """A live event as it waits in the queues of watches, made once for all of them. `queues`: how many those are."""
 
-
-def event_of(kind: str, record: Record, traceparent: str) -> WatchEvent:
-    """Return an event that shows an object as the record has it."""
-    return WatchEvent(
-        type=kind,
-        resource=record.resource,
-        namespace=record.namespace,
-        name=record.name,
-        uid=record.uid,
-        rv=record.rv,
-        body=record.body,
-        traceparent=traceparent,
-    )
-
-
-def event_for(kind: str, change: Change) -> WatchEvent:
-    """Return the event of a change for the watches to which it is of that type.
-
-    An object that stops matching a selector goes as it last matched, with the version of the change, so that informers
-    with a selector see what they lose (W7). Source: upstream `staging/src/k8s.io/apiserver/pkg/storage/cacher`.
-    """
-    event = event_of(kind, change.record, change.traceparent)
-    if kind != DELETED or change.type == DELETED or change.previous is None:
-        return event
-    last = msgspec.json.decode(change.previous.body)
-    last["metadata"]["resourceVersion"] = str(change.rv)
-    return msgspec.structs.replace(event, body=msgspec.json.encode(last))
-
-
-def bookmark(resource: Resource, rv: int, *, initial_events_end: bool = False) -> WatchEvent:
-    """Return the event that says: everything up to `rv` was delivered before this (W6)."""
-    metadata: Document = {"resourceVersion": str(rv)}
-    if initial_events_end:
-        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-    body = msgspec.json.encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
-    return WatchEvent(type="BOOKMARK", resource=resource.name, rv=rv, body=body, initial_events_end=initial_events_end)
-
-
-def error_event(error: ApiError, resource: Resource) -> WatchEvent:
-    """Return the event that ends a watch with a Status."""
-    return WatchEvent(type="ERROR", resource=resource.name, body=msgspec.json.encode(error.status()))
+    event: WatchEvent
+    size: int
+    at_s: float
+    queues: int = 0
 
 
 class Watcher:
@@ -101,8 +67,8 @@ class Watcher:
     """
 
     __slots__ = (
-        "_backlog", "_hub", "_place", "_queue", "_queue_bytes", "bookmarks", "end_reason", "ends_at_s", "identity",
-        "last_rv", "notify", "number", "request", "resource", "selection", "start_rv",
+        "_backlog", "_hub", "_place", "_queue", "bookmarks", "end_reason", "ends_at_s", "identity",
+        "last_rv", "notify", "number", "queued_bytes", "request", "resource", "selection", "start_rv",
     )  # fmt: skip
 
     def __init__(
@@ -115,9 +81,9 @@ class Watcher:
         self.end_reason = ""
         self.ends_at_s = 0.0
         self.notify: Notify | None = None
-        self._backlog: list[WatchEvent] = []
-        self._queue: list[WatchEvent] = []
-        self._queue_bytes = 0
+        self._backlog: Backlog | None = None
+        self._queue: list[_Queued] = []
+        self.queued_bytes = 0
         self._place: dict[int, Watcher] | None = None
 
     @property
@@ -128,12 +94,17 @@ class Watcher:
     @property
     def is_filling(self) -> bool:
         """Whether so much waits that it should be taken at once."""
-        return len(self._queue) * 8 > self._hub.queue_events or self._queue_bytes * 8 > self._hub.queue_bytes
+        return len(self._queue) * 8 > self._hub.queue_events or self.queued_bytes * 8 > self._hub.queue_bytes
 
     @property
     def has_events(self) -> bool:
         """Whether `take` would return something."""
         return bool(self._backlog or self._queue)
+
+    @property
+    def is_beginning(self) -> bool:
+        """Whether it has not taken all that it began with."""
+        return self._backlog is not None
 
     @property
     def is_over(self) -> bool:
@@ -142,49 +113,81 @@ class Watcher:
 
     def take(self, events_max: int = BATCH_EVENTS, bytes_max: int = BATCH_BYTES) -> list[WatchEvent]:
         """Return the next events, oldest first: at most `events_max` and about `bytes_max`; [] when none wait."""
-        source = self._backlog or self._queue
-        if not source:
+        if self._backlog is not None:
+            if events := self._backlog.take(events_max, bytes_max):
+                return self._taken(events)
+            self._backlog = None
+        if not self._queue:
             return []
-        count = size = 0
-        for event in source:
-            size += len(event.body)
-            if count and (count >= events_max or size > bytes_max):
-                size -= len(event.body)
+        hub, taken, size = self._hub, list[WatchEvent](), 0
+        for queued in self._queue:
+            if taken and (len(taken) >= events_max or size + queued.size > bytes_max):
                 break
-            count += 1
-        taken = source[:count]
-        del source[:count]
-        if source is self._queue:
-            self._queue_bytes -= size
-        self.last_rv = max(self.last_rv, taken[-1].rv)
+            taken.append(queued.event)
+            size += queued.size
+            queued.queues -= 1
+            if not queued.queues:
+                hub.queued_bytes -= queued.size
+        self.queued_bytes -= size
+        del self._queue[: len(taken)]
+        return self._taken(taken)
+
+    def take_piece(self, events_max: int = BATCH_EVENTS, bytes_max: int = BATCH_BYTES) -> list[WatchEvent]:
+        """Return the next events like `take`, but of what it began with one piece as it is, which may be empty."""
+        if self._backlog is not None:
+            events = self._backlog.piece()
+            if not self._backlog:
+                self._backlog = None
+            return self._taken(events) if events else events
+        if self._queue:
+            self._hub.sent_s.observe(self._hub.now() - self._queue[0].at_s)
+        return self.take(events_max, bytes_max)
+
+    def _taken(self, events: list[WatchEvent]) -> list[WatchEvent]:
+        self.last_rv = max(self.last_rv, events[-1].rv)
         if self._hub.taken is not None:
-            self._hub.taken(self, taken)
-        return taken
+            self._hub.taken(self, events)
+        return events
 
     def close(self, reason: str = CLIENT_GONE) -> None:
-        """Let the watch end; closing it again changes nothing."""
+        """Let the watch end; what it has not taken it does not get. Closing it again changes nothing."""
         self._hub.end(self, reason)
+        self._drop()
 
     # -- the hub's side
 
-    def backlog(self, events: list[WatchEvent]) -> None:
+    def begin(self, backlog: Backlog | None) -> None:
         """Put what was found at the start in front; it does not count against the queue's bounds."""
-        self._backlog.extend(events)
-        self._notify_once()
-
-    def offer(self, event: WatchEvent) -> None:
-        """Queue a live event, or cut the watch when it has not kept up (W14)."""
-        size = len(event.body)
-        if len(self._queue) >= self._hub.queue_events or (
-            self._queue and self._queue_bytes + size > self._hub.queue_bytes
-        ):
-            self._backlog, self._queue, self._queue_bytes = [], [], 0
-            self._hub.end(self, SLOW)
-            return
-        self._queue.append(event)
-        self._queue_bytes += size
-        if len(self._queue) == 1:
+        self._backlog = backlog
+        if backlog:
             self._notify_once()
+
+    def offer(self, queued: _Queued) -> None:
+        """Queue a live event, or cut the watch when it has not kept up (W14)."""
+        hub, queue = self._hub, self._queue
+        if len(queue) >= hub.queue_events or (queue and self.queued_bytes + queued.size > hub.queue_bytes):
+            self.cut()
+            return
+        queue.append(queued)
+        self.queued_bytes += queued.size
+        if not queued.queues:
+            hub.queued_bytes += queued.size
+        queued.queues += 1
+        if len(queue) == 1:
+            self._notify_once()
+
+    def cut(self) -> None:
+        """End the watch as too slow; what it has not taken it does not get (W14)."""
+        self._drop()
+        self._hub.end(self, SLOW)
+
+    def _drop(self) -> None:
+        self._backlog = None
+        for queued in self._queue:
+            queued.queues -= 1
+            if not queued.queues:
+                self._hub.queued_bytes -= queued.size
+        self._queue, self.queued_bytes = [], 0
 
     def settle(self, place: dict[int, Watcher]) -> None:
         """Remember the index entry this watcher stands in."""
@@ -226,6 +229,10 @@ class _Index:
         return self.broad
 
 
+def _waiting_bytes(watcher: Watcher) -> int:
+    return watcher.queued_bytes
+
+
 class Hub:
     """All watches. From reading the store to entering the index is no await: no change is lost or doubled (W12, P2)."""
 
@@ -239,10 +246,12 @@ class Hub:
         taken: Taken | None = None,
         queue_events: int = QUEUE_EVENTS,
         queue_bytes: int = QUEUE_BYTES,
+        queued_bytes_max: int = QUEUED_BYTES_MAX,
     ) -> None:
         self._store, self._clock, self._random = store, clock, random
         self._ended, self.taken = ended, taken
         self.queue_events, self.queue_bytes = queue_events, queue_bytes
+        self._queued_bytes_max, self.now = queued_bytes_max, clock.now
         self._indexes: dict[str, _Index] = {}
         self._watchers: dict[int, Watcher] = {}
         self._per_identity: dict[str, int] = {}
@@ -252,8 +261,11 @@ class Hub:
         self._future: list[tuple[int, asyncio.Future[None]]] = []
         self._waiting: dict[int, Watcher] = {}
         self._number = self._timer_number = 0
-        self._bookmarks: dict[str, WatchEvent] = {}
-        self.events_sent = self.closed_slow = 0
+        self._bookmarks: dict[str, _Queued] = {}
+        self._backlogs = Backlogs(store)
+        self.events_sent = self.closed_slow = self.queued_bytes = 0
+        self.sent_s = Histogram(SEND_SECONDS)
+        """From the publication of a change until a watch's stream takes it, of the oldest of each batch (W17)."""
 
     def counts(self) -> dict[str, int]:
         """Return the number of watchers by resource, in name order."""
@@ -299,6 +311,16 @@ class Hub:
             notify(watcher)
         return watcher
 
+    def size(self, resource: Resource, request: WatchRequest) -> int:
+        """Return how many objects or changes a watch begins with at most; 0 for one that would be refused."""
+        try:
+            selection = Selection.parse(resource, request.namespace, request.label_selector, request.field_selector)
+            start = self._start_of(request)
+        except BadRequest:
+            return 0
+        is_state = start == 0 or request.send_initial_events
+        return self._backlogs.size(resource.name, selection, None if is_state else start)
+
     def _start_of(self, request: WatchRequest) -> int:
         match = request.resource_version_match
         start = parse_rv(request.resource_version)
@@ -316,6 +338,9 @@ class Hub:
             raise TooManyRequests(f"{identity.user} has {mine} watches, at most {most} are allowed", retry_after_s=1)
         if len(self._watchers) >= WATCHERS_MAX:
             raise TooManyRequests(f"{len(self._watchers)} watches are open, the most there may be", retry_after_s=1)
+        if self.queued_bytes + self.queue_bytes > self._queued_bytes_max:
+            text = f"{self.queued_bytes} bytes wait for watches, at most {self._queued_bytes_max} may (L-WT)"
+            raise TooManyRequests(text, retry_after_s=1)
 
     def _begin(self, watcher: Watcher, start: int) -> None:
         """Give a watcher what exists or what it missed, and enter it into the index. No await (W12)."""
@@ -323,22 +348,18 @@ class Hub:
         rv = self._store.rv
         try:
             if start == 0 or request.send_initial_events:
-                found = self._store.select(resource.name, selection).records
-                events = [event_of(ADDED, record, "") for record in found]
-                if request.send_initial_events and request.allow_bookmarks:
-                    events.append(bookmark(resource, rv, initial_events_end=True))
+                is_marked = request.send_initial_events and request.allow_bookmarks
+                mark = [bookmark(resource, rv, initial_events_end=True)] if is_marked else []
+                backlog = self._backlogs.state(resource.name, selection, mark)
                 watcher.start_rv = watcher.last_rv = rv
             else:
-                missed = self._store.changes_after(resource.name, start)
-                seen = ((transition_type(change, selection), change) for change in missed)
-                events = [event_for(kind, change) for kind, change in seen if kind]
+                backlog = self._backlogs.missed(resource.name, selection, start)
                 watcher.start_rv = watcher.last_rv = start
         except Expired as error:
-            watcher.backlog([error_event(error, resource)])
+            watcher.begin(Backlog(None, [error_event(error, resource)]))
             self.end(watcher, EXPIRED)
             return
-        if events:
-            watcher.backlog(events)
+        watcher.begin(backlog)
         index = self._indexes.setdefault(resource.name, _Index())
         watcher.settle(index.place(selection, INDEXED_FIELDS.get(resource.name, ())))
 
@@ -347,10 +368,13 @@ class Hub:
     def publish(self, changes: Sequence[Change]) -> None:
         """Hand published changes to every watch they concern, in order."""
         self._bookmarks.clear()
+        now_s = self._clock.now()
         for change in changes:
             index = self._indexes.get(change.record.resource)
             if index is not None:
-                self._deliver(change, index)
+                self._deliver(change, index, now_s)
+        while self.queued_bytes > self._queued_bytes_max:
+            max(self._watchers.values(), key=_waiting_bytes).cut()
         rv = self._store.rv
         for watcher in list(self._waiting.values()):
             if watcher.start_rv <= rv:
@@ -361,17 +385,17 @@ class Hub:
             if wanted <= rv and not future.done():
                 future.set_result(None)
 
-    def _deliver(self, change: Change, index: _Index) -> None:
+    def _deliver(self, change: Change, index: _Index, now_s: float) -> None:
         record, previous = change.record, change.previous
-        made: dict[str, WatchEvent] = {}
+        made: dict[str, _Queued] = {}
         for watcher in list(index.broad.values()):
-            self._offer(watcher, change, made)
+            self._offer(watcher, change, made, now_s)
         if not index.by_value:
             return
         by_name = index.by_value.get(("metadata.name", record.name))
         if by_name:
             for watcher in list(by_name.values()):
-                self._offer(watcher, change, made)
+                self._offer(watcher, change, made, now_s)
         for field in INDEXED_FIELDS.get(record.resource, ()):
             now_value = record.fields.get(field, "")
             then_value = previous.fields.get(field, "") if previous is not None else ""
@@ -379,17 +403,18 @@ class Hub:
                 narrow = index.by_value.get((field, value)) if value else None
                 if narrow:
                     for watcher in list(narrow.values()):
-                        self._offer(watcher, change, made)
+                        self._offer(watcher, change, made, now_s)
 
-    def _offer(self, watcher: Watcher, change: Change, made: dict[str, WatchEvent]) -> None:
+    def _offer(self, watcher: Watcher, change: Change, made: dict[str, _Queued], now_s: float) -> None:
         kind = transition_type(change, watcher.selection)
         if not kind:
             return
-        event = made.get(kind)
-        if event is None:
-            event = made[kind] = event_for(kind, change)
+        queued = made.get(kind)
+        if queued is None:
+            event = event_for(kind, change)
+            queued = made[kind] = _Queued(event, len(event.body), now_s)
         self.events_sent += 1
-        watcher.offer(event)
+        watcher.offer(queued)
 
     async def wait_until_visible(self, rv: int) -> None:
         """Wait until the store has reached `rv`. Raises: Timeout `ResourceVersionTooLarge` after 3 s (S12)."""
@@ -472,7 +497,7 @@ class Hub:
             elif what == "future":
                 if number in self._waiting:
                     error = future_version(watcher.start_rv, self._store.rv)
-                    watcher.backlog([error_event(error, watcher.resource)])
+                    watcher.begin(Backlog(None, [error_event(error, watcher.resource)]))
                     self.end(watcher, EXPIRED)
             else:
                 if watcher.is_live:
@@ -483,8 +508,9 @@ class Hub:
             heapq.heappop(timers)
         return max(0.0, timers[0][0] - now_s) if timers else None
 
-    def _bookmark(self, resource: Resource) -> WatchEvent:
+    def _bookmark(self, resource: Resource) -> _Queued:
         found = self._bookmarks.get(resource.name)
         if found is None:
-            found = self._bookmarks[resource.name] = bookmark(resource, self._store.rv)
+            event = bookmark(resource, self._store.rv)
+            found = self._bookmarks[resource.name] = _Queued(event, len(event.body), self._clock.now())
         return found

@@ -12,14 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+import structlog
 
 from apiserver_fake.storage.journal import Journal, JournalError, Kept
-from apiserver_fake.storage.records import Cause, Change, Entry
+from apiserver_fake.storage.records import UNNAMED, Cause, Change, Entry, entry_of
 from apiserver_fake.storage.store import Staged, Store
 from services.api.errors import ApiError, Conflict, Timeout, TooManyRequests, Unavailable
 from services.api.seams import Clock
 from services.api.wire import Response
 from services.runtime.config import EXIT_IO
+from services.runtime.watchdog import stack_of
 
 BATCH_CHANGES = 256
 BATCH_BYTES = 1 << 19
@@ -33,7 +35,6 @@ ANSWERS_S = 300.0
 ANSWERS_MAX = 10_000
 OVERDUE_CHECK_S = 1.0
 
-UNNAMED = Cause("", "")
 _COMPONENTS = ("system:node:", "system:kube-scheduler", "system:controller:")
 
 
@@ -73,6 +74,9 @@ class AnswerTable:
             if len(self._answers) <= self._max and answer.at_s - first.at_s <= self._ttl_s:
                 return
             self._answers.popitem(last=False)
+
+
+log = structlog.get_logger()
 
 
 @dataclass(eq=False)
@@ -151,8 +155,10 @@ class Writer:
 
     async def run(self) -> None:
         """Commit until cancelled. Raises: JournalError (74) when a write or sync failed for good."""
+        committing = asyncio.current_task()
+        assert committing is not None
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._answer_overdue())
+            group.create_task(self._answer_overdue(committing))
             while True:
                 if not self._queue:
                     self._has_work.clear()
@@ -161,12 +167,16 @@ class Writer:
                 # Requests that arrived meanwhile join the next batch.
                 await asyncio.sleep(0)
 
-    async def _answer_overdue(self) -> None:
-        """Answer callers whose deadline passed that the outcome is unknown; their operations go on (S8)."""
+    async def _answer_overdue(self, committing: "asyncio.Task[None]") -> None:
+        """Answer callers whose deadline passed that the outcome is unknown; their operations go on (S8). What they wait
+        for is logged (P15)."""
         while True:
             await asyncio.sleep(OVERDUE_CHECK_S)
             now_s = self._clock.now()
-            for operation in [o for o in self._pending if o.deadline_s < now_s]:
+            overdue = [o for o in self._pending if o.deadline_s < now_s]
+            if overdue:
+                log.warning("writes.overdue", count=len(overdue), frames=stack_of(committing))
+            for operation in overdue:
                 self._answer(operation, refusal(Timeout("the write did not finish before its deadline")))
 
     def _answer(self, operation: Operation, response: Response) -> None:
@@ -270,28 +280,8 @@ class Writer:
                 self.is_read_only = False
 
 
-def _entry(change: Change, operation: Operation) -> Entry:
-    record, cause = change.record, operation.cause
-    return Entry(
-        change.rv,
-        change.type,
-        change.group_end,
-        change.previous.rv if change.previous else 0,
-        record.resource,
-        record.namespace,
-        record.name,
-        record.uid,
-        record.body,
-        change.traceparent,
-        operation.identity,
-        verb=cause.verb,
-        subresource=cause.subresource,
-        at_s=cause.at_s,
-    )
-
-
 def _entries(changes: Sequence[Change], operation: Operation, response: Response) -> list[Entry]:
-    entries = [_entry(change, operation) for change in changes]
+    entries = [entry_of(change, operation.identity, operation.cause) for change in changes]
     if entries and operation.request_id:
         same = response.body is changes[-1].record.body
         entries[-1] = msgspec.structs.replace(

@@ -6,7 +6,7 @@ it is admitted, resized, or given devices. Source: guarantees N2, N4; FM-K5, FM-
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 
 import msgspec
@@ -31,6 +31,15 @@ BATCH_MAX = 4096
 RETRY_S = 1.0
 
 log = structlog.get_logger()
+
+
+def files_of(records: Iterable[PodRecord]) -> dict[str, bytes]:
+    """Return the files of a host of whose pods this is known, and nothing else."""
+    known = list(records)
+    return {
+        f"{RUNTIME}-0.log": b"".join(encode_record(record) for record in known),
+        f"{CHECKPOINT}-0.log": b"".join(encode_checkpoint(checkpoint_of(record)) for record in known),
+    }
 
 
 class Journal:

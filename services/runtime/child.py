@@ -7,18 +7,38 @@ import signal
 import sys
 from collections import deque
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import msgspec
 import structlog
 
 from services.api.seams import Clock
 from services.runtime.components import CLAIM_CONTROLLER, DEVICE_PLUGIN, DRA_DRIVER, component_of
-from services.runtime.config import EXIT_BUG, EXIT_DEPOSED, EXIT_IO, EXIT_OK, PARENT_VARIABLE, PREFIX
+from services.runtime.config import (
+    EXIT_BUG,
+    EXIT_CONFIG,
+    EXIT_DEPOSED,
+    EXIT_IO,
+    EXIT_LOCKED,
+    EXIT_USAGE,
+    PARENT_VARIABLE,
+    PREFIX,
+)
+from services.telemetry.pieces import PASSING
 
 STOP_MAX_S = 12.0
 POLL_S = 0.02
 RESTARTS_MAX, RESTART_WINDOW_S = 5, 60.0
 RESTARTS_BEFORE_READY_MAX = 1
+BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 5.0
+CRASH_LOOP_MIN_S, CRASH_LOOP_MAX_S = 10.0, 300.0
+HEALTHY_S = 600.0
+"""As kubelets do with containers: a crash loop's delay doubles up to its most; so long a life has it forgotten."""
+FINAL = frozenset((EXIT_USAGE, EXIT_LOCKED, EXIT_CONFIG))
+"""Exit codes that another try cannot change (P14): wrong usage, a directory that is held, a corrupt store or a bad
+configuration."""
+
+LOG_READ_BYTES = 16384
 
 _OURS = str(Path(__file__).resolve().parents[2])
 _MODULES = {
@@ -31,6 +51,16 @@ _MODULES = {
 }
 
 _log = structlog.get_logger()
+
+
+_MEANINGS = {
+    EXIT_DEPOSED: "leadership lost",
+    EXIT_USAGE: "wrong usage",
+    EXIT_BUG: "internal error",
+    EXIT_IO: "input/output error",
+    EXIT_LOCKED: "its directory is held by another process",
+    EXIT_CONFIG: "bad configuration or a corrupt store",
+}
 
 
 class Child:
@@ -49,9 +79,31 @@ class Child:
         self.restarts = 0
         self.restart_times: deque[float] = deque()
         self.next_down_s: float | None = None
+        self.next_try_at: float | None = None
+        self._crash_loop_s = 0.0
+        self._log_start = 0
         self.last_error = ""
         self.exit_codes: list[int] = []
         """Of those lives that no signal ended."""
+
+    @property
+    def is_in_crash_loop(self) -> bool:
+        """Whether its next try is so far away that it counts as down."""
+        return self._crash_loop_s > 0 and self.next_try_at is not None
+
+    @property
+    def state(self) -> str:
+        """Return `Running`, `Starting`, `Restarting`, `CrashLoopBackOff`, `Failed` (it is not tried again) or
+        `Stopped`."""
+        if self.failed_for_good:
+            return "Failed"
+        if self.is_in_crash_loop:
+            return "CrashLoopBackOff"
+        if self.next_try_at is not None:
+            return "Restarting"
+        if self.pid:
+            return "Running" if self.is_ready else "Starting"
+        return "Starting" if self.is_wanted else "Stopped"
 
     @property
     def pid(self) -> int:
@@ -59,7 +111,8 @@ class Child:
         return self.process.pid if self.process is not None and self.process.returncode is None else 0
 
     async def spawn(self, clock: Clock) -> None:
-        """Begin a new life of the process, which is not ready yet."""
+        """Begin a new life of the process, which is not ready yet. Raises: OSError when the kernel refuses."""
+        self.next_try_at = None
         self.ready_file.unlink(missing_ok=True)
         component = component_of(self.name)
         module = _MODULES.get(component, component)
@@ -67,7 +120,8 @@ class Child:
         environment[PARENT_VARIABLE] = str(os.getpid())
         # `-P` and this: a folder called `scheduler` where `keplab up` was typed is not our scheduler.
         environment["PYTHONPATH"] = os.pathsep.join(p for p in (_OURS, environment.get("PYTHONPATH", "")) if p)
-        with self.log.open("ab") as log:
+        with _appended(self.log) as log:
+            self._log_start = log.tell()
             self.process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-P",
@@ -89,33 +143,55 @@ class Child:
             try:
                 note = msgspec.json.decode(self.ready_file.read_bytes())
                 break
-            except FileNotFoundError:
+            except (OSError, msgspec.DecodeError):
                 await asyncio.sleep(POLL_S)
         self.ports = dict(note["ports"])
         self.is_ready = self.was_ever_ready = True
 
-    def may_restart(self, code: int, now: float) -> bool:
-        """Whether it may begin again (P14): after 1, 70, 74 and signals, 5 times in 60 s; never after 64, 75, 78.
+    def delay_s(self, code: int, now: float) -> float | None:
+        """Return after how many seconds it begins again (P14), None for never: that is so after 64, 75 and 78.
 
-        An end in good order that was not asked for counts as a signal: SIGTERM was sent from outside.
+        Five times in 60 s it does so soon; then it is in a crash loop and tried after 10 s, 20 s and so on up to 5 min,
+        until it has lived for 10 min. An end in good order that was not asked for counts as a signal: SIGTERM was sent
+        from outside.
         """
-        if not (code in (EXIT_OK, EXIT_DEPOSED, EXIT_BUG, EXIT_IO) or code < 0):
-            return False
+        if code in FINAL:
+            return None
+        if self.next_down_s is not None:
+            delay_s, self.next_down_s = self.next_down_s, None
+            return delay_s  # `kill` on purpose also says when it comes back
+        if now - self.started_at >= HEALTHY_S:
+            self.forgive()
         while self.restart_times and self.restart_times[0] < now - RESTART_WINDOW_S:
             self.restart_times.popleft()
-        if self.next_down_s is not None:
-            return True  # `kill` on purpose also says when it comes back
         self.restart_times.append(now)
-        # What has never worked will hardly begin to; a caller waits for `start`.
+        # What has never worked will hardly begin to.
         most = RESTARTS_MAX if self.was_ever_ready else RESTARTS_BEFORE_READY_MAX
-        return len(self.restart_times) <= most
+        if not self._crash_loop_s and len(self.restart_times) <= most:
+            return min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2.0 ** (len(self.restart_times) - 1))
+        self._crash_loop_s = min(CRASH_LOOP_MAX_S, max(CRASH_LOOP_MIN_S, 2 * self._crash_loop_s))
+        return self._crash_loop_s
+
+    @property
+    def is_crash_looping(self) -> bool:
+        """Whether it has died too often of late to be tried again soon."""
+        return self._crash_loop_s > 0
+
+    def forgive(self) -> None:
+        """Forget how often it died."""
+        self.restart_times.clear()
+        self._crash_loop_s = 0.0
+        self.failed_for_good = False
 
     def why(self, code: int) -> str:
-        """Return one line: the signal, or the last thing the process said."""
+        """Return one line: the signal, or the last thing the process said in this life, or what its code means."""
         if code < 0:
             return f"{self.name} was ended by {signal.Signals(-code).name}"
-        said = _last_line(self.log)
-        return f"{said} (exit {code})" if said else f"{self.name} ended with exit code {code}"
+        said = _last_line(self.log, self._log_start)
+        if said:
+            return f"{said} (exit {code})"
+        meaning = f", {_MEANINGS[code]}" if code in _MEANINGS else ""
+        return f"{self.name} ended with exit code {code}{meaning}"
 
     async def stop(self) -> None:
         """End the process in good order, or by force after `STOP_MAX_S`; it is not restarted any more."""
@@ -143,19 +219,45 @@ class Child:
                 late.kill()
                 await late.wait()
         self.is_ready = False
-        self.ready_file.unlink(missing_ok=True)
+        self.next_try_at = None
+        with contextlib.suppress(OSError):
+            self.ready_file.unlink(missing_ok=True)
 
 
-def _last_line(log: Path) -> str:
-    """Return the last thing a process said that was meant for people: its plain line, or its last error."""
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 16384))
-        lines = file.read().decode("utf-8", "replace").splitlines()
+def _appended(path: Path) -> BinaryIO:
+    """Return a log open at its end; where the disk has no space for one, its lines go nowhere. Raises: OSError."""
+    try:
+        return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab")
+    except OSError as error:
+        if error.errno not in PASSING:
+            raise
+        return open(os.devnull, "ab")
+
+
+def _last_line(log: Path, start: int) -> str:
+    """Return the last thing a process said from there on that was meant for people: its plain line, or its last error;
+    what a library said only when the process itself said nothing."""
+    try:
+        with log.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            # A log that was begun anew meanwhile is shorter.
+            file.seek(max(start if start <= size else 0, size - LOG_READ_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    of_library = ""
     for line in reversed(lines):
         if not line.startswith("{"):
-            return line.strip()
+            if line.strip():
+                return line.strip()
+            continue
         with contextlib.suppress(msgspec.DecodeError):
-            record = msgspec.json.decode(line)
+            record = msgspec.json.decode(line, type=dict[str, Any])
             if record.get("level") == "error":
-                return f"{record.get('comp')}: {record.get('event')}: {record.get('error', '')}"
-    return ""
+                parts = [
+                    str(record[key]) for key in ("comp", "event", "library", "error", "message") if record.get(key)
+                ]
+                if record.get("event") != "library.spoke":
+                    return ": ".join(parts)
+                of_library = of_library or (": ".join(parts) if record.get("message") else "")
+    return of_library

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from services.api.switches import SwitchError, Switches
+from services.telemetry.pieces import MIB, PIECE_MIB_MAX, PIECES_KEPT, Budget
 
 C = TypeVar("C", bound="CommonConfig")
 
@@ -72,6 +73,11 @@ class CommonConfig:
     data_dir: str = setting("", "directory this process keeps its own state in; empty: none is kept")
     events_dir: str = setting("", "directory of event logs; empty: none is written")
     spans_dir: str = setting("", "directory of span files for `keplab trace`; empty: none is written")
+    telemetry_maxsize: int = setting(
+        PIECE_MIB_MAX, "MiB at which an event, span or log file goes on in a new one; 0: never"
+    )
+    telemetry_maxbackup: int = setting(PIECES_KEPT, "closed files of each sort that are kept; 0: all")
+    log_file: str = setting("", "file that standard output and standard error go to, rotated; empty: left as they are")
     health_host: str = setting("127.0.0.1", "address of /healthz, /readyz, /metrics and /configz")
     health_port: int = setting(0, "port of /healthz and the rest; 0: any free one, -1: none")
     set: tuple[str, ...] = setting((), "set a switch, NAME=VALUE; may be repeated (see `keplab switches`)")
@@ -80,6 +86,10 @@ class CommonConfig:
     ready_file: str = setting("", "file written once ready, JSON {name, pid, ports}")
     die_with_parent: bool = setting(False, "end when the process that started this one ends")
     faults_file: str = setting("", "what is wrong with this process's machine, JSON (docs/faults.md); empty: nothing")
+
+    def budget(self) -> Budget:
+        """Return how much each sort of file may take."""
+        return Budget(self.telemetry_maxsize * MIB, self.telemetry_maxbackup)
 
     def switches(self) -> Switches:
         """Return all switches with this process's assignments. Raises: SwitchError."""
@@ -158,6 +168,8 @@ def parse(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, prog
         try:
             values[f.name] = _read(hints[f.name], texts)
             lowest = -1 if f.name == "health_port" else 0
+            if f.name.startswith("telemetry_") and values[f.name] < 0:
+                raise ValueError(f"want 0 or more, not {texts[-1]}")
             if f.name.endswith("port") and not lowest <= (values[f.name] or 0) <= PORT_MAX:
                 raise ValueError(f"want a port from 0 to {PORT_MAX}, not {texts[-1]!r}")
         except ValueError as error:

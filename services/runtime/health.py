@@ -23,6 +23,8 @@ from services.telemetry.metrics import Metrics, counter, gauge, render
 
 HEAD_BYTES_MAX = 16 * 1024
 REQUEST_MAX_S = 10.0
+STALL_MAX_S = 10.0
+"""A process whose loop stood still for longer is not live (P12)."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +56,18 @@ class HealthServer:
         self,
         *,
         is_ready: Callable[[], bool],
+        stalled_s: Callable[[], float] = lambda: 0.0,
         metrics: Callable[[], Mapping[str, float]],
         configuration: Callable[[], Mapping[str, Any]],
         routes: Sequence[tuple[str, Handler]] = (),
         upgrades: Sequence[tuple[str, Takeover]] = (),
         may_call: MayCall | None = None,
     ) -> None:
+        self._stalled_s = stalled_s
         self._is_ready, self._metrics, self._configuration = is_ready, metrics, configuration
         own: list[tuple[str, Handler]] = [
-            ("/healthz", lambda _: (200, "text/plain", b"ok\n")),
-            ("/livez", lambda _: (200, "text/plain", b"ok\n")),
+            ("/healthz", self._live),
+            ("/livez", self._live),
             ("/readyz", self._ready),
             ("/metrics", lambda _: (200, "text/plain; version=0.0.4", render(self._metrics()))),
             ("/configz", lambda _: (200, "application/json", msgspec.json.encode(self._configuration(), enc_hook=str))),
@@ -83,6 +87,17 @@ class HealthServer:
         """Close the port."""
         if self._server is not None:
             self._server.close()
+
+    def _live(self, _: HttpRequest) -> HttpResponse:
+        """Answer 500 while the event loop turns too slowly (P12); a loop that stands answers nothing at all."""
+        stalled_s = self._stalled_s()
+        if stalled_s > STALL_MAX_S:
+            return (
+                500,
+                "text/plain",
+                f"[-]event-loop failed: stalled for {stalled_s:.1f} s\nlivez check failed\n".encode(),
+            )
+        return 200, "text/plain", b"ok\n"
 
     def _ready(self, _: HttpRequest) -> HttpResponse:
         return (200, "text/plain", b"ok\n") if self._is_ready() else (503, "text/plain", b"not ready\n")

@@ -126,6 +126,7 @@ class ControllerLoop:
         self._outcomes: dict[str, float] = {"done": 0, "unchanged": 0, "requeued": 0, "failed": 0, "terminal": 0}
         self._faults_total = 0
         self._quiet_runs = 0
+        self._under_way: dict[Key, tuple[object, asyncio.Task[Any]]] = {}
         self._subscribe()
 
     def lead(self, epoch: str, deposed: Callable[[], None]) -> None:
@@ -145,6 +146,10 @@ class ControllerLoop:
                 self._add(SCAN)
             for _ in range(self._controller.workers):
                 group.create_task(self._worker())
+
+    def under_way(self) -> dict[str, tuple[object, asyncio.Task[Any]]]:
+        """Return the reconciles that have begun and not ended (`services.runtime.watchdog`)."""
+        return {f"reconcile {self._controller.name} {key}": work for key, work in self._under_way.items()}
 
     def metrics(self) -> dict[str, float]:
         """Return the queue's and the reconciles' metrics."""
@@ -216,15 +221,19 @@ class ControllerLoop:
         return informer.last_rv if informer is not None else None
 
     async def _worker(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         while True:
             key = await self._next()
             if self._has_gate and not self._gate.is_open(key, self._clock.now()):
                 self._hold(key)
                 continue
             self._gate.held.pop(key, None)
+            self._under_way[key] = [], task
             try:
                 await self._reconcile(key)
             finally:
+                del self._under_way[key]
                 self._queue.done(key, self._clock.now())
             self._quiet_runs += 1
             if self._quiet_runs >= YIELD_EVERY:
@@ -487,6 +496,10 @@ class Manager:
         """Write a `cache.sync` line for each cache."""
         for informer in self._caches.informers:
             informer.log_sync()
+
+    def under_way(self) -> dict[str, tuple[object, asyncio.Task[Any]]]:
+        """Return the reconciles of all controllers that have begun and not ended."""
+        return {name: work for loop in self._loops for name, work in loop.under_way().items()}
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of informers, queues, reconciles and recorders."""

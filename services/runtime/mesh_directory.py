@@ -3,8 +3,10 @@
 The lock is held as long as its holder lives, so no stale file can lie about it.
 """
 
+import contextlib
 import fcntl
 import os
+import stat
 import time
 from pathlib import Path
 from typing import Any
@@ -12,43 +14,105 @@ from typing import Any
 import msgspec
 
 from services.runtime.config import EXIT_LOCKED, MeshError, StartError
+from services.telemetry.pieces import make_private
 
 LOCK_TRIES, LOCK_PERIOD_S = 5, 0.02
 STATE_FILE = "mesh.json"
 LOCK_FILE = "mesh.lock"
 OWN_LOCK_FILE = "process.lock"
 SOCKETS_FOLDER = "nodes"
+FOLDERS = (
+    "apiserver",
+    "credentials",
+    "dra-driver",
+    "events",
+    "kubeconfigs",
+    "kubelet",
+    "logs",
+    "run",
+    "spans",
+    SOCKETS_FOLDER,
+)
+"""What a mesh has below its directory."""
+NAMES = frozenset((*FOLDERS, "kubeconfig", "mesh", "supervisor"))
+"""And files, by what stands before the first dot."""
 
 
 class AlreadyRunning(MeshError):
     """Another supervisor holds this data directory."""
 
 
+def make_data_directory(data_dir: Path) -> bool:
+    """Have a directory for a mesh that only its owner may enter; return whether it was made now.
+
+    One that was there with other things in it is left as it is: what the mesh puts there is private by itself. Raises:
+    OSError.
+    """
+    is_new = not data_dir.exists()
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if {path.name.partition(".")[0] for path in data_dir.iterdir()} <= NAMES:
+        make_private(data_dir)
+    return is_new
+
+
+def narrow(data_dir: Path) -> None:
+    """Take the rights of others from the files of a mesh that an earlier version of it made. Raises: OSError."""
+    for folder in FOLDERS:
+        for path, folders, names in os.walk(data_dir / folder):
+            for each in (path, *(os.path.join(path, name) for name in (*folders, *names))):
+                with contextlib.suppress(FileNotFoundError):
+                    found = os.lstat(each)
+                    if found.st_mode & 0o077 and found.st_uid == os.geteuid() and not stat.S_ISLNK(found.st_mode):
+                        os.chmod(each, stat.S_IMODE(found.st_mode) & ~0o077)
+
+
 def lock(data_dir: Path) -> int:
-    """Return the descriptor that holds the directory for as long as it is open. Raises: AlreadyRunning, OSError."""
-    fd = os.open(data_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    """Return the descriptor that holds the directory as long as it, or its copy in a child, is open. Raises:
+    AlreadyRunning, OSError."""
+    path = data_dir / LOCK_FILE
     for tries_left in reversed(range(LOCK_TRIES)):
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
+            if path.stat().st_ino == os.fstat(fd).st_ino:
+                break  # and not a file that `discard_lock` has removed meanwhile
+        except FileNotFoundError:
+            pass
         except BlockingIOError:
-            if tries_left:
-                # Perhaps only `holder`, having a look.
-                time.sleep(LOCK_PERIOD_S)
-                continue
-            pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
-            os.close(fd)
-            raise AlreadyRunning(f"a mesh already runs on {data_dir} (pid {pid}); stop it with `keplab down`") from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, str(os.getpid()).encode(), 0)
+            if not tries_left:
+                pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+                os.close(fd)
+                raise AlreadyRunning(
+                    f"a mesh already runs on {data_dir} (pid {pid}); stop it with `keplab down`"
+                ) from None
+        # Perhaps only `holder`, having a look.
+        os.close(fd)
+        time.sleep(LOCK_PERIOD_S)
+    with contextlib.suppress(PermissionError):
+        os.fchmod(fd, 0o600)
+    write_holder(fd, os.getpid())
     return fd
+
+
+def write_holder(fd: int, pid: int) -> None:
+    """Note who holds the directory that `lock` returned this descriptor for. Raises: OSError, when a disk has no space
+    for a first note; a later one takes none."""
+    os.pwrite(fd, f"{pid:<16}".encode(), 0)
+
+
+def discard_lock(data_dir: Path, *, is_new: bool) -> None:
+    """Remove the lock of a mesh that was never begun, by who holds it, and a directory that was made for it."""
+    with contextlib.suppress(OSError):
+        (data_dir / LOCK_FILE).unlink()
+        if is_new:
+            data_dir.rmdir()
 
 
 def hold(folder: Path, what: str) -> int:
     """Return the descriptor that holds a process's own directory as long as it lives. Raises: StartError when another
     process has it, by what is said of it; OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    fd = os.open(folder / OWN_LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(folder / OWN_LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -78,11 +142,17 @@ def holder(data_dir: Path) -> int:
 
 def is_alive(pid: int) -> bool:
     """Whether that process still runs; one whose parent has not collected it yet does not."""
+    return parent_of(pid) >= 0
+
+
+def parent_of(pid: int) -> int:
+    """Return which process started that one; -1 when it does not run, or only has not been collected yet."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
-        return False
-    return text.rpartition(")")[2].split()[0] != "Z"
+        return -1
+    state, parent = text.rpartition(")")[2].split()[:2]
+    return -1 if state == "Z" else int(parent)
 
 
 def read_state(data_dir: Path) -> dict[str, Any] | None:

@@ -45,8 +45,10 @@ from services.runtime.health import PROCESS_METRICS, HealthServer
 from services.runtime.machine import ClosableDisk, FailingDisk, Machine, OffClock, StrikingLog
 from services.runtime.real import FileDisk, MemoryDisk, NoTransport, RealClock, seeded_random, write_atomically
 from services.runtime.unix_sockets import UnixSockets
+from services.runtime.watchdog import LOOK_PERIOD_S, UnderWay, Watchdog
 from services.telemetry import logs
 from services.telemetry.eventlog import FileEventLog, NullEventLog, new_incarnation
+from services.telemetry.pieces import PASSING
 from services.telemetry.traces import Sampler, Tracer, sinks_from_environment
 
 if TYPE_CHECKING:
@@ -61,6 +63,9 @@ STALL_S = 0.25
 STUCK_S = 3.0
 GC_THRESHOLDS = (50_000, 20, 50)
 _PR_SET_PDEATHSIG = 1
+READY_RETRY_S = 1.0
+OUT_OF_MEMORY = "out of memory: this process ends, so that its successor can work"
+"""A text that needs no memory to be made."""
 
 
 def main(name: str, config_class: type[C], build: Callable[[C, Seams], Component]) -> NoReturn:
@@ -77,6 +82,7 @@ def run(
 ) -> int:
     """Return the exit code of one life of this process."""
     gc.set_threshold(*GC_THRESHOLDS)
+    os.umask(0o077)  # whatever a process of the mesh writes is for its owner
     if not name.startswith("apiserver"):
         # A client reports handshakes that fail itself (services/client/channel.py); in a server's log the library's own
         # line is the only one about a client that was refused.
@@ -89,20 +95,29 @@ def run(
             config = replace(config, name=name)
         if config.die_with_parent:
             _die_with_parent(environ)
+        log_file = _log_file(config) if config.log_file else None
         try:
             logs.set_up(config.name, config.log_level)
             sampler = Sampler.from_environment(environ)
         except ValueError as error:
             raise StartError(str(error), EXIT_USAGE) from None
-        return asyncio.run(_Process(name, config, sampler, environ).live(build))
+        return asyncio.run(_Process(name, config, sampler, environ, log_file).live(build))
     except HelpRequested as help_text:
         print(help_text)  # noqa: T201
         return EXIT_OK
     except StartError as error:
-        print(f"{name}: {error.message}", file=sys.stderr)  # noqa: T201
+        logs.say(f"{name}: {error.message}")
         return error.exit_code
     except KeyboardInterrupt:
         return 130
+    except MemoryError:
+        _end_without_memory()
+
+
+def _end_without_memory() -> NoReturn:
+    """End at once: a process that is out of memory can neither serve nor tidy up, and its successor can."""
+    logs.say(OUT_OF_MEMORY)
+    os._exit(EXIT_BUG)
 
 
 def _die_with_parent(environ: Mapping[str, str]) -> None:
@@ -112,6 +127,16 @@ def _die_with_parent(environ: Mapping[str, str]) -> None:
     expected = environ.get(PARENT_VARIABLE, "")
     if expected.isdigit() and os.getppid() != int(expected):
         raise StartError("the process that started this one is gone", EXIT_OK)
+
+
+def _log_file(config: CommonConfig) -> logs.LogFile | None:
+    """Return the file that is logged to; None where the disk has no space for it. Raises: StartError naming it."""
+    try:
+        return logs.LogFile(Path(config.log_file), config.budget())
+    except OSError as error:
+        if error.errno in PASSING:
+            return None
+        raise StartError(f"--log-file {config.log_file}: {error.strerror}") from None
 
 
 def _load_tokens(path: str) -> dict[str, str]:
@@ -158,7 +183,15 @@ class _End:
 class _Process:
     """One life: seams, component, health, signals."""
 
-    def __init__(self, service: str, config: CommonConfig, sampler: Sampler, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        service: str,
+        config: CommonConfig,
+        sampler: Sampler,
+        environ: Mapping[str, str],
+        log_file: logs.LogFile | None,
+    ) -> None:
+        self._log_file = log_file
         self._service, self._config, self._sampler, self._environ = service, config, sampler, environ
         self._random = seeded_random(config.seed)
         self._machine = Machine(config.faults_file, self._random) if config.faults_file else None
@@ -170,24 +203,34 @@ class _Process:
         self._transport: Any = None
         self._tracer: Tracer | None = None
         self._events: EventLog = NullEventLog()
+        self._event_file: FileEventLog | None = None
         self._stop_signal = ""
+        self._watcher: _StallWatcher | None = None
 
     async def live(self, build: Callable[[Any, Seams], Component]) -> int:
         config = self._config
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(_on_loop_error)
         end = _End(EXIT_OK, "done")
         store: ClosableDisk | None = None
         try:
             store = FileDisk(Path(config.data_dir)) if config.data_dir else MemoryDisk()
             if config.events_dir:
-                self._events = FileEventLog(Path(config.events_dir), config.name, self._clock, self._incarnation)
+                folder, budget = Path(config.events_dir), config.budget()
+                self._event_file = FileEventLog(folder, config.name, self._clock, self._incarnation, budget)
+                self._events = self._event_file
             if self._machine is not None:
                 # What is wrong with the machine comes in through the seams; no component knows.
                 self._machine.follow(self._loop)
                 store, self._events = FailingDisk(store, self._machine), StrikingLog(self._events, self._machine)
             service, name, clock, random = self._service, config.name, self._clock, self._random
             sinks = sinks_from_environment(
-                self._environ, service=service, instance=name, spans_dir=config.spans_dir, incarnation=self._incarnation
+                self._environ,
+                service=service,
+                instance=name,
+                spans_dir=config.spans_dir,
+                incarnation=self._incarnation,
+                budget=config.budget(),
             )
             self._tracer = Tracer(
                 service, clock=clock, random=random, instance=name, sampler=self._sampler, sinks=sinks
@@ -211,7 +254,7 @@ class _Process:
             await self._close(end, store)
         if end.line:
             # One line, whatever a library put into its message.
-            print(f"{config.name}: {' '.join(end.line.split())}", file=sys.stderr)  # noqa: T201
+            logs.say(f"{config.name}: {' '.join(end.line.split())}")
         return end.code
 
     def _make_transport(self) -> Transport:
@@ -233,6 +276,7 @@ class _Process:
         config = self._config
         health = HealthServer(
             is_ready=lambda: component.is_ready,
+            stalled_s=lambda: self._watcher.stalled_s() if self._watcher is not None else 0.0,
             metrics=lambda: self._metrics(component),
             configuration=lambda: {**self._configuration(component), **getattr(component, "configz", dict)()},
             routes=getattr(component, "http_routes", list)(),
@@ -244,11 +288,14 @@ class _Process:
             self._loop.add_signal_handler(number, self._on_signal, number, stopping)
         try:
             async with asyncio.TaskGroup() as group:
+                # Before the component: what it does first may take long, too.
+                stalls = group.create_task(self._watch_for_stalls())
                 work = group.create_task(component.run(), name="component")
                 others = [
+                    stalls,
                     group.create_task(self._announce(component, health)),
-                    group.create_task(self._flush_spans()),
-                    group.create_task(self._watch_for_stalls()),
+                    group.create_task(self._flush_files()),
+                    group.create_task(self._watch_work(getattr(component, "under_way", dict))),
                 ]
                 waiting = asyncio.ensure_future(stopping.wait())
                 await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -287,17 +334,31 @@ class _Process:
         took_ms = round((self._clock.wall() - self._started_wall) * 1000)
         self._log.info("process.ready", pid=os.getpid(), ports=ports, duration_ms=took_ms)
         if self._config.ready_file:
-            note = {"name": self._config.name, "pid": os.getpid(), "ports": ports}
-            write_atomically(Path(self._config.ready_file), msgspec.json.encode(note))
+            note = msgspec.json.encode({"name": self._config.name, "pid": os.getpid(), "ports": ports})
+            while not self._is_written(Path(self._config.ready_file), note):  # noqa: ASYNC110  a disk sends no event
+                await asyncio.sleep(READY_RETRY_S)
 
-    async def _flush_spans(self) -> None:
+    def _is_written(self, path: Path, data: bytes) -> bool:
+        """Write the file, or find that the disk has no space for it yet. Raises: OSError for any other reason."""
+        try:
+            write_atomically(path, data)
+        except OSError as error:
+            if error.errno not in PASSING:
+                raise
+            self._log.warning("ready_file.failed", error=str(error))
+            return False
+        return True
+
+    async def _flush_files(self) -> None:
         while self._tracer is not None:
             await asyncio.sleep(FLUSH_PERIOD_S)
             self._tracer.flush()
+            if self._log_file is not None:
+                self._log_file.rotate()
 
     async def _watch_for_stalls(self) -> None:
         """Write `loop.stall` whenever the loop stood still for over 250 ms, with what it was doing (P12)."""
-        watcher = _StallWatcher(threading.get_ident())
+        watcher = self._watcher = _StallWatcher(threading.get_ident())
         try:
             while True:
                 await asyncio.sleep(watcher.PERIOD_S)
@@ -305,13 +366,20 @@ class _Process:
                 if stall is not None:
                     stalled_s, stack = stall
                     self._events.write("loop.stall", data={"ms": round(stalled_s * 1000), "stack": stack})
-                    self._log.warning("loop.stalled", duration_ms=round(stalled_s * 1000), stack=stack[-1:])
+                    self._log.warning("loop.stalled", duration_ms=round(stalled_s * 1000), frames=stack[-1:])
         finally:
             watcher.stop()
 
+    async def _watch_work(self, under_way: Callable[[], UnderWay]) -> None:
+        """Report work that takes too long (P15)."""
+        watchdog = Watchdog()
+        while True:
+            await asyncio.sleep(LOOK_PERIOD_S)
+            watchdog.look(under_way(), time.monotonic())
+
     def _metrics(self, component: Component) -> dict[str, float]:
         own = PROCESS_METRICS.of(self._started_wall)
-        for source in (self._tracer, self._transport):
+        for source in (self._tracer, self._transport, self._event_file):
             if source is not None:
                 own.update(source.metrics())
         return {**own, **component.metrics()}
@@ -350,6 +418,8 @@ class _Process:
         """Return the exit code for what ended the component; only a bug is logged with its traceback."""
         leaves = list(_leaves(error))
         for leaf in leaves:
+            if isinstance(leaf, MemoryError):
+                _end_without_memory()
             if isinstance(leaf, StartError):
                 return _End(leaf.exit_code, "start_error", leaf.message)
             if isinstance(leaf, LeadershipLost):
@@ -367,10 +437,7 @@ class _Process:
     async def _close(self, end: _End, store: Any) -> None:
         if self._transport is not None:
             await self._transport.close()
-        try:
-            self._events.write("proc.stop", data={"exit_code": end.code, "reason": end.reason})
-        except OSError as error:
-            self._log.error("event.lost", error=str(error))
+        self._events.write("proc.stop", data={"exit_code": end.code, "reason": end.reason})
         if not end.line:
             self._log.info("process.stopped", exit_code=end.code, reason=end.reason)
         if store is not None:
@@ -385,6 +452,14 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
             yield from _leaves(inner)
     else:
         yield error
+
+
+def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """End the process when a task or a callback ran out of memory; anything else is logged."""
+    error = context.get("exception")
+    if error is not None and any(isinstance(leaf, MemoryError) for leaf in _leaves(error)):
+        _end_without_memory()
+    loop.default_exception_handler(context)
 
 
 def _judge_os_error(error: OSError) -> _End:
@@ -405,6 +480,7 @@ class _StallWatcher:
     def __init__(self, loop_thread: int) -> None:
         self._loop_thread = loop_thread
         self._last = time.monotonic()
+        self._late_s = 0.0
         self._stack: list[str] = []
         self._is_reported = False
         self._is_over = threading.Event()
@@ -414,9 +490,14 @@ class _StallWatcher:
         """Say that the loop turns; return how long it had not and what it did then, if that was too long."""
         now = time.monotonic()
         late_s, self._last = now - self._last - self.PERIOD_S, now
+        self._late_s = late_s
         stack, self._stack = self._stack, []
         self._is_reported = False
         return (late_s, stack) if late_s > STALL_S else None
+
+    def stalled_s(self) -> float:
+        """Return how long the loop has not turned, or did not before it turned last."""
+        return max(self._late_s, time.monotonic() - self._last - self.PERIOD_S)
 
     def stop(self) -> None:
         self._is_over.set()
@@ -433,4 +514,4 @@ class _StallWatcher:
             if late_s > STUCK_S and not self._is_reported:
                 # The loop may never turn again to say it itself.
                 self._is_reported = True
-                structlog.get_logger().error("loop.stuck", duration_ms=round(late_s * 1000), stack=self._stack)
+                structlog.get_logger().error("loop.stuck", duration_ms=round(late_s * 1000), frames=self._stack)

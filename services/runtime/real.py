@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from services.api.wire import Api
+from services.telemetry.pieces import make_private
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ class FileDisk:
     """
 
     def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private(directory)
         self._directory = directory
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")
 
@@ -93,7 +94,7 @@ class FileDisk:
         for path, data in parts.items():
             is_new = not path.exists()
             path.parent.mkdir(parents=True, exist_ok=True)
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             try:
                 _write_all(fd, data)
                 os.fdatasync(fd)
@@ -114,7 +115,7 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def write_atomically(path: Path, data: bytes, mode: int = 0o644) -> None:
+def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Put `data` at `path`, durably: a reader sees the old file or the new one, never a part. Raises: OSError."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}{_TEMPORARY}")
     temporary.unlink(missing_ok=True)

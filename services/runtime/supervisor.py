@@ -11,6 +11,7 @@ import secrets
 import signal
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -34,10 +35,12 @@ from services.runtime.components import (
     plugin_name,
     plugins_of,
 )
-from services.runtime.config import MeshError
-from services.runtime.mesh_directory import SOCKETS_FOLDER, STATE_FILE, lock
+from services.runtime.config import EXIT_IO, MeshError
+from services.runtime.control import ControlServer
+from services.runtime.mesh_directory import SOCKETS_FOLDER, STATE_FILE, lock, make_data_directory, narrow
 from services.runtime.real import RealClock, seeded_random, write_atomically
 from services.runtime.roles import read_role
+from services.telemetry.pieces import DEFAULT, DIRECTORY_MIB_MAX, MIB, Budget, make_private, trim
 
 READY_MAX_S = 60.0
 READY_PER_NODE_S = 0.02
@@ -45,8 +48,11 @@ KUBELET_PORTS = range(20_000, 32_768)
 STATE_PERIOD_S = 2.0
 RENEWAL_PERIOD_S = 60.0
 """How often certificates are looked at, or every tenth of their life."""
-BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 5.0
 HOSTS_DEFAULT = 3
+TELEMETRY_FOLDERS = ("events", "spans", "logs")
+SORTS, PROCESSES_TYPICAL = len(TELEMETRY_FOLDERS), 8
+TRIM_PERIOD_S = 30.0
+"""How often it is looked whether events, spans and logs still fit into what they may take together."""
 CLIENT_CONTROLLERS = ("clusterrole-aggregation-controller", "root-ca-cert-publisher", "service-account-controller")
 """Controllers that `*` does not mean: what they keep is for clients from outside."""
 
@@ -63,8 +69,9 @@ class MeshOptions:
     users get a token, too, and a file with it. `without`: processes not to start, so that they can be run by hand.
     `serves_clients`: clients from outside find what a cluster has: RBAC decides what they may do, and pods run as
     service accounts with tokens. `has_faults`: give every process a file that says what is wrong with its machine
-    (`faults_file_of`). `security`: `strict` for mutual TLS on every gRPC connection. `certificate_life`: how long
-    certificates are good; they are renewed before.
+    (`faults_file_of`). `telemetry`: how much of each process's events, spans and logs is kept, and
+    `telemetry_mib_max`: of all of them together (0: all). `security`: `strict` for mutual TLS on every gRPC
+    connection. `certificate_life`: how long certificates are good; they are renewed before.
     """
 
     data_dir: Path
@@ -83,6 +90,8 @@ class MeshOptions:
     without: frozenset[str] = frozenset()
     serves_clients: bool = False
     has_faults: bool = False
+    telemetry: Budget = DEFAULT
+    telemetry_mib_max: int = DIRECTORY_MIB_MAX
     security: Literal["tokens", "strict"] = "tokens"
     certificate_life: timedelta = certificates.LIFE
     schedulers: Schedulers = field(default_factory=Schedulers)
@@ -97,7 +106,8 @@ def block_sizes(nodes: int, hosts: int = 0) -> list[int]:
 class Supervisor:
     """Runs a mesh. `start` and `stop` once each; the rest in between."""
 
-    def __init__(self, options: MeshOptions) -> None:
+    def __init__(self, options: MeshOptions, lock_fd: int = -1) -> None:
+        """`lock_fd`: what holds the directory already, as `lock` returned it."""
         self._options = options
         self._data = options.data_dir.absolute()
         self.kubeconfig = self._data / credentials.KUBECONFIG_FILE
@@ -111,13 +121,16 @@ class Supervisor:
         self._log = structlog.get_logger()
         self.children: dict[str, Child] = {}
         """The processes by name, in the order they were started."""
-        self._lock_fd = -1
+        self._lock_fd = lock_fd
         self._tasks: list[asyncio.Task[None]] = []
         self._credentials: credentials.Credentials | None = None
         self._authority: certificates.Authority | None = None
         self._serving: certificates.Pair | None = None
         self._token_files: dict[str, str] = {}
         self._is_ready = False
+        self._state_error = ""
+        self._restarting = asyncio.Lock()
+        self._control: ControlServer | None = None
 
     async def start(self) -> None:
         """Return when every process is ready; after an error or a cancellation nothing is left running. Raises:
@@ -125,6 +138,8 @@ class Supervisor:
         """
         try:
             self._prepare()
+            self._control = ControlServer(self._data, self._answer)
+            await self._control.start()
             self._tasks.append(asyncio.create_task(self._keep_certificates()))
             apiserver = self._add("apiserver", self._apiserver_arguments())
             await self._start_all([apiserver])
@@ -164,6 +179,8 @@ class Supervisor:
         """Stop every process, last started first, the API server last of all; release the directory."""
         for task in self._tasks:
             task.cancel()
+        if self._control is not None:
+            await self._control.close()
         for child in self.children.values():
             child.is_wanted = False
         others = [child for child in reversed(self.children.values()) if child.name != "apiserver"]
@@ -172,7 +189,8 @@ class Supervisor:
         if "apiserver" in self.children:
             await self.children["apiserver"].stop()
         if self._lock_fd >= 0:
-            (self._data / STATE_FILE).unlink(missing_ok=True)
+            with suppress(OSError):
+                (self._data / STATE_FILE).unlink(missing_ok=True)
             os.close(self._lock_fd)
             self._lock_fd = -1
 
@@ -198,7 +216,7 @@ class Supervisor:
         child = self.child(name)
         await child.stop()
         child.arguments += [flag for assignment in switches for flag in ("--set", assignment)]
-        child.failed_for_good = False
+        child.forgive()
         await self._start_all([child])
         child.restarts += 1
 
@@ -232,11 +250,14 @@ class Supervisor:
             "kubeconfig": str(self.kubeconfig),
             "rest_url": self.rest_url if is_known else "",
             "grpc_target": self.grpc_target if is_known else "",
+            "started": self._is_ready,
+            "state_error": self._state_error,
             "ready": self._is_ready and all(child.is_ready for child in self.children.values()),
             "supervisor_pid": os.getpid(),
             "data_dir": str(self._data),
             "token_files": self._token_files,
             "security": self._options.security,
+            "switches": list(self._options.switches),
             "certificate_life_s": self._options.certificate_life.total_seconds(),
             "processes": [
                 {
@@ -245,6 +266,8 @@ class Supervisor:
                     "port": child.ports.get("grpc", child.ports.get("health", 0)),
                     "ports": child.ports,
                     "ready": child.is_ready,
+                    "state": child.state,
+                    "next_try_in_s": round(max(0.0, child.next_try_at - now), 1) if child.next_try_at else None,
                     "uptime_s": round(now - child.started_at, 1) if child.pid else 0.0,
                     "restarts": child.restarts,
                     "last_error": child.last_error,
@@ -300,9 +323,12 @@ class Supervisor:
                     self._log.info("certificates.renewed", names=renewed)
 
     def _prepare(self) -> None:
-        for folder in ("logs", "events", "spans", "run"):
-            (self._data / folder).mkdir(parents=True, exist_ok=True)
-        self._lock_fd = lock(self._data)
+        make_data_directory(self._data)
+        for folder in (*TELEMETRY_FOLDERS, "run"):
+            make_private(self._data / folder)
+        if self._lock_fd < 0:
+            self._lock_fd = lock(self._data)
+        narrow(self._data)
         hosts = list(self._options.definitions) or [host for host, _ in self._dealt()]
         try:
             users = [read_role(path).user for path in self._options.roles]
@@ -424,6 +450,9 @@ class Supervisor:
             "--spans-dir", str(self.spans_dir),
             "--ready-file", str(ready_file),
             "--log-level", self._options.log_level,
+            "--log-file", str(self._data / "logs" / f"{plain}.log"),
+            "--telemetry-maxsize", str(self._piece_mib()),
+            "--telemetry-maxbackup", str(self._options.telemetry.kept),
             "--die-with-parent",
         ]  # fmt: skip
         if name != "apiserver":
@@ -442,6 +471,11 @@ class Supervisor:
             self.children[name] = child
         return child
 
+    def _piece_mib(self) -> int:
+        """Return at how many MiB a file goes on in a new one, so that the open ones take half of what all may."""
+        mib, limit = self._options.telemetry.piece_bytes // MIB, self._options.telemetry_mib_max
+        return min(mib, max(1, limit // (2 * SORTS * PROCESSES_TYPICAL))) if mib and limit else mib
+
     async def _start_all(self, children: Sequence[Child]) -> None:
         """Return when all of them are ready. Raises: MeshError as soon as one cannot be."""
         for child in children:
@@ -453,7 +487,7 @@ class Supervisor:
         deadline = self._clock.now() + limit_s
         while waiting := [child for child in children if not child.is_ready]:
             for child in waiting:
-                if child.failed_for_good:
+                if child.failed_for_good or child.is_crash_looping:
                     raise MeshError(child.last_error or f"{child.name} did not start; see {child.log}")
                 if child.keeper is not None and child.keeper.done() and not child.keeper.cancelled():
                     child.keeper.result()
@@ -465,6 +499,30 @@ class Supervisor:
     async def _keep(self, child: Child) -> None:
         """Run the process again and again while it is wanted and P14 allows."""
         while child.is_wanted:
+            code = await self._live(child)
+            child.is_ready = False
+            if not child.is_wanted:
+                return
+            if code >= 0:
+                child.exit_codes.append(code)
+            delay_s = child.delay_s(code, self._clock.now())
+            # A mesh that cannot start says so at once.
+            if delay_s is None or (child.is_crash_looping and not self._is_ready):
+                child.failed_for_good = True
+                if self._is_ready:  # before that, `start` reports it
+                    self._log.error("child.given_up", child=child.name, error=child.last_error)
+                self._write_state()
+                return
+            child.next_try_at = self._clock.now() + delay_s
+            event = "child.crash_loop" if child.is_crash_looping else "child.restarting"
+            self._log.warning(event, child=child.name, error=child.last_error, after_s=delay_s)
+            self._write_state()
+            await asyncio.sleep(delay_s)
+            child.restarts += 1
+
+    async def _live(self, child: Child) -> int:
+        """Run the process once; return how it ended, and have its last error say why."""
+        try:
             await child.spawn(self._clock)
             assert child.process is not None
             watcher = asyncio.create_task(self._note_when_ready(child))
@@ -472,25 +530,12 @@ class Supervisor:
                 code = await child.process.wait()
             finally:
                 watcher.cancel()
-            child.is_ready = False
-            if not child.is_wanted:
-                return
+        except OSError as error:
+            child.last_error = f"{child.name} cannot be started: {error.strerror or error}"
+            return EXIT_IO
+        if child.is_wanted:
             child.last_error = child.why(code)
-            if code >= 0:
-                child.exit_codes.append(code)
-            if not child.may_restart(code, self._clock.now()):
-                child.failed_for_good = True
-                if self._is_ready:  # before that, `start` reports it
-                    self._log.error("child.given_up", child=child.name, error=child.last_error)
-                self._write_state()
-                return
-            delay_s, child.next_down_s = child.next_down_s, None
-            if delay_s is None:
-                delay_s = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2 ** (len(child.restart_times) - 1))
-            self._log.warning("child.restarting", child=child.name, error=child.last_error, after_s=delay_s)
-            self._write_state()
-            await asyncio.sleep(delay_s)
-            child.restarts += 1
+        return code
 
     async def _note_when_ready(self, child: Child) -> None:
         await child.wait_until_ready()
@@ -498,13 +543,62 @@ class Supervisor:
             self._write_state()
 
     async def _keep_state(self) -> None:
+        """Write what goes on every two seconds, and keep events, spans and logs within what they may take."""
+        folders = [self._data / folder for folder in TELEMETRY_FOLDERS]
+        trimmed_at = -TRIM_PERIOD_S
         while True:
+            now = self._clock.now()
+            if self._options.telemetry_mib_max and now - trimmed_at >= TRIM_PERIOD_S:
+                trimmed_at = now
+                if removed := trim(folders, self._options.telemetry_mib_max * MIB):
+                    self._log.info("telemetry.trimmed", files=[path.name for path in removed])
             await asyncio.sleep(STATE_PERIOD_S)
             self._write_state()
 
     def _write_state(self) -> None:
-        if self._lock_fd >= 0:
+        """Write `mesh.json`; a disk that refuses is tried again in two seconds."""
+        if self._lock_fd < 0:
+            return
+        try:
             write_atomically(self._data / STATE_FILE, msgspec.json.encode(self.status()), mode=0o600)
+        except OSError as error:
+            what = error.strerror or str(error)
+            if what != self._state_error:
+                self._log.error("state.not_written", error=what)
+            self._state_error = what
+        else:
+            self._state_error = ""
+
+    async def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer a command (`services.runtime.control`)."""
+        match request:
+            case {"verb": "status"}:
+                return {"status": self.status()}
+            case {"verb": "restart", "names": [*names]}:
+                return await self._restart_all([str(name) for name in names])
+        return {"error": f"no request of a supervisor: {request.get('verb')}", "is_usage": True}
+
+    async def _restart_all(self, names: Sequence[str]) -> dict[str, Any]:
+        """Restart these one after the other, all when none is named, in the order in which they were started."""
+        if unknown := [name for name in names if name not in self.children]:
+            return {
+                "error": f"no process is called {unknown[0]}; there are {', '.join(self.children)}",
+                "is_usage": True,
+            }
+        if not self._is_ready:
+            return {"error": "the mesh is still starting", "is_usage": False}
+        restarted: list[str] = []
+        async with self._restarting:
+            for name in [name for name in self.children if name in names or not names]:
+                try:
+                    await self.restart(name)
+                except MeshError as error:
+                    return {"error": str(error), "is_usage": False, "restarted": restarted}
+                finally:
+                    self._write_state()
+                self._log.info("child.restarted", child=name)
+                restarted.append(name)
+        return {"restarted": restarted}
 
 
 def _free_port() -> int:

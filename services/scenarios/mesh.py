@@ -17,6 +17,7 @@ from services.api.wire import Api
 from services.client.link_faults import HEALTHY, LinkFaults
 from services.runtime.components import CLAIM_CONTROLLER, Schedulers, component_of
 from services.runtime.supervisor import block_sizes
+from services.scenarios.past import State
 
 
 class NotPossible(ValueError):
@@ -40,7 +41,7 @@ class MeshPlan:
     `latencies`: `STAGE=DISTRIBUTION` texts for the kubelets. `engine`: memory or sqlite.
     `traced`: keep every span; it changes no decision, but costs time. `stages`: files of KWOK Stages.
     `own_switches`: by process or component, what is set there otherwise than everywhere. `window_s`: seconds for which
-    the API server keeps changes, none besides; None: as ever.
+    the API server keeps changes, none besides; None: as ever. `state`: what a simulated mesh begins from, if anything.
     """
 
     nodes: tuple[dict[str, object], ...] = ()
@@ -54,6 +55,7 @@ class MeshPlan:
     stages: tuple[str, ...] = ()
     own_switches: tuple[tuple[str, tuple[str, ...]], ...] = ()
     window_s: float | None = None
+    state: State | None = None
 
     def switches_of(self, component: str) -> Switches:
         """Return the switches as one process has them."""

@@ -46,6 +46,8 @@ class RunResult:
     """Processes that ended by themselves, and why."""
     not_judged: dict[str, str] = field(default_factory=dict)
     """Invariants that this run says nothing about, and why."""
+    unknown: str = ""
+    """Why the run shows neither success nor failure, such as lines that are missing in an event log (I27)."""
     started_s: float = 0.0
     """When the scenario began on the event log's clock; times of expectations and pods count from here."""
 
@@ -58,6 +60,7 @@ class RunResult:
             "switches": list(self.switches),
             "digest": self.digest,
             "passed": self.passed,
+            "unknown": self.unknown,
             "error": self.error,
             "expectations": [replace(judgement, at_s=round(judgement.at_s, 6)) for judgement in self.expectations],
             "violations": self.violations,

@@ -16,6 +16,7 @@ from services.scenarios.invariants import Auditor
 from services.scenarios.measures.history import Measures
 from services.scenarios.mesh import Mesh, MeshPlan, identity_named
 from services.scenarios.observer import Observer
+from services.scenarios.past import State
 from services.scenarios.processes.process_mesh import ProcessMesh
 from services.scenarios.result import RunResult
 from services.scenarios.runner import Progress, ScenarioRun, run_scenario
@@ -54,10 +55,13 @@ def plan_of(
     overrides: Mapping[str, Value] | None = None,
     traced: bool = False,
     engine: str = "sqlite",
+    state: State | None = None,
 ) -> MeshPlan:
-    """Return the mesh a scenario asks for; `overrides` win over the scenario's own switches. Raises: ScriptError for a
-    node option, a latency or a stage, SwitchError for a switch."""
-    nodes = []
+    """Return the mesh a scenario asks for; `overrides` win over the scenario's own switches. A node of the `state` that
+    the scenario declares is as the scenario says. Raises: ScriptError for a node option, a latency or a stage,
+    SwitchError for a switch, StateError."""
+    declared_names = {name for declared in scenario.nodes for name in declared.names}
+    nodes = [node for node in (state.definitions() if state else ()) if node["name"] not in declared_names]
     for declared in scenario.nodes:
         try:
             drivers = drivers_beside(declared, Path(scenario.path).parent)
@@ -73,7 +77,7 @@ def plan_of(
         raise ScriptError(f"{scenario.path}: {error}") from None
     made = MeshPlan(
         nodes=tuple(nodes),
-        switches=Switches.parse(scenario.switches).replace(overrides or {}),
+        switches=Switches.parse([*(state.switches if state else ()), *scenario.switches]).replace(overrides or {}),
         latencies=scenario.latencies,
         seed=seed,
         traced=traced,
@@ -83,6 +87,7 @@ def plan_of(
         hosts=scenario.hosts,
         own_switches=scenario.own_switches,
         window_s=scenario.window_s,
+        state=state,
     )
     for name, words in made.own_switches:
         if name not in (known := made.components()):
@@ -104,14 +109,15 @@ def simulate(
     afterwards: Callable[[SimMesh], None] | None = None,
     traffic: Traffic | None = None,
     on_line: Callable[[Line], None] | None = None,
+    state: State | None = None,
 ) -> RunResult:
-    """Run the scenario in virtual time and judge every invariant as it goes.
+    """Run the scenario in virtual time, from that state of a store on, and judge every invariant as it goes.
 
     `traffic` may hold messages back, `on_line` sees every line of the event log.
     `afterwards` may look into the mesh as the scenario left it.
     `disturb` is given the auditor, so that what it finds at rest is reported beside the rest.
     """
-    plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced)
+    plan = plan_of(scenario, seed=seed, overrides=overrides, traced=traced, state=state)
     logs.set_up("simulation", "error")  # what went wrong is in the result; a thousand components' log lines are not
     auditor, measures = Auditor(plan.switches), Measures()
     started = time.perf_counter()
@@ -162,6 +168,9 @@ def run_as_processes(
     mesh, run = asyncio.run(run_it())
     result = _result(scenario, plan, run, auditor, measures, mode="processes", wall_s=time.perf_counter() - started)
     result.failures = mesh.failures
+    if mesh.incomplete:
+        result.passed, result.unknown = False, f"the event log is incomplete: {mesh.incomplete}"
+        result.error = result.error or f"{scenario.path}: the result is unknown: {result.unknown}"
     return result
 
 

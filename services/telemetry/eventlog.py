@@ -1,20 +1,22 @@
 """The event log: what a process did, one JSON line each, before any other process could notice (guarantees 1).
 
 `FileEventLog` is one file a process life, appended with one `write(2)` a line, so that SIGKILL cannot
-take a finished line away. `MemoryEventLog` is the same in a simulation: all components write into
+take a finished line away. A disk that refuses costs lines, counted and visible as a gap in `seq`, never the process.
+`MemoryEventLog` is the same in a simulation: all components write into
 one `MemoryEvents`, whose digest over the bytes is what two runs of one seed must agree on.
 """
 
 import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from services.api.seams import Clock, Random
 from services.api.times import format_micro_time
+from services.telemetry.metrics import Metrics, counter, gauge
+from services.telemetry.pieces import KEEP_ALL, Budget, Pieces
 
 LINE_BYTES_MAX = 64 * 1024
 
@@ -112,26 +114,54 @@ def encode(line: Line) -> bytes:
 
 
 class FileEventLog(_Writer):
-    """Appends to `<directory>/<comp>-<inc>.jsonl`; when `write` returns the kernel has the line.
+    """Appends to `<directory>/<comp>-<inc>.jsonl` and its further pieces; when `write` returns the kernel has the line,
+    or the line is dropped and counted.
 
-    A slash in the component becomes `_`. Raises: OSError from the constructor when the file cannot be made, and from
-    `write` when the disk refuses: a process whose deeds cannot be recorded must not go on.
+    A dropped line keeps its `seq`, so that a reader sees the gap; `log.dropped` says when there is space again which
+    lines are missing, and until then the file is read-only. A slash in the component becomes `_`. Raises: OSError from
+    the constructor when there can be no such file.
     """
 
-    def __init__(self, directory: Path, component: str, clock: Clock, incarnation: str) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+    def __init__(
+        self, directory: Path, component: str, clock: Clock, incarnation: str, budget: Budget = KEEP_ALL
+    ) -> None:
         self.path = directory / f"{component.replace('/', '_')}-{incarnation}.jsonl"
         super().__init__(component, clock, incarnation, self._append)
-        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._pieces = Pieces(self.path, budget)
+        self._first_missing = 0
+        self.dropped = 0
+        """Lines that the disk refused."""
 
     def _append(self, line: Line) -> None:
-        text = encode(line)
-        if os.write(self._fd, text) != len(text):
-            raise OSError(f"{self.path}: short write of an event line")
+        if not self._pieces.append(encode(line)):
+            self.dropped += 1
+            if not self._first_missing:
+                self._first_missing = line.seq
+                self._pieces.mark_incomplete(True)
+        elif self._first_missing:
+            first, self._first_missing = self._first_missing, 0
+            self.write("log.dropped", data={"first_seq": first, "last_seq": line.seq - 1, "total": self.dropped})
+            if not self._first_missing:
+                self._pieces.mark_incomplete(False)
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the newest lines are missing, since the disk refuses."""
+        return self._first_missing > 0
 
     def close(self) -> None:
         """Close the file; nothing may be written afterwards."""
-        os.close(self._fd)
+        self._pieces.close()
+
+    def metrics(self) -> dict[str, float]:
+        """Return how many lines are missing."""
+        return METRICS.of(self)
+
+
+METRICS: Final[Metrics[FileEventLog]] = Metrics(
+    counter("keplab_event_lines_dropped_total", "Event lines that the disk refused.", lambda log: log.dropped),
+    gauge("keplab_event_log_incomplete", "Whether the newest event lines are missing.", lambda log: log.is_incomplete),
+)
 
 
 class MemoryEvents:

@@ -1,15 +1,22 @@
 """Log lines for people: structlog set up once, JSON when piped or in a container, colour on a terminal.
 
 A shell writes one canonical line per unit of work; nothing is formatted into the event, keys come from
-`spans.SPAN_NAMES`. The line goes to standard error, so that standard output stays a command's own.
+`spans.SPAN_NAMES`. The line goes to standard error, so that standard output stays a command's own. A disk that refuses
+lines costs these lines, counted, and nothing else.
 """
 
+import io
 import logging
+import os
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TextIO
 
 import msgspec
 import structlog
+
+from services.telemetry.pieces import Budget, by_age
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 LIBRARY_PERIOD_S, LIBRARY_SENTENCES_MAX = 60.0, 256
@@ -33,6 +40,7 @@ def set_up(
     if level not in LEVELS:
         raise ValueError(f"log level {level!r}: want one of {', '.join(LEVELS)}")
     out = stream or sys.stderr
+    lines = _Lines(out, is_plain=is_plain)
 
     def name_component(_logger: Any, _method: str, event: Any) -> Any:
         event.setdefault("comp", component)
@@ -50,11 +58,91 @@ def set_up(
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.WriteLoggerFactory(out),
+        logger_factory=structlog.WriteLoggerFactory(lines),  # type: ignore[arg-type]
         cache_logger_on_first_use=is_final,
     )
     # Libraries (grpc, asyncio, opentelemetry) speak through `logging`; they get the same shape.
     logging.basicConfig(level=max(LEVELS[level], logging.WARNING), handlers=[_Bridge()], force=True)
+
+
+class _Lines:
+    """Standard error for whole lines; what it does not take is dropped, and counted in the next line that it takes."""
+
+    def __init__(self, out: TextIO, *, is_plain: bool) -> None:
+        self._out, self._is_plain = out, is_plain
+        self._dropped = 0
+        try:
+            self._fd = out.fileno()
+        except (OSError, AttributeError, io.UnsupportedOperation):
+            self._fd = -1
+
+    def write(self, text: str) -> None:
+        """Write lines, or drop them."""
+        note = ""
+        if self._dropped:
+            dropped = {"level": "warning", "event": "log.dropped", "count": self._dropped}
+            note = (
+                f"log.dropped count={self._dropped}\n"
+                if self._is_plain
+                else f"{msgspec.json.encode(dropped).decode()}\n"
+            )
+        if self._taken(note + text):
+            self._dropped = 0
+        else:
+            self._dropped += 1
+
+    def flush(self) -> None:
+        """Do nothing: what is written is out."""
+
+    def _taken(self, text: str) -> bool:
+        try:
+            if self._fd < 0:
+                self._out.write(text)
+                return True
+            self._out.flush()
+            left = memoryview(text.encode("utf-8", "replace"))
+            while left:
+                left = left[os.write(self._fd, left) :]
+        except (OSError, ValueError):
+            return False
+        return True
+
+
+def say(line: str) -> None:
+    """Write one line for people to standard error; where that is full, it is lost, and nothing else is."""
+    with suppress(OSError):
+        os.write(2, f"{line}\n".encode("utf-8", "replace"))
+
+
+class LogFile:
+    """The file that standard output and standard error of this process go to, in pieces: FILE is written to, and
+    `FILE.000001` and so on are closed, the highest number the youngest."""
+
+    def __init__(self, path: Path, budget: Budget) -> None:
+        """Send both there. Raises: OSError when there can be no such file."""
+        self._path, self._budget = path, budget
+        self._redirect()
+
+    def rotate(self) -> None:
+        """Begin a new file if this one is full, and remove the oldest; without space for one, go on in this."""
+        if not self._budget.piece_bytes:
+            return
+        with suppress(OSError):
+            if os.fstat(2).st_size < self._budget.piece_bytes:
+                return
+            closed = by_age(self._path.parent, f"{self._path.name}.??????")
+            number = max((int(path.suffix[1:]) for path in closed if path.suffix[1:].isdigit()), default=0) + 1
+            self._path.rename(f"{self._path}.{number:06d}")
+            self._redirect()
+            if self._budget.kept:
+                for path in closed[: max(0, len(closed) + 1 - self._budget.kept)]:
+                    path.unlink()
+
+    def _redirect(self) -> None:
+        fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.dup2(fd, 1)
+        os.dup2(fd, 2)
+        os.close(fd)
 
 
 class _Bridge(logging.Handler):

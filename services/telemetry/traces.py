@@ -8,7 +8,6 @@ ever blocks its caller: a file is buffered, OTLP has a bounded queue that drops 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import msgspec
 from services.api.seams import Clock, Random
 from services.api.seams import Span as SpanProtocol
 from services.telemetry.metrics import Metrics, counter
+from services.telemetry.pieces import KEEP_ALL, Budget, Pieces
 from services.telemetry.spans import SPAN_NAMES, Attribute, Context, FinishedSpan, SpanEvent, parse_traceparent
 
 QUEUE_MAX = 2048
@@ -276,17 +276,16 @@ class MemorySpans(SpanSink):
 
 
 class FileSpans(SpanSink):
-    """Appends spans as JSON lines to one file of this process; the shell calls `flush` every 0.5 s.
+    """Appends spans as JSON lines to one file of this process, in pieces; the shell calls `flush` every 0.5 s.
 
     Spans are for looking at, not for judging: what is buffered may be lost by SIGKILL, and a disk
     that refuses costs spans, counted, not the process.
     """
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    def __init__(self, path: Path, budget: Budget = KEEP_ALL) -> None:
         self.path = path
         self._dropped = 0
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._pieces = Pieces(path, budget)
         self._buffer = bytearray()
         self._buffered = 0
         self._encode = msgspec.json.Encoder(enc_hook=str).encode
@@ -310,15 +309,13 @@ class FileSpans(SpanSink):
             return
         data, self._buffer = bytes(self._buffer), bytearray()
         count, self._buffered = self._buffered, 0
-        try:
-            os.write(self._fd, data)
-        except OSError:
+        if not self._pieces.append(data):
             self._dropped += count
 
     def close(self) -> None:
         """Write the buffer and close the file."""
         self.flush()
-        os.close(self._fd)
+        self._pieces.close()
 
 
 class OtlpSpans(SpanSink):
@@ -378,14 +375,20 @@ class OtlpSpans(SpanSink):
 
 
 def sinks_from_environment(
-    environ: Mapping[str, str], *, service: str, instance: str, spans_dir: str, incarnation: str
+    environ: Mapping[str, str],
+    *,
+    service: str,
+    instance: str,
+    spans_dir: str,
+    incarnation: str,
+    budget: Budget = KEEP_ALL,
 ) -> list[SpanSink]:
     """Return the sinks a process was configured with: a file when there is a directory, OTLP when there is
     an endpoint, neither when neither.
     """
     sinks: list[SpanSink] = []
     if spans_dir:
-        sinks.append(FileSpans(Path(spans_dir) / f"{instance.replace('/', '_')}-{incarnation}.jsonl"))
+        sinks.append(FileSpans(Path(spans_dir) / f"{instance.replace('/', '_')}-{incarnation}.jsonl", budget))
     wants_otlp = environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     is_off = environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_TRACES_EXPORTER") == "none"
     if wants_otlp and not is_off:
@@ -394,9 +397,10 @@ def sinks_from_environment(
 
 
 def read_spans(path: Path) -> list[FinishedSpan]:
-    """Return the spans of one file; a torn last line is left out."""
+    """Return the spans of one file; a torn last line is left out, as is a file that was removed meanwhile."""
     spans: list[FinishedSpan] = []
-    for line in path.read_bytes().splitlines():
-        with suppress(msgspec.DecodeError):
-            spans.append(msgspec.json.decode(line, type=FinishedSpan))
+    with suppress(FileNotFoundError):
+        for line in path.read_bytes().splitlines():
+            with suppress(msgspec.DecodeError):
+                spans.append(msgspec.json.decode(line, type=FinishedSpan))
     return spans

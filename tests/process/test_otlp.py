@@ -1,6 +1,7 @@
 """Spans reach an OTLP collector when there is one, and cost nothing but themselves when there is none (FM-X6)."""
 
 import random
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +11,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as pb
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as service
 
 from services.runtime.real import RealClock
-from services.telemetry.traces import QUEUE_MAX, Tracer, sinks_from_environment
+from services.telemetry.traces import EXPORT_DEADLINE_S, QUEUE_MAX, Tracer, sinks_from_environment
 
 WAIT_MAX_S = 20.0
 
@@ -21,8 +22,16 @@ class Collector(service.TraceServiceServicer):
     def __init__(self):
         self.spans = []
         self.resources = []
+        self.hurts = ""
+        self.healed = threading.Event()
 
     def Export(self, request, context):  # noqa: N802
+        if self.hurts == "slow":
+            self.healed.wait(2 * EXPORT_DEADLINE_S)
+        if self.hurts == "refuses":
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "not now")
+        if self.hurts == "is full":
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "later")
         for resource in request.resource_spans:
             self.resources.append({a.key: a.value.string_value for a in resource.resource.attributes})
             self.spans += [span for scope in resource.scope_spans for span in scope.spans]
@@ -83,3 +92,29 @@ def test_a_missing_collector_drops_and_counts_and_never_makes_anybody_wait(monke
     assert 1.0 > took_s
     assert 3.0 > time.monotonic() - began
     assert QUEUE_MAX <= tracer.metrics()["keplab_spans_dropped_total"]
+
+
+@pytest.mark.parametrize("hurts", ["slow", "refuses", "is full"])
+def test_as_42_a_collector_that_hurts_costs_spans_that_are_counted_and_is_used_again(monkeypatch, collector, hurts):
+    """No queue above L-TR's 2,048, nothing raised or awaited where spans end."""
+    keeper, port = collector
+    tracer = a_tracer(monkeypatch, port)
+    (sink,) = tracer._sinks
+    keeper.hurts = hurts
+    waiting = 0
+    for _ in range(3 * QUEUE_MAX):
+        tracer.start("schedule pod").end()
+        waiting = max(waiting, sink._taken - sink._exporter.handed)
+    assert QUEUE_MAX >= waiting
+    assert tracer.metrics()["keplab_spans_dropped_total"] > 0
+    assert [] == keeper.spans
+
+    keeper.hurts = ""
+    keeper.healed.set()
+    deadline = time.monotonic() + WAIT_MAX_S
+    while not any(span.name == "after" for span in keeper.spans):
+        assert time.monotonic() < deadline, "tracing did not go on"
+        tracer.start("after").end()
+        time.sleep(0.1)
+    tracer.close()
+    assert 3 * QUEUE_MAX > len([span for span in keeper.spans if span.name == "schedule pod"])

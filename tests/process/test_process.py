@@ -1,5 +1,6 @@
 """A process of the mesh starts, says so, answers about itself, and leaves with a code that means something."""
 
+import http.client
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ WAIT_MAX_S = 20.0
 ROOT = Path(__file__).resolve().parents[2]
 
 BAKERY = """
-import asyncio, os, sys
+import asyncio, os, sys, time
 from dataclasses import dataclass
 from services.runtime.config import CommonConfig, setting
 from services.runtime.config import StartError
@@ -34,11 +35,15 @@ class Bakery:
     def metrics(self): return {'bakery_loaves_total{kind="rye"}': 3.0}
     def ports(self): return {"counter": 4711}
     def http_routes(self):
-        return [("/loaves/{kind}/{number}", lambda r: (200, "text/plain", repr((r.params, r.query)).encode()))]
+        return [("/loaves/{kind}/{number}", lambda r: (200, "text/plain", repr((r.params, r.query)).encode())),
+                ("/eat", self.eat)]
+    def eat(self, request): raise MemoryError
     async def run(self):
         match self.config.fails:
             case "start": raise StartError("the oven is locked by pid 12", 75)
             case "disk": raise OSError(28, "No space left on device", "/flour")
+            case "memory": raise MemoryError
+            case "stall": time.sleep(0.7)
             case "bug": assert 1 == 2, "arithmetic"
             case "done": return
         await asyncio.Event().wait()
@@ -160,6 +165,54 @@ def test_a_bug_ends_it_with_70_and_a_traceback_in_its_log(bakery):
     assert 70 == code
     crashed = [json.loads(line) for line in err.splitlines() if "process.crashed" in line]
     assert "AssertionError: arithmetic" in crashed[0]["exception"]
+
+
+def test_a_process_that_is_out_of_memory_ends_so_that_its_successor_can_work(bakery):
+    code, _, err = end_of(bakery("--fails", "memory", "--health-port", "-1"))
+
+    assert (70, "out of memory: this process ends, so that its successor can work") == (code, err.splitlines()[-1])
+
+
+def test_a_task_that_is_out_of_memory_ends_its_process_and_not_itself_alone(bakery, tmp_path):
+    process = bakery("--ready-file", str(tmp_path / "ready"))
+    port = note_of(tmp_path / "ready")["ports"]["health"]
+    with pytest.raises((OSError, http.client.HTTPException)):
+        page(port, "/eat")
+
+    assert 70 == process.wait(WAIT_MAX_S)
+
+
+def test_a_loop_that_stands_still_is_in_the_event_log_with_what_it_did(bakery, tmp_path):
+    process = bakery("--fails", "stall", "--events-dir", str(tmp_path / "events"), "--ready-file", str(tmp_path / "r"))
+    note_of(tmp_path / "r")
+
+    def stalls():
+        (path,) = (tmp_path / "events").glob("*.jsonl")
+        return [x["data"] for x in map(json.loads, path.read_text().splitlines()) if x["ev"] == "loop.stall"]
+
+    stall = wait_for(stalls)[0]
+    assert 250 < stall["ms"]
+    assert stall["stack"][-1].endswith(" run")
+    process.terminate()
+    assert 0 == process.wait(WAIT_MAX_S)
+
+
+def test_a_log_file_is_rotated_while_the_process_runs_and_holds_what_it_says_last(bakery, tmp_path):
+    log = tmp_path / "bakery.log"
+    log.write_bytes(b"x" * (1 << 20))
+    process = bakery("--log-file", str(log), "--telemetry-maxsize", "1", "--ready-file", str(tmp_path / "r"))
+    note_of(tmp_path / "r")
+    wait_for(lambda: (tmp_path / "bakery.log.000001").exists())
+    process.terminate()
+
+    assert 0 == process.wait(WAIT_MAX_S)
+    assert "process.stopped" in log.read_text()
+
+
+def test_a_wrong_size_of_files_is_wrong_usage(bakery):
+    code, _, err = end_of(bakery("--telemetry-maxsize", "-1"))
+
+    assert (64, "bakery: --telemetry-maxsize: want 0 or more, not -1") == (code, err.strip())
 
 
 def test_a_component_that_is_done_ends_the_process_well(bakery):

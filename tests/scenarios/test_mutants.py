@@ -223,10 +223,10 @@ def m5_resumes_too_early(monkeypatch):
 def m6_drops_the_oldest_event_of_a_full_queue(monkeypatch):
     offer = Watcher.offer
 
-    def thinned(self, event):
+    def thinned(self, queued):
         if len(self._queue) >= 2:
             self._queue.pop(0)
-        offer(self, event)
+        offer(self, queued)
 
     monkeypatch.setattr(Watcher, "offer", thinned)
 

@@ -126,4 +126,4 @@ def conflict(name: str, why: str, *, subresource: str = "binding", reason: str =
     )
 
 
-SUBRESOURCES = (Subresource("pods", "binding", ("create",), _bind),)
+SUBRESOURCES = (Subresource("pods", "binding", ("create",), _bind, body=("v1", "Binding")),)

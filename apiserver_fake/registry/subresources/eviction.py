@@ -129,4 +129,4 @@ def _with_target(pod: Document, ctx: WriteContext) -> Document:
     return {**pod, "status": {**status, "conditions": conditions}}
 
 
-SUBRESOURCES = (Subresource("pods", "eviction", ("create",), _evict),)
+SUBRESOURCES = (Subresource("pods", "eviction", ("create",), _evict, body=("policy/v1", "Eviction")),)

@@ -39,6 +39,6 @@ def _write(stored: Document, body: Document, ctx: WriteContext) -> SubresourceRe
 
 
 SUBRESOURCES = tuple(
-    Subresource(resource, "scale", ("get", "update", "patch"), _write, _read)
+    Subresource(resource, "scale", ("get", "update", "patch"), _write, _read, body=("autoscaling/v1", "Scale"))
     for resource in ("deployments.apps", "replicasets.apps", "statefulsets.apps", "replicationcontrollers")
 )

@@ -147,4 +147,6 @@ def _bound(account: str, ref: Document, ctx: WriteContext) -> Bound | None:
     return Bound(kind.lower(), found, node)
 
 
-SUBRESOURCES = (Subresource("serviceaccounts", "token", ("create",), _issue),)
+SUBRESOURCES = (
+    Subresource("serviceaccounts", "token", ("create",), _issue, body=("authentication.k8s.io/v1", "TokenRequest")),
+)

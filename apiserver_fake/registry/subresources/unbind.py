@@ -358,4 +358,6 @@ def _unprocessable(stored: Document, reason: str, why: str) -> Invalid:
     )
 
 
-SUBRESOURCES = (Subresource("pods", "unbind", ("create",), _unbind, check_first=_check_first),)
+SUBRESOURCES = (
+    Subresource("pods", "unbind", ("create",), _unbind, check_first=_check_first, body=("v1", "PodUnbind")),
+)

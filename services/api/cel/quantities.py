@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from services.api.cel.types import opaque
-from services.api.cel.values import INT_MAX, INT_MIN, EvaluationError, register
+from services.api.cel.values import DIGITS_MAX, INT_MAX, INT_MIN, EvaluationError, register, whole
 
 QUANTITY: Final = opaque("kubernetes.Quantity")
 _FORM: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
@@ -75,6 +75,8 @@ def quantity(text: str) -> Quantity:
         raise EvaluationError(_WRONG)
     sign, number, denominator, suffix = match[1], match[2], match[3] or "", match[4]
     number = number.lstrip("0") or "0"
+    if len(number + denominator) > DIGITS_MAX:
+        raise EvaluationError(_WRONG)
     digits = int(number + denominator)
     if suffix in _BINARY:
         power = _BINARY[suffix]
@@ -85,7 +87,11 @@ def quantity(text: str) -> Quantity:
         exponent = _EXPONENT.fullmatch(suffix)
         if exponent is None and suffix not in _DECIMAL:
             raise EvaluationError("unable to parse quantity's suffix")
-        power = int(exponent[1]) if exponent else _DECIMAL[suffix]
+        power = (
+            whole(exponent[1].lstrip("+-")) * (-1 if exponent[1].startswith("-") else 1)
+            if exponent
+            else _DECIMAL[suffix]
+        )
         if abs(power) > 400:
             raise EvaluationError(_WRONG)
         scale = power - len(denominator)

@@ -24,7 +24,7 @@ from services.api.cel.checker import Fields
 from services.api.cel.costs import Range, Sizes
 from services.api.cel.syntax import RESERVED
 from services.api.cel.types import Type, list_of, map_of, object_of
-from services.api.cel.values import Duration, EvaluationError, Timestamp, equal
+from services.api.cel.values import Duration, EvaluationError, Timestamp, equal, whole
 
 Schema = Mapping[str, Any]
 REQUEST_MAX: Final = 3 * 1024 * 1024
@@ -327,7 +327,7 @@ def _duration(text: str) -> Duration:
         found = _PERIOD.findall(text)
         for _, count, unit in found:
             size = _PERIODS_NS.get(unit.lower(), _PERIODS_NS.get(unit.lower().removesuffix("s"), 0))
-            nanos += int(count) * size
+            nanos += whole(count) * size
             if not size:
                 found = []
                 break

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from services.api.cel.values import Uint
+from services.api.cel.values import Uint, whole
 
 DEPTH_MAX, NESTED_MAX = 120, 60
 """How deep a tree may be, and how many brackets may be open. cel-go's parser ends at 250; chains of `&&` and `||` are
@@ -529,7 +529,7 @@ class Parser:
 
     def _number(self, token: _Token, negative: bool) -> int | Uint:
         text = token.text.rstrip("uU") if token.kind == "uint" else token.text
-        value = int(text, 16 if text.startswith("0x") else 10)
+        value = int(text, 16) if text.startswith("0x") else whole(text)
         if token.kind == "uint":
             if value >= 2**64:
                 self.fail(token.at, "invalid uint literal")

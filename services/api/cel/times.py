@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from services.api.cel.values import INT_MAX, NANOS, Duration, EvaluationError, Timestamp
+from services.api.cel.values import DIGITS_MAX, INT_MAX, NANOS, Duration, EvaluationError, Timestamp, whole
 from services.api.times import utc_offset
 
 _UNITS: Final = {
@@ -43,8 +43,8 @@ def duration(text: str) -> Duration:
         if match is None or not (match[1] or match[2]):
             raise _no_duration()
         unit = _UNITS[match[3]]
-        nanos += int(match[1] or 0) * unit
-        fraction = match[2] or ""
+        nanos += whole(match[1] or "0") * unit
+        fraction = (match[2] or "")[:DIGITS_MAX]
         nanos += int(fraction or 0) * unit // 10 ** len(fraction)
         at = match.end()
     if at == 0 or nanos > INT_MAX:

@@ -30,6 +30,17 @@ class NoSuchKey(EvaluationError):
     """A map does not have the key, or an object the field."""
 
 
+DIGITS_MAX: Final = 400
+
+
+def whole(digits: str) -> int:
+    """Return the number of decimal digits; of more than 400, which no type holds, that of the first of them.
+
+    Python refuses to convert thousands of digits, and what comes of it is compared with a type's bounds.
+    """
+    return int(digits if len(digits) <= DIGITS_MAX else digits.lstrip("0")[:DIGITS_MAX] or "0")
+
+
 class Uint(int):
     """An unsigned whole number of 64 bits."""
 

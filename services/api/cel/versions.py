@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from services.api.cel.types import opaque
-from services.api.cel.values import EvaluationError, register
+from services.api.cel.values import EvaluationError, register, whole
 
 SEMVER: Final = opaque("kubernetes.Semver")
 _LETTERS: Final = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-")
@@ -56,7 +56,7 @@ def _number(text: str, what: str) -> int:
         raise EvaluationError(f'Invalid character(s) found in {what.lower()} number "{text}"')
     if len(text) > 1 and text[0] == "0":
         raise EvaluationError(f'{what} number must not contain leading zeroes "{text}"')
-    if int(text) >= 2**64:
+    if whole(text) >= 2**64:
         raise EvaluationError(f'strconv.ParseUint: parsing "{text}": value out of range')
     return int(text)
 
@@ -79,6 +79,8 @@ def semver(text: str) -> Semver:
             raise EvaluationError("Prerelease is empty")
         if _is_number(name) and len(name) > 1 and name[0] == "0":
             raise EvaluationError(f'Numeric PreRelease version must not contain leading zeroes "{name}"')
+        if _is_number(name) and whole(name) >= 2**64:
+            raise EvaluationError(f'strconv.ParseUint: parsing "{name}": value out of range')
         if not _LETTERS.issuperset(name):
             raise EvaluationError(f'Invalid character(s) found in prerelease "{name}"')
     for name in build.split(".") if plus else ():

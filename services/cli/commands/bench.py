@@ -30,6 +30,8 @@ Examples:
   keplab bench kubelet --nodes 200 --pods 9980 --rate 1   # 200 kubelets of 50 pods at rest
   keplab bench rest
   keplab bench rest --pods 1000 --calls 100 -o json | jq .lists.Table
+  keplab bench watch
+  keplab bench watch --watchers 50 --objects 2000 -o json | jq .phases
   keplab bench security
   keplab bench cel -o json | jq .evaluations_per_s
   keplab bench soak --hours 1
@@ -145,6 +147,65 @@ def rest(pods: int, calls: int, output: str) -> int:
         [
             (name, f"{cost.p50_ms:,.1f}", f"{cost.cpu_ms:,.1f}", f"{cost.of_json:.2f}", f"{cost.bytes / 1000:,.0f}")
             for name, cost in result.lists.items()
+        ],
+    )
+    return EXIT_OK
+
+
+@COMMAND.command("watch", epilog=EPILOG)
+@click.option("--watchers", default=200, show_default=True, type=click.IntRange(1, 250), help="that begin, or stall")
+@click.option(
+    "--objects", default=10_000, show_default=True, type=click.IntRange(1, 40_000), help="pods they begin with"
+)
+@output_option
+def watch(watchers: int, objects: int, output: str) -> int:
+    """Send changes to 1, 10, 100 and 1,000 watchers; then see what a healthy client sees while many begin or stall."""
+    from benchmarks.watch import bench_watch
+
+    with _in_time("the watches did not begin in time"):
+        result = bench_watch(watchers=watchers, objects=objects, say=_say)
+    if output == "json":
+        print_json(result.document())
+        return EXIT_OK
+    click.echo(f"load average before: {result.load_average}")
+    print_table(
+        ("WATCHERS", "CHANGES", "EVENTS/s", "SERVER CPU µs/EVENT"),
+        [
+            (f"{count:,}", f"{each.changes:,}", f"{each.events_per_s:,.0f}", f"{each.server_us_per_event:,.1f}")
+            for count, each in result.fan_out.items()
+        ],
+        texts=0,
+    )
+    click.echo()
+    print_table(
+        (
+            f"{watchers} WATCHES, {objects:,} PODS",
+            "CALLS",
+            "p50 ms",
+            "p99 ms",
+            "MAX ms",
+            "s",
+            "SERVER CPU s",
+            "MiB",
+            "BEGUN",
+            "REFUSED",
+            "DELIVERED p99 ms",
+        ),
+        [
+            (
+                name,
+                f"{each.calls:,}",
+                each.p50_ms,
+                each.p99_ms,
+                each.max_ms,
+                each.took_s,
+                each.server_cpu_s,
+                each.server_rss_mib,
+                each.begun,
+                each.refused,
+                each.delivered_p99_ms or "",
+            )
+            for name, each in result.phases.items()
         ],
     )
     return EXIT_OK

@@ -7,12 +7,12 @@ from typing import NoReturn
 import click
 
 from services.api.switches import SwitchError, Switches
-from services.cli.live import PodsView, console
+from services.cli.live import PodsView
 from services.cli.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, fail, output_option, print_json, refusing, remark
+from services.cli.results import show_result
 from services.cli.sweep import failures, show, sweep, sweep_options
 from services.explore.recorder import Recorder, Trial
 from services.explore.replay import ReplayError, read_replay
-from services.scenarios.result import RunResult
 from services.scenarios.run import load_scenario, run_as_processes, run_job, simulate
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.sweep import Job
@@ -92,7 +92,7 @@ def COMMAND(  # noqa: N802
         code = max(code, EXIT_USAGE if result.is_mistake else EXIT_OK if result.passed else EXIT_FAILED)
         documents.append(result.document())
         if output == "text":
-            _show(result, scenario.title)
+            show_result(result, scenario.title)
     if output == "json":
         print_json(documents[0] if len(documents) == 1 else documents)
     raise SystemExit(code)
@@ -144,30 +144,3 @@ def _scheduled(path: Path, files: tuple[Path, ...], *, processes: bool) -> Trial
         fail("--schedule is for one FILE, simulated")
     with refusing(ReplayError):
         return read_replay(path)
-
-
-def _show(result: RunResult, title: str) -> None:
-    mark = "[green]passed[/]" if result.passed else "[red]failed[/]"
-    console.print(f"{mark}  {result.scenario}: {title}")
-    for judgement in result.expectations:
-        sign = "[green]✓[/]" if judgement.passed else "[red]✗[/]"
-        console.print(f"  {sign} {judgement.at_s:8.3f} s  ", end="")
-        console.print(f"{judgement.text}   ({judgement.seen})", markup=False)
-    for violation in result.violations[:20]:
-        what = f"{violation.invariant} at {violation.at:.3f} s {', '.join(violation.objects)}: {violation.detail}"
-        console.print("  [red]✗[/] ", end="")
-        console.print(what, markup=False)
-    if result.violation_count > 20:
-        console.print(f"  … {result.violation_count - 20} more violations")
-    if result.error:
-        console.print(f"  {result.error}", style="red" if console.is_terminal else None, markup=False)
-    for failure in result.failures[:10]:
-        console.print(f"  process: {failure}", markup=False)
-    speed = ""
-    if result.mode == "simulated" and result.wall_s:
-        speed = f", {result.virtual_s / result.wall_s:.3g} × real time"
-    console.print(
-        f"  {result.mode}, seed {result.seed}, {result.virtual_s:.1f} s simulated in {result.wall_s:.1f} s{speed}, "
-        f"{result.lines} event lines, digest {result.digest[:16]}",
-        markup=False,
-    )

@@ -1,7 +1,12 @@
 """`keplab status`: the processes of a mesh and where to reach it."""
 
+import shutil
 import time
+import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +16,17 @@ from services.api.times import duration, format_time, parse_time
 from services.cli.output import EXIT_FAILED, EXIT_OK, data_option, output_option, print_json, print_table
 from services.cli.registered_drivers import registered_drivers
 from services.runtime.components import CLAIM_CONTROLLER, component_of
-from services.runtime.mesh_directory import holder, read_state
+from services.runtime.control import NoAnswer, ask
+from services.runtime.mesh_directory import STATE_FILE, holder, parent_of, read_state
 from services.runtime.rotation import held
 
+MEASURED = (
+    ("StoreReadOnly", "keplab_store_read_only", "the store is full: reads go on, writes get 503 until there is space"),
+    ("EventsDropped", "keplab_event_log_incomplete", "its event log takes no lines: the disk is full"),
+)
+"""Conditions of a process: type, the metric that is above 0 while it holds, message."""
+DISK_FREE_MIN = 256 * 1024
+SUPERVISOR_MAX_S = 5.0
 ELECTING = ("scheduler", "controllers", CLAIM_CONTROLLER)
 TIMEOUT_S = 1.0
 
@@ -37,40 +50,97 @@ many devices it publishes in how many ResourceSlices.
 def COMMAND(data: Path, output: str) -> int:  # noqa: N802
     """Show the processes of the mesh, where to reach it, when its certificates expire, and its DRA drivers.
 
-    Exit code 1 when none runs or one is not ready.
+    Exit code 1 when none runs, one is not ready, or a condition holds.
     """
-    state = read_state(data)
+    state = _state(data)
     if state is None:
         state = {"kubeconfig": "", "rest_url": "", "grpc_target": "", "ready": False, "processes": []}
-        state["drivers"], state["certificates"] = [], []
+        state["drivers"], state["certificates"], state["conditions"] = [], [], []
         if output == "json":
             print_json(state)
         else:
             what = f"the mesh on {data} is starting" if holder(data) else f"no mesh runs on {data}; try `keplab up`"
             click.echo(what)
         return EXIT_FAILED
+    _compare_with_kernel(state)
+    with ThreadPoolExecutor(max_workers=len(state["processes"]) or 1) as pool:
+        found = dict(zip((p["name"] for p in state["processes"]), pool.map(_metrics, state["processes"]), strict=True))
     for process in state["processes"]:
-        process["leads"] = _leads(process)
+        process["leads"] = _leads(process, found[process["name"]])
+    state["conditions"] = [*state.get("conditions", []), *_conditions(data, state, found)]
+    state["ready"] = all(process["ready"] for process in state["processes"]) and bool(state["ready"])
     state["drivers"] = registered_drivers(data, state)
     state["certificates"] = _certificates(data)
     if output == "json":
         print_json(state)
     else:
         _print(state)
-    return EXIT_OK if state["ready"] else EXIT_FAILED
+    return EXIT_OK if state["ready"] and not state["conditions"] else EXIT_FAILED
 
 
-def _leads(process: dict[str, Any]) -> bool | None:
-    """Return whether a process that takes part in an election leads, by its own word; None for all others."""
-    if component_of(process["name"]) not in ELECTING or not process["ready"] or not process["port"]:
+def _state(data: Path) -> dict[str, Any] | None:
+    """Return what the supervisor says of its mesh, or has written last; None when no mesh runs or it still starts."""
+    if not holder(data):
         return None
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{process['port']}/metrics", timeout=TIMEOUT_S) as reply:
+        state = ask(data, {"verb": "status"}, SUPERVISOR_MAX_S)["status"]
+    except (NoAnswer, KeyError) as error:
+        state = read_state(data)
+        if state is not None:
+            state["conditions"] = [{"type": "SupervisorNotAnswering", "process": "", "message": str(error)}]
+    return state if state is not None and state.get("started") else None
+
+
+def _compare_with_kernel(state: dict[str, Any]) -> None:
+    """Have a process count as ready only if the kernel has it, and as the supervisor's child."""
+    for process in state["processes"]:
+        pid = process["pid"]
+        if pid and parent_of(pid) != state["supervisor_pid"]:
+            process["ready"], process["state"], process["uptime_s"] = False, "Gone", 0.0
+            process["last_error"] = process["last_error"] or f"there is no process {pid} of this mesh"
+
+
+def _metrics(process: dict[str, Any]) -> dict[str, float] | None:
+    """Return a process's metrics without labels; {} where it has no port for them, None when it does not answer."""
+    port = process.get("ports", {}).get("health", 0)
+    if not process["ready"] or not port:
+        return {}
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=TIMEOUT_S) as reply:
             lines = reply.read().decode().splitlines()
-    except OSError:
+    except urllib.error.HTTPError:
+        return {}  # it answers, but not to us
+    except (OSError, HTTPException):
         return None
-    found = [line.rpartition(" ")[2] for line in lines if line.startswith("leader_election_master_status")]
-    return float(found[0]) == 1.0 if found else None
+    pairs = (line.rpartition(" ")[::2] for line in lines if not line.startswith("#"))
+    return {name.partition("{")[0]: float(value) for name, value in pairs if name}
+
+
+def _leads(process: dict[str, Any], metrics: dict[str, float] | None) -> bool | None:
+    """Return whether a process that takes part in an election leads, by its own word; None for all others."""
+    if component_of(process["name"]) not in ELECTING or not metrics:
+        return None
+    found = metrics.get("leader_election_master_status")
+    return None if found is None else found == 1.0
+
+
+def _conditions(data: Path, state: dict[str, Any], metrics: dict[str, dict[str, float] | None]) -> list[dict[str, str]]:
+    """Return what is wrong beyond processes that are down, as conditions that are true: type, process, message."""
+    found: list[tuple[str, str, str]] = []
+    with suppress(OSError):
+        free = shutil.disk_usage(data).free
+        if free < DISK_FREE_MIN:
+            found.append(("DiskFull", "", f"{free // 1024} KiB are free where {data} is"))
+    if state.get("state_error"):
+        found.append(("StateNotWritten", "", f"{data / STATE_FILE} is out of date: {state['state_error']}"))
+    for name, values in metrics.items():
+        if values is None:
+            found.append(("NotAnswering", name, f"no answer at its health port within {TIMEOUT_S:g} s"))
+            continue
+        for condition, metric, message in MEASURED:
+            if values.get(metric):
+                found.append((condition, name, message))
+    return [{"type": condition, "process": name, "message": message} for condition, name, message in found]
 
 
 def _certificates(data: Path) -> list[dict[str, str]]:
@@ -85,6 +155,12 @@ def _certificates(data: Path) -> list[dict[str, str]]:
     ]
 
 
+def _state_of(process: dict[str, Any]) -> str:
+    """Return a process's state, and when it is tried again."""
+    name, next_s = process.get("state", "-"), process.get("next_try_in_s")
+    return f"{name} ({next_s:.0f}s)" if next_s is not None and name != "Running" else str(name)
+
+
 def _print(state: dict[str, Any]) -> None:
     shown = (("kubeconfig", "kubeconfig"), ("REST", "rest_url"), ("gRPC", "grpc_target"), ("security", "security"))
     for label, key in shown:
@@ -96,15 +172,19 @@ def _print(state: dict[str, Any]) -> None:
             f"{'expires':<12}{first['expires']}, in {left}: {first['name']}, the first of "
             f"{len(state['certificates'])} certificates (all: keplab status -o json)"
         )
+    for each in state["conditions"]:
+        of = f"{each['process']}: " if each["process"] else ""
+        click.secho(f"{each['type']:<23}{of}{each['message']}", fg="red")
     click.echo()
     print_table(
-        ("NAME", "PID", "PORT", "READY", "LEADS", "UPTIME", "RESTARTS", "LAST ERROR"),
+        ("NAME", "PID", "PORT", "READY", "STATE", "LEADS", "UPTIME", "RESTARTS", "LAST ERROR"),
         [
             (
                 process["name"],
                 process["pid"] or "-",
                 process["port"] or "-",
                 "yes" if process["ready"] else "no",
+                _state_of(process),
                 {None: "-", True: "yes", False: "standby"}[process["leads"]],
                 f"{process['uptime_s']:.0f}s",
                 process["restarts"],

@@ -1,32 +1,24 @@
 """`keplab up`: the mesh as processes on this machine."""
 
-import asyncio
 import os
 import signal
 import subprocess
 import sys
 import time
-from datetime import timedelta
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
-from services.api.switches import Switches
-from services.api.times import seconds_in
-from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, remark, set_option
-from services.runtime.certificates import AUTHORITY_LIFE
-from services.runtime.components import Schedulers
+from services.api.switches import SwitchError
+from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, data_option, output_option, print_json, set_option
 from services.runtime.config import MeshError
-from services.runtime.mesh_directory import AlreadyRunning, holder, read_state
-from services.runtime.roles import read_role
-from services.runtime.supervisor import MeshOptions, Supervisor, block_sizes
+from services.runtime.mesh_directory import LOCK_FILE, discard_lock, lock, make_data_directory, read_state, write_holder
+from services.telemetry.pieces import DIRECTORY_MIB_MAX, PIECE_MIB_MAX, PIECES_KEPT, make_private
 
 DETACHED_READY_MAX_S = 120.0
 POLL_S = 0.05
-LIFE_MIN_S = 30
+STOPPED = (EXIT_INTERRUPTED, -signal.SIGTERM, -signal.SIGINT)
 
 
 EPILOG = """\
@@ -111,7 +103,6 @@ Examples:
     metavar="DURATION",
     default="8760h",
     show_default=True,
-    callback=lambda _, __, value: _life(value),
     help="how long certificates are good; they are renewed when a third of it is left, at most 30 days before",
 )
 @click.option(
@@ -129,6 +120,31 @@ Examples:
     show_default=True,
     help="of the processes' log files",
 )
+@click.option(
+    "--telemetry-maxsize",
+    type=click.IntRange(0),
+    default=PIECE_MIB_MAX,
+    show_default=True,
+    metavar="MIB",
+    help="size at which an event, span or log file goes on in a new one; 0: never",
+)
+@click.option(
+    "--telemetry-maxbackup",
+    type=click.IntRange(0),
+    default=PIECES_KEPT,
+    show_default=True,
+    metavar="N",
+    help="closed files of each process and sort that are kept; 0: all",
+)
+@click.option(
+    "--telemetry-total",
+    type=click.IntRange(0),
+    default=DIRECTORY_MIB_MAX,
+    show_default=True,
+    metavar="MIB",
+    help="what events, spans and logs of all processes may take together; 0: no limit",
+)
+@click.option("--lock-fd", type=int, default=-1, hidden=True)
 @click.option("--detach", is_flag=True, help="return when the mesh is ready, and leave it running")
 @output_option
 def COMMAND(**given: Any) -> int:  # noqa: N802
@@ -137,134 +153,31 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     It runs until Ctrl-C, or with --detach until `keplab down`. kubectl, client-go and other clients reach it
     with the kubeconfig it writes. State survives in the data directory: up again continues where it was.
     """
-    from kubelet.stages.document import StageError, load_stages
-
-    remark(Switches.parse(given["assignments"]))
+    is_first = not (given["data"] / LOCK_FILE).exists()
+    is_new, fd = _held(given["data"], given.pop("lock_fd"))
     try:
-        Schedulers(given["schedulers"], others=given["extra_schedulers"])
-    except ValueError as error:
-        raise click.UsageError(f"--extra-scheduler: {error}") from None
-    for path in given["roles"]:
-        try:
-            read_role(path)
-        except ValueError as error:
-            raise click.UsageError(f"--role {error}") from None
-    given["definitions"] = _definitions(given["nodes_file"], given["hosts"]) if given["nodes_file"] else {}
-    if given["device_sockets"] and given["nodes_file"]:
-        raise click.UsageError("--device-sockets is about --nodes; in a --nodes-file say deviceSocket of each node")
+        from services.cli.attended import attend, check
+
+        check(given)
+    except (click.ClickException, SwitchError):
+        if is_first:
+            discard_lock(given["data"], is_new=is_new)
+        os.close(fd)
+        raise
+    if given["detach"]:
+        return _detach(given, fd)
+    return attend(given, fd, lambda status: _print(status, is_detached=False))
+
+
+def _held(data: Path, lock_fd: int) -> tuple[bool, int]:
+    """Return whether the directory is new, and what holds it from now on: a `keplab down` finds a mesh that has only
+    begun to start."""
+    if lock_fd >= 0:
+        return False, lock_fd
     try:
-        load_stages(str(path) for path in given["stages"])
-    except StageError as error:
-        raise click.UsageError(f"--stages {error}") from None
-    return _detach(given) if given["detach"] else _attend(given)
-
-
-def _life(text: str) -> str:
-    """Return the text of a life that certificates can have. Raises: BadParameter."""
-    try:
-        seconds = seconds_in(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-    if not LIFE_MIN_S <= seconds <= AUTHORITY_LIFE.total_seconds():
-        raise click.BadParameter(
-            f"{text}: want at least {LIFE_MIN_S} s and at most ten years, the authority's own life"
-        )
-    return text
-
-
-def _definitions(path: Path, hosts: int) -> dict[str, list[dict[str, object]]]:
-    """Return the file's node definitions by host, dealt in blocks. Raises: UsageError naming file and node."""
-    from kubelet.node.definition import NodeDefinition
-
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=list[dict[str, object]])
-        names = [NodeDefinition.parse(definition).name for definition in found]
+        return make_data_directory(data), lock(data)
     except OSError as error:
-        raise click.UsageError(f"--nodes-file {path}: {error.strerror}") from None
-    except (msgspec.DecodeError, ValueError) as error:
-        raise click.UsageError(f"--nodes-file {path}: {error}") from None
-    for i, name in enumerate(names):
-        if name in names[:i]:
-            raise click.UsageError(f"--nodes-file {path}: node {name} is defined twice")
-    rest = iter(found)
-    return {f"h{i}": list(islice(rest, size)) for i, size in enumerate(block_sizes(len(found), hosts))}
-
-
-def _attend(given: dict[str, Any]) -> int:
-    schedulers = Schedulers(
-        given["schedulers"],
-        others=given["extra_schedulers"],
-        config=str(given["scheduler_config"].absolute()) if given["scheduler_config"] else "",
-    )
-    options = MeshOptions(
-        data_dir=given["data"],
-        nodes=0 if given["definitions"] else given["nodes"],
-        hosts=given["hosts"],
-        definitions=given["definitions"],
-        engine=given["engine"],
-        rest_port=given["rest_port"],
-        grpc_port=given["grpc_port"],
-        switches=tuple(given["assignments"]),
-        log_level=given["log_level"],
-        arguments={
-            "apiserver": ["--cluster-objects"],
-            # The key of the mesh's authority lies beside the tokens; only this process is given it.
-            "controllers": [
-                "--custom-resources",
-                *("--cluster-signing-cert-file", str(given["data"].absolute() / "credentials" / "ca.crt")),
-                *("--cluster-signing-key-file", str(given["data"].absolute() / "credentials" / "ca.key")),
-            ],
-            "kubelet": [
-                *(text for latency in given["latency"] for text in ("--latency", latency)),
-                *(text for path in given["stages"] for text in ("--stages", str(path.absolute()))),
-                *(["--static-pods", str(given["static_pods"].absolute())] if given["static_pods"] else []),
-                *(["--device-sockets"] if given["device_sockets"] else []),
-                *("--node-events", "all", "--completion-s", "1"),
-            ],
-        },
-        schedulers=schedulers,
-        roles=given["roles"],
-        serves_clients=True,
-        security=given["security"],
-        certificate_life=timedelta(seconds=seconds_in(given["certificate_life"])),
-    )
-    return asyncio.run(_run(Supervisor(options), given["output"]))
-
-
-async def _run(supervisor: Supervisor, output: str) -> int:
-    stopping = asyncio.Event()
-    received: list[int] = []
-
-    def on_signal(number: int) -> None:
-        received.append(number)
-        stopping.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, on_signal, number)
-    start = asyncio.create_task(supervisor.start())
-    waiting = asyncio.create_task(stopping.wait())
-    try:
-        await asyncio.wait([start, waiting], return_when=asyncio.FIRST_COMPLETED)
-        if not start.done():
-            click.echo("interrupted: stopping what was started", err=True)
-            start.cancel()
-            await asyncio.gather(start, return_exceptions=True)
-            return EXIT_INTERRUPTED
-        start.result()
-        status = supervisor.status()
-        if output == "json":
-            print_json(status)
-        else:
-            _print(status, is_detached=False)
-        sys.stdout.flush()
-        await waiting
-        if output != "json":
-            click.echo("stopping")
-        await supervisor.stop()
-    finally:
-        waiting.cancel()
-    return EXIT_INTERRUPTED if received and received[0] == signal.SIGINT else EXIT_OK
+        raise MeshError(f"{error.filename or data}: {error.strerror}") from None
 
 
 def _shown(path: str) -> str:
@@ -290,15 +203,13 @@ def _print(status: dict[str, Any], *, is_detached: bool) -> None:
     click.echo(f"  stop with    {stop if is_detached else 'Ctrl-C'}")
 
 
-def _detach(given: dict[str, Any]) -> int:
-    """Start ourselves again in the background and return when that mesh is ready."""
+def _detach(given: dict[str, Any], fd: int) -> int:
+    """Start ourselves again in the background, as the directory's holder, and return when that mesh is ready."""
     data: Path = given["data"]
-    pid = holder(data) if data.is_dir() else 0
-    if pid:
-        raise AlreadyRunning(f"a mesh already runs on {data} (pid {pid}); stop it with `keplab down`")
-    arguments = []
+    os.umask(0o077)
+    arguments = ["--lock-fd", str(fd)]
     for option in COMMAND.params:
-        value = (given | {"detach": False, "output": "json"})[option.name or ""]
+        value = (given | {"detach": False, "output": "json", "lock_fd": None})[option.name or ""]
         for each in value if isinstance(value, tuple) else (value,):
             if each is True:
                 arguments.append(option.opts[-1])
@@ -306,7 +217,7 @@ def _detach(given: dict[str, Any]) -> int:
                 arguments += [option.opts[-1], str(each.absolute() if isinstance(each, Path) else each)]
     log_path = data / "logs" / "supervisor.log"
     try:
-        log_path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(log_path.parent)
         log = log_path.open("wb")
     except OSError as error:
         raise MeshError(f"{error.filename or data}: {error.strerror}") from None
@@ -317,8 +228,11 @@ def _detach(given: dict[str, Any]) -> int:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            pass_fds=(fd,),
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
+    write_holder(fd, child.pid)
+    os.close(fd)
     try:
         status = _wait_until_ready(child, data, log_path)
     except BaseException:
@@ -336,6 +250,8 @@ def _wait_until_ready(child: subprocess.Popen[bytes], data: Path, log_path: Path
     deadline = time.monotonic() + DETACHED_READY_MAX_S
     while True:
         if child.poll() is not None:
+            if child.returncode in STOPPED:
+                raise MeshError("the mesh was stopped while it was starting")
             lines = [line for line in log_path.read_text("utf-8", "replace").splitlines() if line.strip()]
             raise MeshError(lines[-1].removeprefix("Error: ") if lines else f"the mesh ended with {child.returncode}")
         state = read_state(data)

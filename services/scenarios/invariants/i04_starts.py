@@ -24,11 +24,14 @@ class StartsAfterBind(Check):
 
     A static pod is never bound: its start follows the node's word that its manifest stands there.
     And N2: before `kubelet.start` comes the checkpoint of the same binding, so that a restarted kubelet
-    finds what it started.
+    finds what it started; a pod that a kubelet adopted has one.
     """
 
     id = "I4"
-    events = ("store.commit", "kubelet.teardown_done", "kubelet.checkpoint", "kubelet.start", "kubelet.static")
+    events = (
+        "store.commit", "kubelet.teardown_done", "kubelet.admit", "kubelet.checkpoint", "kubelet.start",
+        "kubelet.static",
+    )  # fmt: skip
     kinds = ("Pod",)
 
     def __init__(self, context: Context) -> None:
@@ -52,8 +55,10 @@ class StartsAfterBind(Check):
             pod.bound[0] = "" if line.data.get("gone") else line.node
         elif line.ev == "kubelet.teardown_done":
             pod.torn_down[generation] = None
-        elif line.ev == "kubelet.checkpoint":
+        elif line.ev == "kubelet.checkpoint" or (line.ev == "kubelet.admit" and line.data.get("adopted")):
             pod.saved[(generation, line.node)] = None
+        elif line.ev == "kubelet.admit":
+            return
         else:
             bound = pod.bound.get(generation)
             if bound != line.node:

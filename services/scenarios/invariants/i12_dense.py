@@ -21,6 +21,8 @@ class DenseVersions(Check):
         if line.ev == "store.recovered":
             if self.context.is_volatile:
                 self._last = 0
+            elif not self._last:
+                self._last = line.rv  # a store that begins with another's objects
             elif line.rv < self._last:
                 report(line, f"recovered up to version {line.rv}, although {self._last} was logged")
             return

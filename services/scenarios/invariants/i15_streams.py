@@ -8,7 +8,7 @@ from services.scenarios.invariants.check import Check, Context, Report
 from services.scenarios.invariants.view import Key, Matches, View, matcher
 from services.telemetry.eventlog import Line
 
-REASONS = ("Timeout", "SlowWatcher", "Expired", "Shutdown", "ClientGone", "AuthExpired")
+REASONS = ("Timeout", "SlowWatcher", "Expired", "Shutdown", "ClientGone", "AuthExpired", "Redefined")
 
 Say = Callable[[tuple[str, ...], str], None]
 """Called with the objects concerned and a sentence."""

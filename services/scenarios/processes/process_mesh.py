@@ -30,9 +30,10 @@ from services.runtime.supervisor import MeshOptions, Supervisor
 from services.runtime.unix_sockets import UnixSockets
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, NotPossible, Site
-from services.scenarios.processes.event_files import Tail
+from services.scenarios.processes.event_files import Incomplete, Tail
 from services.scenarios.processes.machine_faults import FaultFiles, deliver_late_requests
 from services.telemetry.eventlog import FileEventLog, Line, NullEventLog, new_incarnation
+from services.telemetry.pieces import KEEP_ALL
 
 POLL_S = 0.5
 SETTLED_NS = 500_000_000
@@ -58,6 +59,8 @@ class ProcessMesh:
         self.plan = plan
         self.clock = RealClock()
         self.failures: list[str] = []
+        self.incomplete = ""
+        """Which lines of the event log are missing: then the run shows neither success nor failure (I27)."""
         self._keeps_data = data_dir is not None
         self.data_dir = data_dir or Path(tempfile.mkdtemp(prefix="keplab-"))
         self._host_of = {str(node["name"]): host for host, nodes in plan.deal().items() for node in nodes}
@@ -72,6 +75,8 @@ class ProcessMesh:
                 schedulers=plan.schedulers,
                 log_level="warning",
                 has_faults=True,
+                telemetry=KEEP_ALL,
+                telemetry_mib_max=0,
             )
         )
         self._fault_files = FaultFiles(self._supervisor)
@@ -252,11 +257,16 @@ class ProcessMesh:
         write_atomically(path, data)
 
     async def _audit(self) -> None:
-        while True:
+        while not self.incomplete:
             await asyncio.sleep(POLL_S)
-            self._feed(self._tail.poll(int(self.clock.now() * 1e9) - SETTLED_NS))
+            self._feed(int(self.clock.now() * 1e9) - SETTLED_NS)
 
-    def _feed(self, lines: Sequence[Line]) -> None:
+    def _feed(self, before_ns: int | None) -> None:
+        try:
+            lines = self._tail.poll(before_ns)
+        except Incomplete as error:
+            self.incomplete = str(error)
+            return
         if self._on_line is not None:
             for line in lines:
                 self._on_line(line)
@@ -272,7 +282,7 @@ class ProcessMesh:
         for transport in self._transports.values():
             await transport.close()
         await self._supervisor.stop()
-        self._feed(self._tail.poll(None))
+        self._feed(None)
         if not self._keeps_data:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 

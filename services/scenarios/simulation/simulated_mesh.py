@@ -45,6 +45,8 @@ from services.runtime.roles import claim_controller_identities, controller_ident
 from services.runtime.simloop import OWNER, SimLoop
 from services.scenarios.corruption import corrupted
 from services.scenarios.mesh import MeshPlan, NotPossible, Site
+from services.scenarios.past import State
+from services.scenarios.simulation.copied_disks import node_files, store_files
 from services.scenarios.simulation.disk import DiskImage, SimDisk
 from services.scenarios.simulation.lifetime import Lifetime, LivingLog, SimClock
 from services.scenarios.simulation.network import Network, SimApi, SimTransport
@@ -106,7 +108,8 @@ class SimMesh:
         assert isinstance(loop, SimLoop), "a simulated mesh lives in virtual time"
         self._loop = loop
         self.plan = plan
-        self.clock = SimClock(loop, WALL_BASE_S)
+        self._wall_base_s = plan.state.wall_s if plan.state is not None else WALL_BASE_S
+        self.clock = SimClock(loop, self._wall_base_s)
         self._handlers: list[Callable[[Line], None]] = []
         self.events = MemoryEvents(keep=False, on_line=self._on_line)
         self._chaos = MemoryEventLog("chaos", self.clock, into=self.events)
@@ -121,6 +124,8 @@ class SimMesh:
         quiet = self._network.profile("observer")
         quiet.latency_min_s = quiet.latency_max_s = 0.0
         self._declare()
+        if plan.state is not None:
+            self._fork(plan.state)
 
     def _declare(self) -> None:
         def switches(name: str) -> tuple[str, ...]:
@@ -140,7 +145,9 @@ class SimMesh:
                 set=switches(each.name),
             )
             self._add(each.name, partial(build_scheduler, scheduler), SCHEDULER)
-        manager = ControllersConfig(name="controllers", controllers=without_rest(), set=switches("controllers"))
+        # A state has what clients of REST made, and what their controllers made of it.
+        wanted = without_rest() if self.plan.state is None else ControllersConfig.controllers
+        manager = ControllersConfig(name="controllers", controllers=wanted, set=switches("controllers"))
         identity = Identity("system:kube-controller-manager")
         self._add("controllers", partial(build_controllers, manager), identity, controller_identities())
         claims = ClaimControllerConfig(name=CLAIM_CONTROLLER, set=switches(CLAIM_CONTROLLER))
@@ -164,6 +171,13 @@ class SimMesh:
                 self._add_plugins(node)
             for definition in definitions:
                 self._add_drivers(definition)
+
+    def _fork(self, state: State) -> None:
+        """Have the disks hold what the mesh held whose state this is."""
+        self._processes["apiserver"].disk_image.files.update(_as_files(store_files(state)))
+        for host, nodes in self.plan.deal().items():
+            files = node_files(state, (str(node["name"]) for node in nodes))
+            self._processes[f"kubelet/{host}"].disk_image.files.update(_as_files(files))
 
     def _add_plugins(self, node: dict[str, object]) -> None:
         name = str(node["name"])
@@ -189,7 +203,7 @@ class SimMesh:
             self._add(config.name, partial(build_driver, config), driver_identity(driver.name, node.name))
 
     def _add(self, name: str, build: Build, main: Identity, others: Sequence[Identity] = ()) -> None:
-        clock = SimClock(self._loop, WALL_BASE_S)
+        clock = SimClock(self._loop, self._wall_base_s)
         self._processes[name] = _Process(name, build, main, others, clock, self.plan.switches_of(name))
 
     def components(self) -> Sequence[str]:
@@ -510,3 +524,7 @@ def _exit_code(error: BaseException | None) -> int:
 def _is_deposed(error: BaseException | None) -> bool:
     """Whether a process ended because another leads: that is how it should end."""
     return isinstance(error, BaseExceptionGroup) and error.split(LeadershipLost)[1] is None
+
+
+def _as_files(files: Mapping[str, bytes]) -> dict[str, bytearray]:
+    return {name: bytearray(data) for name, data in files.items()}

@@ -338,7 +338,7 @@ def test_who_may_impersonate_acts_as_another_and_is_refused_as_that_one(cluster)
         403,
         'users "bob" is forbidden: User "ann" cannot impersonate resource "users" in API group "" at the cluster scope',
     )
-    assert without[0] == 500
+    assert without[0] == 400
 
 
 def test_reviews_say_who_may_what_and_by_which_binding(cluster):

@@ -222,7 +222,7 @@ def test_an_apply_names_its_kind_and_the_object_of_the_path() -> None:
             assert (wrong.code, wrong.error().message) == (400, "invalid object type: /v1, Kind=Secret")
             unknown = await client.try_apply("configmaps", {**config, "bogus": 1})
             assert (unknown.code, unknown.error().message) == (
-                500, "failed to create typed patch object (/c; /v1, Kind=ConfigMap): .bogus: field not declared in schema"
+                400, "failed to create typed patch object (/c; /v1, Kind=ConfigMap): .bogus: field not declared in schema"
             )  # fmt: skip
             assert (await call.try_call(ADMIN, "get", "configmaps", "c")).code == 404
 

@@ -13,7 +13,7 @@ from apiserver_fake.admission.attributes import Connection
 from apiserver_fake.authorization.access import Access
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.rest.server import RestSettings, serve
-from apiserver_fake.storage.watch_hub import bookmark
+from apiserver_fake.storage.watch_events import bookmark
 from services.api.errors import Expired, Forbidden, NotFound, TooManyRequests, Unauthorized
 from services.api.identity import ADMIN, ANONYMOUS
 from services.api.resources import resources
@@ -77,6 +77,12 @@ class AServer:
     def api_for(self, identity):
         self.seen.append(identity)
         return self.api
+
+    async def begin(self, identity, request):
+        return None
+
+    def streaming_api(self, identity, place, send_blocked_max_s):
+        return self.api_for(identity)
 
     def authenticate(self, bearer):
         if bearer not in ("", "secret"):

@@ -104,13 +104,13 @@ CONVERTED = (
     ({"strategy": {"rollingUpdate": {"maxSurge": 10_000_000_000}}},
      CONVERTED + "json: cannot unmarshal number 10000000000 into Go value of type int32"),
 ])  # fmt: skip
-def test_an_apply_of_wrong_types_is_an_internal_error(spec: Any, why: str) -> None:
+def test_an_apply_of_wrong_types_is_refused_with_what_the_converter_says(spec: Any, why: str) -> None:
     async def scenario(call: Any) -> None:
         more = {"patch_type": "apply", "field_manager": "a"}
         config = a_deployment(**spec)
         config["metadata"]["namespace"] = "default"
         refused = await status_of(call, "patch", "web", config, **more)
-        assert (refused["code"], refused["message"]) == (500, why)
+        assert (refused["code"], refused["message"]) == (400, why)
 
     run(scenario)
 

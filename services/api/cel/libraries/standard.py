@@ -41,6 +41,7 @@ from services.api.cel.values import (
     equal,
     is_in,
     is_same,
+    whole,
 )
 from services.api.cel.values import type_of as type_of_value
 
@@ -192,16 +193,21 @@ def _wrong(what: Type) -> EvaluationError:
     return EvaluationError(f"type conversion error from 'string' to '{what}'")
 
 
+def _whole(value: str) -> int:
+    """Return the number of decimal digits behind a sign."""
+    return -whole(value[1:]) if value.startswith("-") else whole(value.removeprefix("+"))
+
+
 def _text_to_int(value: str) -> int:
-    if not re.fullmatch(r"[+-]?[0-9]+", value) or not INT_MIN <= int(value) <= INT_MAX:
+    if not re.fullmatch(r"[+-]?[0-9]+", value) or not INT_MIN <= _whole(value) <= INT_MAX:
         raise _wrong(INT)
-    return int(value)
+    return _whole(value)
 
 
 def _text_to_uint(value: str) -> Uint:
-    if not re.fullmatch(r"[0-9]+", value) or int(value) > UINT_MAX:
+    if not re.fullmatch(r"[0-9]+", value) or whole(value) > UINT_MAX:
         raise _wrong(UINT)
-    return Uint(int(value))
+    return Uint(whole(value))
 
 
 _DOUBLE_TEXT: Final = re.compile(

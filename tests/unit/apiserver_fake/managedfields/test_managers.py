@@ -248,14 +248,14 @@ def test_managers_can_be_reset_and_unreadable_ones_count_as_not_sent(sent):
     assert of_request(stored, None, is_subresource=False) == decoded(stored)
 
 
-def test_a_configuration_that_is_not_of_its_type_is_upstreams_500():
+def test_a_configuration_that_is_not_of_its_type_is_refused_with_upstreams_text():
     world = World("v1", "ConfigMap")
 
     with pytest.raises(ApiError) as error:
         world.apply(bogus=1)
 
     assert (error.value.code, error.value.message) == (
-        500, "failed to create typed patch object (/x; /v1, Kind=ConfigMap): .bogus: field not declared in schema"
+        400, "failed to create typed patch object (/x; /v1, Kind=ConfigMap): .bogus: field not declared in schema"
     )  # fmt: skip
     with pytest.raises(BadRequest, match="managedFields must be nil"):
         world.apply(metadata={"name": "x", "managedFields": []})

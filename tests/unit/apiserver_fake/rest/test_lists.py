@@ -52,7 +52,7 @@ def both(rows: lists.Rows, kind: str, now: float, found: list[Record], **more: A
     head = msgspec.json.decode(list_body(resource, Page([]), 7, "next"))
     whole = msgspec.json.decode(list_body(resource, Page(found), 7, "next"))
     return (
-        rows.table(resource, head, found, now, **more),
+        b"".join(rows.table(resource, head, found, now, **more)),
         msgspec.json.encode(tables.table_of(resource, whole, now, **more)),
     )
 
@@ -74,7 +74,7 @@ def test_a_list_of_metadata_is_the_same(kind: str) -> None:
     head = msgspec.json.decode(list_body(resource, Page([]), 7, ""))
     whole = msgspec.json.decode(list_body(resource, Page(found), 7, ""))
 
-    assert lists.Rows().metadata(head, found) == msgspec.json.encode(tables.partial_metadata_list(whole))
+    assert b"".join(lists.Rows().metadata(head, found)) == msgspec.json.encode(tables.partial_metadata_list(whole))
 
 
 def test_a_row_is_found_once_for_each_version_of_its_object() -> None:
@@ -88,10 +88,25 @@ def test_a_row_is_found_once_for_each_version_of_its_object() -> None:
     other = type(pods)(**{**vars(pods), "columns": (NAME, Column("Shown", shown), AGE)})
     rows, head = lists.Rows(most=2), {"metadata": {}}
 
-    rows.table(other, head, [a_pod("a"), first := a_pod("b")], NOW)
-    rows.table(other, head, [first], NOW + 60)
+    list(rows.table(other, head, [a_pod("a"), first := a_pod("b")], NOW))
+    list(rows.table(other, head, [first], NOW + 60))
     assert asked == ["1", "1"]
-    rows.table(other, head, [a_pod("b", 2)], NOW)
+    list(rows.table(other, head, [a_pod("b", 2)], NOW))
     assert asked == ["1", "1", "2"]
-    rows.table(other, head, [a_pod("c"), a_pod("d")], NOW)
+    list(rows.table(other, head, [a_pod("c"), a_pod("d")], NOW))
     assert len(rows._rows) == 2, "as many as were allowed"
+
+
+def test_a_long_list_comes_in_parts_that_make_the_whole() -> None:
+    resource, found = resources()["pods"], [a_pod(f"p{number:04d}") for number in range(2 * lists.PART + 1)]
+    head = msgspec.json.decode(list_body(resource, Page([]), 7, ""))
+    whole = msgspec.json.decode(list_body(resource, Page(found), 7, ""))
+
+    rows, alone = lists.Rows().table(resource, head, found, NOW), lists.Rows().metadata(head, found)
+
+    for parts, decoded in (
+        (list(rows), tables.table_of(resource, whole, NOW)),
+        (list(alone), tables.partial_metadata_list(whole)),
+    ):
+        assert len(parts) == 4
+        assert b"".join(parts) == msgspec.json.encode(decoded)

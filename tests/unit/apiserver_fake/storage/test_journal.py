@@ -1,17 +1,12 @@
-"""What the journals keep, cut and refuse."""
+"""What the log over the disk seam keeps, cuts and refuses."""
 
 import asyncio
 import errno
-import hashlib
-import random
-import shutil
-import sqlite3
 
-import msgspec
 import pytest
 
-from apiserver_fake.storage.journal import DiskJournal, JournalError, Kept, SqliteJournal
-from apiserver_fake.storage.records import Cause, Entry
+from apiserver_fake.storage.journal import DiskJournal, JournalError, Kept
+from apiserver_fake.storage.records import Entry
 from services.runtime.real import MemoryDisk
 
 SECRET = b"ab" * 32
@@ -163,172 +158,6 @@ def test_a_half_written_append_is_cut_off_before_the_next_one():
     asyncio.run(write())
 
     assert [e.name for e in reopened(disk).entries] == ["a", "c"]
-
-
-def in_sqlite(directory, steps, secret=SECRET):
-    """Open, run `steps(journal, recovered)`, close; return what was recovered."""
-
-    async def work():
-        journal = SqliteJournal(directory)
-        try:
-            found = await journal.open(secret)
-            if steps is not None:
-                await steps(journal, found)
-        finally:
-            await journal.close()
-        return found
-
-    return asyncio.run(work())
-
-
-def appending(*batches, window_start=0):
-    async def steps(journal, _):
-        for batch in batches:
-            await journal.append(batch, window_start)
-
-    return steps
-
-
-def test_sqlite_gives_back_what_was_appended_and_its_secret(tmp_path):
-    batches = [[an_entry(1, request_id="r", answer=b"x", fingerprint=b"f")], [an_entry(2, "b"), an_entry(3, "c")]]
-
-    assert in_sqlite(tmp_path, appending(*batches)).is_first_start
-    found = in_sqlite(tmp_path, None, b"other")
-
-    assert found.entries == [entry for batch in batches for entry in batch]
-    assert (found.secret, found.is_first_start) == (SECRET, False)
-
-
-def test_sqlite_reads_a_table_of_a_release_that_kept_no_causes(tmp_path):
-    made, changed = an_entry(1), an_entry(2, "b")
-    in_sqlite(tmp_path, appending([made, changed]))
-    later = ("verb", "subresource", "at_s")
-    with sqlite3.connect(tmp_path / "store.db") as database:
-        for entry in (made, changed):
-            row = msgspec.structs.astuple(entry)[: -len(later)]
-            old = hashlib.blake2b(msgspec.msgpack.encode(row), digest_size=8).digest()
-            database.execute("UPDATE changes SET checksum = ? WHERE rv = ?", (old, entry.rv))
-        for name in later:
-            database.execute(f"ALTER TABLE changes DROP COLUMN {name}")
-    database.close()
-    caused = msgspec.structs.replace(an_entry(3, "c"), verb="create", subresource="binding", at_s=1.5)
-
-    in_sqlite(tmp_path, appending([caused]))
-    found = in_sqlite(tmp_path, None)
-
-    assert found.entries == [made, changed, caused]
-    assert [entry.cause for entry in found.entries] == [None, None, Cause("", "create", "binding", at_s=1.5)]
-
-
-def test_sqlite_folds_what_left_the_window_into_the_objects_of_then(tmp_path, monkeypatch):
-    monkeypatch.setattr("apiserver_fake.storage.journal.PRUNE_AFTER_CHANGES", 1)
-    batch = [
-        an_entry(1, "a"), an_entry(2, "b"), an_entry(3, "a", 1, "MODIFIED"), an_entry(4, "b", 2, "DELETED"),
-        an_entry(5, "a", 3, "MODIFIED"),
-    ]  # fmt: skip
-
-    async def steps(journal, _):
-        await journal.append(batch, 0)
-        await journal.append([an_entry(6, "c")], 4)
-
-    in_sqlite(tmp_path, steps)
-    found = in_sqlite(tmp_path, None)
-
-    # At version 4 only "a" of version 3 was there; version 5 names it as its predecessor.
-    assert (found.base_rv, [kept.rv for kept in found.base]) == (4, [3])
-    assert [entry.rv for entry in found.entries] == [5, 6]
-
-
-def test_as_07_a_second_server_on_the_directory_leaves_with_75(tmp_path):
-    async def steps(journal, _):
-        second = SqliteJournal(tmp_path)
-        with pytest.raises(JournalError, match="in use by another") as refused:
-            await second.open(SECRET)
-        await second.close()
-        assert refused.value.exit_code == 75
-
-    in_sqlite(tmp_path, steps)
-
-
-def test_a_changed_row_is_refused_with_78(tmp_path):
-    in_sqlite(tmp_path, appending([an_entry(1), an_entry(2, "b")]))
-    with sqlite3.connect(tmp_path / "store.db") as database:
-        database.execute("UPDATE changes SET body = ? WHERE rv = 1", (b'{"rv":9}',))
-    database.close()
-
-    with pytest.raises(JournalError, match="bad checksum in change 1") as refused:
-        in_sqlite(tmp_path, None)
-
-    assert refused.value.exit_code == 78
-
-
-def test_a_log_that_lost_acknowledged_changes_is_refused_with_78(tmp_path):
-    in_sqlite(tmp_path, appending([an_entry(1)], [an_entry(2, "b")]))
-    with sqlite3.connect(tmp_path / "store.db") as database:
-        database.execute("DELETE FROM changes WHERE rv = 2")
-    database.close()
-
-    with pytest.raises(JournalError, match="change 2 was acknowledged, the log ends at 1") as refused:
-        in_sqlite(tmp_path, None)
-
-    assert refused.value.exit_code == 78
-
-
-def test_a_file_that_is_no_database_is_refused_with_78(tmp_path):
-    (tmp_path / "store.db").write_bytes(b"this is not a database" * 100)
-
-    with pytest.raises(JournalError, match=r"store\.db") as refused:
-        in_sqlite(tmp_path, None)
-
-    assert refused.value.exit_code == 78
-
-
-def test_a_full_database_says_enospc_and_takes_writes_again_later(tmp_path):
-    async def steps(journal, _):
-        await journal.append([an_entry(1)], 0)
-        database = journal._database
-        (pages,) = database.execute("PRAGMA page_count").fetchone()
-        database.execute(f"PRAGMA max_page_count={pages}")
-        big = Entry(2, "ADDED", 2, 0, "configmaps", "default", "b", "u", b"x" * 200_000)
-        with pytest.raises(OSError, match="the store is full") as full:
-            await journal.append([big], 0)
-        assert full.value.errno == errno.ENOSPC
-        database.execute("PRAGMA max_page_count=100000")
-        await journal.probe()
-        await journal.append([big], 0)
-
-    in_sqlite(tmp_path, steps)
-
-    assert [entry.rv for entry in in_sqlite(tmp_path, None).entries] == [1, 2]
-
-
-def test_as_06_a_flipped_bit_in_database_or_log_is_refused_or_changes_nothing(tmp_path):
-    batches = [[an_entry(20 * b + i + 1, f"p{b}-{i}") for i in range(20)] for b in range(20)]
-    crashed, dice = tmp_path / "crashed", random.Random(5)
-
-    async def steps(journal, _):
-        for batch in batches:
-            await journal.append(batch, 0)
-        shutil.copytree(tmp_path / "live", crashed)  # what a SIGKILL leaves: everything is still in the log
-
-    in_sqlite(tmp_path / "live", steps)
-    good = in_sqlite(tmp_path / "live", None).entries
-    results = {"store.db": [], "store.db-wal": []}
-    for source, name in ((tmp_path / "live", "store.db"), (crashed, "store.db-wal")):
-        for attempt in range(15):
-            copy = tmp_path / f"{name}-{attempt}"
-            shutil.copytree(source, copy)
-            data = bytearray((copy / name).read_bytes())
-            data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
-            (copy / name).write_bytes(data)
-            try:
-                assert in_sqlite(copy, None).entries == good
-            except JournalError as refused:
-                results[name].append(refused.exit_code)
-
-    assert len(good) == 400
-    assert results["store.db-wal"] == [78] * 15
-    assert set(results["store.db"]) == {78}  # the others hit bytes that nothing uses
 
 
 def test_logs_of_earlier_lives_count_towards_the_next_snapshot():

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from apiserver_fake.storage.records import Selection
 from apiserver_fake.storage.store import Store
-from apiserver_fake.storage.watch_hub import WATCHERS_PER_NODE, Hub, transition_type
+from apiserver_fake.storage.watch_events import transition_type
+from apiserver_fake.storage.watch_hub import REDEFINED, WATCHERS_PER_NODE, Hub
 from services.api.errors import BadRequest, TooManyRequests
 from services.api.identity import Identity, node_identity
 from services.api.resources import resources
 from services.api.wire import WatchRequest
+from services.scenarios.invariants.i15_streams import REASONS
 
 PODS = resources()["pods"]
 ANN = Identity("user:ann")
@@ -69,6 +71,40 @@ def seen(watcher):
     return [(e.type, e.name, e.rv) for e in events]
 
 
+def test_w1_versions_increase_and_bookmarks_are_never_below_them():
+    world = World()
+    watcher = world.watch()
+    for step in range(40):
+        world.put(f"p{step % 7}")
+        world.pass_time(3)
+
+    versions = [(kind, rv) for kind, _, rv in seen(watcher)]
+
+    changes = [rv for kind, rv in versions if kind != "BOOKMARK"]
+    assert changes == list(range(1, 41))
+    assert [rv for _, rv in versions] == sorted(rv for _, rv in versions)
+    assert len(versions) == 40 + 12
+
+
+def test_w2_a_chain_of_streams_that_each_resume_at_the_last_version_has_no_change_twice():
+    world, dice, received, position = World(queue_events=4), random.Random(3), [], "1"
+    world.put("first")
+    watcher = world.watch(resource_version=position)
+    for step in range(300):
+        world.put(f"p{step % 5}")
+        if dice.random() < 0.3:
+            received += watcher.take(dice.randrange(1, 4))
+        if watcher.is_over or dice.random() < 0.05:
+            watcher.close()
+            position = str(max([int(position), *(event.rv for event in received)]))
+            watcher = world.watch(resource_version=position)
+    while batch := watcher.take():
+        received += batch
+
+    assert [event.rv for event in received] == list(range(2, 302))
+    assert world.hub.closed_slow > 0
+
+
 def test_w3_a_watch_from_a_version_delivers_every_later_change_in_order():
     world = World()
     world.put("a")
@@ -78,6 +114,44 @@ def test_w3_a_watch_from_a_version_delivers_every_later_change_in_order():
     world.put("c", "a")
 
     assert seen(watcher) == [("ADDED", "b", 2), ("ADDED", "c", 3), ("MODIFIED", "a", 4)]
+
+
+def test_w4_no_bookmark_stands_inside_a_group():
+    world = World()
+    watcher = world.watch()
+    for group in range(3):
+        staged = world.store.stage()
+        for name in "abc":
+            staged.put(PODS, {"metadata": {"name": f"{name}{group}", "namespace": "default", "uid": name}})
+        staged.seal(0)
+        world.publish(staged)
+        world.pass_time(10)
+    start = world.watch(send_initial_events=True, resource_version_match="NotOlderThan")
+
+    assert [rv for kind, _, rv in seen(watcher) if kind == "BOOKMARK"] == [3, 6, 9]
+    assert seen(start)[-1] == ("BOOKMARK", "", 9)
+
+
+def test_w8_and_w9_an_event_shows_what_an_exact_read_shows_and_is_added_when_it_was_not_visible():
+    world, selector, dice = World(), "app=a", random.Random(5)
+    selection, visible = Selection.parse(PODS, "", selector, ""), set()
+    watcher = world.watch(label_selector=selector)
+    for _ in range(200):
+        name = dice.choice("abcd")
+        if dice.random() < 0.2 and world.store.get("pods", "default", name) is not None:
+            world.remove(name)
+        else:
+            world.put(name, labels={"app": dice.choice("ab")})
+
+    events = watcher.take()
+
+    for event in events:
+        assert (event.type == "ADDED") == (event.name not in visible)
+        visible = visible - {event.name} if event.type == "DELETED" else visible | {event.name}
+        if event.type != "DELETED":
+            stored = {record.name: record for record in world.store.select("pods", selection, at=event.rv).records}
+            assert stored[event.name].body == event.body
+    assert {event.type for event in events} == {"ADDED", "MODIFIED", "DELETED"}
 
 
 @pytest.mark.parametrize("version", ["", "0"])
@@ -129,7 +203,7 @@ def test_a_watch_on_one_name_or_one_node_costs_nothing_for_others():
     assert not named.has_events
 
 
-def test_w9_shared_events_are_one_object():
+def test_an_event_is_one_object_for_all_watches():
     world = World()
     one, two = world.watch(), world.watch()
 
@@ -195,6 +269,90 @@ def test_w14_a_slow_watcher_is_cut_and_what_it_got_is_a_prefix():
     assert (slow.end_reason, slow.take(), quick.end_reason) == ("SlowWatcher", [], "")
 
 
+def test_w15_no_change_is_left_out_however_often_one_object_changes():
+    world = World()
+    watcher = world.watch()
+
+    for _ in range(900):
+        world.put("a")
+
+    assert [rv for _, _, rv in seen(watcher)] == list(range(1, 901))
+
+
+def test_w16_two_hundred_stalled_watchers_hold_no_healthy_one_back():
+    world = World(queue_events=50)
+    stalled = [world.watch(identity=Identity(f"user:{i}")) for i in range(200)]
+    healthy = world.watch()
+
+    for step in range(60):
+        world.put(f"p{step}")
+        assert seen(healthy) == [("ADDED", f"p{step}", step + 1)]
+
+    assert {watcher.end_reason for watcher in stalled} == {"SlowWatcher"}
+    assert (healthy.end_reason, world.hub.queued_bytes) == ("", 0)
+
+
+def test_w17_the_time_from_commit_to_send_is_counted_of_the_oldest_event_of_a_batch():
+    world = World()
+    watcher = world.watch()
+    world.put("a")
+    world.clock.at += 0.03
+    world.put("b")
+    world.clock.at += 0.01
+
+    watcher.take_piece()
+
+    assert (world.hub.sent_s.count, round(world.hub.sent_s.sum, 3)) == (1, 0.04)
+
+
+def test_w18_every_end_has_a_reason():
+    world = World(queue_events=2, window_changes=1)
+    for step in range(4):
+        world.put(f"p{step}")
+        world.clock.at += 400
+    world.store.trim(world.clock.at)
+    gone, slow, shut = world.watch(), world.watch(), world.watch()
+    world.watch(timeout_s=5, field_selector="metadata.name=none")
+    world.watch(resource_version="1")
+    redefined = world.watch(field_selector="metadata.name=none")
+    world.hub.end(redefined, REDEFINED)
+    gone.close()
+    for watcher in (slow, shut):
+        seen(watcher)
+    for name in "abc":
+        world.put(name)
+        shut.take()
+    world.pass_time(6)
+    world.hub.shut_down()
+
+    assert set(REASONS) - {"AuthExpired"} == {watcher.end_reason for watcher in world.ended}
+    assert len(world.ended) == 6
+
+
+def test_l_wt_the_longest_queue_goes_first_and_new_watches_are_refused_while_too_much_waits():
+    world = World(queue_bytes=2_000, queued_bytes_max=5_000)
+    long = world.watch(identity=Identity("user:long"))
+    narrow = [world.watch(field_selector=f"metadata.name=p{i}") for i in range(100)]
+    for i in range(10):
+        world.put(f"p{i}")
+    shared = world.hub.queued_bytes
+    for i in range(10, 100):
+        world.put(f"p{i}")
+        if not long.end_reason:
+            assert world.hub.queued_bytes == sum(len(r.body) for r in world.store.select("pods", Selection()).records)
+
+    assert shared < 5_000
+    assert long.end_reason == "SlowWatcher"
+    assert world.hub.queued_bytes <= 5_000
+    assert 0 < sum(bool(watcher.end_reason) for watcher in narrow) < 100
+    with pytest.raises(TooManyRequests, match="L-WT"):
+        world.watch(resource_version="1")
+    for watcher in narrow:
+        watcher.close()
+    assert world.hub.queued_bytes == 0
+    world.watch(resource_version="1")
+
+
 def test_w14_bytes_count_as_well():
     world = World(queue_bytes=400)
     slow = world.watch()
@@ -202,6 +360,18 @@ def test_w14_bytes_count_as_well():
     world.put("a", "b", "c", "d", "e")
 
     assert slow.end_reason == "SlowWatcher"
+
+
+def test_w7_a_change_of_labels_shows_as_the_selector_sees_it():
+    world = World()
+    a, b = world.watch(label_selector="app=a"), world.watch(label_selector="app=b")
+
+    world.put("p", labels={"app": "a"})
+    world.put("p", labels={"app": "b"})
+    world.remove("p")
+
+    assert seen(a) == [("ADDED", "p", 1), ("DELETED", "p", 2)]
+    assert seen(b) == [("ADDED", "p", 2), ("DELETED", "p", 3)]
 
 
 def test_w5_a_cut_watcher_resumes_from_its_last_version_however_much_it_missed():

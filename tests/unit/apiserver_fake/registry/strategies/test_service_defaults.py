@@ -1,6 +1,4 @@
-"""What a Service is completed with. Source: upstream `pkg/apis/core/v1/defaults.go`, `SetDefaults_Service`; the fields of
-addresses and families: `pkg/registry/core/service/storage/alloc.go`.
-"""
+"""What a Service is completed with. Source: upstream `pkg/apis/core/v1/defaults.go`, `pkg/registry/core/service/storage/alloc.go`."""
 
 import pytest
 

@@ -1,0 +1,299 @@
+"""What a watch begins with: the state of its kind, or the changes it missed, in pieces that all watches share.
+
+A start costs the same however large the state is: the state is cut into pieces once, the next start takes over every
+piece in which nothing has changed since, and what a watch does not select is left out when it takes a piece. So two
+hundred starts hold one state between them, and an event and its encoded form are made once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+from apiserver_fake.storage.records import ADDED, DELETED, Change, Record, Selection
+from apiserver_fake.storage.store import Store
+from apiserver_fake.storage.watch_events import event_for, event_of, transition_type
+from services.api.errors import Expired
+from services.api.meta import Key
+from services.api.wire import WatchEvent
+
+T = TypeVar("T")
+
+PIECE_ITEMS = 100
+PIECE_BYTES = 128 << 10
+SMALL = 500
+"""A watch that begins with no more objects or changes than this has them made at once, for itself."""
+SELECTIONS_KEPT = 4
+"""For how many selections a piece keeps its events."""
+ENCODED_BYTES_MAX = 64 << 20
+
+
+class Shared:
+    """How many bytes of encoded pieces are kept beside the store."""
+
+    __slots__ = ("bytes", "bytes_max")
+
+    def __init__(self, bytes_max: int = ENCODED_BYTES_MAX) -> None:
+        self.bytes, self.bytes_max = 0, bytes_max
+
+
+class Events(list[WatchEvent]):
+    """The events of one piece, which go to several watches, and what they were encoded to, by form."""
+
+    __slots__ = ("_encoded", "_shared")
+
+    def __init__(self, events: Iterable[WatchEvent], shared: Shared) -> None:
+        super().__init__(events)
+        self._encoded: dict[Hashable, bytes] = {}
+        self._shared = shared
+
+    def encoded(self, form: Hashable, encode: Callable[[WatchEvent], bytes]) -> bytes:
+        """Return all events in a form, one behind the other; kept as long as the piece, while there is space."""
+        found = self._encoded.get(form)
+        if found is None:
+            found = b"".join(map(encode, self))
+            if self._shared.bytes + len(found) <= self._shared.bytes_max:
+                self._shared.bytes += len(found)
+                self._encoded[form] = found
+        return found
+
+    def __del__(self) -> None:
+        """Count what was kept no more."""
+        self._shared.bytes -= sum(map(len, self._encoded.values()))
+
+
+class _Piece:
+    """Neighbours of a state, or changes in order."""
+
+    __slots__ = ("_kept", "changes", "records", "size")
+
+    def __init__(self, records: Sequence[Record], changes: Sequence[Change] = ()) -> None:
+        self.records, self.changes = records, changes
+        self._kept: dict[Selection, Events] = {}
+
+    def events(self, selection: Selection, shared: Shared) -> Events:
+        """Return what the piece holds for watches with that selection."""
+        found = self._kept.get(selection)
+        if found is None:
+            found = Events(_state(self.records, selection) or _changes(self.changes, selection), shared)
+            if len(self._kept) < SELECTIONS_KEPT:
+                self._kept[selection] = found
+        return found
+
+
+def _state(records: Iterable[Record], selection: Selection) -> list[WatchEvent]:
+    return [event_of(ADDED, record, "") for record in records if selection.matches(record)]
+
+
+def _changes(changes: Iterable[Change], selection: Selection) -> list[WatchEvent]:
+    seen = ((transition_type(change, selection), change) for change in changes)
+    return [event_for(kind, change) for kind, change in seen if kind]
+
+
+def _cut(items: Sequence[T], size_of: Callable[[T], int]) -> Iterator[Sequence[T]]:
+    """Yield neighbours, so many that they are sent in a moment."""
+    start = 0
+    while start < len(items):
+        end = start + first_of(map(size_of, islice(items, start, None)), PIECE_ITEMS, PIECE_BYTES)
+        yield items[start:end]
+        start = end
+
+
+def _size(event: WatchEvent) -> int:
+    return len(event.body)
+
+
+def _record_size(record: Record) -> int:
+    return len(record.body)
+
+
+def _change_size(change: Change) -> int:
+    return max(len(change.record.body), len(change.previous.body) if change.previous is not None else 0)
+
+
+class _State:
+    """All objects of a kind at one version, in key order."""
+
+    __slots__ = ("__weakref__", "first_keys", "pieces", "rv")
+
+    def __init__(self, rv: int, pieces: list[_Piece]) -> None:
+        self.rv, self.pieces = rv, pieces
+        self.first_keys = [piece.records[0].key for piece in pieces]
+
+    def of(self, namespace: str) -> list[_Piece]:
+        """Return the pieces in which objects of a namespace may stand; "" is all."""
+        if not namespace:
+            return self.pieces
+        low = max(0, bisect_right(self.first_keys, Key(namespace, "")) - 1)
+        return self.pieces[low : bisect_left(self.first_keys, Key(namespace + "\0", ""))]
+
+    def changed(self, rv: int, changes: Sequence[Change]) -> _State:
+        """Return the state after these changes, which shares every piece that they do not touch."""
+        last = {change.record.key: change for change in changes}
+        if not self.pieces:
+            return _State(rv, [])
+        touched: dict[int, list[Change]] = {}
+        for key, change in last.items():
+            touched.setdefault(max(0, bisect_right(self.first_keys, key) - 1), []).append(change)
+        pieces: list[_Piece] = []
+        for number, piece in enumerate(self.pieces):
+            found = touched.get(number)
+            if found is None:
+                pieces.append(piece)
+                continue
+            records = {record.key: record for record in piece.records}
+            for change in found:
+                records.pop(change.record.key, None)
+                if change.type != DELETED:
+                    records[change.record.key] = change.record
+            pieces += map(_Piece, _cut([records[key] for key in sorted(records)], _record_size))
+        return _State(rv, pieces)
+
+
+class _Missed:
+    """The changes of a kind above one version, oldest first."""
+
+    __slots__ = ("__weakref__", "after", "pieces", "rv")
+
+    def __init__(self, after: int, rv: int, pieces: list[_Piece]) -> None:
+        self.after, self.rv, self.pieces = after, rv, pieces
+
+    def above(self, rv: int) -> tuple[list[_Piece], list[_Piece]]:
+        """Return the rest of the piece in which `rv` stands, and those behind it."""
+        at = bisect_right(self.pieces, rv, key=lambda piece: piece.changes[-1].rv)
+        if at == len(self.pieces) or self.pieces[at].changes[0].rv > rv:
+            return [], self.pieces[at:]
+        return [_Piece((), [each for each in self.pieces[at].changes if each.rv > rv])], self.pieces[at + 1 :]
+
+
+class Backlog:
+    """What one watch has still to take of what it began with: whole pieces, or as many events as it asks for."""
+
+    __slots__ = ("_last", "_pieces", "_rest")
+
+    def __init__(self, pieces: Iterator[Events] | None, last: Sequence[WatchEvent] = ()) -> None:
+        self._pieces = pieces
+        self._rest: list[WatchEvent] = []
+        self._last = list(last)
+
+    def __bool__(self) -> bool:
+        """Whether there may be more."""
+        return self._pieces is not None or bool(self._rest) or bool(self._last)
+
+    def piece(self) -> list[WatchEvent]:
+        """Return the next piece; it may be empty, when nothing of it is selected."""
+        if self._rest:
+            rest, self._rest = self._rest, []
+            return rest
+        found = next(self._pieces, None) if self._pieces is not None else None
+        if found is not None:
+            return found
+        self._pieces = None
+        last, self._last = self._last, []
+        return last
+
+    def take(self, events_max: int, bytes_max: int) -> list[WatchEvent]:
+        """Return at most so many events, at least one unless there is none; pieces are joined and cut for that."""
+        while (self._pieces or self._last) and len(self._rest) <= events_max and _bytes(self._rest) <= bytes_max:
+            rest, self._rest = self._rest, []
+            self._rest = [*rest, *self.piece()]
+        count = first_of(map(_size, self._rest), events_max, bytes_max)
+        taken, self._rest = self._rest[:count], self._rest[count:]
+        return taken
+
+
+def first_of(sizes: Iterable[int], events_max: int, bytes_max: int) -> int:
+    """Return how many of the first events of these sizes go into one batch: at least one, where there is one."""
+    count = total = 0
+    for size in sizes:
+        total += size
+        if count and (count >= events_max or total > bytes_max):
+            break
+        count += 1
+    return count
+
+
+def _bytes(events: Iterable[WatchEvent]) -> int:
+    return sum(map(_size, events))
+
+
+class Backlogs:
+    """Makes them. What is shared lives as long as a watch that begins with it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self.shared = store, Shared()
+        self._states: WeakValueDictionary[str, _State] = WeakValueDictionary()
+        self._missed: WeakValueDictionary[str, _Missed] = WeakValueDictionary()
+
+    def size(self, resource: str, selection: Selection, after: int | None) -> int:
+        """Return how many objects (`after` None) or changes a watch has to be shown at most; 0 for one that is
+        refused."""
+        if after is None:
+            return self._store.most(resource, selection)
+        try:
+            return self._store.count_after(resource, after)
+        except Expired:
+            return 0
+
+    def state(self, resource: str, selection: Selection, last: Sequence[WatchEvent]) -> Backlog | None:
+        """Return the state as it is now, and behind it `last`; None when there is nothing."""
+        if self._store.most(resource, selection) <= SMALL:
+            found = _state(self._store.select(resource, selection).records, selection)
+            return self._own(found, last)
+        state = self._state_of(resource)
+        return Backlog(self._taken(state, state.of(selection.namespace), selection), last)
+
+    def missed(self, resource: str, selection: Selection, after: int) -> Backlog | None:
+        """Return the changes above a version; None when there is nothing. Raises: Expired."""
+        if self._store.count_after(resource, after) <= SMALL:
+            found = _changes(self._store.changes_after(resource, after), selection)
+            return self._own(found, ())
+        missed = self._missed_of(resource, after)
+        rest, whole = missed.above(after)
+        return Backlog(self._taken(missed, [*rest, *whole], selection))
+
+    def _own(self, events: list[WatchEvent], last: Sequence[WatchEvent]) -> Backlog | None:
+        parts = (Events(part, self.shared) for part in _cut(events, _size))
+        return Backlog(parts if events else None, last) if events or last else None
+
+    def _taken(self, held: object, pieces: Iterable[_Piece], selection: Selection) -> Iterator[Events]:
+        """Yield the pieces' events; what they are pieces of stays for others as long as this watch has not ended."""
+        for piece in pieces:
+            yield piece.events(selection, self.shared)
+        del held
+
+    def _state_of(self, resource: str) -> _State:
+        store, known = self._store, self._states.get(resource)
+        if known is not None:
+            try:
+                changes = store.changes_after(resource, known.rv)
+            except Expired:
+                changes = None
+            if changes is not None and len(changes) * 4 < store.most(resource, Selection()):
+                if not changes:
+                    return known
+                known = self._states[resource] = known.changed(store.rv, changes)
+                return known
+        records = store.select(resource, Selection()).records
+        made = self._states[resource] = _State(store.rv, list(map(_Piece, _cut(records, _record_size))))
+        return made
+
+    def _missed_of(self, resource: str, after: int) -> _Missed:
+        store, known = self._store, self._missed.get(resource)
+        pieces: list[_Piece] = []
+        if known is not None and known.after <= after and known.rv >= store.window_start:
+            changes = store.changes_after(resource, known.rv)
+            if not changes:
+                return known
+            start = bisect_right(known.pieces, store.window_start, key=lambda piece: piece.changes[-1].rv)
+            pieces, after = known.pieces[start:], max(known.after, store.window_start)
+            if pieces and len(pieces[-1].changes) < PIECE_ITEMS:
+                changes = [*pieces.pop().changes, *changes]
+        else:
+            changes = store.changes_after(resource, after)
+        pieces += (_Piece((), part) for part in _cut(changes, _change_size))
+        made = self._missed[resource] = _Missed(after, store.rv, pieces)
+        return made

@@ -1,0 +1,80 @@
+"""What a node's runtime holds, judged by what the statuses of its pods report. Pure.
+
+For a mesh that is begun from stored objects: nothing of a node is there but what its kubelet reported. Exclusive CPUs,
+memory of NUMA nodes and devices of plugins are in no status, so they are not known; all else goes on as it was.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from kubelet.runtime.claims import HeldClaim
+from kubelet.runtime.records import ContainerRecord, PodRecord
+from kubelet.runtime.resources import PodResources, resources_of
+from kubelet.view import KubeletContainer, KubeletPod, worker_key
+from services.api.kinds.pod import ContainerStatus
+from services.api.times import parse_time
+
+
+def reported_record(pod: KubeletPod, claims: tuple[HeldClaim, ...], wall_base_s: float) -> PodRecord | None:
+    """Return the record of a pod whose containers were started; None for one of which nothing has run.
+
+    `wall_base_s`: what the wall's clock says at second zero of the node's own clock.
+    """
+    policy, spec, status = pod.spec.restart_policy, pod.spec, pod.status
+    shown = (
+        *_each(spec.init_containers, status.init_container_statuses, "OnFailure"),
+        *_each(spec.containers, status.container_statuses, policy),
+        *_each(spec.ephemeral_containers, status.ephemeral_container_statuses, "Never"),
+    )
+    containers = [found for each in shown if (found := _container(*each, wall_base_s)) is not None]
+    if not containers or pod.is_terminal:
+        return None
+    key = worker_key(pod)
+    start = parse_time(pod.status.start_time) - wall_base_s if pod.status.start_time else 0.0
+    return PodRecord(
+        pod.spec.node_name,
+        key.uid,
+        key.generation,
+        pod.metadata.namespace,
+        pod.metadata.name,
+        pod.status.pod_ip,
+        start,
+        containers,
+        allocated=_sizes(pod),
+        claims=claims,
+    )
+
+
+def _each(
+    containers: Iterable[KubeletContainer], statuses: Iterable[ContainerStatus], policy: str
+) -> Iterator[tuple[ContainerStatus, str]]:
+    """Yield what is reported of containers that have run, with their restart policies."""
+    own = {each.name: each.restart_policy for each in containers}
+    return ((status, own.get(status.name) or policy) for status in statuses)
+
+
+def _container(status: ContainerStatus, policy: str, wall_base_s: float) -> ContainerRecord | None:
+    def seconds(text: str | None) -> float:
+        return parse_time(text) - wall_base_s if text else 0.0
+
+    if (running := status.state.running) is not None:
+        return ContainerRecord(status.name, seconds(running.started_at), status.restart_count)
+    ended = status.state.terminated or status.last_state.terminated
+    if ended is None:
+        return None
+    made = ContainerRecord(status.name, seconds(ended.started_at), status.restart_count)
+    # As in the runtime's own record, one that runs again is known by its start alone: its script says when that ended.
+    if status.state.terminated is not None and (policy == "Never" or (policy == "OnFailure" and ended.exit_code == 0)):
+        made.exit_code, made.finished_s = ended.exit_code, seconds(ended.finished_at)
+    return made
+
+
+def _sizes(pod: KubeletPod) -> PodResources:
+    """Return the size that was allocated: what the statuses report of it, else what the pod asks for."""
+    sizes = resources_of(pod)
+    found = dict(sizes.containers)
+    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        if status.name in found and status.resources is not None:
+            found[status.name] = status.resources
+    return msgspec.structs.replace(sizes, containers=found)

@@ -1,0 +1,165 @@
+"""What `keplab up` does once the directory is held: checks what was asked for, and runs the mesh in this process.
+
+Apart from the command, which takes the directory before it imports all this: a `keplab down` must find a mesh that
+is only beginning.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from kubelet.node.definition import NodeDefinition
+from kubelet.stages.document import StageError, load_stages
+from services.api.switches import Switches
+from services.api.times import seconds_in
+from services.cli.output import EXIT_INTERRUPTED, EXIT_OK, print_json, remark
+from services.runtime.certificates import AUTHORITY_LIFE
+from services.runtime.components import Schedulers
+from services.runtime.roles import read_role
+from services.runtime.supervisor import MeshOptions, Supervisor, block_sizes
+from services.telemetry.pieces import MIB, Budget
+
+LIFE_MIN_S = 30
+Show = Callable[[dict[str, Any]], None]
+
+
+def check(given: dict[str, Any]) -> None:
+    """Check the options of `keplab up`, and replace the path of node definitions by what it says, dealt to hosts.
+    Raises: UsageError naming option and file."""
+    _check_life(given["certificate_life"])
+    remark(Switches.parse(given["assignments"]))
+    try:
+        Schedulers(given["schedulers"], others=given["extra_schedulers"])
+    except ValueError as error:
+        raise click.UsageError(f"--extra-scheduler: {error}") from None
+    for path in given["roles"]:
+        try:
+            read_role(path)
+        except ValueError as error:
+            raise click.UsageError(f"--role {error}") from None
+    given["definitions"] = _definitions(given["nodes_file"], given["hosts"]) if given["nodes_file"] else {}
+    if given["device_sockets"] and given["nodes_file"]:
+        raise click.UsageError("--device-sockets is about --nodes; in a --nodes-file say deviceSocket of each node")
+    try:
+        load_stages(str(path) for path in given["stages"])
+    except StageError as error:
+        raise click.UsageError(f"--stages {error}") from None
+
+
+def _check_life(text: str) -> None:
+    """Raises: BadParameter for what is no life that certificates can have."""
+    try:
+        seconds = seconds_in(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--certificate-life") from None
+    if not LIFE_MIN_S <= seconds <= AUTHORITY_LIFE.total_seconds():
+        raise click.BadParameter(
+            f"{text}: want at least {LIFE_MIN_S} s and at most ten years, the authority's own life",
+            param_hint="--certificate-life",
+        )
+
+
+def _definitions(path: Path, hosts: int) -> dict[str, list[dict[str, object]]]:
+    """Return the file's node definitions by host, dealt in blocks. Raises: UsageError naming file and node."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=list[dict[str, object]])
+        names = [NodeDefinition.parse(definition).name for definition in found]
+    except OSError as error:
+        raise click.UsageError(f"--nodes-file {path}: {error.strerror}") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise click.UsageError(f"--nodes-file {path}: {error}") from None
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise click.UsageError(f"--nodes-file {path}: node {name} is defined twice")
+    rest = iter(found)
+    return {f"h{i}": list(islice(rest, size)) for i, size in enumerate(block_sizes(len(found), hosts))}
+
+
+def attend(given: dict[str, Any], lock_fd: int, show: Show) -> int:
+    """Run the mesh until a signal; return the exit code. `lock_fd` holds the directory, `show` prints that it is up."""
+    os.umask(0o077)  # what lies in the directory is for its owner
+    schedulers = Schedulers(
+        given["schedulers"],
+        others=given["extra_schedulers"],
+        config=str(given["scheduler_config"].absolute()) if given["scheduler_config"] else "",
+    )
+    options = MeshOptions(
+        data_dir=given["data"],
+        nodes=0 if given["definitions"] else given["nodes"],
+        hosts=given["hosts"],
+        definitions=given["definitions"],
+        engine=given["engine"],
+        rest_port=given["rest_port"],
+        grpc_port=given["grpc_port"],
+        switches=tuple(given["assignments"]),
+        log_level=given["log_level"],
+        arguments={
+            "apiserver": ["--cluster-objects"],
+            # The key of the mesh's authority lies beside the tokens; only this process is given it.
+            "controllers": [
+                "--custom-resources",
+                *("--cluster-signing-cert-file", str(given["data"].absolute() / "credentials" / "ca.crt")),
+                *("--cluster-signing-key-file", str(given["data"].absolute() / "credentials" / "ca.key")),
+            ],
+            "kubelet": [
+                *(text for latency in given["latency"] for text in ("--latency", latency)),
+                *(text for path in given["stages"] for text in ("--stages", str(path.absolute()))),
+                *(["--static-pods", str(given["static_pods"].absolute())] if given["static_pods"] else []),
+                *(["--device-sockets"] if given["device_sockets"] else []),
+                *("--node-events", "all", "--completion-s", "1"),
+            ],
+        },
+        schedulers=schedulers,
+        roles=given["roles"],
+        serves_clients=True,
+        security=given["security"],
+        telemetry=Budget(given["telemetry_maxsize"] * MIB, given["telemetry_maxbackup"]),
+        telemetry_mib_max=given["telemetry_total"],
+        certificate_life=timedelta(seconds=seconds_in(given["certificate_life"])),
+    )
+    return asyncio.run(_run(Supervisor(options, lock_fd), given["output"], show))
+
+
+async def _run(supervisor: Supervisor, output: str, show: Show) -> int:
+    stopping = asyncio.Event()
+    received: list[int] = []
+
+    def on_signal(number: int) -> None:
+        received.append(number)
+        stopping.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, on_signal, number)
+    start = asyncio.create_task(supervisor.start())
+    waiting = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait([start, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if not start.done():
+            click.echo("interrupted: stopping what was started", err=True)
+            start.cancel()
+            await asyncio.gather(start, return_exceptions=True)
+            return EXIT_INTERRUPTED
+        start.result()
+        status = supervisor.status()
+        if output == "json":
+            print_json(status)
+        else:
+            show(status)
+        sys.stdout.flush()
+        await waiting
+        if output != "json":
+            click.echo("stopping")
+        await supervisor.stop()
+    finally:
+        waiting.cancel()
+    return EXIT_INTERRUPTED if received and received[0] == signal.SIGINT else EXIT_OK

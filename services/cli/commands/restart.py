@@ -1,0 +1,47 @@
+"""`keplab restart`: one process again, now."""
+
+from pathlib import Path
+
+import click
+
+from services.cli.output import EXIT_FAILED, EXIT_NOT_STARTED, EXIT_OK, EXIT_USAGE, data_option
+from services.runtime.control import NoAnswer, ask
+from services.runtime.mesh_directory import holder
+
+ANSWER_MAX_S = 600.0
+
+EPILOG = """\
+\b
+Examples:
+  keplab restart scheduler
+  keplab restart kubelet/h0 kubelet/h1
+  keplab restart --all --data /tmp/mesh
+"""
+
+
+@click.command("restart", epilog=EPILOG)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--all", "is_all", is_flag=True, help="every process, one after the other")
+@data_option
+def COMMAND(names: tuple[str, ...], is_all: bool, data: Path) -> int:  # noqa: N802
+    """Restart processes of the mesh that runs on a data directory, and return when they are ready.
+
+    A process that runs is stopped in good order (SIGTERM, and SIGKILL after 12 s). One that is in CrashLoopBackOff, or
+    is not tried any more, is tried now, and what it did before is forgotten. `keplab status` lists the names.
+    """
+    if bool(names) == is_all:
+        raise click.UsageError("want the names of processes, or --all")
+    if not holder(data):
+        click.echo(f"no mesh runs on {data}; try `keplab up`", err=True)
+        return EXIT_NOT_STARTED
+    try:
+        answer = ask(data, {"verb": "restart", "names": list(names)}, ANSWER_MAX_S)
+    except NoAnswer as error:
+        click.echo(f"Error: {error}", err=True)
+        return EXIT_NOT_STARTED
+    for name in answer.get("restarted", ()):
+        click.echo(f"{name} restarted")
+    if "error" not in answer:
+        return EXIT_OK
+    click.echo(f"Error: {answer['error']}", err=True)
+    return EXIT_USAGE if answer.get("is_usage") else EXIT_FAILED

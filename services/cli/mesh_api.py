@@ -1,0 +1,161 @@
+"""The API server of a mesh that runs, as its administrator reaches it over REST: what commands ask about objects."""
+
+import base64
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import msgspec
+import yaml
+
+from services.api.metrics.apis import COMPUTED
+from services.cli.output import EXIT_FAILED, fail
+from services.runtime.mesh_directory import read_state
+
+TIMEOUT_S = 30.0
+DISCOVERY = "application/json;v=v2;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+PAGE_OBJECTS = 500
+NO_QUERY: Mapping[str, object] = {}
+SECOND_NAMES = frozenset((("events.k8s.io", "events"),))
+"""Kinds that another group serves as well."""
+
+
+class Refused(Exception):
+    """The API server refused a request; the text is its message, `code` the HTTP code."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ServedKind(NamedTuple):
+    """A kind as the API server serves it: `path` is that of its group version, `has_past`: its objects are stored."""
+
+    kind: str
+    plural: str
+    singular: str
+    short_names: tuple[str, ...]
+    group: str
+    path: str
+    is_namespaced: bool
+    has_past: bool
+
+    @property
+    def title(self) -> str:
+        """The plural with its group, as kubectl takes it: `deployments.apps`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def is_called(self, name: str) -> bool:
+        """Whether a user means this kind by that name: plural, singular, short, kind, with or without its group."""
+        plain, _, group = name.lower().partition(".")
+        names = (self.plural, self.singular, self.kind.lower(), *self.short_names)
+        return plain in names and (not group or self.group == group or self.group.startswith(f"{group}."))
+
+    def place(self, namespace: str = "", *rest: str) -> str:
+        """Return the path of the collection, or of an object with what follows it."""
+        inside = ("namespaces", namespace) if self.is_namespaced and namespace else ()
+        return "/".join((self.path, *(quote(each, safe="") for each in (*inside, self.plural, *rest))))
+
+
+class MeshApi:
+    """REST requests with the administrator's kubeconfig of a mesh."""
+
+    def __init__(self, data: Path) -> None:
+        """Read where it is. A mesh that is not there, or a bad kubeconfig, ends the command in one line."""
+        state = read_state(data)
+        if state is None:
+            fail(f"no mesh runs on {data}; start one with `keplab up`", EXIT_FAILED)
+        path = state["kubeconfig"]
+        try:
+            config = yaml.safe_load(Path(path).read_bytes())
+            cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+            authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+            self._trust = ssl.create_default_context(cadata=authority)
+            self._url, self._token = cluster["server"], user["token"]
+        except (OSError, LookupError, TypeError, ValueError, yaml.YAMLError) as error:
+            fail(f"cannot read the kubeconfig {path}: {error}", EXIT_FAILED)
+
+    def get(self, path: str, accept: str = "application/json", *, query: Mapping[str, object] = NO_QUERY) -> Any:
+        """Return the JSON there. Raises: Refused. A server that does not answer ends the command."""
+        asked = urlencode({name: value for name, value in query.items() if value not in ("", None)})
+        url = f"{self._url}{path}{'?' if asked else ''}{asked}"
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": accept}
+        request = urllib.request.Request(url, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self._trust) as reply:
+                return msgspec.json.decode(reply.read())
+        except urllib.error.HTTPError as error:
+            raise Refused(_message(error), error.code) from None
+        except OSError as error:
+            fail(f"the API server at {self._url} does not answer: {error}", EXIT_FAILED)
+
+    def kinds(self) -> list[ServedKind]:
+        """Return the kinds that are served, each once: in the version that its group prefers."""
+        found: list[ServedKind] = []
+        for root in ("/api", "/apis"):
+            for group in self.get(root, DISCOVERY)["items"]:
+                found += _kinds_of(group)
+        return found
+
+    def kind_named(self, name: str) -> ServedKind:
+        """Return the kind that a user means; one that there is none of ends the command."""
+        kinds = self.kinds()
+        named = next((kind for kind in kinds if kind.is_called(name)), None)
+        if named is None:
+            fail(f"the server does not have a resource type {name!r}; `kubectl api-resources` lists them")
+        return named
+
+    def items(self, kind: ServedKind, at: str) -> Iterator[dict[str, Any]]:
+        """Yield all objects of a kind as they were at a version. Raises: Refused."""
+        query: dict[str, object] = {"at": at}
+        while True:
+            page = self.get(kind.place(), query={"limit": PAGE_OBJECTS, **query})
+            yield from page["items"]
+            after = page["metadata"].get("continue", "")
+            if not after:
+                return
+            query = {"continue": after}
+
+
+def _kinds_of(group: dict[str, Any]) -> Iterator[ServedKind]:
+    name = group["metadata"].get("name", "")
+    seen: set[str] = set()
+    for version in group["versions"]:
+        path = f"/apis/{name}/{version['version']}" if name else f"/api/{version['version']}"
+        for each in version.get("resources", ()):
+            plural, verbs = each["resource"], each["verbs"]
+            if plural in seen or (name, plural) in SECOND_NAMES or "get" not in verbs:
+                continue
+            seen.add(plural)
+            yield ServedKind(
+                each["responseKind"]["kind"],
+                plural,
+                each.get("singularResource", ""),
+                tuple(each.get("shortNames", ())),
+                name,
+                path,
+                each["scope"] == "Namespaced",
+                "list" in verbs and (f"{plural}.{name}" if name else plural) not in COMPUTED,
+            )
+
+
+def _message(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(msgspec.json.decode(error.read())["message"])
+    except (OSError, msgspec.DecodeError, LookupError, TypeError):
+        return f"HTTP {error.code}"
+
+
+def split_target(words: Iterable[str]) -> tuple[str, str]:
+    """Return kind and name of `KIND NAME` or `KIND/NAME`; what is neither ends the command."""
+    given = list(words)
+    if len(given) == 1 and "/" in given[0]:
+        given = given[0].split("/")
+    if not 1 <= len(given) <= 2 or not all(given):
+        fail(f"{' '.join(words)!r}: want KIND, KIND NAME or KIND/NAME")
+    return given[0], given[1] if len(given) == 2 else ""

@@ -1,0 +1,136 @@
+"""The state of a mesh at a version: of one that runs, of the directory of one that does not, or of a file."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from apiserver_fake.catalogue import Catalogue
+from apiserver_fake.storage.journal import JournalError
+from apiserver_fake.storage.records import record_of, undefined_resource
+from apiserver_fake.storage.sqlite import SqliteJournal
+from apiserver_fake.storage.store import Gap, Store, restore
+from services.api.errors import ApiError, UnknownOutcome
+from services.api.identity import ADMIN
+from services.api.wire import Api, Request
+from services.cli.live import progress_bar
+from services.cli.mesh_api import MeshApi
+from services.client.rpc import RpcTransport
+from services.client.tls import ClientTls, TlsFiles
+from services.runtime import certificates, credentials
+from services.runtime.mesh_directory import read_state
+from services.runtime.real import RealClock, seeded_random
+from services.scenarios.past import State, StateError, StoredObject, newest_moment
+from services.scenarios.past import read_state as read_file
+from services.telemetry.eventlog import Line
+
+STORE = "apiserver"
+
+
+def state_of(source: Path, at: int) -> State:
+    """Return the state at version `at`, 0 for the newest. Raises: StateError naming what cannot be read."""
+    if source.is_file():
+        found = read_file(source)
+        if at not in (0, found.rv):
+            raise StateError(f"{source}: holds version {found.rv} alone, not {at}")
+        return found
+    running = read_state(source)
+    if running is None:
+        return _stored(source, at)
+    kinds = [kind.title for kind in MeshApi(source).kinds() if kind.has_past]
+    try:
+        return asyncio.run(_running(source, running, kinds, at))
+    except (ApiError, UnknownOutcome) as error:
+        raise StateError(f"the mesh on {source}: {error}") from None
+
+
+async def _running(source: Path, running: Mapping[str, Any], kinds: list[str], at: int) -> State:
+    tokens = msgspec.json.decode((source / "credentials" / "admin.json").read_bytes(), type=dict[str, str])
+    tls = None
+    if running["security"] == "strict":
+        pair = credentials.client_pair(certificates.authority(source / "credentials"), "admin", ADMIN)
+        authority = certificates.authority(source / "credentials").path
+        tls = ClientTls(TlsFiles(pair.certificate, pair.key, authority))
+    transport = RpcTransport(running["grpc_target"], tokens, clock=RealClock(), random=seeded_random(None), tls=tls)
+    try:
+        return await _read(transport.api(), kinds, at, _definitions(source), tuple(running["switches"]))
+    finally:
+        await transport.close()
+
+
+async def _read(
+    api: Api, kinds: list[str], at: int, nodes: Mapping[str, dict[str, Any]], switches: tuple[str, ...]
+) -> State:
+    """Return what an API server has stored. Raises: ApiError, UnknownOutcome."""
+    at = at or (await api.call(Request(verb="list", resource="namespaces"))).unwrap().rv
+    objects: list[StoredObject] = []
+    with progress_bar(f"reading version {at}", quiet=False, is_transient=True) as bar:
+        task = bar.add_task("", total=len(kinds))
+        for kind in kinds:
+            answer = (await api.call(Request(verb="list", resource=kind, at=str(at)))).unwrap()
+            objects += (StoredObject(kind, item) for item in msgspec.json.decode(answer.body)["items"])
+            bar.advance(task)
+    wall_s = newest_moment(objects)
+    return State(rv=at, wall_s=wall_s, objects=tuple(objects), nodes=nodes, switches=switches)
+
+
+def _stored(source: Path, at: int) -> State:
+    """Return the state that the store of a mesh that does not run holds."""
+    folder = source / STORE
+    if not (folder / "store.db").is_file():
+        raise StateError(f"{source}: neither a mesh that runs, nor one with a store, nor a file with a state")
+    store = Store()
+    try:
+        asyncio.run(_restore(folder, store))
+        at = at or store.rv
+        if at > store.rv:
+            raise StateError(f"{source}: version {at} was not reached; the newest is {store.rv}")
+        records = store.state_at(at)
+    except (JournalError, Gap, ApiError) as error:
+        raise StateError(f"{source}: {error}") from None
+    objects = tuple(StoredObject(record.resource, msgspec.json.decode(record.body)) for record in records)
+    return State(
+        rv=at, wall_s=newest_moment(objects), objects=objects, nodes=_definitions(source), switches=_switches(source)
+    )
+
+
+async def _restore(folder: Path, store: Store) -> None:
+    journal = SqliteJournal(folder)
+    try:
+        found = await journal.open(b"")
+    finally:
+        await journal.close()
+    known = Catalogue().resources
+    base = []
+    for kept in found.base:
+        document = msgspec.json.decode(kept.body)
+        resource = known.get(kept.resource) or undefined_resource(kept.resource, document)
+        if resource is None:
+            raise Gap(f"an object is of kind {kept.resource}, which is not known")
+        base.append(record_of(resource, document, kept.rv, kept.body))
+    restore(store, base, found.base_rv, found.entries, 0.0, known)
+
+
+def _definitions(source: Path) -> dict[str, dict[str, Any]]:
+    """Return the nodes that were defined when the mesh was started, by name."""
+    found = {}
+    for path in sorted((source / "run").glob("nodes-*.json")):
+        for node in msgspec.json.decode(path.read_bytes(), type=list[dict[str, Any]]):
+            found[str(node["name"])] = node
+    return found
+
+
+def _switches(source: Path) -> tuple[str, ...]:
+    """Return the switches of the mesh that ran last on this directory, as its API server recorded them."""
+    logs = sorted((source / "events").glob("apiserver-*.jsonl"), key=lambda path: path.stat().st_mtime)
+    for path in reversed(logs):
+        with path.open("rb") as lines:
+            try:
+                line = msgspec.json.decode(lines.readline(), type=Line)
+            except msgspec.MsgspecError:
+                continue
+        if line.ev == "proc.start":
+            return tuple(line.data.get("set") or ())
+    return ()

@@ -1,0 +1,112 @@
+"""How commands reach the supervisor of a mesh: a Unix socket in the mesh's private directory, a line each way.
+
+A request is one JSON line `{"verb": "status"}` or `{"verb": "restart", "names": [...]}`, the answer another:
+`{"status": {...}}`, `{"restarted": [...]}`, or `{"error": "...", "is_usage": true}`. Who may open the socket may stop
+the mesh as well, so it asks for no credentials: the directory and the socket are their owner's. It needs no space on a
+disk, so that a full one does not keep people from seeing what goes on.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+CONTROL_SOCKET = "supervisor.sock"
+REQUEST_BYTES_MAX = 64 * 1024
+REQUEST_MAX_S = 10.0
+
+Answer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class NoAnswer(Exception):
+    """No supervisor answers on that directory; one line that says why."""
+
+
+def _through(folder: Path) -> tuple[int, str]:
+    """Return a descriptor of the directory and a path of the socket below it that fits into a socket's address, however
+    long the directory's own is. Raises: OSError."""
+    fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    return fd, f"/proc/self/fd/{fd}/{CONTROL_SOCKET}"
+
+
+class ControlServer:
+    """Answers on the socket of one directory until it is closed."""
+
+    def __init__(self, folder: Path, answer: Answer) -> None:
+        self._path, self._answer = folder / CONTROL_SOCKET, answer
+        self._server: asyncio.Server | None = None
+        self._busy: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Listen; a socket that an earlier supervisor left is replaced. Raises: OSError."""
+        self._path.unlink(missing_ok=True)
+        fd, path = _through(self._path.parent)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listening.bind(path)
+            self._path.chmod(0o600)
+            self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=REQUEST_BYTES_MAX)
+        except BaseException:
+            listening.close()
+            raise
+        finally:
+            os.close(fd)
+
+    async def close(self) -> None:
+        """Stop answering, and remove the socket."""
+        if self._server is None:
+            return
+        self._server.close()
+        for task in self._busy:
+            task.cancel()
+        await asyncio.gather(*self._busy, return_exceptions=True)
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._busy.add(task)
+        try:
+            async with asyncio.timeout(REQUEST_MAX_S):
+                line = await reader.readuntil(b"\n")
+            try:
+                answer = await self._answer(msgspec.json.decode(line, type=dict[str, Any]))
+            except msgspec.DecodeError as error:
+                answer = {"error": f"that is no request: {error}", "is_usage": True}
+            writer.write(msgspec.json.encode(answer) + b"\n")
+            async with asyncio.timeout(REQUEST_MAX_S):
+                await writer.drain()
+        except (TimeoutError, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # the other side is slow or gone
+        finally:
+            self._busy.discard(task)
+            writer.close()
+
+
+def ask(folder: Path, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    """Return the answer of the supervisor that runs a mesh on this directory. Raises: NoAnswer."""
+    try:
+        fd, path = _through(folder)
+    except OSError as error:
+        raise NoAnswer(f"{folder}: {error.strerror}") from None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection.settimeout(timeout_s)
+            connection.connect(path)
+            connection.sendall(msgspec.json.encode(request) + b"\n")
+            with connection.makefile("rb") as lines:
+                return msgspec.json.decode(lines.readline(), type=dict[str, Any])
+        except TimeoutError:
+            raise NoAnswer(f"the supervisor has not answered within {timeout_s:g} s") from None
+        except OSError as error:
+            raise NoAnswer(f"{folder / CONTROL_SOCKET}: {error.strerror or error}") from None
+        except msgspec.DecodeError:
+            raise NoAnswer("the supervisor has ended in the middle of its answer") from None
+        finally:
+            os.close(fd)

@@ -1,0 +1,136 @@
+"""A state of the store at a version, as a simulated mesh can begin from it: its objects and its nodes.
+
+What is in no object is made up as nearly as the objects say: each node from its Node, what runs on it from the
+statuses of its pods. Pure but for reading and writing the file.
+"""
+
+import gzip
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from kubelet.node.definition import NodeDefinition
+from services.api.meta import Document
+from services.api.times import format_micro_time, parse_time
+
+KIND, API_VERSION = "State", "keplab.dev/v1"
+PODS, NODES, LEASES = "pods", "nodes", "leases.coordination.k8s.io"
+STANDARD_LABELS = ("kubernetes.io/", "beta.kubernetes.io/", "node.kubernetes.io/", "topology.kubernetes.io/")
+"""How labels begin that a kubelet gives its node itself."""
+OWN_TAINTS = ("node.kubernetes.io/",)
+"""How taints begin that controllers set and take away again."""
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+
+
+class StateError(ValueError):
+    """A state that cannot be used; the message says why."""
+
+
+class StoredObject(msgspec.Struct, frozen=True):
+    """An object as it is stored; `resource` is its wire name."""
+
+    resource: str
+    document: Document
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """All objects at version `rv`, and when that was by the wall's clock, seconds since the epoch.
+
+    `nodes` are definitions of nodes that are known otherwise than from their Nodes, by name. `switches`: NAME=VALUE, as
+    the mesh had them.
+    """
+
+    rv: int
+    wall_s: float
+    objects: tuple[StoredObject, ...]
+    nodes: Mapping[str, Document] = {}
+    switches: tuple[str, ...] = ()
+
+    def of(self, resource: str) -> list[Document]:
+        """Return the objects of a kind, by its wire name."""
+        return [each.document for each in self.objects if each.resource == resource]
+
+    def definitions(self) -> list[Document]:
+        """Return a definition of every node. Raises: StateError naming the node and the field."""
+        found = [{**defined_by(node), **self.nodes.get(node["metadata"]["name"], {})} for node in self.of(NODES)]
+        for definition in found:
+            try:
+                NodeDefinition.parse(definition)
+            except ValueError as error:
+                raise StateError(str(error)) from None
+        return found
+
+
+def defined_by(node: Document) -> Document:
+    """Return the definition of a node that reports what this Node does."""
+    metadata, capacity = node["metadata"], (node.get("status") or {}).get("capacity") or {}
+    labels = metadata.get("labels") or {}
+    made: Document = {
+        "name": metadata["name"],
+        "labels": {name: value for name, value in labels.items() if not name.startswith(STANDARD_LABELS)},
+        "taints": [
+            {name: taint[name] for name in ("key", "value", "effect") if taint.get(name)}
+            for taint in (node.get("spec") or {}).get("taints") or ()
+            if not taint["key"].startswith(OWN_TAINTS)
+        ],
+        "zone": labels.get(ZONE, ""),
+        "region": labels.get(REGION, ""),
+        "cpu": str(capacity.get("cpu", "8")),
+        "memory": str(capacity.get("memory", "32Gi")),
+        "ephemeralStorage": str(capacity.get("ephemeral-storage", "100Gi")),
+        "pods": int(capacity.get("pods", 110)),
+    }
+    extended = {name: text for name, text in capacity.items() if "/" in name and str(text).isdigit() and int(text)}
+    if extended:
+        made["extended"] = {name: int(text) for name, text in extended.items()}
+    return made
+
+
+def newest_moment(objects: Iterable[StoredObject]) -> float:
+    """Return the newest time that any object tells of, 0 for none: nodes renew Leases every few seconds."""
+    texts = []
+    for each in objects:
+        texts.append(each.document["metadata"].get("creationTimestamp"))
+        if each.resource == LEASES:
+            texts.append((each.document.get("spec") or {}).get("renewTime"))
+    return max((parse_time(text) for text in texts if text), default=0.0)
+
+
+def read_state(path: Path) -> State:
+    """Return the state in a file that `write_state` wrote. Raises: StateError naming the file and what is wrong."""
+    try:
+        raw = path.read_bytes()
+        document = msgspec.json.decode(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+        if not isinstance(document, dict) or document.get("kind") != KIND:
+            raise StateError(f"{path}: want a file with kind {KIND} of {API_VERSION}, as `keplab fork --save` makes it")
+        objects = tuple(StoredObject(each["resource"], each["object"]) for each in document["items"])
+        rv = int(document["metadata"]["resourceVersion"])
+        return State(
+            rv=rv,
+            wall_s=parse_time(document["time"]),
+            objects=objects,
+            nodes=document.get("nodes") or {},
+            switches=tuple(document.get("switches") or ()),
+        )
+    except OSError as error:
+        raise StateError(f"{path}: {error.strerror or error}") from None
+    except StateError:
+        raise
+    except (msgspec.MsgspecError, LookupError, TypeError, ValueError, EOFError) as error:
+        raise StateError(f"{path}: {error}") from None
+
+
+def write_state(path: Path, state: State) -> None:
+    """Write a state: JSON, compressed where the name ends in .gz. Raises: OSError."""
+    document = {
+        "kind": KIND,
+        "apiVersion": API_VERSION,
+        "metadata": {"resourceVersion": str(state.rv)},
+        "time": format_micro_time(state.wall_s),
+        "switches": list(state.switches),
+        "nodes": state.nodes,
+        "items": [{"resource": each.resource, "object": each.document} for each in state.objects],
+    }
+    text = msgspec.json.encode(document)
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)

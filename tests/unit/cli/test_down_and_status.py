@@ -1,0 +1,81 @@
+"""`keplab down` finds a mesh that is only beginning; `keplab status` says of each process what the kernel knows."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from services.cli.commands import down, status
+
+
+class Beginning:
+    """A mesh whose supervisor takes its directory only when it was looked for some times; it ends by SIGTERM."""
+
+    def __init__(self, looks):
+        self._looks = looks
+        self.process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+
+    def holder(self, _):
+        self._looks -= 1
+        return self.process.pid if self._looks < 0 and self.process.poll() is None else 0
+
+
+@pytest.fixture
+def beginning():
+    made = []
+
+    def begin(looks):
+        made.append(Beginning(looks))
+        return made[-1]
+
+    yield begin
+    for each in made:
+        each.process.kill()
+        each.process.wait()
+
+
+@pytest.mark.parametrize("looks", [0, 3])
+def test_down_stops_a_mesh_that_takes_its_directory_only_now(monkeypatch, beginning, capsys, tmp_path, looks):
+    mesh = beginning(looks)
+    monkeypatch.setattr(down, "holder", mesh.holder)
+
+    assert 0 == down.COMMAND.callback(data=tmp_path, purge=False)
+    assert "mesh is down\n" == capsys.readouterr().out
+    assert -15 == mesh.process.wait(10)
+
+
+def test_down_follows_a_mesh_that_is_handed_on_to_its_own_process(monkeypatch, beginning, capsys, tmp_path):
+    first, second = beginning(0), beginning(0)
+    monkeypatch.setattr(down, "holder", lambda _: first.holder(_) or second.holder(_))
+
+    assert 0 == down.COMMAND.callback(data=tmp_path, purge=False)
+    assert [-15, -15] == [each.process.wait(10) for each in (first, second)]
+
+
+def a_process(**more):
+    return {"name": "scheduler", "pid": os.getpid(), "ready": True, "state": "Running", "uptime_s": 3.0,
+            "last_error": "", "next_try_in_s": None, **more}  # fmt: skip
+
+
+@pytest.mark.parametrize(("parent", "state"), [(os.getppid(), "Running"), (1 << 22, "Gone")])
+def test_a_process_that_is_no_child_of_the_supervisor_is_gone(parent, state):
+    found = {"supervisor_pid": parent, "processes": [a_process()]}
+    status._compare_with_kernel(found)
+
+    (process,) = found["processes"]
+    assert (state, state == "Running") == (process["state"], process["ready"])
+
+
+def test_the_next_try_stands_beside_the_state():
+    assert "CrashLoopBackOff (38s)" == status._state_of(a_process(state="CrashLoopBackOff", next_try_in_s=38.2))
+    assert "Running" == status._state_of(a_process())
+
+
+def test_conditions_come_from_the_processes_own_metrics(tmp_path):
+    metrics = {"apiserver": {"keplab_store_read_only": 1.0}, "scheduler": None, "controllers": {"up": 1.0}}
+    found = status._conditions(tmp_path, {"state_error": "No space left on device"}, metrics)
+
+    assert [("StateNotWritten", ""), ("StoreReadOnly", "apiserver"), ("NotAnswering", "scheduler")] == [
+        (each["type"], each["process"]) for each in found
+    ]
