@@ -124,9 +124,9 @@ def _failed(output: str) -> str:
 def rounds(change: Change, lines: LineMap) -> list[list[RecordedTest]]:
     """Return the tests to try, first those that say most: of few files, cheap.
 
-    A line of a function has the tests that execute it, those of scenarios and processes only where nothing faster does.
-    What is executed while modules are imported (tables, constants, defaults) has the tests of the lines that use its
-    name. Then come tests that execute anything of the file, which a cache may have kept from executing the line.
+    A line of a function has the tests that execute it; what is executed while modules are imported (tables, constants,
+    defaults) has those of the lines that use its name. Then come tests that execute anything of the file, which a cache
+    may have kept from executing the line, and last those of scenarios and processes, first where nothing is faster.
     """
     covering = lines.covering(change.file, change.line)
     if not covering and change.first_line:
@@ -138,10 +138,11 @@ def rounds(change: Change, lines: LineMap) -> list[list[RecordedTest]]:
     ranked = sorted(fast or covering, key=lambda t: (t not in near, t.breadth * (1 + 5 * t.seconds), t.id))
     first = _first(ranked)
     rest = [test for test in ranked if test not in set(first)]
-    others = sorted(near - set(ranked), key=lambda t: (not t.is_fast, t.breadth * (1 + 5 * t.seconds), t.id))
+    others = sorted(near - set(covering), key=lambda t: (not t.is_fast, t.breadth * (1 + 5 * t.seconds), t.id))
     second = _within(rest, ROUND_S)
     left_s = ROUND_S / 2 if not rest else max(0.0, ROUND_S / 2 - sum(test.seconds for test in second))
-    return [each for each in (first, second, _within(others, left_s)) if each]
+    slow = sorted((test for test in covering if fast and not test.is_fast), key=lambda t: (t.seconds, t.id))
+    return [each for each in (first, second, _within(others, left_s), _within(slow, ROUND_S / 2)) if each]
 
 
 def _first(ranked: Sequence[RecordedTest]) -> list[RecordedTest]:
