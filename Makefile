@@ -4,9 +4,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEEDS ?= $(if $(ALL),20,1000)
 REPEATS ?= 10
+HOURS ?= 1
+N ?= 200
+SEED ?= 0
+WORKERS ?= 0
 KILLS ?= 500
 
-.PHONY: help install hooks demo test lint types bench seeds crash repeats watch-links fuzz compose-test lock protos clean
+.PHONY: help install hooks demo test lint types bench soak mutants seeds crash repeats watch-links fuzz compose-test lock protos clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +49,12 @@ types: $(READY) ## mypy --strict
 
 bench: $(READY) ## measure, and write docs/benchmarks/
 	$(BIN)/python -m benchmarks
+
+soak: $(READY) ## HOURS=1 (or a part of one) of churn and faults; what grows is judged after a warm-up; Ctrl-C judges what is there
+	$(BIN)/keplab bench soak --hours $(HOURS)
+
+mutants: $(READY) ## change the product in N=200 places (SEED=0), one at a time, and see whether tests notice; resumable; WORKERS=0: all cores
+	$(BIN)/python -m tests.mutation --n $(N) --seed $(SEED) --workers $(WORKERS)
 
 seeds: $(READY) ## SEEDS=1000 runs of the runaway with random crashes; with ALL=1 every scenario, SEEDS=20 times, without; resumable
 ifdef ALL

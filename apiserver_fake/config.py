@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 from apiserver_fake.accounts.tokens import DEFAULT_ISSUER
-from services.runtime.config import CommonConfig, setting
+from services.api.cel.times import duration
+from services.api.cel.values import NANOS, EvaluationError
+from services.runtime.config import EXIT_USAGE, CommonConfig, StartError, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,5 +63,14 @@ class ApiServerConfig(CommonConfig):
     window_changes: int = setting(20_000, "changes that are kept in any case")
     objects_max: int = setting(200_000, "objects in all")
     objects_per_namespace_max: int = setting(50_000, "objects of one kind in one namespace")
+    event_ttl: str = setting("1h0m0s", "how long Events are kept after they were last written")
     watch_queue_events: int = setting(1_000, "events that may wait for one watcher before it is cut")
     watch_queue_bytes: int = setting(1 << 20, "bytes that may wait for one watcher before it is cut")
+
+    @property
+    def event_ttl_s(self) -> float:
+        """How long Events are kept. Raises: StartError."""
+        try:
+            return duration(self.event_ttl).nanos / NANOS
+        except EvaluationError:
+            raise StartError(f"--event-ttl {self.event_ttl}: want a duration such as 1h0m0s", EXIT_USAGE) from None

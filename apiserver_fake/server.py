@@ -157,7 +157,7 @@ class ApiServer:
             publish_news=lambda changes: self._published(changes, is_own=False),
             resources=lambda: self.catalogue.resources,
         )
-        self._expiry = EventExpiry()
+        self._expiry = EventExpiry(config.event_ttl_s)
         self._definition_controller = DefinitionController(self.store, lambda: self.api_for(ADMIN), seams.clock)
         self._group: asyncio.TaskGroup | None = None
         self._controlling: asyncio.Task[None] | None = None

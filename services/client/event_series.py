@@ -25,7 +25,7 @@ REFRESH_TICKS: Final = 5
 MEMORY_MAX: Final = 4096
 
 
-@dataclass
+@dataclass(slots=True)
 class Series:
     """One Event object. `count` 1: it is no series yet. `last_s`, wall clock: when the latest was observed."""
 

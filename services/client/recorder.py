@@ -33,7 +33,7 @@ COMBINED = "(combined from similar events): "
 SPAM_BURST = 25
 SPAM_PER_S = 1.0 / 300.0
 MEMORY_MAX = 4096
-"""Distinct events, groups and objects remembered; the oldest are forgotten first."""
+"""Distinct events, groups and objects remembered; those not used for longest are forgotten first."""
 QUEUE_MAX = 4096
 CONCURRENCY = 4
 """Few at a time: a server that is busy with the work answers late, and so slows the Events first."""
@@ -48,7 +48,7 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-@dataclass
+@dataclass(slots=True)
 class Recorded:
     """One Event object at the API server, or about to be. `count` is what it should say."""
 
@@ -78,7 +78,7 @@ class Recorded:
         }
 
 
-@dataclass
+@dataclass(slots=True)
 class _Group:
     """Events that differ in their message alone. `last_s`: when the latest was observed."""
 
@@ -105,10 +105,9 @@ class Correlator:
         """
         who = (action.kind, action.api_version, action.key, action.uid)
         similar = (*who, action.type, action.reason)
-        group = self._groups.get(similar)
-        if group is None or now - group.last_s > SIMILAR_WINDOW_S:
-            group = _Group(now)
-            _remember(self._groups, similar, group)
+        self._forget_groups(now)
+        group = self._groups.get(similar) or _Group(now)
+        _remember(self._groups, similar, group)
         group.messages[action.message], group.last_s = None, now
         identity: Hashable = (*similar, action.field_path, action.message)
         message = action.message
@@ -118,15 +117,21 @@ class Correlator:
         recorded = self._recorded.get(identity)
         if recorded is None:
             recorded = Recorded(action, message, name, wall, wall)
-            _remember(self._recorded, identity, recorded)
         else:
             recorded.count += 1
             recorded.message, recorded.last_s = message, wall
-        bucket = self._buckets.get(who)
-        if bucket is None:
-            bucket = TokenBucket(SPAM_PER_S, SPAM_BURST)
-            _remember(self._buckets, who, bucket)
+        _remember(self._recorded, identity, recorded)
+        bucket = self._buckets.get(who) or TokenBucket(SPAM_PER_S, SPAM_BURST)
+        _remember(self._buckets, who, bucket)
         return (identity, recorded) if bucket.try_take(now) else None
+
+    def _forget_groups(self, now: float) -> None:
+        """Forget the groups to which nothing came for ten minutes: the next of them begins one anew."""
+        while self._groups:
+            oldest = next(iter(self._groups))
+            if now - self._groups[oldest].last_s <= SIMILAR_WINDOW_S:
+                return
+            del self._groups[oldest]
 
 
 class Recorder:

@@ -20,6 +20,8 @@ BUCKET_BURST = 100
 class TokenBucket:
     """Refills at `per_s` up to `burst`; may be overdrawn, then says how long the debt lasts."""
 
+    __slots__ = ("_at", "_burst", "_per_s", "_tokens")
+
     def __init__(self, per_s: float, burst: float) -> None:
         self._per_s = per_s
         self._burst = burst

@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 from rich.progress import Progress
 
 from services.api.switches import Switches
@@ -35,6 +37,7 @@ Examples:
   keplab bench security
   keplab bench store --seconds 5
   keplab bench cel -o json | jq .evaluations_per_s
+  keplab bench soak --hours 1
   keplab bench scheduler --list
   keplab bench scheduler --workload TopologySpreading --nodes 5000
   keplab bench scheduler --workload SchedulingBasic --nodes 5000 --form mesh -o json | jq .pods_per_s
@@ -320,6 +323,58 @@ def security(rounds: int, output: str) -> int:
         [tuple(asdict(result).values()) for result in results],
     )
     return EXIT_OK
+
+
+@COMMAND.command("soak", epilog=EPILOG)
+@click.option("--hours", default=1.0, show_default=True, type=click.FloatRange(0.02, 1_000), help="how long")
+@click.option("--nodes", default=6, show_default=True, type=click.IntRange(1, 1_000), help="emulated nodes")
+@click.option("--rate", default=1.0, show_default=True, type=click.FloatRange(0.05, 100), help="bare pods a second")
+@click.option(
+    "--fault-every",
+    default=20.0,
+    show_default=True,
+    type=click.FloatRange(1),
+    help="seconds between faults, on average",
+)
+@click.option("--engine", default="sqlite", show_default=True, type=click.Choice(["memory", "sqlite"]))
+@click.option("--seed", default=0, show_default=True, help="of load and faults")
+@click.option(
+    "--out",
+    default=Path("runs/soak"),
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="where soak.json and soak.md go",
+)
+@output_option
+def soak(
+    hours: float, nodes: int, rate: float, fault_every: float, engine: str, seed: int, out: Path, output: str
+) -> int:
+    """Run a mesh for hours under churn and faults, and judge after a warm-up what grows.
+
+    Pods, Deployments, Jobs and claims come and go, processes are killed and paused. Judged are memory, files, threads,
+    tasks, queues, watches, the store, latencies and lease ages.
+
+    Ctrl-C ends it early and judges what is there. Exit code 1 when a slope is above its limit.
+    """
+    from benchmarks.soak.report import HEADINGS, RISING, page
+    from benchmarks.soak.run import bench_soak
+
+    with _in_time("the mesh did not get there in time"):
+        found = bench_soak(
+            hours=hours, nodes=nodes, rate=rate, fault_period_s=fault_every, seed=seed, engine=engine, say=_say
+        )
+    document, rows = found.document(), found.rows()
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "soak.json").write_bytes(msgspec.json.encode(document))
+    (out / "soak.md").write_text(page(found))
+    if output == "json":
+        print_json({key: value for key, value in document.items() if key != "samples"})
+    else:
+        print_table(HEADINGS, [row.cells() for row in rows])
+        click.echo(f"{found.summary}\nwrote {out}/soak.json and {out}/soak.md")
+    if found.is_interrupted:
+        raise KeyboardInterrupt
+    return EXIT_FAILED if any(row.result in RISING for row in rows) else EXIT_OK
 
 
 @COMMAND.command("cel", epilog=EPILOG)

@@ -541,6 +541,10 @@ REFUSED = [
     ("conditions", {"matchConditions": [{"name": "a b", "expression": "true"}]}, "spec.matchConditions[0].name", "name part must consist"),
     ("annotation", {"auditAnnotations": [{"key": "k", "valueExpression": "1"}]}, "spec.auditAnnotations[0].valueExpression", "must evaluate to one of [string null_type]"),
     ("kind", {"paramKind": {"apiVersion": "v1", "kind": ""}}, "spec.paramKind.kind", "Required value"),
+    ("no version", {"paramKind": {"apiVersion": "example.com/", "kind": "Limit"}}, "spec.paramKind.apiVersion", "version must be specified"),
+    ("version", {"paramKind": {"apiVersion": "example.com/1", "kind": "Limit"}}, "spec.paramKind.apiVersion", "a DNS-1035 label must"),
+    ("group", {"paramKind": {"apiVersion": "Example_com/v1", "kind": "Limit"}}, "spec.paramKind.apiVersion", "RFC 1123 subdomain must"),
+    ("group and version", {"paramKind": {"apiVersion": "a/b/v1", "kind": "Limit"}}, "spec.paramKind.apiVersion", "unexpected GroupVersion string: a/b/v1"),
 ]  # fmt: skip
 
 

@@ -10,12 +10,13 @@ import pytest
 
 from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.registry.event_expiry import EventExpiry
+from apiserver_fake.server import EVENTS_SWEEP_S
 from apiserver_fake.storage.records import Change, Record
 from apiserver_fake.wiring import build
 from services.api.identity import ADMIN, ANONYMOUS, Hosting, Identity, host_identity
 from services.api.seams import Seams
 from services.api.switches import Switches
-from services.api.wire import Request, WatchRequest
+from services.api.wire import Request, Response, WatchRequest
 from services.runtime import simloop
 from services.runtime.config import StartError
 from services.runtime.real import MemoryDisk, NoTransport
@@ -623,9 +624,10 @@ def test_the_oldest_events_go_above_their_size():
     assert expiry.due(11) == [("default", "b")]
 
 
-def test_an_old_event_is_removed_by_the_server():
+@pytest.mark.parametrize(("event_ttl", "kept_s"), [("1h0m0s", 3_500), ("90s", 60)])
+def test_an_old_event_is_removed_by_the_server(event_ttl, kept_s):
     async def scenario():
-        async with Machine().server() as server:
+        async with Machine().server(event_ttl=event_ttl) as server:
             api = server.api_for(ADMIN)
             body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
                     "reason": "R", "message": "m", "type": "Normal"}  # fmt: skip
@@ -633,9 +635,41 @@ def test_an_old_event_is_removed_by_the_server():
                 Request(verb="create", resource="events", namespace="default", body=msgspec.json.encode(body))
             )
             made.unwrap()
-            await asyncio.sleep(3_500)
+            await asyncio.sleep(kept_s)
             assert server.store.get("events", "default", "e") is not None
             await asyncio.sleep(200)
             assert server.store.get("events", "default", "e") is None
 
     simloop.run(scenario())
+
+
+def test_a_server_that_takes_no_deletes_is_asked_to_remove_old_events_once_a_sweep(monkeypatch):
+    asked = []
+
+    class Full:
+        async def call(self, request):
+            asked.append(request)
+            return Response(code=503)
+
+    async def scenario():
+        async with Machine().server(event_ttl="10s") as server:
+            api = server.api_for(ADMIN)
+            for name in "abc":
+                body = {
+                    "metadata": {"name": name},
+                    "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+                }
+                request = Request(verb="create", resource="events", namespace="default", body=msgspec.json.encode(body))
+                (await api.call(request)).unwrap()
+            monkeypatch.setattr(server, "api_for", lambda _: Full())
+            await asyncio.sleep(10 + 2 * EVENTS_SWEEP_S)
+
+    simloop.run(scenario())
+
+    assert 1 <= len(asked) <= 3
+    assert {"a"} == {request.name for request in asked}
+
+
+def test_an_event_ttl_that_is_no_duration_is_refused():
+    with pytest.raises(StartError, match="--event-ttl 3600: want a duration such as 1h0m0s"):
+        _ = ApiServerConfig(event_ttl="3600").event_ttl_s

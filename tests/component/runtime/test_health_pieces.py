@@ -2,10 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from services.runtime.health import HealthServer
 
 
-def ask(pieces, talk):
+def ask(pieces, talk, request_line=b"GET /pieces"):
     async def scenario():
         server = HealthServer(
             is_ready=lambda: True,
@@ -16,7 +18,7 @@ def ask(pieces, talk):
         await server.start("127.0.0.1", 0)
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            writer.write(b"GET /pieces HTTP/1.1\r\n\r\n")
+            writer.write(request_line + b" HTTP/1.1\r\n\r\n")
             return await talk(reader, writer)
         finally:
             await server.stop()
@@ -63,3 +65,21 @@ def test_a_streamed_answer_ends_when_its_client_has_gone():
         return True
 
     assert ask(pieces, talk)
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"), [(b"GET /nowhere", 404), (b"POST /pieces", 405), (b"nonsense", 400)]
+)
+def test_a_refusal_is_plain_text_and_says_what_to_do_instead(request_line, status):
+    async def pieces():
+        yield b""
+
+    async def talk(reader, writer):
+        whole = await reader.read()
+        writer.close()
+        return whole
+
+    head, _, body = ask(pieces, talk, request_line).partition(b"\r\n\r\n")
+    assert f"HTTP/1.1 {status}".encode() in head
+    assert b"Content-Type: text/plain" in head
+    assert body

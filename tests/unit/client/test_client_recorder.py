@@ -1,6 +1,7 @@
 import msgspec
 
 from services.api.meta import Key
+from services.client import recorder
 from services.client.recorder import COMBINED, Correlator
 from services.reconcile.actions import RecordEvent
 
@@ -71,3 +72,27 @@ def test_events_of_two_containers_are_two_objects_though_their_texts_are_the_sam
     first, second, again = (correlator.observe(each, "n", 0.0, 0.0) for each in (started, other, started))
     assert first[0] != second[0]
     assert (again[0], again[1].count) == (first[0], 2)
+
+
+def test_what_was_not_used_for_longest_is_forgotten_first(monkeypatch):
+    """An object of which something is recorded again stays, as in upstream's caches, whose reads count as uses."""
+    monkeypatch.setattr(recorder, "MEMORY_MAX", 2)
+    correlator = Correlator()
+    for at_s, pod in enumerate(["a", "b", "a", "c"]):
+        correlator.observe(said("no", pod=pod), f"{pod}.{at_s}", float(at_s), 0.0)
+
+    _, again = correlator.observe(said("no", pod="a"), "a.9", 9.0, 0.0)
+    _, anew = correlator.observe(said("no", pod="b"), "b.9", 9.0, 0.0)
+
+    assert (3, 1) == (again.count, anew.count)
+
+
+def test_groups_are_forgotten_when_nothing_came_to_them_for_ten_minutes():
+    """Pods come and go on a node: what a group would combine is over, and the next of them begins one anew."""
+    correlator = Correlator()
+    for number in range(50):
+        correlator.observe(said("no", pod=f"p{number}"), "n", 10.0 * number, 0.0)
+
+    correlator.observe(said("no", pod="last"), "n", 801.0, 0.0)
+
+    assert [correlator.knows(said("no", pod=f"p{number}")) for number in (20, 21, 49)] == [False, True, True]

@@ -1,6 +1,18 @@
 import xml.etree.ElementTree as ET
 
-from services.explore.diagram import ARRIVED, BROKE, MESSAGE, NOTE, SENT, Step, participants, short, text_diagram
+from services.explore.diagram import (
+    ARRIVED,
+    BROKE,
+    MESSAGE,
+    NOTE,
+    SENT,
+    STEPS_MAX,
+    Step,
+    _shortened,
+    participants,
+    short,
+    text_diagram,
+)
 from services.explore.picture import svg_diagram
 
 STEPS = [
@@ -42,3 +54,20 @@ def test_the_picture_is_well_formed_whatever_objects_are_called():
 def test_words_are_short_for_what_every_message_has():
     assert short("create pods/default/p/binding") == "create pods/p/binding"
     assert short("patch leases.coordination.k8s.io/kube-system/x") == "patch leases/kube-system/x"
+
+
+def test_a_long_diagram_loses_rows_in_the_middle_but_none_of_a_message_that_was_held_back():
+    many = [Step(float(n), MESSAGE, "scheduler", "apiserver", f"m{n}") for n in range(STEPS_MAX + 20)]
+    held = [
+        Step(30.0, SENT, "scheduler", "apiserver", "held", 5.0),
+        Step(35.0, ARRIVED, "scheduler", "apiserver", "held", 5.0),
+    ]
+
+    short_one = _shortened(many[:STEPS_MAX])
+    long_one = _shortened(many[:30] + held + many[30:])
+
+    assert many[:STEPS_MAX] == short_one
+    assert STEPS_MAX + 3 == len(long_one)
+    assert held == [step for step in long_one if step.text == "held"]
+    assert "… 20 more" in [step.text for step in long_one]
+    assert (many[0], many[-1]) == (long_one[0], long_one[-1])

@@ -227,6 +227,12 @@ def test_containers_merge_by_name_and_share_what_was_not_touched():
     assert result["metadata"] is POD["metadata"] or result["metadata"] == POD["metadata"]
 
 
+def test_what_follows_a_patched_element_stays_and_keeps_its_place():
+    result = patched({"spec": {"containers": [{"name": "app", "image": "app:2"}]}})
+
+    assert [("app", "app:2"), ("log", "log:1")] == [(c["name"], c["image"]) for c in result["spec"]["containers"]]
+
+
 def test_env_merges_inside_containers_and_null_removes():
     result = patched(
         {"spec": {"containers": [{"name": "app", "env": [{"name": "B", "value": "2"}, {"name": "A", "value": None}]}]}}

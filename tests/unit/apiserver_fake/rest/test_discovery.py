@@ -59,3 +59,8 @@ def test_the_version_is_text_throughout():
 
 def test_the_version_is_the_release_that_kubelets_name_with_an_honest_suffix():
     assert discovery.GIT_VERSION == discovery.version()["gitVersion"] == f"{KUBERNETES}+keplab"
+
+
+def test_the_legacy_root_says_for_which_clients_its_addresses_are():
+    """All of them: upstream `pkg/controlplane/instance.go`, `DefaultAddresses` with the client CIDR 0.0.0.0/0."""
+    assert ["0.0.0.0/0"] == [each["clientCIDR"] for each in plain("api")["serverAddressByClientCIDRs"]]

@@ -158,3 +158,20 @@ def test_a_half_written_append_is_cut_off_before_the_next_one():
     asyncio.run(write())
 
     assert [e.name for e in reopened(disk).entries] == ["a", "c"]
+
+
+def test_logs_of_earlier_lives_count_towards_the_next_snapshot():
+    """A server that is restarted more often than it fills a log still makes snapshots, and its logs do not pile up."""
+    disk = MemoryDisk()
+    for number in range(1, 7):
+        journal = DiskJournal(disk, snapshot_after_bytes=400)
+
+        async def work(journal=journal, number=number):
+            await journal.open(SECRET)
+            await journal.append([an_entry(number, f"n{number}")], 0)
+            await journal.fold(lambda: (number, []))
+
+        asyncio.run(work())
+
+    assert len([name for name in disk.names() if name.startswith("log-")]) < 6
+    assert 6 == reopened(disk).base_rv or [6] == [entry.rv for entry in reopened(disk).entries][-1:]

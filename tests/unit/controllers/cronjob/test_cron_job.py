@@ -91,6 +91,16 @@ def test_the_job_that_was_asked_for_is_listed_once_it_is_seen(world):
     assert look.events == [f"Normal SuccessfulCreate: Created job tick-{MINUTE + 15}"]
 
 
+def test_an_active_job_is_referred_to_whole(world):
+    """Upstream `pkg/controller/cronjob/utils.go`, `getRef`: a reference by which a client finds the Job."""
+    (reference,) = looked(world, a_cron_job(), a_job(15)).status["active"]
+
+    assert ("batch/v1", "Job", "default", f"tick-{MINUTE + 15}") == tuple(
+        reference[name] for name in ("apiVersion", "kind", "namespace", "name")
+    )
+    assert reference["uid"]
+
+
 def test_a_job_that_was_there_before_is_not_created_twice_nor_announced(world):
     look = looked(world, a_cron_job(), a_job(15))
 

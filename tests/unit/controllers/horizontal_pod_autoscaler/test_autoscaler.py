@@ -18,6 +18,7 @@ from services.controllers.horizontal_pod_autoscaler.replicas import (
     Tolerance,
     by_average,
     by_utilization,
+    by_value,
     by_value_per_pod,
     requested,
 )
@@ -503,3 +504,12 @@ def test_a_pods_own_requests_stand_for_those_of_its_containers():
     assert asked({"memory": "1Gi"}, {"cpu": "1"}, {}) == 1000
     with pytest.raises(MetricsError, match="missing pod-level request for cpu in Pod p"):
         asked({"memory": "1Gi"}, {})
+
+
+def test_without_pods_a_value_says_nothing_unless_it_is_within_the_tolerance():
+    """Upstream `replica_calculator.go`, `getReadyPodsCount`: the words of the condition FailedGetExternalMetric."""
+    assert (3, 100) == by_value([], 100, 3, 100, Tolerance())[:2]
+    with pytest.raises(
+        MetricsError, match="unable to calculate ready pods: no pods returned by selector while calculating"
+    ):
+        by_value([], 300, 3, 100, Tolerance())

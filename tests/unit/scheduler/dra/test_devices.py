@@ -99,6 +99,19 @@ def test_what_was_allocated_or_written_is_in_use_until_the_informer_says_otherwi
     assert (DRIVER, "n1", "gpu-0") not in ledger.allocated.devices
 
 
+def test_who_shares_an_allocation_in_flight_is_known_until_it_is_written_the_first_before_the_others():
+    ledger, own = ClaimLedger(), claim()
+    assert [] == list(ledger.sharers("c"))
+
+    for uid in ("p", "q", "r"):
+        ledger.allocate(own, granted("gpu-0"), uid)
+    ledger.retract(own, "p")
+
+    assert ["q", "r"] == list(ledger.sharers("c"))
+    ledger.settle(own)
+    assert [] == list(ledger.sharers("c"))
+
+
 def test_devices_we_freed_are_free_before_the_informer_shows_it():
     ledger, held = ClaimLedger(), claim(allocation=granted("gpu-0"))
     ledger.on_change(Change(None, held))

@@ -66,3 +66,15 @@ def test_unbinding_7_3_with_scope_pod_others_are_not_concerned():
     found.learn_kind(replica("first", given_back_by="n1"), 0.0)
 
     assert found.of_kind(replica("second")) == {}
+
+
+def test_a_record_that_was_taken_in_does_not_close_its_node_again_after_it_was_opened():
+    """Every status of the pod brings its whole history once more (kubelet-unbinding 7.3)."""
+    found, pod = Exclusions(), replica("p", given_back_by="n1")
+    found.learn(pod, 0.0)
+    assert {"n1": "SMTAlignmentError"} == found.of("p")
+    found.clear_node("n1")
+
+    found.learn(pod, 1.0)
+
+    assert {} == found.of("p")

@@ -232,3 +232,28 @@ def test_every_pod_that_comes_in_is_counted_once_by_queue_and_event(cluster, a):
         ("unschedulable", "ScheduleAttemptFailure"): 2,
         ("backoff", "NodeAdd"): 2,
     }
+
+
+def test_one_event_in_ten_that_plugins_care_for_is_timed_the_first_included(cluster, a):
+    """Source: scheduler-queue-and-cycles 10."""
+    timed = []
+
+    class Stopwatch:
+        def now(self):
+            return 5.0
+
+        def hint(self, *_):
+            pass
+
+        def event(self, label, took_s):
+            timed.append((label, took_s))
+
+    world = cluster().nodes(a.node("n1", cpu="1")).pods(a.pod("p", cpu="2"))
+    world.queue.watch(Stopwatch())
+    counts = []
+    for number in range(12):
+        world.queue.move_all(NODE_ADD, None, a.node(f"m{number}"), float(number))
+        counts.append(len(timed))
+
+    assert [1] * 10 + [2] * 2 == counts
+    assert {(NODE_ADD.label, 0.0)} == set(timed)

@@ -126,6 +126,22 @@ def a_request(**more):
     return {"kind": "CertificateSigningRequest", "metadata": {"name": "jane"}, "spec": spec}
 
 
+UPSTREAMS_USAGES = (
+    "signing", "digital signature", "content commitment", "key encipherment", "key agreement", "data encipherment", "cert sign",
+    "crl sign", "encipher only", "decipher only", "any", "server auth", "client auth", "code signing", "email protection",
+    "s/mime", "ipsec end system", "ipsec tunnel", "ipsec user", "timestamping", "ocsp signing", "microsoft sgc", "netscape sgc",
+)  # fmt: skip
+"""`KeyUsage` of staging/src/k8s.io/api/certificates/v1/types.go."""
+
+
+def test_a_request_may_ask_for_every_usage_that_upstream_knows_and_for_no_other(world):
+    made = world.create(REQUESTS, a_request(usages=list(UPSTREAMS_USAGES)))
+
+    assert list(UPSTREAMS_USAGES) == made["spec"]["usages"]
+    causes, _ = world.try_create(REQUESTS, a_request(usages=["", "time stamping"]))
+    assert {"spec.usages[0]", "spec.usages[1]"} <= {text.partition(": ")[0] for text in said(causes)}
+
+
 def test_a_request_says_who_asks_whatever_the_client_wrote(world):
     made = world.create(REQUESTS, a_request(username="root", groups=["g"]))
     assert (made["spec"]["username"], made["spec"]["groups"]) == (ADMIN.user, [*ADMIN.groups])

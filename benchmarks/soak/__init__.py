@@ -1,0 +1,1 @@
+"""A mesh under churn and faults for hours, and what grows meanwhile."""

@@ -1,0 +1,62 @@
+"""Which process is killed or paused next, and when. Pure.
+
+Memory can only be judged within a life, so kills are rare after the warm-up and hit three processes in turn: what
+clients keep of a server that went away, and what a host and a controller leave behind, shows in the others. Before,
+every process is killed once.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from services.api.seams import Random
+
+PAUSE_S: Final = (0.5, 6.0)
+"""How long a process stands still; less than what makes a node NotReady."""
+KILL_PERIOD_S: Final = 600.0
+LATER: Final = ("apiserver", "kubelet/h0", "claim-controller")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`pause_s`: how long a paused process stands still."""
+
+    at_s: float
+    kind: Literal["kill", "pause"]
+    process: str
+    pause_s: float = 0.0
+
+
+def faults(processes: Sequence[str], *, period_s: float, warm_up_s: float, hours: float, random: Random) -> list[Fault]:
+    """Return the faults of a soak in order, seconds from its beginning: one each `period_s` on average."""
+    return sorted(
+        _kills(processes, warm_up_s, 3600 * hours) + _pauses(processes, period_s, 3600 * hours, random), key=_at
+    )
+
+
+def _at(fault: Fault) -> float:
+    return fault.at_s
+
+
+def _kills(processes: Sequence[str], warm_up_s: float, end_s: float) -> list[Fault]:
+    early = 0.6 * warm_up_s / max(1, len(processes))
+    found = [Fault((place + 1) * early, "kill", name) for place, name in enumerate(processes)]
+    victims = [name for name in LATER if name in processes]
+    times = _steps(warm_up_s + KILL_PERIOD_S / 2, KILL_PERIOD_S, end_s)
+    return found + [Fault(at_s, "kill", victims[place % len(victims)]) for place, at_s in enumerate(times) if victims]
+
+
+def _pauses(processes: Sequence[str], period_s: float, end_s: float, random: Random) -> list[Fault]:
+    found: list[Fault] = []
+    at_s = 0.0
+    while True:
+        at_s += random.uniform(0.5, 1.5) * period_s
+        if at_s >= end_s:
+            return found
+        found.append(Fault(at_s, "pause", random.choice(processes), random.uniform(*PAUSE_S)))
+
+
+def _steps(first: float, step: float, end: float) -> Iterator[float]:
+    while first < end:
+        yield first
+        first += step
