@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -114,3 +115,21 @@ def test_a_stateful_set_is_scaled_updated_undone_restarted_and_left_by_itself(ku
     kubectl("delete", "statefulset", "db", "-n", "names", "--cascade=orphan")
     assert "db-0" in kubectl("get", "pods", "-n", "names")
     kubectl("delete", "namespace", "names", "--timeout=30s")
+
+
+def test_the_manifests_of_a_mesh_in_a_cluster_are_applied_to_a_mesh(kubectl, tmp_path):
+    folder = tmp_path / "kubernetes"
+    shutil.copytree(ROOT / "deploy" / "kubernetes", folder, ignore=shutil.ignore_patterns("credentials"))
+    made = ["services.runtime.credentials", "--out", str(folder / "credentials"), "--host", "cluster"]
+    made += ["--server-name", "apiserver", "--rest-url", "https://127.0.0.1:7080"]
+    subprocess.run([sys.executable, "-m", *made], cwd=ROOT, check=True, timeout=COMMAND_MAX_S)
+
+    assert "Warning" not in kubectl("apply", "-k", str(folder))
+    for name in ("statefulset/etcd", "deployment/apiserver", "statefulset/kubelet", "deployment/claim-controller"):
+        kubectl("rollout", "status", name, "-n", "keplab", "--timeout=50s")
+    pods = json.loads(kubectl("get", "pods", "-n", "keplab", "-o", "json"))["items"]
+    assert len(pods) == 3 + 2 + 2 + 2 + 2 + 3
+    assert all(each["ready"] for pod in pods for each in pod["status"]["containerStatuses"])
+    assert "unchanged" in kubectl("apply", "-k", str(folder))
+    assert "created" not in kubectl("apply", "-k", str(folder))
+    kubectl("delete", "-k", str(folder), "--timeout=50s", "--wait=true")
