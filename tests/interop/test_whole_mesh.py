@@ -121,7 +121,7 @@ def test_the_manifests_of_a_mesh_in_a_cluster_are_applied_to_a_mesh(kubectl, tmp
     folder = tmp_path / "kubernetes"
     shutil.copytree(ROOT / "deploy" / "kubernetes", folder, ignore=shutil.ignore_patterns("credentials"))
     made = ["services.runtime.credentials", "--out", str(folder / "credentials"), "--host", "cluster"]
-    made += ["--server-name", "apiserver", "--rest-url", "https://127.0.0.1:7080"]
+    made += ["--node-prefix", "kubelet-", "--server-name", "apiserver", "--rest-url", "https://127.0.0.1:7080"]
     subprocess.run([sys.executable, "-m", *made], cwd=ROOT, check=True, timeout=COMMAND_MAX_S)
 
     assert "Warning" not in kubectl("apply", "-k", str(folder))

@@ -59,6 +59,8 @@ def credentials(tmp_path_factory):
         str(out),
         "--host",
         "cluster",
+        "--node-prefix",
+        "kubelet-",
         "--server-name",
         "apiserver",
         "--rest-url",
