@@ -423,9 +423,12 @@ class ApiServer:
         if not asked.path:
             group = f".{asked.group}" if asked.group else ""
             request = Request(
-                verb=asked.verb, resource=f"{asked.resource}{group}", subresource=asked.subresource,
-                namespace=asked.namespace, name=asked.name,
-            )  # fmt: skip
+                verb=asked.verb,
+                resource=f"{asked.resource}{group}",
+                subresource=asked.subresource,
+                namespace=asked.namespace,
+                name=asked.name,
+            )
             return self._parts()[0].decision(identity, request)
         try:
             return True, self.authorize_action(identity, asked)

@@ -72,11 +72,20 @@ def new_event(
         }
         reference = {name: value for name, value in fields.items() if value}
     return Event(
-        kind="Event", api_version=API_VERSION, level=chosen.level, audit_id=audit_id, stage="RequestReceived",
-        request_uri=source.uri, verb=asked.verb, user=caller.user_info if caller is not None else {},
-        source_ips=source.ips, user_agent=source.user_agent, object_ref=reference,
-        request_received_timestamp=at, stage_timestamp=at,
-    )  # fmt: skip
+        kind="Event",
+        api_version=API_VERSION,
+        level=chosen.level,
+        audit_id=audit_id,
+        stage="RequestReceived",
+        request_uri=source.uri,
+        verb=asked.verb,
+        user=caller.user_info if caller is not None else {},
+        source_ips=source.ips,
+        user_agent=source.user_agent,
+        object_ref=reference,
+        request_received_timestamp=at,
+        stage_timestamp=at,
+    )
 
 
 def complete_reference(event: Event, body: bytes) -> None:

@@ -383,9 +383,12 @@ class _WatchStream:
 
     def _begin_trail(self, identity: Identity, message: pb.WatchRequest) -> None:
         asked = Request(
-            verb="watch", resource=message.resource, namespace=message.namespace,
-            label_selector=message.label_selector, field_selector=message.field_selector,
-        )  # fmt: skip
+            verb="watch",
+            resource=message.resource,
+            namespace=message.namespace,
+            label_selector=message.label_selector,
+            field_selector=message.field_selector,
+        )
         trail = self._server.begin_trail(identity, asked, self._caller.ips, self._caller.user_agent)
         if trail is not None:
             self._trails[message.id] = trail

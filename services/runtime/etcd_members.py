@@ -20,7 +20,7 @@ import msgspec
 from services.runtime import certificates
 from services.runtime.child import POLL_S, Child
 from services.runtime.config import MeshError, StartError
-from services.runtime.parent import die_with_parent
+from services.runtime.real import die_with_parent
 
 FOLDER = "etcd"
 PARTS_VARIABLE = "KEPLAB_PARTS"

@@ -43,8 +43,15 @@ from services.runtime.config import (
 from services.runtime.delegation import Caller, Delegation, Refusal, rights_on_paths
 from services.runtime.health import PROCESS_METRICS, Guard, HealthServer
 from services.runtime.machine import ClosableDisk, FailingDisk, Machine, OffClock, StrikingLog
-from services.runtime.parent import die_with_parent
-from services.runtime.real import FileDisk, MemoryDisk, NoTransport, RealClock, seeded_random, write_atomically
+from services.runtime.real import (
+    FileDisk,
+    MemoryDisk,
+    NoTransport,
+    RealClock,
+    die_with_parent,
+    seeded_random,
+    write_atomically,
+)
 from services.runtime.unix_sockets import UnixSockets
 from services.runtime.watchdog import LOOK_PERIOD_S, UnderWay, Watchdog
 from services.telemetry import logs

@@ -29,9 +29,13 @@ class StartsAfterBind(Check):
 
     id = "I4"
     events = (
-        "store.commit", "kubelet.teardown_done", "kubelet.admit", "kubelet.checkpoint", "kubelet.start",
+        "store.commit",
+        "kubelet.teardown_done",
+        "kubelet.admit",
+        "kubelet.checkpoint",
+        "kubelet.start",
         "kubelet.static",
-    )  # fmt: skip
+    )
     kinds = ("Pod",)
 
     def __init__(self, context: Context) -> None:
