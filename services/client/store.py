@@ -31,13 +31,13 @@ class _RunningSum:
         self._total = 0
         self.changed: dict[Key, None] = {}
 
-    def note(self, key: Key, *, is_held: bool) -> None:
-        """Remember that the object has changed, or is gone.
+    def discard(self, key: Key) -> None:
+        """Take the object out.
 
         One that came and went between two looks at the sum is no part of it; without this a store whose sum is never
         asked for, as without an event log, would remember every name there ever was.
         """
-        if is_held or key in self._summands:
+        if key in self._summands:
             self.changed[key] = None
         else:
             self.changed.pop(key, None)
@@ -253,10 +253,10 @@ class Store(Generic[V]):
     def _insert(self, key: Key, old: V | None, new: V, rv: int, body: bytes) -> None:
         self._views[key] = new
         self._rvs[key] = rv
-        self._versions.note(key, is_held=True)
+        self._versions.changed[key] = None
         if self._keep_documents:
             self._bodies[key] = body
-            self._states.note(key, is_held=True)
+            self._states.changed[key] = None
         self._namespaces.setdefault(key.namespace, {})[key] = new
         before = meta_of(old).owner_references if old is not None else ()
         after = meta_of(new).owner_references
@@ -267,9 +267,9 @@ class Store(Generic[V]):
     def _discard(self, key: Key, old: V) -> None:
         del self._views[key]
         del self._rvs[key]
-        self._versions.note(key, is_held=False)
+        self._versions.discard(key)
         if self._bodies.pop(key, None) is not None:
-            self._states.note(key, is_held=False)
+            self._states.discard(key)
         in_namespace = self._namespaces[key.namespace]
         del in_namespace[key]
         if not in_namespace:
