@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final
 
 import structlog
 
@@ -34,6 +34,7 @@ SPAM_BURST = 25
 SPAM_PER_S = 1.0 / 300.0
 MEMORY_MAX = 4096
 """Distinct events, groups and objects remembered; those not used for longest are forgotten first."""
+FORGET_PERIOD_S = 60.0
 QUEUE_MAX = 4096
 CONCURRENCY = 4
 """Few at a time: a server that is busy with the work answers late, and so slows the Events first."""
@@ -44,8 +45,6 @@ _TICK_NS = 4096
 """Event names carry the time, as upstream's; below this they are random, so that two recorders seldom collide."""
 
 log = structlog.get_logger()
-K = TypeVar("K", bound=Hashable)
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -93,6 +92,7 @@ class Correlator:
         self._groups: dict[Hashable, _Group] = {}
         self._recorded: dict[Hashable, Recorded] = {}
         self._buckets: dict[Hashable, TokenBucket] = {}
+        self._forget_at_s = 0.0
 
     def knows(self, action: RecordEvent) -> bool:
         """Whether anything was observed lately that differs at most in its message."""
@@ -105,33 +105,41 @@ class Correlator:
         """
         who = (action.kind, action.api_version, action.key, action.uid)
         similar = (*who, action.type, action.reason)
-        self._forget_groups(now)
-        group = self._groups.get(similar) or _Group(now)
-        _remember(self._groups, similar, group)
+        if now >= self._forget_at_s:
+            self._forget(now)
+        group = self._groups.pop(similar, None)
+        if group is None or now - group.last_s > SIMILAR_WINDOW_S:
+            group = _Group(now)
+        self._groups[similar] = group
         group.messages[action.message], group.last_s = None, now
         identity: Hashable = (*similar, action.field_path, action.message)
         message = action.message
         if len(group.messages) >= SIMILAR_MAX:
             identity, message = similar, COMBINED + action.message
             group.messages.pop(next(iter(group.messages)))  # bounded: the next one is the tenth again
-        recorded = self._recorded.get(identity)
+        recorded = self._recorded.pop(identity, None)
         if recorded is None:
             recorded = Recorded(action, message, name, wall, wall)
         else:
             recorded.count += 1
             recorded.message, recorded.last_s = message, wall
-        _remember(self._recorded, identity, recorded)
-        bucket = self._buckets.get(who) or TokenBucket(SPAM_PER_S, SPAM_BURST)
-        _remember(self._buckets, who, bucket)
+        self._recorded[identity] = recorded
+        bucket = self._buckets.pop(who, None)
+        if bucket is None:
+            bucket = TokenBucket(SPAM_PER_S, SPAM_BURST)
+        self._buckets[who] = bucket
+        for memory in (self._groups, self._recorded, self._buckets):
+            if len(memory) > MEMORY_MAX:
+                del memory[next(iter(memory))]
         return (identity, recorded) if bucket.try_take(now) else None
 
-    def _forget_groups(self, now: float) -> None:
-        """Forget the groups to which nothing came for ten minutes: the next of them begins one anew."""
-        while self._groups:
-            oldest = next(iter(self._groups))
-            if now - self._groups[oldest].last_s <= SIMILAR_WINDOW_S:
-                return
+    def _forget(self, now: float) -> None:
+        """Forget what is as if it had never been: groups without any event for ten minutes, buckets that are full."""
+        self._forget_at_s = now + FORGET_PERIOD_S
+        while self._groups and now - self._groups[oldest := next(iter(self._groups))].last_s > SIMILAR_WINDOW_S:
             del self._groups[oldest]
+        while self._buckets and self._buckets[who := next(iter(self._buckets))].is_full(now):
+            del self._buckets[who]
 
 
 class Recorder:
@@ -299,10 +307,3 @@ def _reference(to: RecordEvent | Related) -> Document:
     namespace = {"namespace": to.key.namespace} if to.key.namespace else {}
     version = {"resourceVersion": to.resource_version} if to.resource_version else {}
     return {"apiVersion": to.api_version, "kind": to.kind, **namespace, "name": to.key.name, "uid": to.uid, **version}
-
-
-def _remember(memory: dict[K, T], key: K, value: T) -> None:
-    memory.pop(key, None)
-    memory[key] = value
-    if len(memory) > MEMORY_MAX:
-        del memory[next(iter(memory))]

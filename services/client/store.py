@@ -32,8 +32,8 @@ class _RunningSum:
         self._total = 0
         self.changed: dict[Key, None] = {}
 
-    def forget(self, key: Key) -> None:
-        """Remember that the object is gone, if it is part of the sum.
+    def discard(self, key: Key) -> None:
+        """Take the object out.
 
         One that came and went between two looks at the sum is not; without this a store whose sum is never asked for,
         as without an event log, would remember every name there ever was.
@@ -268,9 +268,9 @@ class Store(Generic[V]):
     def _discard(self, key: Key, old: V) -> None:
         del self._views[key]
         del self._rvs[key]
-        self._versions.forget(key)
+        self._versions.discard(key)
         if self._bodies.pop(key, None) is not None:
-            self._states.forget(key)
+            self._states.discard(key)
         in_namespace = self._namespaces[key.namespace]
         del in_namespace[key]
         if not in_namespace:

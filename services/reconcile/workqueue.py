@@ -50,6 +50,10 @@ class TokenBucket:
             self._refill(now)
         return max(0.0, (1.0 - self._tokens) / self._per_s)
 
+    def is_full(self, now: float) -> bool:
+        """Whether it is as one that was never used."""
+        return self._tokens + (now - self._at) * self._per_s >= self._burst
+
     def _refill(self, now: float) -> None:
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self._per_s)
         self._at = now

@@ -280,6 +280,14 @@ def test_guarantees_8_2_anonymous_may_ask_for_health_and_version_only():
     }  # fmt: skip
 
 
+def test_guarantees_8_2_the_administrator_reads_what_each_check_found():
+    async def scenario():
+        async with a_rest_server(AnApi({})) as client, client.get("/readyz?verbose") as answer:
+            return answer.status
+
+    assert run(scenario()) == 200
+
+
 def test_guarantees_8_2_a_client_that_may_not_write_is_refused_before_the_body_is_read():
     def refuse(identity, request):
         raise Forbidden(f"{identity.user} cannot {request.verb} {request.resource}")

@@ -96,3 +96,16 @@ def test_groups_are_forgotten_when_nothing_came_to_them_for_ten_minutes():
     correlator.observe(said("no", pod="last"), "n", 801.0, 0.0)
 
     assert [correlator.knows(said("no", pod=f"p{number}")) for number in (20, 21, 49)] == [False, True, True]
+
+
+def test_the_limit_of_an_object_is_forgotten_once_it_has_all_its_events_again_and_not_before():
+    """A burst of 25 is there again after 25 times five minutes."""
+    correlator = Correlator()
+    for number in range(25):
+        correlator.observe(said(f"no {number}"), "n", 0.0, 0.0)
+
+    for at_s, taken in ((299.0, False), (300.0, True), (301.0, False)):
+        correlator.observe(said("else", pod="other"), "n", at_s, 0.0)
+        assert taken == (correlator.observe(said("again"), "n", at_s, 0.0) is not None)
+    correlator.observe(said("else", pod="other"), "n", 25 * 300.0 + 302.0, 0.0)
+    assert all(correlator.observe(said(f"new {n}"), "n", 25 * 300.0 + 303.0, 0.0) for n in range(25))

@@ -84,3 +84,8 @@ def test_a_file_that_means_nothing_is_named(tmp_path, text, message):
 
     with pytest.raises(StartError, match=message):
         Machine(str(tmp_path / "faults"), random.Random(1))
+
+
+def test_the_event_log_is_given_what_is_wrong_with_a_link_and_nothing_else():
+    assert {} == LinkFaults().data()
+    assert {"cut": "both", "late": {"status": 2.0}} == LinkFaults(cut="both", late={"status": 2.0}).data()

@@ -222,3 +222,17 @@ def test_the_words_of_scenarios_name_binding_conditions():
         {"name": name, "bindingConditions": ["x.io/a"], "bindingFailureConditions": ["x.io/f"]}
         for name in ("gpu-0", "gpu-1")
     ]
+
+
+@pytest.mark.parametrize(
+    ("option", "field"),
+    [
+        ("prepare", "prepare"), ("unprepare", "unprepare"), ("slices", "slices"), ("publish-delay", "publishDelay"),
+        ("slice-delay", "sliceDelay"), ("fail-prepare", "failPrepare"), ("fail-unprepare", "failUnprepare"),
+        ("fail-call", "failCall"), ("binding-delay", "bindingDelay"),
+    ],
+)  # fmt: skip
+def test_each_option_of_the_short_form_is_a_field_of_the_long_one(option, field):
+    (plain,), (found,) = parse_drivers("gpu.example.com:4"), parse_drivers(f"gpu.example.com:4:{option}=1")
+
+    assert {field: 1} == {name: value for name, value in found.items() if plain.get(name) != value}
