@@ -27,7 +27,7 @@ from services.api.identity import Identity
 from services.api.meta import Document
 from services.api.seams import Clock
 from services.api.times import format_time
-from services.api.wire import Api, Request, WatchRequest
+from services.api.wire import Api, Request
 
 log = structlog.get_logger()
 
@@ -216,15 +216,6 @@ class FairDispatch:
         asked = Attributes(call.verb, group, plural, call.subresource, call.name, call.namespace)
         flow = self.levels.flow_of(identity, asked)
         return self.enter(flow, identity, asked, self.work_of(flow, asked, call.resource, call.limit, watchers))
-
-    def enter_watch(self, identity: Identity, watch: WatchRequest) -> QueuedRequest:
-        """Let a component's watch in, as `enter`: it counts while it starts."""
-        plural, _, group = watch.resource.partition(".")
-        asked = Attributes("watch", group, plural, namespace=watch.namespace)
-        flow = self.levels.flow_of(identity, asked)
-        begins_with_state = watch.send_initial_events or watch.resource_version in ("", "0")
-        cost = self.work_of(flow, asked, watch.resource, 0, 0) if begins_with_state else ONE
-        return self.enter(flow, identity, asked, cost)
 
     def enter(self, flow: Flow, identity: Identity, asked: Attributes, cost: Work = ONE) -> QueuedRequest:
         """Let a request in. It is executed, or it waits and `wait` is due. Raises: Overloaded."""
