@@ -265,7 +265,8 @@ class RestHandler:
         origin = request.headers.get("Origin", "")
         for name, value in request.headers.items():
             # Bytes that are no UTF-8 could be shown in no answer and stored in no object.
-            if not value.isascii() and not is_encodable(value):
+            # A credential is never shown, and is refused as any other that is wrong.
+            if not value.isascii() and name.lower() != "authorization" and not is_encodable(value):
                 raise BadRequest(f"the header {name} is not UTF-8")
         if origin and request.method in MUTATING and origin.lower() != f"{request.scheme}://{host}".lower():
             raise Forbidden("requests that change something must come from this server's own origin")
