@@ -6,7 +6,7 @@ SEEDS ?= $(if $(ALL),20,1000)
 REPEATS ?= 10
 KILLS ?= 500
 
-.PHONY: help install hooks demo test lint types bench seeds crash repeats compose-test lock protos clean
+.PHONY: help install hooks demo test lint types bench seeds crash repeats watch-links compose-test lock protos clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -60,6 +60,9 @@ crash: $(READY) ## KILLS=500 SIGKILLs of an API server under load, each with the
 repeats: $(READY) ## acceptance scenarios of kubelets that die, are cut off or come back, and of one device for two, REPEATS=10 times with seeds of their own
 	nice -n 10 $(BIN)/pytest tests/scenarios/test_kubelet_faults.py tests/scenarios/test_one_device.py \
 	  tests/process/test_one_device_as_processes.py --repeats $(REPEATS) -n 2 --dist load
+
+watch-links: $(READY) ## AS-13 and AS-14 with their amounts: 200 restarts under watches, a quiet watch left alone for ten minutes; about half an hour
+	KEPLAB_RESTARTS=200 KEPLAB_IDLE_WATCH_S=600 nice -n 10 $(BIN)/pytest tests/process/test_watch_restarts.py tests/process/test_watch_links.py
 
 compose-test: $(READY) ## build the image, run the mesh in containers, kill the scheduler, watch it converge
 	$(BIN)/pytest tests/compose -x --tb=short

@@ -64,7 +64,7 @@ _CODES = {
 }
 
 
-def _answer_to(error: Exception, request: pb.Request | pb.WatchRequest | WatchRequest) -> ApiError:
+def _answer_to(error: Exception, request: pb.Request | pb.WatchRequest) -> ApiError:
     """Return what a request is answered that raised: a refusal is its answer; a bug must answer this caller and leave
     the others of its stream alone (V2)."""
     if isinstance(error, ApiError):
@@ -310,24 +310,25 @@ class _WatchStream:
                 raise TooManyRequests(f"this stream has {len(self._watchers)} watches", retry_after_s=1)
             identity, request = self._caller.of(self._server, message.token), _as(WatchRequest, message)
             if self._server.needs_turn(identity, request):
-                self._wait(message.id, identity, request)
+                self._wait(message, identity, request)
             else:
                 self._begin(message.id, identity, request)
         except Exception as error:
             self._refuse(message.id, _answer_to(error, message))
 
-    def _wait(self, number: int, identity: Identity, request: WatchRequest) -> None:
+    def _wait(self, message: pb.WatchRequest, identity: Identity, request: WatchRequest) -> None:
         """Begin a watch when it is its turn; it may be now. Raises: TooManyRequests."""
-        starts = self._server.starts
-        place = self._places[number] = starts.ask(identity.user, lambda: self._on_turn(number, identity, request))
+        starts, number = self._server.starts, message.id
+        place = self._places[number] = starts.ask(identity.user, lambda: self._on_turn(message, identity, request))
         if place.is_held:
-            self._on_turn(number, identity, request)
+            self._on_turn(message, identity, request)
         else:
             give_up = asyncio.get_running_loop().call_later
             self._late[number] = give_up(WAIT_S, lambda: self._refuse(number, starts.late()))
 
-    def _on_turn(self, number: int, identity: Identity, request: WatchRequest) -> None:
+    def _on_turn(self, message: pb.WatchRequest, identity: Identity, request: WatchRequest) -> None:
         """Begin, or go on with, a watch whose place is held now."""
+        number = message.id
         if number in self._late:
             self._late.pop(number).cancel()
         if (watcher := self._watchers.get(number)) is not None:
@@ -336,7 +337,7 @@ class _WatchStream:
         try:
             self._begin(number, identity, request)
         except Exception as error:
-            self._refuse(number, _answer_to(error, request))
+            self._refuse(number, _answer_to(error, message))
 
     def _begin(self, number: int, identity: Identity, request: WatchRequest) -> None:
         watcher = self._server.open_watch(identity, request, self._notify)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from apiserver_fake.config import ApiServerConfig
+from apiserver_fake.grpc import server as grpc_server
 from apiserver_fake.wiring import build
 from protos.mesh.v1 import apiserver_pb2 as pb
 from protos.mesh.v1.apiserver_pb2_grpc import ApiServerStub
@@ -231,3 +232,77 @@ def test_sqlite_keeps_everything_over_a_restart(tmp_path):
             assert [event.rv for event in events] == list(range(answers[0].rv + 1, rv + 1))
 
     in_loop(scenario)
+
+
+def test_w13_a_quiet_stream_of_watches_carries_a_frame_every_ten_seconds(tmp_path, monkeypatch):
+    assert grpc_server.HEARTBEAT_S == 10.0
+    monkeypatch.setattr(grpc_server, "HEARTBEAT_S", 0.05)
+
+    async def scenario():
+        async with a_server(tmp_path) as server, a_raw_stream(server) as stream:
+            opened = pb.WatchRequest(id=1, resource="configmaps", resource_version=str(server.server.store.rv))
+            await stream.write(pb.WatchControl(open=[opened]))
+            frames = [await stream.read() for _ in range(4)]
+            assert [frame.heartbeat for frame in frames] == [True] * 4
+
+    in_loop(scenario)
+
+
+def test_w14_a_stream_that_takes_nothing_ends_with_the_reason_in_its_trailer(tmp_path, monkeypatch):
+    assert grpc_server.BLOCKED_SEND_S == 10.0
+    monkeypatch.setattr(grpc_server, "BLOCKED_SEND_S", 0.5)
+
+    async def scenario():
+        async with a_server(tmp_path) as server, a_client(server, admin="adm") as transport:
+            api, ended = transport.api(), []
+            server.server.hub._ended = ended.append
+            async with a_raw_stream(server) as stream:
+                opened = pb.WatchRequest(id=1, resource="configmaps", resource_version=str(server.server.store.rv))
+                await stream.write(pb.WatchControl(open=[opened]))
+                await until(lambda: server.server.hub.counts())
+                number = 0
+                while not ended:
+                    number += 1
+                    await api.call(a_create(f"p{number}", k="x" * 20_000))
+                    await asyncio.sleep(0.01)
+                received = []
+                while (frame := await stream.read()) is not grpc.aio.EOF:
+                    received += [event.rv for batch in frame.batches for event in batch.events]
+                trailer = dict(await stream.trailing_metadata())
+                assert (ended[0].end_reason, trailer[grpc_server.END_REASON]) == ("SlowWatcher", "SlowWatcher")
+                assert received == list(range(received[0], received[0] + len(received))), "a contiguous prefix"
+
+    in_loop(scenario)
+
+
+def test_as_16_a_state_of_many_pieces_arrives_whole_for_every_watch_of_a_stream(tmp_path):
+    async def scenario():
+        async with a_server(tmp_path) as server, a_client(server, admin="adm") as transport:
+            api = transport.api()
+            await asyncio.gather(*(api.call(a_create(f"p{i:04d}", k="x" * 500)) for i in range(1_200)))
+            listed = msgspec.json.decode((await api.call(Request(verb="list", resource="configmaps"))).body)["items"]
+            start = {"send_initial_events": True, "resource_version_match": "NotOlderThan"}
+
+            async def state():
+                seen = []
+                async for batch in api.watch(WatchRequest(resource="configmaps", **start)):
+                    assert server.server.starts.held <= 4
+                    seen += batch
+                    if batch[-1].initial_events_end:
+                        return [msgspec.json.decode(event.body) for event in seen[:-1]]
+                return None
+
+            assert all(found == listed for found in await asyncio.gather(*(state() for _ in range(12))))
+            await until(lambda: server.server.starts.held == 0)
+            assert server.server.starts.waiting == 0
+
+    in_loop(scenario)
+
+
+@asynccontextmanager
+async def a_raw_stream(server):
+    options = (("grpc.http2.bdp_probe", 0), ("grpc.max_receive_message_length", 4 << 20))
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc_port}", options=options) as channel:
+        stream = ApiServerStub(channel).Watch(metadata=(("authorization", "Bearer adm"),))
+        yield stream
+        stream.cancel()

@@ -151,13 +151,13 @@ def test_as_45_a_line_that_is_missing_makes_the_result_unknown(tmp_path):
     )
     events = tmp_path / "mesh" / "events"
 
-    def spoil(line):
+    def damage(line):
         if line.ev == "proc.ready":
             (events / "other-0000000000000001.jsonl").write_bytes(
                 b'{"v":1,"seq":2,"mono_ns":1,"wall":"","comp":"other","inc":"1","ev":"x"}\n'
             )
 
-    result = run_as_processes(load_scenario(scenario), engine="memory", data_dir=tmp_path / "mesh", on_line=spoil)
+    result = run_as_processes(load_scenario(scenario), engine="memory", data_dir=tmp_path / "mesh", on_line=damage)
 
     assert (False, [True]) == (result.passed, [each.passed for each in result.expectations])
     assert "the event log is incomplete: other-0000000000000001.jsonl:1: seq is 2" == result.unknown

@@ -50,6 +50,7 @@ def test_as_16_streaming_starts_under_writes_equal_the_list_of_their_version(see
                 async for batch in batches:
                     most[0] = max(most[0], server.starts.held)
                     seen += batch
+                    await asyncio.sleep(0.003)
                     if mark is None and seen[-1].initial_events_end:
                         mark = len(seen) - 1
                         rv = str(seen[mark].rv)
