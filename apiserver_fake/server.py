@@ -50,8 +50,8 @@ from apiserver_fake.registry.read import ContinueTokens, NotYet, list_body
 from apiserver_fake.registry.registry import Registry, as_unbind
 from apiserver_fake.registry.write import Limits
 from apiserver_fake.storage.backlog import SMALL
-from apiserver_fake.storage.journal import Journal, Kept, Recovered
-from apiserver_fake.storage.records import DELETED, Cause, Change, Record, Selection, record_of, undefined_resource
+from apiserver_fake.storage.journal import Journal, Recovered
+from apiserver_fake.storage.records import DELETED, Cause, Change, Record, Selection
 from apiserver_fake.storage.store import Gap, Staged, Store, restore
 from apiserver_fake.storage.watch_hub import SLOW, Hub, Notify, Watcher
 from apiserver_fake.storage.writer import Operation, Writer, answers_of, refusal
@@ -229,10 +229,9 @@ class ApiServer:
             log.warning("store.is_volatile", durability="memory", resource_version=store.rv)
         try:
             if self._journal.is_durable:
-                base = [self._record(kept) for kept in recovered.base]
-                restore(store, base, recovered.base_rv, recovered.entries, now_s, self.catalogue.resources)
+                restore(store, recovered.base, recovered.base_rv, recovered.entries, now_s, self.catalogue.resources)
                 self._redefine(record.name for record in store.select(DEFINITIONS, Selection()).records)
-        except (Gap, NotFound, *UNREADABLE) as error:
+        except (Gap, *UNREADABLE) as error:
             raise StartError(f"the store is damaged: {error}", EXIT_CONFIG) from error
         for key, answer in answers_of(recovered.entries, now_s):
             self.writer.answers.keep(key, answer)
@@ -257,14 +256,6 @@ class ApiServer:
         )
         if self._lines is not None:
             self._lines.recovered(recovered)
-
-    def _record(self, kept: Kept) -> Record:
-        """Return the record of a stored object; its kind may be one that a definition defines, or defined once."""
-        document = msgspec.json.decode(kept.body)
-        resource = self.catalogue.resources.get(kept.resource) or undefined_resource(kept.resource, document)
-        if resource is None:
-            raise NotFound(f"an object is of kind {kept.resource}, which this server does not know")
-        return record_of(resource, document, kept.rv, kept.body, hashing=self.store.hashing)
 
     # -- definitions
 

@@ -119,7 +119,7 @@ class ApiServerComponent:
                 raise StartError(text, EXIT_CONFIG) from None
 
     def make_fairness(self) -> FairDispatch:
-        """Return what divides concurrency. Objects that a cluster has and nobody stores here count as stored."""
+        """Return what divides concurrency. Objects that every cluster has count as stored where nothing stores them."""
         config, server = self._config, self.server
         always = () if not config.cluster_objects else (EXEMPT, CATCH_ALL)
         suggested = [

@@ -128,7 +128,7 @@ class Auditor:
         return Trail(self, chosen, event, is_long_running=is_long_running)
 
     def refused(self, asked: Attributes, source: Source, *, audit_id: str, version: str, tried: str) -> None:
-        """Record a caller that is nobody this server knows; `tried`: by which kind of credential."""
+        """Record a caller whom this server does not know; `tried`: by which kind of credential."""
         chosen = self._policy.of(None, asked)
         if chosen.level == "None" or "ResponseStarted" in chosen.omit_stages:
             return

@@ -8,7 +8,7 @@ import msgspec
 from services.api.meta import Document
 
 KEYS = ("name", "type", "uid", "key", "ip", "port", "containerPort", "mountPath", "devicePath", "node")
-"""What tells the members of a list apart: the first of these that all of them have, each another value."""
+"""By what members of a list are identified: the first of these that all of them have, each another value."""
 ALWAYS_NEW = (("metadata", "resourceVersion"), ("metadata", "managedFields"))
 """What every write changes, which therefore says nothing."""
 
@@ -52,7 +52,7 @@ def _walk(path: _Path, before: Any, after: Any) -> Iterator[tuple[_Path, Any, An
 
 
 def _key_of(*sides: Sequence[Any]) -> str:
-    """Return the field by which the members of these lists are told apart; "" when there is none."""
+    """Return the field that identifies the members of these lists; "" when there is none."""
     members = [each for side in sides for each in side]
     if not members or not all(isinstance(each, Mapping) for each in members):
         return ""

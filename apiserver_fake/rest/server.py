@@ -230,6 +230,7 @@ class RestHandler:
             refused.force_close()
             return refused
         except Unauthorized as error:
+            self._begin_trail(request, None)
             if not self._failed_logins.take(request.remote, self._clock.now()):
                 return self._refusal(request, TooManyRequests("too many failed authentications", retry_after_s=1))
             return self._refusal(request, error)
@@ -287,11 +288,7 @@ class RestHandler:
         if certified is not None:
             caller = self._server.certified(certified)
         else:
-            try:
-                caller = self._server.authenticate(bearer_of(request.headers.get("Authorization", "")))
-            except Unauthorized:
-                self._begin_trail(request, None)
-                raise
+            caller = self._server.authenticate(bearer_of(request.headers.get("Authorization", "")))
         if self._server.access.is_rbac:
             caller = external(caller)
         if self._server.audit is None:

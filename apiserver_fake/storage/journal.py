@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from apiserver_fake.storage.records import Entry
+from apiserver_fake.storage.records import Entry, Kept
 from services.api.seams import Disk
 from services.runtime.config import EXIT_CONFIG, StartError
 
@@ -22,14 +22,6 @@ SNAPSHOT_AFTER_BYTES = 64 << 20
 
 class JournalError(StartError):
     """The store cannot be opened or trusted; the process ends with its `exit_code` (S15, S16, S17)."""
-
-
-class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """One object of a base state."""
-
-    resource: str
-    rv: int
-    body: bytes
 
 
 @dataclass
@@ -120,7 +112,7 @@ _HEAD = len(_MAGIC) + 4 + 8
 
 
 def checksum(payload: bytes) -> bytes:
-    """Return the eight bytes that tell whether a record is whole."""
+    """Return the eight bytes by which a torn record is recognised."""
     return hashlib.blake2b(payload, digest_size=8).digest()
 
 

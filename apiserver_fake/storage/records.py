@@ -108,6 +108,14 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Cause(self.identity, self.verb, self.subresource, self.request_id, at_s=self.at_s)
 
 
+class Kept(msgspec.Struct, frozen=True, array_like=True):
+    """One object of a base state."""
+
+    resource: str
+    rv: int
+    body: bytes
+
+
 def entry_of(change: Change, identity: str = "", cause: Cause = UNNAMED) -> Entry:
     """Return a change as a journal keeps it, without the request's answer."""
     record = change.record

@@ -19,8 +19,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from apiserver_fake.storage.journal import EXIT_CORRUPT, Journal, JournalError, Kept, Recovered, checksum
-from apiserver_fake.storage.records import Entry
+from apiserver_fake.storage.journal import EXIT_CORRUPT, Journal, JournalError, Recovered, checksum
+from apiserver_fake.storage.records import Entry, Kept
 from services.runtime.config import EXIT_IO, EXIT_LOCKED
 from services.runtime.real import write_atomically
 
@@ -344,6 +344,21 @@ class SqliteJournal(Journal):
 
     # -- by hand, while no server runs
 
+    def read(self) -> Recovered:
+        """Return what a server would begin from; nothing is changed. Raises: JournalError when there is nothing, or a
+        server would refuse it."""
+        try:
+            self._take_lock()
+            found = self._read()
+            if found is None:
+                raise JournalError(f"{self._path}: no store was begun there", EXIT_CORRUPT)
+            self._check_acked(found)
+        except OSError as error:
+            raise JournalError(f"cannot use {self._directory}: {error.strerror}", EXIT_IO) from error
+        except sqlite3.DatabaseError as error:
+            raise JournalError(f"{self._path}: {error}", EXIT_CORRUPT) from error
+        return found
+
     def survey(self) -> "Survey":
         """Return what the store holds and whether a server would serve it. Raises: JournalError (74, 75) when it cannot
         be looked at."""
@@ -393,7 +408,7 @@ class SqliteJournal(Journal):
         return goes_on
 
     def release(self) -> None:
-        """Give the directory free again, after `survey` and `accept_loss`."""
+        """Give the directory free again, after these."""
         self._close()
         self._thread.shutdown()
 

@@ -22,6 +22,7 @@ from apiserver_fake.storage.records import (
     Cause,
     Change,
     Entry,
+    Kept,
     Page,
     Record,
     Selection,
@@ -360,7 +361,7 @@ class Gap(Exception):
 
 def restore(
     store: Store,
-    base: Iterable[Record],
+    base: Iterable[Kept],
     base_rv: int,
     entries: Iterable[Entry],
     now_s: float,
@@ -368,17 +369,26 @@ def restore(
 ) -> None:
     """Rebuild the state before a restart; `resources`: the kinds by wire name.
 
-    Raises: Gap when an RV is missing or repeated, or follows a wrong one.
+    Raises: Gap when an RV is missing or repeated, follows a wrong one, or is of a kind that is not known.
     """
-    store.load(base, base_rv)
+    store.load((_record(store, resources, each.resource, each.rv, each.body) for each in base), base_rv)
     for entry in entries:
         store.publish(changes_of(store, (entry,), resources), now_s)
+
+
+def _record(store: Store, resources: Mapping[str, Resource], name: str, rv: int, body: bytes) -> Record:
+    """Return the record of a stored object; its kind may be one that a definition defines, or defined once."""
+    document = msgspec.json.decode(body)
+    resource = resources.get(name) or undefined_resource(name, document)
+    if resource is None:
+        raise Gap(f"change {rv} is of kind {name}, which this server does not know")
+    return record_of(resource, document, rv, body, hashing=store.hashing)
 
 
 def changes_of(store: Store, entries: Iterable[Entry], resources: Mapping[str, Resource]) -> list[Change]:
     """Return what a row of entries changes on top of the visible state.
 
-    Raises: Gap when an RV is missing or repeated, or follows a wrong one.
+    Raises: Gap when an RV is missing or repeated, follows a wrong one, or is of a kind that is not known.
     """
     changes: list[Change] = []
     newest: dict[tuple[str, str, str], Record | None] = {}
@@ -387,10 +397,7 @@ def changes_of(store: Store, entries: Iterable[Entry], resources: Mapping[str, R
         if entry.rv != rv + 1:
             raise Gap(f"change {entry.rv} follows {rv}")
         rv = entry.rv
-        document = msgspec.json.decode(entry.body)
-        resource = resources.get(entry.resource) or undefined_resource(entry.resource, document)
-        if resource is None:
-            raise Gap(f"change {rv} is of kind {entry.resource}, which this server does not know")
+        record = _record(store, resources, entry.resource, rv, entry.body)
         place = (entry.resource, entry.namespace, entry.name)
         previous = newest[place] if place in newest else store.get(*place)
         if (previous.rv if previous else 0) != entry.previous_rv:
@@ -398,7 +405,6 @@ def changes_of(store: Store, entries: Iterable[Entry], resources: Mapping[str, R
                 f"change {rv} follows version {entry.previous_rv} of {entry.resource} "
                 f"{entry.namespace}/{entry.name}, but version {previous.rv if previous else 0} is there"
             )
-        record = record_of(resource, document, rv, entry.body, hashing=store.hashing)
         newest[place] = None if entry.type == DELETED else record
         changes.append(Change(rv, entry.type, record, previous, entry.group_end, entry.traceparent, entry.cause))
     return changes

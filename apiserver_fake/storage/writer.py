@@ -15,8 +15,8 @@ import msgspec
 import structlog
 
 from apiserver_fake.memory import end_for_memory
-from apiserver_fake.storage.journal import Journal, JournalError, Kept, OvertakenError
-from apiserver_fake.storage.records import UNNAMED, Cause, Change, Entry, ReadOnly, entry_of
+from apiserver_fake.storage.journal import Journal, JournalError, OvertakenError
+from apiserver_fake.storage.records import UNNAMED, Cause, Change, Entry, Kept, ReadOnly, entry_of
 from apiserver_fake.storage.store import Gap, Staged, Store, changes_of
 from services.api.errors import ApiError, Conflict, RequestEntityTooLarge, Timeout, TooManyRequests, Unavailable
 from services.api.meta import Resource

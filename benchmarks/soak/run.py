@@ -12,8 +12,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-import msgspec
-
 from benchmarks.mesh import wait_for_nodes
 from benchmarks.running_mesh import RunningMesh, running_mesh
 from benchmarks.soak.faults import Fault, faults
@@ -21,7 +19,9 @@ from benchmarks.soak.figures import Counts, Sample
 from benchmarks.soak.load import DRIVER, Load
 from benchmarks.soak.report import Soak
 from benchmarks.soak.samples import of_directory, of_process, read_leases, read_metrics
+from services.api.identity import ADMIN
 from services.runtime.config import MeshError
+from services.runtime.credentials import admin_tokens
 from services.scenarios.measures import quantile
 
 SAMPLES: Final = 240
@@ -59,7 +59,7 @@ class _Run:
     async def watch(self) -> None:
         """Look at everything, for ever."""
         data = Path(self.mesh.supervisor.status()["data_dir"])
-        token = msgspec.json.decode((data / "credentials" / "admin.json").read_bytes())
+        token = admin_tokens(data)[ADMIN.user]
         while True:
             await asyncio.sleep(self.period_s)
             at_s = self.at_s
@@ -68,7 +68,7 @@ class _Run:
                 self.samples += of_process(at_s, name, process["pid"])
             self.samples += of_process(at_s, ITSELF, os.getpid())
             ports = {name: (each["pid"], each["ports"].get("health", 0)) for name, each in processes.items()}
-            self.samples += await read_metrics(ports, next(iter(token.values())), self.begun_s)
+            self.samples += await read_metrics(ports, token, self.begun_s)
             self.samples += await read_leases(self.mesh.api, self.begun_s)
             self.samples += await asyncio.to_thread(of_directory, at_s, data)
             for title, values in zip(("running", "read"), self.load.take(), strict=True):

@@ -63,6 +63,17 @@ class ServedKind(NamedTuple):
         return "/".join((self.path, *(quote(each, safe="") for each in (*inside, self.plural, *rest))))
 
 
+def read_kubeconfig(path: Path) -> tuple[str, str, ssl.SSLContext]:
+    """Return URL, token and trust of the first cluster and user. Raises: ValueError naming the file and the fault."""
+    try:
+        config = yaml.safe_load(path.read_bytes())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        return cluster["server"], user["token"], ssl.create_default_context(cadata=authority)
+    except (OSError, LookupError, TypeError, ValueError, yaml.YAMLError) as error:
+        raise ValueError(f"cannot read the kubeconfig {path}: {error}") from None
+
+
 class MeshApi:
     """REST requests with the administrator's kubeconfig of a mesh."""
 
@@ -71,15 +82,10 @@ class MeshApi:
         state = read_state(data)
         if state is None:
             fail(f"no mesh runs on {data}; start one with `keplab up`", EXIT_FAILED)
-        path = state["kubeconfig"]
         try:
-            config = yaml.safe_load(Path(path).read_bytes())
-            cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-            authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-            self._trust = ssl.create_default_context(cadata=authority)
-            self._url, self._token = cluster["server"], user["token"]
-        except (OSError, LookupError, TypeError, ValueError, yaml.YAMLError) as error:
-            fail(f"cannot read the kubeconfig {path}: {error}", EXIT_FAILED)
+            self._url, self._token, self._trust = read_kubeconfig(Path(state["kubeconfig"]))
+        except ValueError as error:
+            fail(str(error), EXIT_FAILED)
 
     def get(self, path: str, accept: str = "application/json", *, query: Mapping[str, object] = NO_QUERY) -> Any:
         """Return the JSON there. Raises: Refused. A server that does not answer ends the command."""

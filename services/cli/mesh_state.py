@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from apiserver_fake.catalogue import Catalogue
 from apiserver_fake.storage.journal import JournalError
-from apiserver_fake.storage.records import record_of, undefined_resource
 from apiserver_fake.storage.sqlite import SqliteJournal
 from apiserver_fake.storage.store import Gap, Store, restore
 from services.api.errors import UNREADABLE, ApiError, UnknownOutcome
@@ -20,13 +19,13 @@ from services.cli.mesh_api import MeshApi
 from services.client.rpc import RpcTransport
 from services.client.tls import ClientTls, TlsFiles
 from services.runtime import certificates, credentials
-from services.runtime.mesh_directory import read_state
+from services.runtime.mesh_directory import RUN_FOLDER, SWITCHES_FILE, read_state
 from services.runtime.real import RealClock, seeded_random
 from services.scenarios.past import State, StateError, StoredObject, newest_moment
 from services.scenarios.past import read_state as read_file
-from services.telemetry.eventlog import Line
 
 STORE = "apiserver"
+T = TypeVar("T")
 
 
 def state_of(source: Path, at: int) -> State:
@@ -47,12 +46,14 @@ def state_of(source: Path, at: int) -> State:
 
 
 async def _running(source: Path, running: Mapping[str, Any], kinds: list[str], at: int) -> State:
-    tokens = msgspec.json.decode((source / "credentials" / "admin.json").read_bytes(), type=dict[str, str])
-    tls = None
-    if running["security"] == "strict":
-        pair = credentials.client_pair(certificates.authority(source / "credentials"), "admin", ADMIN)
-        authority = certificates.authority(source / "credentials").path
-        tls = ClientTls(TlsFiles(pair.certificate, pair.key, authority))
+    try:
+        tokens, tls = credentials.admin_tokens(source), None
+        if running["security"] == "strict":
+            authority = certificates.authority(source / credentials.FOLDER)
+            pair = credentials.client_pair(authority, "admin", ADMIN)
+            tls = ClientTls(TlsFiles(pair.certificate, pair.key, authority.path))
+    except (OSError, *UNREADABLE, ValueError) as error:
+        raise StateError(f"{source / credentials.FOLDER}: {error}") from None
     transport = RpcTransport(running["grpc_target"], tokens, clock=RealClock(), random=seeded_random(None), tls=tls)
     try:
         return await _read(transport.api(), kinds, at, _definitions(source), tuple(running["switches"]))
@@ -81,56 +82,38 @@ def _stored(source: Path, at: int) -> State:
     folder = source / STORE
     if not (folder / "store.db").is_file():
         raise StateError(f"{source}: neither a mesh that runs, nor one with a store, nor a file with a state")
-    store = Store()
+    journal, store = SqliteJournal(folder), Store()
     try:
-        asyncio.run(_restore(folder, store))
+        found = journal.read()
+        restore(store, found.base, found.base_rv, found.entries, 0.0, Catalogue().resources)
         at = at or store.rv
         if at > store.rv:
             raise StateError(f"{source}: version {at} was not reached; the newest is {store.rv}")
         records = store.state_at(at)
-    except (JournalError, Gap, ApiError) as error:
+    except (JournalError, Gap, ApiError, *UNREADABLE) as error:
         raise StateError(f"{source}: {error}") from None
+    finally:
+        journal.release()
     objects = tuple(StoredObject(record.resource, msgspec.json.decode(record.body)) for record in records)
     return State(
         rv=at, wall_s=newest_moment(objects), objects=objects, nodes=_definitions(source), switches=_switches(source)
     )
 
 
-async def _restore(folder: Path, store: Store) -> None:
-    journal = SqliteJournal(folder)
-    try:
-        found = await journal.open(b"")
-    finally:
-        await journal.close()
-    known = Catalogue().resources
-    base = []
-    for kept in found.base:
-        document = msgspec.json.decode(kept.body)
-        resource = known.get(kept.resource) or undefined_resource(kept.resource, document)
-        if resource is None:
-            raise Gap(f"an object is of kind {kept.resource}, which is not known")
-        base.append(record_of(resource, document, kept.rv, kept.body))
-    restore(store, base, found.base_rv, found.entries, 0.0, known)
-
-
 def _definitions(source: Path) -> dict[str, dict[str, Any]]:
-    """Return the nodes that were defined when the mesh was started, by name."""
-    found = {}
-    for path in sorted((source / "run").glob("nodes-*.json")):
-        for node in msgspec.json.decode(path.read_bytes(), type=list[dict[str, Any]]):
-            found[str(node["name"])] = node
-    return found
+    """Return the nodes that were defined when the mesh was started, by name. Raises: StateError."""
+    files = sorted((source / RUN_FOLDER).glob("nodes-*.json"))
+    return {str(node["name"]): node for path in files for node in _json(path, list[dict[str, Any]])}
 
 
 def _switches(source: Path) -> tuple[str, ...]:
-    """Return the switches of the mesh that ran last on this directory, as its API server recorded them."""
-    logs = sorted((source / "events").glob("apiserver-*.jsonl"), key=lambda path: path.stat().st_mtime)
-    for path in reversed(logs):
-        with path.open("rb") as lines:
-            try:
-                line = msgspec.json.decode(lines.readline(), type=Line)
-            except UNREADABLE:
-                continue
-        if line.ev == "proc.start":
-            return tuple(line.data.get("set") or ())
-    return ()
+    """Return the switches of the mesh that ran last on this directory. Raises: StateError."""
+    path = source / RUN_FOLDER / SWITCHES_FILE
+    return tuple(_json(path, list[str])) if path.exists() else ()
+
+
+def _json(path: Path, form: type[T]) -> T:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=form)
+    except (OSError, *UNREADABLE) as error:
+        raise StateError(f"{path}: {error}") from None

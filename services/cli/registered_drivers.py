@@ -1,7 +1,6 @@
 """The DRA drivers of a mesh that runs: what each kubelet knows of them, whether they answer, and what they publish."""
 
 import asyncio
-import base64
 import ssl
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -9,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from kubelet.dra import wire
 from kubelet.dra.calls import REGISTRY
 from services.api.errors import UNREADABLE
 from services.api.local_rpc import RpcError, call_once, is_unserved
+from services.cli.mesh_api import read_kubeconfig
 from services.runtime.components import component_of
 from services.runtime.credentials import admin_headers
 from services.runtime.mesh_directory import SOCKETS_FOLDER
@@ -80,13 +79,9 @@ async def _state(path: str) -> str:
 def _published(kubeconfig: Path) -> dict[tuple[str, str], list[dict[str, Any]]] | None:
     """Return the specs of all slices by node and driver; None when the API server does not answer."""
     try:
-        config = yaml.safe_load(kubeconfig.read_bytes())
-        cluster, token = config["clusters"][0]["cluster"], config["users"][0]["user"]["token"]
-        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        trust = ssl.create_default_context(cadata=authority)
-    except (OSError, LookupError, TypeError, ValueError, yaml.YAMLError):
+        rest_url, token, trust = read_kubeconfig(kubeconfig)
+    except ValueError:
         return None
-    rest_url = cluster["server"]
     answer = _get(f"{rest_url}/apis/resource.k8s.io/v1/resourceslices", {"Authorization": f"Bearer {token}"}, trust)
     if answer is None:
         return None

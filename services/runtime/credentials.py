@@ -140,10 +140,14 @@ def admin_headers(data: Path) -> dict[str, str]:
     """Return what a request carries to be the administrator's, of the mesh on that data directory; nothing where its
     credentials cannot be read."""
     try:
-        tokens = msgspec.json.decode((data / FOLDER / "admin.json").read_bytes(), type=dict[str, str])
-        return {"Authorization": f"Bearer {tokens[ADMIN.user]}"}
-    except (OSError, msgspec.MsgspecError, KeyError):
+        return {"Authorization": f"Bearer {admin_tokens(data)[ADMIN.user]}"}
+    except (OSError, *UNREADABLE, KeyError):
         return {}
+
+
+def admin_tokens(data: Path) -> dict[str, str]:
+    """Return the administrator's token by user, of the mesh on that data directory. Raises: OSError, UNREADABLE."""
+    return msgspec.json.decode((data / FOLDER / "admin.json").read_bytes(), type=dict[str, str])
 
 
 def put(made: Credentials, process: str, user: str) -> Path:

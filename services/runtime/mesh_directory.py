@@ -22,6 +22,9 @@ STATE_FILE = "mesh.json"
 LOCK_FILE = "mesh.lock"
 OWN_LOCK_FILE = "process.lock"
 SOCKETS_FOLDER = "nodes"
+RUN_FOLDER = "run"
+SWITCHES_FILE = "switches.json"
+"""In it: the switches of the mesh that ran last, NAME=VALUE, for whoever goes on from its store."""
 FOLDERS = (
     "apiserver",
     "credentials",
@@ -31,7 +34,7 @@ FOLDERS = (
     "kubeconfigs",
     "kubelet",
     "logs",
-    "run",
+    RUN_FOLDER,
     "spans",
     SOCKETS_FOLDER,
 )

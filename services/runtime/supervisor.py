@@ -37,7 +37,15 @@ from services.runtime.components import (
 )
 from services.runtime.config import EXIT_IO, MeshError
 from services.runtime.control import ControlServer
-from services.runtime.mesh_directory import SOCKETS_FOLDER, STATE_FILE, lock, make_data_directory, narrow
+from services.runtime.mesh_directory import (
+    RUN_FOLDER,
+    SOCKETS_FOLDER,
+    STATE_FILE,
+    SWITCHES_FILE,
+    lock,
+    make_data_directory,
+    narrow,
+)
 from services.runtime.real import RealClock, seeded_random, write_atomically
 from services.runtime.roles import read_role
 from services.telemetry.pieces import DEFAULT, DIRECTORY_MIB_MAX, MIB, Budget, make_private, trim
@@ -218,7 +226,7 @@ class Supervisor:
 
     def faults_file_of(self, name: str) -> Path:
         """Return the file that says what is wrong with a process's machine (`services.runtime.machine`)."""
-        return self._data / "run" / f"{name.replace('/', '_')}.faults"
+        return self._data / RUN_FOLDER / f"{name.replace('/', '_')}.faults"
 
     async def restart(self, name: str, switches: Sequence[str] = ()) -> None:
         """Stop one process in good order and return when its successor is ready. `switches`: NAME=VALUE, over those it
@@ -357,11 +365,15 @@ class Supervisor:
 
     def _prepare(self) -> None:
         make_data_directory(self._data)
-        for folder in (*TELEMETRY_FOLDERS, "run"):
+        for folder in (*TELEMETRY_FOLDERS, RUN_FOLDER):
             make_private(self._data / folder)
         if self._lock_fd < 0:
             self._lock_fd = lock(self._data)
         narrow(self._data)
+        run = self._data / RUN_FOLDER
+        for of_the_last_mesh in run.glob("nodes-*.json"):
+            of_the_last_mesh.unlink()
+        write_atomically(run / SWITCHES_FILE, msgspec.json.encode(list(self._options.switches)))
         try:
             users = [read_role(path).user for path in self._options.roles]
         except ValueError as error:
@@ -429,7 +441,7 @@ class Supervisor:
         found: list[tuple[str, list[str]]] = []
         if self._options.definitions:
             for host, definitions in self._options.definitions.items():
-                path = self._data / "run" / f"nodes-{host}.json"
+                path = self._data / RUN_FOLDER / f"nodes-{host}.json"
                 write_atomically(path, msgspec.json.encode(list(definitions)))
                 found.append((host, ["--nodes-file", str(path)]))
         else:
@@ -484,7 +496,7 @@ class Supervisor:
     def _add(self, name: str, arguments: list[str]) -> Child:
         """Register a process; its full command line is this plus what every process gets."""
         plain = name.replace("/", "_")
-        ready_file = self._data / "run" / f"{plain}.ready"
+        ready_file = self._data / RUN_FOLDER / f"{plain}.ready"
         common = [
             "--name", name,
             "--events-dir", str(self.events_dir),

@@ -89,7 +89,7 @@ def defined_by(node: Document) -> Document:
 
 
 def newest_moment(objects: Iterable[StoredObject]) -> float:
-    """Return the newest time that any object tells of, 0 for none: nodes renew Leases every few seconds."""
+    """Return the newest time in any object, 0 for none: nodes renew Leases every few seconds."""
     texts = []
     for each in objects:
         texts.append(each.document["metadata"].get("creationTimestamp"))

@@ -27,8 +27,8 @@ from apiserver_fake.storage.etcd.keyvalues import (
     TooLargeError,
     Txn,
 )
-from apiserver_fake.storage.journal import Base, Journal, JournalError, Kept, OvertakenError, Recovered
-from apiserver_fake.storage.records import Entry
+from apiserver_fake.storage.journal import Base, Journal, JournalError, OvertakenError, Recovered
+from apiserver_fake.storage.records import Entry, Kept
 from services.api.errors import Timeout, Unavailable
 from services.api.seams import Random
 from services.runtime.config import EXIT_CONFIG, EXIT_IO
@@ -150,7 +150,7 @@ class EtcdJournal(Journal):
             await self._etcd.range(self._keys.all, 1, limit=1)
         except CompactedError:
             try:
-                # Only a watch is told which revision it is.
+                # Only a watch learns which revision it is.
                 async for _ in self._etcd.watch(self._keys.all, 1):
                     return 0
             except CompactedError as error:

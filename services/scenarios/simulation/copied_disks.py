@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from apiserver_fake.storage.journal import Kept, copied_files
+from apiserver_fake.storage.journal import copied_files
+from apiserver_fake.storage.records import Kept
 from kubelet.agent.journal import files_of
 from kubelet.runtime.claims import HeldClaim
 from kubelet.runtime.records import PodRecord

@@ -566,3 +566,40 @@ def test_a_stream_needs_the_right_to_create_it_and_a_proxy_that_of_its_method(me
 
     assert run(scenario())[0] == 403
     assert asked == [wanted]
+
+
+@pytest.mark.parametrize(("becomes_known", "code", "refused"), [(True, 200, 0), (False, 401, 1)])
+def test_a_token_that_another_server_made_good_is_no_refusal_in_the_audit_log(becomes_known, code, refused):
+    recorded = []
+
+    class Audit:
+        def refused(self, asked, source, **others):
+            recorded.append(others["tried"])
+
+        def begin(self, *asked, **others):
+            return None
+
+    async def scenario():
+        async with a_rest_server(AnApi({("nodes", "n"): NODE}), token="new") as client:
+            server, known = client.server, server_of_tokens(client.server)
+            server.audit, server.is_shared = Audit(), True
+
+            async def catch_up():
+                known["new"] = becomes_known
+
+            server.catch_up = catch_up
+            return (await status_of(client, "GET", "/api/v1/nodes/n"))[0]
+
+    def server_of_tokens(server):
+        known = {"new": False}
+
+        def authenticate(bearer):
+            if not known[bearer]:
+                raise Unauthorized("Unauthorized")
+            return ADMIN
+
+        server.authenticate = authenticate
+        return known
+
+    assert run(scenario()) == code
+    assert recorded == ["bearer"] * refused

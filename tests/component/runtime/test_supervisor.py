@@ -25,7 +25,7 @@ class Refused(Child):
         if self.refusals:
             self.refusals -= 1
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        self.process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(60)")
+        self.process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import signal; signal.pause()")
         self.started_at = clock.now()
         self.ready_file.write_bytes(msgspec.json.encode({"ports": {"health": 1}}))
 

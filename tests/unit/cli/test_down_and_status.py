@@ -14,7 +14,7 @@ class Beginning:
 
     def __init__(self, looks):
         self._looks = looks
-        self.process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        self.process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
 
     def holder(self, _):
         self._looks -= 1

@@ -24,7 +24,7 @@ READY = {"type": "Ready", "status": "True"}
             [("c[type=Ready].status", "True", "False"), ("c[type=Old]", {"type": "Old"}, None),
              ("c[type=New]", None, {"type": "New"})],
         ),
-        # Members that nothing tells apart are compared as a whole.
+        # Members that nothing identifies are compared as a whole.
         ({"c": [READY, READY]}, {"c": [READY]}, [("c", [READY, READY], [READY])]),
         ({"args": ["a"]}, {"args": ["a", "b"]}, [("args", ["a"], ["a", "b"])]),
         ({"c": [READY]}, {"c": {}}, [("c", [READY], {})]),

@@ -5,8 +5,8 @@ import errno
 
 import pytest
 
-from apiserver_fake.storage.journal import DiskJournal, JournalError, Kept
-from apiserver_fake.storage.records import Entry
+from apiserver_fake.storage.journal import DiskJournal, JournalError
+from apiserver_fake.storage.records import Entry, Kept
 from services.runtime.real import MemoryDisk
 
 SECRET = b"ab" * 32
