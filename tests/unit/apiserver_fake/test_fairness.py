@@ -312,6 +312,19 @@ def test_time_in_which_a_flow_wanted_nothing_is_not_saved_for_it():
     assert load.served[idle] - before <= 11
 
 
+def test_a_flow_with_a_long_request_is_not_served_before_one_that_asked_earlier():
+    """While a long request is executed its queue has used little by the estimate; that does not count for its next."""
+    queues = QueueSet(Queuing(64, 1, 10), 2)
+    long, other, third = flows_apart(64, 1, 3)
+    first, filler, earlier, later = (QueuedRequest(flow) for flow in (long, third, other, long))
+    for request, at_s in ((first, 0.0), (filler, 0.0), (earlier, 1.0), (later, 2.0)):
+        assert queues.start(request, "schema", request.flow, at_s) == ""
+        queues.dispatch(at_s)
+
+    assert [request.state for request in (first, filler, earlier, later)] == [EXECUTING, EXECUTING, WAITING, WAITING]
+    assert queues.finish(filler, 3.0) == [earlier]
+
+
 def test_what_does_not_fit_waits_until_its_queue_is_full():
     load = Load(Queuing(1, 1, 2), 1)
     states = [load.arrive("f") for _ in range(4)]
