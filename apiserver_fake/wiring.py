@@ -363,4 +363,4 @@ def _etcd_journal(config: ApiServerConfig, seams: Seams) -> Journal:
     endpoints_of(flags.servers)
     if not config.etcd_prefix.strip("/"):
         raise StartError("--etcd-prefix is empty", EXIT_USAGE)
-    return EtcdJournal(lambda: EtcdClient(flags), config.etcd_prefix, seams.random)
+    return EtcdJournal(lambda: EtcdClient(flags), config.etcd_prefix)

@@ -1,5 +1,8 @@
 """A mutant on trial, with real test runs: noticed, not noticed, endless; and the working tree stays as it is."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from tests.mutation import trial
@@ -45,7 +48,10 @@ class Lines:
 
 
 @pytest.fixture
-def tree(tmp_path):
+def tree(tmp_path, monkeypatch):
+    # The driver's plug-in is part of the real tree's copy; this one has none.
+    found = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(found))
     root = tmp_path / "tree"
     (root / "tests").mkdir(parents=True)
     (root / "product.py").write_text(PRODUCT)

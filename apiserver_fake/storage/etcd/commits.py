@@ -62,7 +62,7 @@ class Keys:
         self.prefix = "/" + prefix.strip("/")
         self.all = f"{self.prefix}/".encode()
         self.own = f"{self.prefix}/{OWN}/".encode()
-        self.head, self.secret = self.own + b"head", self.own + b"secret"
+        self.head, self.secret, self.servers = self.own + b"head", self.own + b"secret", self.own + b"servers"
 
     def object(self, resource: str, namespace: str, name: str) -> bytes:
         """Return where an object is; `resource` is a wire name such as `deployments.apps`."""

@@ -30,7 +30,6 @@ from apiserver_fake.storage.etcd.keyvalues import (
 from apiserver_fake.storage.journal import Base, Journal, JournalError, OvertakenError, Recovered
 from apiserver_fake.storage.records import Entry, Kept
 from services.api.errors import Timeout, Unavailable
-from services.api.seams import Random
 from services.runtime.config import EXIT_CONFIG, EXIT_IO
 
 T = TypeVar("T")
@@ -56,11 +55,12 @@ class EtcdJournal(Journal):
 
     is_durable = is_shared = True
 
-    def __init__(self, connect: Callable[[], Etcd], prefix: str, random: Random) -> None:
+    def __init__(self, connect: Callable[[], Etcd], prefix: str) -> None:
         """`connect` is called by `open`, inside the running event loop."""
         self._connect, self._keys = connect, Keys(prefix)
         self.changes_max, self.bytes_max = CHANGES_MAX, BYTES_MAX
-        self._name = f"{random.getrandbits(64):016x}"
+        self._name = ""
+        """No other API server of this etcd has it, nor had it before: batches are recognized by it."""
         self._commits = 0
         self._latest = self._revision = self._visible = 0
         self._latest_rv = self._compacted_rv = 0
@@ -88,6 +88,7 @@ class EtcdJournal(Journal):
         self._etcd = self._connect()
         try:
             secret, is_first = await self._patiently(lambda: self._secret(new_secret))
+            self._name = await self._patiently(self._new_name)
             base = await self._patiently(self._base)
             newest = (await self._patiently(lambda: self._etcd.read(self._keys.head))).revision
             self._following = asyncio.create_task(self._follow())
@@ -125,6 +126,15 @@ class EtcdJournal(Journal):
         if made.is_committed:
             return new_secret, True
         return await self._secret(new_secret)
+
+    async def _new_name(self) -> str:
+        """Return a name that etcd gives away once: servers that were started with one seed have one row of numbers."""
+        key = self._keys.servers
+        while True:
+            before = (await self._etcd.read(key)).revision
+            made = await self._etcd.commit(Txn(key, before, [(key, b"")]))
+            if made.is_committed:
+                return f"{made.revision:x}"
 
     async def _base(self) -> list[Kept]:
         """Read the state at the oldest revision there is."""
