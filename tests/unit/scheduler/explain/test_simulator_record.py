@@ -53,13 +53,15 @@ def test_after_the_first_rejection_of_a_node_no_other_filter_answers_for_it(clus
 def test_what_was_served_after_a_node_was_chosen_is_a_success_of_each_plugin_that_serves_it(cluster, a):
     world = cluster().nodes(a.node("n1"))
 
-    chosen, none = record(world, a.pod("p")), record(world, a.pod("p"), node="")
+    chosen, none = record(world, a.pod("p", cpu="1")), record(world, a.pod("p", cpu="1"), node="")
 
     assert (chosen["selected-node"], none["selected-node"]) == ("n1", "")
     for key, point in (("reserve", "reserve"), ("permit", "permit"), ("prebind", "preBind"), ("bind", "bind")):
         assert chosen[f"{key}-result"] == dict.fromkeys(world.runner.points[point], "success"), key
         assert none[f"{key}-result"] == {}, key
     assert chosen["bind-result"] == {"DefaultBinder": "success"}
+    assert chosen["prescore-result"] == {BALANCED: "success"}
+    assert record(world, a.pod("q"))["prescore-result"] == {}, "it has nothing to balance"
 
 
 def test_pre_filters_that_have_nothing_to_do_do_not_answer_and_others_name_the_nodes_they_narrow_to(cluster, a):
