@@ -293,13 +293,13 @@ def test_a_pod_that_waits_between_two_requests_has_no_answer_to_come(a_pod):
 
 def test_answers_to_come_are_remembered_of_the_thousand_pods_that_went_last(a_pod):
     binding = Binding(a_pod())
-    pods = [a_pod(f"p{number}") for number in range(1_001)]
-    for pod in pods:
-        binding.manager.begin(pod, worker_key(pod), "NodePorts", "m", 0.0)
-        binding.manager.gone(worker_key(pod), pod, "gone")
+    pod, keys = a_pod("other"), [WorkerKey(f"uid-{number}", 2) for number in range(1_001)]
+    for key in keys:
+        binding.manager.begin(pod, key, "NodePorts", "m", 0.0)
+        binding.manager.gone(key, pod, "gone")
 
-    for pod in pods[:2]:
-        binding.manager.answered(worker_key(pod), UnbindAnswer(200), 1.0)
+    for key in keys[:2]:
+        binding.manager.answered(key, UnbindAnswer(200), 1.0)
 
     assert binding.results == {("NodePorts", "ok"): 1}
 

@@ -72,6 +72,14 @@ def test_the_node_that_lacks_fewest_labels_is_to_be_labelled(cluster, a):
     found = ask(world, a.pod(node_selector={"disk": "ssd", "zone": "a", "rack": "r1"}))
 
     assert found["label"].change == "label node n2 rack=r1 zone=a"
+    assert (found["label"].before, found["label"].after) == ("", "rack=r1, zone=a")
+    assert (found["label"].nodes, found["label"].node_count) == (("n2",), 1)
+
+
+def test_a_label_of_another_value_is_to_be_changed(cluster, a):
+    found = ask(cluster().nodes(a.node("n1", labels={"disk": "hdd"})), a.pod(node_selector={"disk": "ssd"}))["label"]
+
+    assert (found.change, found.before, found.after) == ("label node n1 disk=ssd", "disk=hdd", "disk=ssd")
 
 
 def test_a_label_that_the_affinity_forbids_is_to_be_removed(cluster, a):
