@@ -403,3 +403,19 @@ def test_a_container_that_does_not_run_uses_nothing(a_pod):
     life = Life(using(a_pod, "memory 5Gi", **{"keplab.dev/run": "pull 60s"})).run(5)
 
     assert Looking(workers=[life]).look(5.0) is None
+
+
+@pytest.mark.parametrize(
+    ("eviction", "error"),
+    [
+        (
+            Eviction(hard={"memory.available": "x%"}),
+            "eviction threshold memory.available<x%: want a quantity or a share",
+        ),
+        (Eviction(hard={"memory.free": "1"}), "eviction signal 'memory.free': want one of memory.available, "),
+        (Eviction(soft={"pid.available": "5%"}), "soft eviction threshold pid.available: want a grace period too"),
+    ],
+)
+def test_a_threshold_that_cannot_be_names_its_signal(eviction, error):
+    with pytest.raises(ValueError, match=f"^{error}"):
+        thresholds(eviction, CAPACITY)

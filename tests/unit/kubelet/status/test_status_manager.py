@@ -105,7 +105,10 @@ def test_n8_a_status_whose_pod_is_not_there_any_more_is_dropped(a_pod, code, rea
 def test_a_mirror_that_is_not_there_any_more_leaves_the_whole_status_to_the_next(a_pod, code, reason):
     node = Node(a_pod(), shown=a_pod(uid="mirror-1"))
 
+    node.written()
+    node.said = {"phase": "Succeeded", "observedGeneration": 2}
     node.written(code, reason)
+    assert node.statuses.versions.acked_phase(node.key) == "", "no object has it"
     waits = node.statuses.next_write(60.0)
     node.mirror = a_pod(uid="mirror-2")
     write = node.taken(61.0)

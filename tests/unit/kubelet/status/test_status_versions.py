@@ -184,3 +184,49 @@ def test_an_address_that_the_pod_lost_is_taken_away_and_its_own_stays(manager, a
 
     assert lost == [{"ip": "10.0.0.9"}, {"$patch": "delete", "ip": "10.0.0.1"}]
     assert kept == [{"ip": "10.0.0.9"}]
+
+
+def test_written_at_once_a_change_that_waits_is_no_other_write(a_pod):
+    manager = StatusVersions(is_immediate=True)
+    for ready in ("False", "True"):
+        manager.changed(KEY, 0.0, status(ready=ready))
+
+    manager.acknowledged(manager.take(KEY, a_pod(), {}), 1.0)
+
+    assert (manager.waiting, manager.next_key(1.0)) == (0, KEY)
+    manager.acknowledged(manager.take(KEY, a_pod(), {}), 2.0)
+    assert manager.next_key(2.0) is None
+
+
+def test_a_failure_leaves_it_open_what_the_api_server_has_also_after_a_later_answer(a_pod):
+    manager = StatusVersions(is_immediate=True)
+    for ready in ("False", "True"):
+        manager.changed(KEY, 0.0, status(ready=ready))
+    first, second = (manager.take(KEY, a_pod(), {}) for _ in range(2))
+    manager.acknowledged(second, 1.0)
+    manager.failed(first, 1.0)
+
+    manager.changed(KEY, 2.0, status(ready="True"))
+
+    assert manager.take(KEY, a_pod(), {}).patch["status"] == status(ready="True")
+
+
+def test_a_pod_whose_newest_status_is_still_to_be_written_has_not_drifted(manager, a_pod):
+    assert not manager.drifted(KEY, 0.0)
+    write(manager, a_pod(), status(ready="False"))
+    manager.changed(KEY, 1.0)
+
+    assert not manager.drifted(KEY, 1.0)
+    assert manager.last_acked(KEY) is None
+
+
+@pytest.mark.parametrize(("is_lost", "retry_s"), [(False, 10.0), (True, 0.2)])
+def test_a_write_of_a_pod_that_is_forgotten_meanwhile_says_when_it_would_be_sent_again(
+    manager, a_pod, is_lost, retry_s
+):
+    manager.changed(KEY, 0.0)
+    made = manager.take(KEY, a_pod(), status())
+    manager.forget(KEY)
+
+    assert manager.failed(made, 5.0, is_lost=is_lost) == 5.0 + retry_s
+    assert manager.next_key(60.0) is None
