@@ -111,7 +111,7 @@ _MAGIC = b"KLJ1"
 _HEAD = len(_MAGIC) + 4 + 8
 
 
-def checksum(payload: bytes) -> bytes:
+def checksum(payload: bytes | bytearray) -> bytes:
     """Return the eight bytes by which a torn record is recognised."""
     return hashlib.blake2b(payload, digest_size=8).digest()
 
