@@ -83,6 +83,10 @@ class Journal:
     async def confirm(self) -> None:
         """Return when readers see everything that was committed before the call. Raises: ApiError."""
 
+    async def check(self) -> str:
+        """Return why what keeps the journal gives no answer; empty when it does, or nothing else keeps it."""
+        return ""
+
     async def follow(self) -> None:
         """Follow what others commit, until cancelled. Raises: JournalError."""
 
