@@ -76,7 +76,7 @@ class AServer:
     access = Access()
 
     def __init__(self, api):
-        self.api, self.seen = api, []
+        self.api, self.seen, self.failure = api, [], ""
 
     def api_for(self, identity, started=None):
         self.seen.append(identity)
@@ -95,6 +95,9 @@ class AServer:
 
     def certified(self, identity):
         return identity
+
+    async def etcd_failure(self):
+        return self.failure
 
     def kubelet_token(self):
         return ""
@@ -286,6 +289,31 @@ def test_guarantees_8_2_the_administrator_reads_what_each_check_found():
             return answer.status
 
     assert run(scenario()) == 200
+
+
+def test_while_etcd_does_not_answer_its_checks_fail_and_no_other():
+    async def scenario():
+        async with a_rest_server(AnApi({})) as client:
+            client.server.failure = "error getting data from etcd: etcdserver: no leader"
+            found = {}
+            whole, parts = ("/healthz", "/livez", "/readyz"), ("/livez/etcd", "/readyz/etcd-readiness", "/readyz/ping")
+            for path in (*whole, *parts, "/readyz?exclude=etcd", "/readyz?exclude=etcd&exclude=etcd-readiness"):
+                async with client.get(path) as answer:
+                    found[path] = (answer.status, [x for x in (await answer.text()).splitlines() if "[+]" not in x])
+            return found
+
+    etcd, readiness = (f"[-]{name} failed: reason withheld" for name in ("etcd", "etcd-readiness"))
+    why = "internal server error: error getting data from etcd: etcdserver: no leader"
+    assert run(scenario()) == {
+        "/healthz": (500, [etcd, "healthz check failed"]),
+        "/livez": (500, [etcd, "livez check failed"]),
+        "/readyz": (500, [etcd, readiness, "readyz check failed"]),
+        "/livez/etcd": (500, [why]),
+        "/readyz/etcd-readiness": (500, [why]),
+        "/readyz/ping": (200, ["ok"]),
+        "/readyz?exclude=etcd": (500, [readiness, "readyz check failed"]),
+        "/readyz?exclude=etcd&exclude=etcd-readiness": (200, ["ok"]),
+    }
 
 
 def test_guarantees_8_2_a_client_that_may_not_write_is_refused_before_the_body_is_read():
