@@ -87,12 +87,13 @@ def test_the_first_deferral_is_recorded_and_the_next_tries_are_not(a_pod):
 
 def test_a_deferral_is_counted_by_how_it_ended(a_pod):
     found = deferring(on_reject="defer", defer_period_s=4.0, defer_timeout_s=4.0)
-    late, fitting, gone = (a_pod(name) for name in ("late", "fitting", "gone"))
+    late, fitting, gone, fresh = (a_pod(name) for name in ("late", "fitting", "gone", "fresh"))
     for pod in (late, fitting, gone):
         found.takes(pod, worker_key(pod), TRANSIENT, 0.0)
 
     for _ in range(2):
         found.admitted(worker_key(fitting))
+        found.admitted(worker_key(fresh))
         found.forget(worker_key(gone))
     found.takes(late, worker_key(late), TRANSIENT, 4.0)
 

@@ -112,12 +112,12 @@ def test_kubelet_unbinding_20_who_waits_for_longer_than_the_deadline_falls_back(
 class Binding:
     """One pod that a node unbinds, and what the manager has the kubelet do for it."""
 
-    def __init__(self, pod, torn_s=0.0, **settings):
+    def __init__(self, pod, torn_s=0.0, now=0.0, **settings):
         self.pod, self.key, self.out, self.statuses = pod, worker_key(pod), Outbox(), StatusVersions()
         switches = KubeletSwitches(**{"on_reject": "unbind", "request_deadline_s": 120.0, **settings})
         self.manager = UnbindManager("n1", switches, self.statuses, self.out, WallTimes(1e9))
         self.out.start_span(self.key, pod, "")
-        self.begun = self.manager.begin(pod, self.key, "OutOfcpu", "no CPU is left", 0.0, torn_s=torn_s)
+        self.begun = self.manager.begin(pod, self.key, "OutOfcpu", "no CPU is left", now, torn_s=torn_s)
 
     def answered(self, code, reason="", now=1.0, **more):
         return self.manager.answered(self.key, UnbindAnswer(code, reason, **more), now)
@@ -167,9 +167,9 @@ def test_a_retry_says_in_its_line_how_many_were_unanswered_before(a_pod):
 
 @pytest.mark.parametrize("code", [200, 201])
 def test_an_unbind_that_was_accepted_is_over_and_counted_with_the_time_it_took(a_pod, code):
-    binding = Binding(a_pod())
+    binding = Binding(a_pod(), now=1.0)
 
-    assert binding.answered(code, now=3.0) is None
+    assert binding.answered(code, now=4.0) is None
 
     assert binding.manager.going == {}
     assert binding.results == {("OutOfcpu", "ok"): 1}
@@ -293,13 +293,13 @@ def test_a_pod_that_waits_between_two_requests_has_no_answer_to_come(a_pod):
 
 def test_answers_to_come_are_remembered_of_the_thousand_pods_that_went_last(a_pod):
     binding = Binding(a_pod())
-    pods = [a_pod(f"p{number}") for number in range(1_001)]
-    for pod in pods:
-        binding.manager.begin(pod, worker_key(pod), "NodePorts", "m", 0.0)
-        binding.manager.gone(worker_key(pod), pod, "gone")
+    pod, keys = a_pod("other"), [WorkerKey(f"uid-{number}", 2) for number in range(1_001)]
+    for key in keys:
+        binding.manager.begin(pod, key, "NodePorts", "m", 0.0)
+        binding.manager.gone(key, pod, "gone")
 
-    for pod in pods[:2]:
-        binding.manager.answered(worker_key(pod), UnbindAnswer(200), 1.0)
+    for key in keys[:2]:
+        binding.manager.answered(key, UnbindAnswer(200), 1.0)
 
     assert binding.results == {("NodePorts", "ok"): 1}
 
