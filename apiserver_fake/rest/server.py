@@ -282,13 +282,20 @@ class RestHandler:
         await self._server.catch_up()
         return self._identity(request)
 
-    def _identity(self, request: web.BaseRequest) -> Identity:
+    def _authenticated(self, request: web.BaseRequest) -> Identity:
+        """Return whom the certificate names, and without a good one the token."""
         peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
-        certified = identity_of_peer(peer)
+        certified, authorization = identity_of_peer(peer), request.headers.get("Authorization", "")
         if certified is not None:
-            caller = self._server.certified(certified)
-        else:
-            caller = self._server.authenticate(bearer_of(request.headers.get("Authorization", "")))
+            try:
+                return self._server.certified(certified)
+            except Unauthorized:
+                if not authorization:
+                    raise
+        return self._server.authenticate(bearer_of(authorization))
+
+    def _identity(self, request: web.BaseRequest) -> Identity:
+        caller = self._authenticated(request)
         if self._server.access.is_rbac:
             caller = external(caller)
         if self._server.audit is None:

@@ -10,6 +10,7 @@ import pytest
 
 from services.runtime import supervisor as module
 from services.runtime.child import Child
+from services.runtime.config import MeshError
 from services.runtime.control import NoAnswer, ask
 from services.runtime.mesh_directory import STATE_FILE
 from services.runtime.supervisor import MeshOptions, Supervisor
@@ -94,3 +95,32 @@ def test_its_socket_answers_each_command_and_is_reached_however_long_the_path_is
     assert all(answer["is_usage"] for answer in wrong_verbs)
     with pytest.raises(NoAnswer, match="No such file"):
         ask(deep, {"verb": "status"}, 5.0)
+
+
+class Broken(Child):
+    """A process that ends at once, each time, with that code."""
+
+    code = 64
+
+    async def spawn(self, clock):
+        self.next_try_at = None
+        self.process = await asyncio.create_subprocess_exec(sys.executable, "-c", f"raise SystemExit({self.code})")
+        self.started_at = clock.now()
+
+
+@pytest.mark.parametrize(
+    ("code", "says"), [(64, "scheduler ended with exit code 64, wrong usage"), (70, "exit code 70, internal error")]
+)
+def test_a_mesh_whose_process_cannot_start_ends_with_what_the_process_ended_with(tmp_path, monkeypatch, code, says):
+    monkeypatch.setattr("services.runtime.child.BACKOFF_MIN_S", 0.01)
+    supervisor = Supervisor(MeshOptions(data_dir=tmp_path))
+    child = Broken("scheduler", [], tmp_path / "scheduler.log", tmp_path / "scheduler.ready")
+    child.code = code
+    (tmp_path / "scheduler.log").write_bytes(b"")
+
+    async def run():
+        with pytest.raises(MeshError, match=says):
+            await asyncio.wait_for(supervisor._start_all([child]), 10)
+
+    asyncio.run(run())
+    assert len(child.exit_codes) == (1 if code == 64 else 2), "only what another try may change is tried again"

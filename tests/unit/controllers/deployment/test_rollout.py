@@ -61,6 +61,32 @@ def test_scaling_in_mid_rollout_is_shared_in_proportion_and_the_largest_takes_th
     assert proportional(0, 0, 13, sets) == {"old": 0, "new": 0}
 
 
+def test_when_all_that_may_be_added_is_dealt_out_smaller_sets_stay_as_they_are():
+    """A set whose share has no maximum to be reckoned by (its annotation is missing) takes what the largest left over."""
+    sets = (a_set("a", 6, max_replicas=6, created="1"), a_set("b", 4, max_replicas=20, created="2"),
+            a_set("c", 2, max_replicas=4, created="3"))  # fmt: skip
+
+    assert proportional(12, 2, 14, sets) == {"a": 8, "b": 4, "c": 2}
+
+
+@pytest.mark.parametrize(("notes", "size"), [("12", 10), ("0", 20), ("many", 20), (None, 20)])
+def test_a_share_is_of_the_maximum_that_the_set_was_last_scaled_for_or_else_of_the_present_one(notes, size):
+    """Five of a set that could have 12, or 6 where it does not say, of 24 now: both sets together may be 24."""
+    own = a_set("own", 5, max_replicas=notes, created="1")
+
+    assert proportional(20, 4, 6, (own, a_set("new", 4, max_replicas=6, created="2")))["own"] == min(size, 20)
+
+
+@pytest.mark.parametrize(("replicas", "sizes"), [(7, (2, 2, 3)), (8, (2, 3, 3)), (10, (3, 3, 4)), (11, (3, 4, 4))])
+def test_of_equal_sets_older_ones_shrink_first_and_newer_ones_grow_first(replicas, sizes):
+    """Also by what rounding leaves over."""
+    sets = tuple(
+        a_set(name, 3, max_replicas=9, created=created) for name, created in (("a", "1"), ("b", "2"), ("c", "3"))
+    )
+
+    assert proportional(replicas, 0, 9, sets) == dict(zip("abc", sizes, strict=True))
+
+
 def test_the_template_hash_is_the_same_for_equal_templates_and_changes_with_the_collision_count():
     a = {"spec": {"x": 1, "y": [1, 2]}, "metadata": {"labels": {"a": "b"}}}
     b = {"metadata": {"labels": {"a": "b"}}, "spec": {"y": [1, 2], "x": 1}}

@@ -5,6 +5,7 @@ import pytest
 
 from services.api.kinds.endpointslice import Endpoint, EndpointPort, EndpointSlice
 from services.api.kinds.pod import Pod
+from services.api.kinds.service import Service
 from services.api.meta import ObjectMeta, ObjectReference
 from services.api.printing import cells
 from services.api.resources import resources
@@ -227,3 +228,136 @@ def test_changes_and_what_is_desired_are_counted(world, an_endpoint):
         "endpoint_slice_controller_endpoints_desired": 1,
         "endpoint_slice_controller_num_endpoint_slices": 1,
     }
+
+
+def named_port(number):
+    return {"spec": {"containers": [{"name": "c", "ports": [{"name": "http", "containerPort": number}]}]}}
+
+
+def test_slices_follow_the_labels_of_their_service_and_one_that_goes_is_only_deleted(world, an_endpoint):
+    """Labels that are no more are taken away; a slice that is deleted in the same breath is not changed before."""
+    ports = [{"name": "web", "port": 80, "protocol": "TCP", "targetPort": "http"}]
+    pods = [an_endpoint("p1", **named_port(8080)), an_endpoint("p2", ip="10.0.0.2", **named_port(8081))]
+    first, second = looked(world, a_service(ports=ports, labels={"team": "x"}), *pods).created
+    seen(world, first, "web-a")
+    seen(world, second, "web-b")
+
+    gone = an_endpoint("p2", ip="10.0.0.2", phase="Succeeded", **named_port(8081))
+    look = looked(world, a_service(ports=ports, labels={"tier": "front"}), gone)
+
+    assert look.deleted == ["web-b"]
+    assert list(look.changed) == ["web-a"]
+    assert look.changed["web-a"]["metadata"]["labels"] == {
+        "team": None,
+        "tier": "front",
+        "kubernetes.io/service-name": "web",
+        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+    }
+    assert "endpoints" not in look.changed["web-a"]
+
+
+def test_a_slice_whose_labels_and_endpoints_both_change_is_written_once(world, an_endpoint):
+    (made,) = looked(world, a_service(labels={"team": "x"}), an_endpoint("p1")).created
+    seen(world, made)
+
+    look = looked(world, a_service(labels={"team": "y"}), an_endpoint("p1", ready=False))
+
+    (change,) = look.changed.values()
+    assert change["metadata"]["labels"]["team"] == "y"
+    assert change["endpoints"][0]["conditions"]["ready"] is False
+
+
+@pytest.mark.parametrize(("address", "label"), [("None", {"service.kubernetes.io/headless": ""}), ("10.96.0.9", {})])
+def test_slices_of_a_headless_service_say_so_and_labels_that_mean_slices_are_not_the_users(world, address, label):
+    own = {"service.kubernetes.io/headless": "mine", "kubernetes.io/service-name": "mine", "a": "b"}
+    (made,) = looked(world, a_service(labels=own, clusterIP=address)).created
+
+    assert made["metadata"]["labels"] == {
+        "a": "b",
+        "kubernetes.io/service-name": "web",
+        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+        **label,
+    }
+
+
+def test_slices_of_others_neither_lead_to_a_service_nor_are_changed(world, an_endpoint):
+    (made,) = looked(world, a_service(), an_endpoint("p1")).created
+    foreign = {**made, "metadata": {**made["metadata"], "name": "web-mine", "labels": {
+        "kubernetes.io/service-name": "web", "endpointslice.kubernetes.io/managed-by": "me"}}}  # fmt: skip
+
+    assert world.put(foreign) == []
+    assert world.put({**foreign, "metadata": {**foreign["metadata"], "labels": {}}}) == []
+    seen(world, made)
+    world.drop("Pod", "p1")
+    look = looked(world)
+    assert (look.changed, look.deleted, [each["endpoints"] for each in look.created]) == ({}, ["web-abcde"], [[]])
+
+
+def test_a_creation_that_failed_is_asked_for_again_and_any_other_failure_changes_nothing(world, an_endpoint):
+    world.put(a_service())
+    world.put(an_endpoint("p1"))
+    result = world.reconcile("web")
+    (create,) = result.actions
+    key = world.of(Service).all()[0].metadata.key
+
+    world.controller.failed(key, Delete("endpointslices.discovery.k8s.io", key, uid="u"), "Conflict")
+    assert looked(world).created == []
+    world.controller.failed(key, create, "Forbidden")
+    assert len(looked(world).created) == 1
+
+
+def test_a_service_that_is_being_deleted_is_left_to_the_garbage_collector_and_one_that_is_gone_is_forgotten(
+    world, an_endpoint
+):
+    going = a_service()
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert looked(world, going, an_endpoint("p1")).created == []
+
+    (made,) = looked(world, a_service()).created
+    assert made
+    world.drop("Service", "web")
+    assert world.controller.metrics()["endpoint_slice_controller_endpoints_desired"] == 0
+    assert looked(world, a_service()).created, "nothing is expected of the one before"
+
+
+def test_a_service_that_publishes_unready_addresses_does_not_wait_for_nodes(world, an_endpoint):
+    look = looked(world, a_service(publishNotReadyAddresses=True), an_endpoint("p1", node="gone"))
+
+    assert (look.events, look.again_s) == ([], None)
+    assert len(look.created[0]["endpoints"]) == 1
+
+
+def test_the_first_pod_without_a_known_node_is_named_and_the_others_are_endpoints(world, an_endpoint):
+    look = looked(world, a_service(), an_endpoint("p1", node="gone"), an_endpoint("p2", ip="10.0.0.2"),
+                  an_endpoint("p3", node="lost"))  # fmt: skip
+
+    assert ["skipping Pod p1" in each for each in look.events] == [True]
+    assert [each["targetRef"]["name"] for each in look.created[0]["endpoints"]] == ["p2"]
+
+
+def test_what_is_new_goes_into_the_first_slice_that_it_fits_into_as_a_whole():
+    found = placed({HTTP: endpoints(*range(99), *range(200, 250), 300, 301)},
+                   [a_slice("full", *range(99)), a_slice("half", *range(200, 250))])  # fmt: skip
+    assert [(each.metadata.name, len(now)) for each, now in found.changed] == [("half", 52)]
+
+    found = placed({HTTP: endpoints(*range(99), *range(300, 302))}, [a_slice("full", *range(99))])
+    assert (found.changed, [len(each) for _, each in found.created]) == ([], [2])
+    found = placed({HTTP: endpoints(*range(99), 300)}, [a_slice("full", *range(99))])
+    assert [(each.metadata.name, len(now)) for each, now in found.changed] == [("full", 100)]
+
+
+def test_an_endpoint_that_changes_stays_where_it_was():
+    changed = Endpoint(addresses=("10.0.0.1",), target_ref=ObjectReference(uid="u1"), node_name="n2")
+    old = a_slice("a", 1)
+
+    assert placed({HTTP: (changed,)}, [old]).changed == [(old, (changed,))]
+
+
+def test_the_empty_slice_of_a_service_without_endpoints_is_kept_and_emptied():
+    empty, stale = a_slice("empty", ports=()), a_slice("stale", 1, 2, ports=())
+
+    kept = placed({}, [empty, a_slice("old", 1)])
+    assert (kept.created, kept.changed, [each.metadata.name for each in kept.deleted]) == ([], [], ["old"])
+    emptied = placed({}, [stale])
+    assert (emptied.created, emptied.changed, emptied.deleted) == ([], [(stale, ())], [])
+    assert placed({}, []).created == [((), ())]

@@ -27,6 +27,15 @@ def test_a_plugin_that_the_profile_disables_at_a_point_does_not_answer_there(clu
     assert set(enabled["filter-result"]["n1"].values()) == {"passed"}
 
 
+def test_an_attempt_that_chose_no_node_has_no_scores(cluster, a):
+    world = cluster().nodes(a.node("n1"), a.node("n2"))
+
+    found = record(world, a.pod("p"), node="")
+
+    assert (found["score-result"], found["finalscore-result"], found["prescore-result"]) == ({}, {}, {})
+    assert set(found["filter-result"]) == {"n1", "n2"}, "what filters said stays"
+
+
 def test_after_the_first_rejection_of_a_node_no_other_filter_answers_for_it(cluster, a):
     world = cluster().nodes(a.node("n1", unschedulable=True, cpu="1"), a.node("n2"))
 

@@ -6,7 +6,16 @@ from hypothesis import strategies as st
 from scheduler.cache.node_info import PodInfo
 from scheduler.explain.would_fit import Filters, missing_labels, with_request, would_fit_if
 from services.api.kinds.node import Taint
-from services.api.kinds.pod import Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from services.api.kinds.pod import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PodAffinity,
+    PodAffinityTerm,
+)
+from services.api.meta import LabelSelector
 
 
 def ask(world, pod):
@@ -69,6 +78,16 @@ def test_a_label_that_the_affinity_forbids_is_to_be_removed(cluster, a):
     world = cluster().nodes(a.node("n1", labels={"spot": "yes"}))
 
     assert ask(world, a.pod(affinity=affinity))["label"].change == "label node n1 spot-"
+
+
+def test_labels_that_a_selector_wants_are_found_beside_any_affinity_to_pods(cluster, a):
+    world = cluster().nodes(a.node("n1"))
+    away = PodAffinityTerm(topology_key="kubernetes.io/hostname", label_selector=LabelSelector(match_labels={"a": "b"}))
+    affinity = Affinity(pod_anti_affinity=PodAffinity(required=(away,)))
+
+    found = ask(world, a.pod(affinity=affinity, node_selector={"disk": "ssd"}))
+
+    assert found["label"].change == "label node n1 disk=ssd"
 
 
 def test_labels_do_not_help_where_the_node_is_full_as_well(cluster, a):
