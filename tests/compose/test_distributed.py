@@ -85,7 +85,7 @@ def deployments(mesh):
     return mesh.get("/apis/apps/v1/namespaces/default/deployments")["items"]
 
 
-def test_members_of_etcd_may_do_as_little_as_any_container_and_nobody_else_reaches_them(distributed):
+def test_members_of_etcd_may_do_as_little_as_any_container_and_are_in_a_network_of_their_own(distributed):
     mesh, networks = distributed, {}
     for service in mesh.services:
         for container in map(mesh.engine.inspect, mesh.containers(service)):
