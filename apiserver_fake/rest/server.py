@@ -884,7 +884,8 @@ class _SilenceSweep:
         """Look again and again until `stop`; a silent connection lives at most 1.4 times what is allowed."""
         now, active = self._clock.now(), self._handler.active
         connections = self._server.connections
-        silent = [c for c in connections if c not in active]
+        # A watch, and whatever else takes long, may be the first request of its connection.
+        silent = [c for c in connections if c not in active and c not in self._handler.busy]
         self._silent_since = {c: self._silent_since.get(c, now) for c in silent}
         present = frozenset(connections)
         self._handler.active = {c: None for c in active if c in present}

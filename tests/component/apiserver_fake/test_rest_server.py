@@ -555,6 +555,32 @@ def test_l_conn_a_connection_that_never_speaks_is_closed_and_one_that_did_stays(
     assert run(scenario()) == (b"HTTP/1.1 200 OK", b"", b"HTTP/1.1 200 OK")
 
 
+def test_l_conn_a_connection_whose_first_request_takes_long_is_not_a_silent_one():
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+    question = b"GET /api/v1/namespaces/d/pods/a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n\r\n"
+
+    class Late(AnApi):
+        async def call(self, request):
+            asked.set()
+            await may_answer.wait()
+            return await super().call(request)
+
+    async def scenario():
+        async with a_rest_server(Late({("pods", "a"): b"{}"}), first_request_max_s=0.1) as client:
+            speaker, mouth = await asyncio.open_connection("127.0.0.1", client.port)
+            mouth.write(question)
+            await asked.wait()
+            silent, never = await asyncio.open_connection("127.0.0.1", client.port)
+            closed = await asyncio.wait_for(silent.read(), 5)
+            may_answer.set()
+            answer = await asyncio.wait_for(speaker.read(15), 5)
+            never.close()
+            mouth.close()
+            return closed, answer
+
+    assert run(scenario()) == (b"", b"HTTP/1.1 200 OK")
+
+
 def test_a_bug_answers_one_caller_with_a_status_and_leaves_the_server_open():
     class Broken(AnApi):
         async def call(self, request):
