@@ -186,6 +186,10 @@ class ApiServer:
         """Return when this server knows what every other one has committed before the call. Raises: ApiError."""
         await self._journal.confirm()
 
+    async def etcd_failure(self) -> str:
+        """Return why etcd does not answer; empty when it does, or there is none."""
+        return await self._journal.check()
+
     # -- life
 
     async def run(self) -> None:

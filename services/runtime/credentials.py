@@ -318,7 +318,7 @@ def _make_etcd(out: Path, members: Sequence[str], *, is_renewed: bool) -> None:
     """Hand out what members of etcd know each other by and the API servers' certificate for them, all of an authority
     that signs for no one else, as kubeadm's `etcd-ca`: whom etcd's authority vouches for may read everything.
     Source: upstream `cmd/kubeadm/app/phases/certs/certlist.go`."""
-    # As long as the authority: neither etcd nor its clients read theirs again.
+    # As long as the authority: API servers do not read theirs again.
     signer = certificates.authority(out / "authority" / "etcd", life=certificates.AUTHORITY_LIFE)
     if is_renewed:
         _renew_all(signer)

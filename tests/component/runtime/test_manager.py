@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+import structlog
 
 from services.api.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Unavailable, UnknownOutcome
 from services.api.kinds.pod import Pod
@@ -631,3 +632,119 @@ def test_an_identity_without_credential_is_refused_at_wiring():
 
     with pytest.raises(StartError, match="system:controller:replicaset"):
         simloop.run(main())
+
+
+def test_c7_a_held_key_goes_on_as_soon_as_the_caches_show_its_write_whomever_that_leads_to():
+    """The pod has no owner, so that nothing of it but a cache's progress leads back to the key."""
+    times = []
+
+    def reconcile(key, listers, moment):
+        times.append(round(moment.now_s, 1))
+        if len(times) > 1:
+            return NOTHING
+        return Result((Create("pods", {"metadata": {"name": "p", "namespace": "default"}}),))
+
+    async def act(api, manager):
+        await asyncio.sleep(0.5)
+        api.touch("replicasets.apps", WEB)
+        await asyncio.sleep(1)
+        held = manager.metrics()['controller_held_keys{controller="replicaset"}'], manager.is_idle
+        await asyncio.sleep(30)
+        return held, manager.metrics()['controller_held_keys{controller="replicaset"}'], manager.is_idle
+
+    _, _, found = play([controller(reconcile)], act, prepare=lose_a_pod)
+
+    assert times == [0.0, 3.0]
+    assert found == ((1, False), 0, True)
+
+
+def test_c5_five_conflicts_in_a_row_are_ordinary_and_each_after_them_is_reported():
+    def reconcile(key, listers, moment):
+        return Result((Patch("replicasets.apps", key, {"status": {"replicas": 3}}, subresource="status"),))
+
+    def prepare(api):
+        api.put("replicasets.apps", replica_set())
+        api.refuse = lambda request: Conflict("someone wrote first") if request.verb == "patch" else None
+
+    with structlog.testing.capture_logs() as logs:
+        play([controller(reconcile)], for_a_second, prepare=prepare)
+
+    found = [(line["log_level"], line["event"]) for line in logs if line["event"].startswith("reconcile.")]
+    assert found[:5] == [("debug", "reconcile.done")] * 5
+    assert set(found[5:]) == {("warning", "reconcile.failed")}
+
+
+def test_p15_a_reconcile_that_takes_longer_than_half_a_minute_is_reported():
+    def prepare(api):
+        api.put("replicasets.apps", replica_set())
+        plain = api.call
+
+        async def call(request):
+            if request.verb == "create":
+                await asyncio.sleep(4.0)
+            return await plain(request)
+
+        api.call = call
+
+    def reconcile(key, listers, moment):
+        if listers.of(Pod).all():
+            return NOTHING
+        return Result(tuple(Create("pods", pod_of("web", f"p{number}")) for number in range(8)))
+
+    async def act(api, manager):
+        await asyncio.sleep(10)
+        under_way = list(manager.under_way())
+        await asyncio.sleep(110)
+        return under_way, list(manager.under_way())
+
+    with structlog.testing.capture_logs() as logs:
+        _, _, found = play([controller(reconcile)], act, prepare=prepare)
+
+    assert found == (["reconcile replicaset default/web"], [])
+    assert any(line["event"] == "reconcile.slow" and line["log_level"] == "warning" for line in logs)
+
+
+def test_what_reconciles_came_to_is_counted():
+    seen = []
+
+    def reconcile(key, listers, moment):
+        seen.append(key.name)
+        if key.name == "wrong":
+            raise ValueError("poison")
+        if key.name == "busy" and seen.count("busy") == 1:
+            return Result((Create("pods", {"metadata": {"name": "p", "namespace": "default"}}),))
+        return NOTHING
+
+    def prepare(api):
+        for name in ("busy", "idle", "wrong"):
+            api.put("replicasets.apps", replica_set(name))
+
+    async def act(api, manager):
+        await asyncio.sleep(0.02)
+        return manager.metrics()
+
+    with structlog.testing.capture_logs():
+        _, _, metrics = play([controller(reconcile)], act, prepare=prepare)
+
+    counted = {
+        name: metrics[f'controller_runtime_reconcile_total{{controller="replicaset",result="{name}"}}']
+        for name in ("done", "unchanged", "requeued", "failed", "terminal")
+    }
+    assert counted == {"done": 1, "unchanged": 1, "requeued": 0, "failed": seen.count("wrong"), "terminal": 0}
+    assert metrics['controller_writes_total{controller="replicaset"}'] == 1
+
+
+def test_a_rule_that_never_has_enough_of_live_reads_fails_after_five_rounds():
+    rounds = []
+
+    def reconcile(key, listers, moment):
+        rounds.append(moment.now_s)
+        return Result(refresh=(Query(Pod, Key("default", f"p{len(rounds)}")),))
+
+    async def act(api, manager):
+        await asyncio.sleep(0.009)
+
+    api, _, _ = play([controller(reconcile)], act, prepare=lambda api: api.put("replicasets.apps", replica_set()))
+
+    assert len(rounds) >= 5
+    assert api.count("get", "pods") == len(rounds)

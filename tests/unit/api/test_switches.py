@@ -1,5 +1,6 @@
 """The register of switches."""
 
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -16,6 +17,15 @@ def test_every_switch_has_a_legal_default_a_meaning_and_a_source():
         assert known.default == known.parse(text)
         assert known.meaning
         assert known.source
+
+
+def test_the_values_of_a_switch_are_words_of_its_own_and_its_default_is_one_of_them():
+    for known in REGISTER:
+        words = [value for value in known.values if value or known.default]  # where "" is as nodes say themselves
+        assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", word) for word in words), known.name
+        assert len(set(known.values)) == len(known.values)
+        assert not known.values or known.default in known.values
+        assert [known.parse(value) for value in known.values] == list(known.values)
 
 
 def test_names_are_unique():

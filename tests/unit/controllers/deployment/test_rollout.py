@@ -62,7 +62,7 @@ def test_scaling_in_mid_rollout_is_shared_in_proportion_and_the_largest_takes_th
 
 
 def test_when_all_that_may_be_added_is_dealt_out_smaller_sets_stay_as_they_are():
-    """A set whose share has no maximum to be reckoned by (its annotation is missing) takes what the largest left over."""
+    """The largest comes first, and its share is all that there is."""
     sets = (a_set("a", 6, max_replicas=6, created="1"), a_set("b", 4, max_replicas=20, created="2"),
             a_set("c", 2, max_replicas=4, created="3"))  # fmt: skip
 
@@ -71,10 +71,14 @@ def test_when_all_that_may_be_added_is_dealt_out_smaller_sets_stay_as_they_are()
 
 @pytest.mark.parametrize(("notes", "size"), [("12", 10), ("0", 20), ("many", 20), (None, 20)])
 def test_a_share_is_of_the_maximum_that_the_set_was_last_scaled_for_or_else_of_the_present_one(notes, size):
-    """Five of a set that could have 12, or 6 where it does not say, of 24 now: both sets together may be 24."""
+    """A set of 5 that was scaled for at most 12, or 6 where it does not say, of 24 now."""
     own = a_set("own", 5, max_replicas=notes, created="1")
 
-    assert proportional(20, 4, 6, (own, a_set("new", 4, max_replicas=6, created="2")))["own"] == min(size, 20)
+    assert proportional(20, 4, 6, (own, a_set("new", 4, max_replicas=6, created="2")))["own"] == size
+
+
+def test_where_no_maximum_is_known_there_are_no_shares_and_the_largest_set_takes_all():
+    assert proportional(10, 0, 0, (a_set("a", 3), a_set("b", 2))) == {"a": 8, "b": 2}
 
 
 @pytest.mark.parametrize(("replicas", "sizes"), [(7, (2, 2, 3)), (8, (2, 3, 3)), (10, (3, 3, 4)), (11, (3, 4, 4))])
