@@ -227,6 +227,8 @@ class Run:
         self._pid = 0
         self.log = Log()
         self.killed_ns: list[int] = []
+        self._recoveries: dict[str, dict[str, Any] | None] = {}
+        """What each life found, by its event log; None where it ended before."""
 
     def __enter__(self) -> "Run":
         self._open()
@@ -314,11 +316,14 @@ class Run:
         self.killed_ns.append(time.monotonic_ns())
         os.kill(self._pid, number)
         self._pid = 0
-        return self._answer("exit")
+        code = self._answer("exit")
+        self._note_recovery()
+        return code
 
     def wait_for_end(self) -> str:
         """Return the exit code of a server that ends by itself."""
         code, self._pid = self._answer("exit"), 0
+        self._note_recovery()
         return code
 
     def start_load(self) -> None:
@@ -360,16 +365,17 @@ class Run:
         found = self.watermark()
         return int(WATERMARK.unpack(found)[0]) if len(found) == WATERMARK.size else 0
 
+    def _note_recovery(self) -> None:
+        """Note what the life that has ended found; only the event logs of the last ten are kept."""
+        for path in (self._folder / "events").glob("*.jsonl"):
+            if path.name not in self._recoveries:
+                lines = (line for line in path.read_bytes().splitlines() if b'"store.recovered"' in line)
+                self._recoveries[path.name] = next((json.loads(line) for line in lines), None)
+
     def recovered(self) -> list[dict[str, Any]]:
         """Return what each life found, oldest first."""
-        files = sorted((self._folder / "events").glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
-        found = []
-        for path in files:
-            for line in path.read_bytes().splitlines():
-                if b'"store.recovered"' in line:
-                    found.append(json.loads(line))
-                    break
-        return sorted(found, key=lambda line: line["mono_ns"])
+        found = [line for line in self._recoveries.values() if line is not None]
+        return sorted(found, key=lambda line: int(line["mono_ns"]))
 
 
 def crash(
@@ -395,7 +401,9 @@ def crash(
             if is_over():
                 break
             try:
-                _one_life(run, report, dice, amid_recovery=number > 1 and dice.random() < 0.1)
+                # A copy that loses files is one whose `acked` its server has written since the last cut took it back.
+                is_cut_short = number > 1 and dice.random() < 0.1 and number % LOSE_EVERY > 0
+                _one_life(run, report, dice, amid_recovery=is_cut_short)
             except Refused as refused:
                 report.violations.append(f"kill {number - 1}: I13: the store is refused: {refused}")
                 report.caught_at = number - 1

@@ -27,6 +27,8 @@ ACKNOWLEDGE_BEFORE_SYNC = "acknowledge-before-sync"
 FOLD_OFTEN = "fold-often"
 FAILING_SYNC = "failing-sync-"
 _FULL = 2
+WRITTEN_BACK_AT = 1_000 * 4_096
+"""Bytes of the log from which on it is written back; SQLite's own `wal_autocheckpoint` is 1,000 pages."""
 
 
 def log_end(directory: Path) -> tuple[int, bytes]:
@@ -40,9 +42,19 @@ def log_end(directory: Path) -> tuple[int, bytes]:
 
 
 class WatchedJournal(product.SqliteJournal):
-    """The product's journal, which says how far it was synced."""
+    """The product's journal, which says how far it was synced.
+
+    SQLite writes a long log back within the commit that made it so long: pages of a commit that is synced, but of which
+    the harness does not know yet, would be in the database while it takes the commit out of the log. So here it is
+    written back as soon as the commit is reported and acknowledged.
+    """
 
     watermark: int
+
+    def _connect(self, last_rv: int) -> None:
+        super()._connect(last_rv)
+        assert self._database is not None
+        self._database.execute("PRAGMA wal_autocheckpoint=0")
 
     def _acknowledge(self, rv: int) -> None:
         assert self._database is not None
@@ -50,6 +62,8 @@ class WatchedJournal(product.SqliteJournal):
         if self._database.execute("PRAGMA synchronous").fetchone()[0] >= _FULL:
             self._report(rv)
         super()._acknowledge(rv)
+        if log_end(self._directory)[0] >= WRITTEN_BACK_AT:
+            self._database.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _report(self, rv: int) -> None:
         os.pwrite(self.watermark, WATERMARK.pack(rv, *log_end(self._directory)), 0)
