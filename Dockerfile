@@ -28,7 +28,9 @@ RUN PYTHONPATH=/app /opt/keplab/bin/python -m compileall -q /app /opt/keplab/lib
 FROM ${BASE}
 # Above 10,000: no user of the host, whatever the engine maps. A fresh volume takes over these folders' owner.
 RUN mkdir -p /data /credentials/authority /credentials/apiserver /credentials/scheduler /credentials/controllers \
-      /credentials/claim-controller /credentials/kubelet /credentials/admin && chown -R 10001:10001 /data /credentials && chmod -R go-rwx /data /credentials
+      /credentials/claim-controller /credentials/kubelet /credentials/admin /credentials/etcd-0 /credentials/etcd-1 /credentials/etcd-2 \
+      /members/etcd-0 /members/etcd-1 /members/etcd-2 && \
+    chown -R 10001:10001 /data /credentials /members && chmod -R go-rwx /data /credentials /members
 COPY --from=packages /opt/keplab /opt/keplab
 COPY --from=packages /app /app
 WORKDIR /app

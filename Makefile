@@ -34,8 +34,7 @@ demo: $(READY) ## the runaway and its cure, side by side, as real processes
 test: lint types ## every layer of tests
 	$(BIN)/pytest tests/unit tests/component tests/architecture tests/fidelity tests/examples tests/fuzz -n 2 --dist loadfile
 	$(BIN)/pytest tests/scenarios -n 2 --dist load
-	$(BIN)/pytest tests/process tests/durability -n 3 --dist loadfile
-	$(BIN)/pytest tests/interop -n 2 --dist loadfile
+	$(BIN)/pytest tests/process tests/durability tests/interop -n 4 --dist loadfile
 
 lint: $(READY) ## format, lint, floors, stubs
 	$(BIN)/ruff format --check .

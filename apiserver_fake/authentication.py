@@ -17,7 +17,7 @@ import msgspec
 
 from apiserver_fake.accounts.tokens import Find, Rejected, Tokens
 from services.api.errors import UNREADABLE, BadRequest, Forbidden, Unauthorized
-from services.api.identity import ANONYMOUS, NODE_HOSTS_GROUP, Hosting, Identity, Stages
+from services.api.identity import ANONYMOUS, NODE_HOSTS_GROUP, Credential, Hosting, Identity, Stages
 from services.api.meta import Document
 from services.api.tokens import LEEWAY_S, LIFE_S, Owner, node_token, owner_of, server_token
 from services.runtime.config import EXIT_CONFIG, StartError
@@ -102,22 +102,31 @@ class Authenticator:
             return known.identity
         if self._is_of_account(bearer):
             try:
-                return replace(self._account(bearer, ())[0], credential=(bearer, peer))
+                return replace(self._account(bearer, ())[0], credential=Credential(bearer, peer))
             except Rejected:
                 raise Unauthorized("Unauthorized") from None
         owner = self._check(bearer, peer)
         if owner.expires_s < math.inf:
-            owner = owner._replace(identity=replace(owner.identity, credential=(bearer, peer)))
+            owner = owner._replace(identity=replace(owner.identity, credential=Credential(bearer, peer)))
         if len(self._cache) >= CACHE_MAX:
             self._cache.clear()
         self._cache[bearer, peer] = owner
         return owner.identity
 
     def certified(self, identity: Identity) -> Identity:
-        """Return the identity of a certificate with what the server's list says of its user: the nodes of a host."""
+        """Return the identity of a certificate with what the server's list says of its user: the nodes of a host.
+        Raises: Unauthorized when the certificate has expired; a connection may be older than that."""
+        self.check(identity.credential)
         if NODE_HOSTS_GROUP not in identity.groups or identity.user not in self._hosting:
             return identity
         return replace(identity, hosting=self._hosting[identity.user])
+
+    def check(self, credential: Credential) -> None:
+        """Return while a credential is good. Raises: Unauthorized."""
+        if self._wall() > credential.expires_s:
+            raise Unauthorized("Unauthorized")
+        if credential.bearer:
+            self.identify(credential.bearer, credential.peer)
 
     def _is_of_account(self, bearer: str) -> bool:
         if self._accounts is None or len(bearer) > TOKEN_BYTES_MAX or not bearer.isascii():

@@ -66,7 +66,7 @@ from services.api.errors import (
     NotFound,
     Unauthorized,
 )
-from services.api.identity import ADMIN, MASTERS_GROUP, MONITOR, Identity
+from services.api.identity import ADMIN, LASTING, MASTERS_GROUP, MONITOR, Credential, Identity
 from services.api.kinds.customresourcedefinition import DEFINITIONS
 from services.api.meta import Document
 from services.api.metrics.apis import COMPUTED
@@ -171,8 +171,8 @@ class ApiServer:
         self._admitted: dict[asyncio.Task[Response], None] = {}
         self.audit: Auditor | None = None
         """Keeps the audit log, if there is one."""
-        self._expiring: dict[Watcher, tuple[str, str]] = {}
-        """Open watches of tokens that may expire, each with its token and whose connection that came over."""
+        self._expiring: dict[Watcher, Credential] = {}
+        """Open watches of those who have shown what ends some day."""
         self._expiry_check: asyncio.Task[None] | None = None
         self._beginning: set[asyncio.Task[None]] = set()
         self.is_ready = False
@@ -185,6 +185,10 @@ class ApiServer:
     async def catch_up(self) -> None:
         """Return when this server knows what every other one has committed before the call. Raises: ApiError."""
         await self._journal.confirm()
+
+    async def etcd_failure(self) -> str:
+        """Return why etcd does not answer; empty when it does, or there is none."""
+        return await self._journal.check()
 
     # -- life
 
@@ -326,15 +330,16 @@ class ApiServer:
                     break
 
     async def _end_expired(self) -> None:
-        """End watches whose token has expired, or whose account, pod or secret is gone (X-TOK2)."""
+        """End watches whose certificate or token has expired, or whose account, pod or secret is gone (X-TOK2)."""
+        _, authenticator = self._parts()
         while True:
             await asyncio.sleep(EXPIRY_CHECK_S)
-            for watcher, (bearer, peer) in list(self._expiring.items()):
+            for watcher, credential in list(self._expiring.items()):
                 if watcher.end_reason:
                     del self._expiring[watcher]
                     continue
                 try:
-                    self.authenticate(bearer, peer)
+                    authenticator.check(credential)
                 except Unauthorized:
                     del self._expiring[watcher]
                     watcher.close(AUTH_EXPIRED)
@@ -347,8 +352,8 @@ class ApiServer:
         return self._parts()[1].identify(bearer, peer)
 
     def certified(self, identity: Identity) -> Identity:
-        """Return the identity of a certificate with what the server's list says of its user. Raises: Unavailable before
-        recovery."""
+        """Return the identity of a certificate with what the server's list says of its user. Raises: Unauthorized when
+        it has expired; Unavailable before recovery."""
         return self._parts()[1].certified(identity)
 
     def _document(self, resource: str, namespace: str, name: str) -> Document | None:
@@ -811,7 +816,7 @@ class ApiServer:
             task.add_done_callback(self._beginning.discard)
         elif self._lines is not None:
             self._lines.watch_opened(watcher, request)
-        if identity.credential[0]:
+        if identity.credential != LASTING:
             self._expiring[watcher] = identity.credential
             if self._expiry_check is None and self._group is not None:
                 self._expiry_check = self._group.create_task(self._end_expired())

@@ -184,12 +184,12 @@ async def _phases(mesh: RunningMesh, watchers: int, objects: int, say: Callable[
             begun, refused = await many_watchers.line()
             async with healthy.measured(phases, "stalled watchers, writes") as phase:
                 phase.begun, phase.refused = begun, refused
-                await _write_and_follow(mesh, healthy.delivered_s)
+                await _write_and_follow(mesh, objects, healthy.delivered_s)
     return phases
 
 
-async def _write_and_follow(mesh: RunningMesh, delivered_s: list[float]) -> None:
-    """Patch pods and note how long each change takes to a watch that reads."""
+async def _write_and_follow(mesh: RunningMesh, objects: int, delivered_s: list[float]) -> None:
+    """Patch the pods in turn and note how long each change takes to a watch that reads."""
     sent: dict[str, float] = {}
 
     async def follow() -> None:
@@ -204,8 +204,8 @@ async def _write_and_follow(mesh: RunningMesh, delivered_s: list[float]) -> None
     number = 0
     while time.perf_counter() < ends:
         number += 1
-        name = f"pod-{number:06d}"
-        patch: dict[str, Any] = {"metadata": {"annotations": {"a": "x" * WRITTEN_BYTES}}}
+        name = f"pod-{number % objects:06d}"
+        patch: dict[str, Any] = {"metadata": {"annotations": {"a": f"{number:0{WRITTEN_BYTES}d}"}}}
         sent[name] = time.perf_counter()
         request = Request(
             verb="patch",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 from services.api.cel import regex, times, urls
@@ -36,19 +36,22 @@ _ATOM: Final = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\u0080-\U0010ffff-]+"
 _DOTTED: Final = rf"{_ATOM}(?:\.{_ATOM})*"
 _QUOTED: Final = r'"(?:[^"\\\r\n]|\\.)*"'
 _SPEC: Final = rf"(?:{_DOTTED}|{_QUOTED})@(?:{_DOTTED}|\[[^\[\]\\]*\])"
-_EMAIL: Final = re.compile(rf"\s*(?:{_SPEC}|(?:(?:{_QUOTED}|[^\s<>@,;:\\\"\[\]()]+)\s*)*<{_SPEC}>)\s*")
-_SCALA: Final = re.compile(r"\s*(?:\d+\s*[A-Za-zµ]+\s*)+")
-_SCALA_UNIT: Final = re.compile(r"\d+\s*([A-Za-zµ]+)")
+_EMAIL: Final = rf"\s*(?:{_SPEC}|(?:(?:{_QUOTED}|[^\s<>@,;:\\\"\[\]()]+)\s*)*<{_SPEC}>)\s*"
+_SCALA: Final = r"\s*(?:\d+\s*[A-Za-zµ]+\s*)+"
+_SCALA_UNIT: Final = r"\d+\s*([A-Za-zµ]+)"
 _SCALA_UNITS: Final = ("ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk")
 _SCALA_STARTS: Final = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
-_TIME: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))")
+_TIME: Final = r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))"
 _NAME: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 Format = Callable[[str], bool]
 
 
+_compiled = cache(re.compile)
+"""The expression of a pattern, from its first use on: a start of the API server need not wait for all of them."""
+
+
 def _matching(pattern: str, flags: int = 0) -> Format:
-    matches = re.compile(pattern, flags | re.ASCII).fullmatch
-    return lambda text: matches(text) is not None
+    return lambda text: _compiled(pattern, flags | re.ASCII).fullmatch(text) is not None
 
 
 def _readable(read: Callable[[str], object]) -> Format:
@@ -100,7 +103,7 @@ def _hostname(text: str) -> bool:
 def _duration(text: str) -> bool:
     if _readable(times.duration)(text):
         return True
-    units = [each.lower() for each in _SCALA_UNIT.findall(text)] if _SCALA.fullmatch(text) else []
+    units = [each.lower() for each in _compiled(_SCALA_UNIT).findall(text)] if _compiled(_SCALA).fullmatch(text) else []
     return any(each in _SCALA_UNITS or each.startswith(_SCALA_STARTS) for each in units)
 
 
@@ -112,7 +115,7 @@ def _date(text: str) -> bool:
 
 def _moment(text: str) -> bool:
     date, _, rest = text.lower().partition("t")
-    match = _TIME.fullmatch(rest.partition("t")[0])
+    match = _compiled(_TIME).fullmatch(rest.partition("t")[0])
     return match is not None and _date(date) and match[1] <= "23" and match[2] <= "59" and match[3] <= "59"
 
 
@@ -142,7 +145,7 @@ def _card(text: str) -> bool:
 FORMATS: Final[Mapping[str, Format]] = {
     "bsonobjectid": _matching("[0-9a-fA-F]{24}"),
     "uri": lambda text: not urls.problem(text),
-    "email": lambda text: _EMAIL.fullmatch(text) is not None,
+    "email": lambda text: _compiled(_EMAIL).fullmatch(text) is not None,
     "hostname": _hostname,
     "ipv4": _ipv4,
     "ipv6": _ipv6,

@@ -3,7 +3,7 @@
 Source: upstream `staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from apiserver_fake.storage.records import ReadOnly
 from services.api.times import format_time
@@ -24,6 +24,8 @@ CHECKS = (
 READINESS = ("etcd-readiness", "informer-sync")
 """Checks that `/readyz` alone has."""
 ALWAYS = frozenset(("ping", "log"))
+OF_ETCD = frozenset(("etcd", "etcd-readiness"))
+"""What fails while etcd does not answer, `/livez` too. Source: upstream `pkg/server/options/etcd.go`."""
 
 
 def checks_of(endpoint: str) -> tuple[str, ...]:
@@ -31,13 +33,19 @@ def checks_of(endpoint: str) -> tuple[str, ...]:
     return (*CHECKS[:3], *READINESS, *CHECKS[3:]) if endpoint == "readyz" else CHECKS
 
 
-def is_passing(endpoint: str, check: str, *, is_ready: bool) -> bool:
-    """Whether a check passes; a server that is still reading its store is alive."""
-    return is_ready or endpoint == "livez" or check in ALWAYS
+def is_passing(endpoint: str, check: str, *, is_ready: bool, failing: Collection[str] = ()) -> bool:
+    """Whether a check passes; a server that is still reading its store is alive. `failing`: those that do not."""
+    return check not in failing and (is_ready or endpoint == "livez" or check in ALWAYS)
 
 
 def report(
-    endpoint: str, *, is_ready: bool, is_verbose: bool, excluded: Sequence[str], read_only: ReadOnly | None = None
+    endpoint: str,
+    *,
+    is_ready: bool,
+    is_verbose: bool,
+    excluded: Sequence[str],
+    read_only: ReadOnly | None = None,
+    failing: Collection[str] = (),
 ) -> tuple[int, str]:
     """Return status and text of an endpoint's whole answer; what fails is always named.
 
@@ -49,7 +57,7 @@ def report(
         if check in left:
             del left[check]
             lines.append(f"[+]{check} excluded: ok\n")
-        elif is_passing(endpoint, check, is_ready=is_ready):
+        elif is_passing(endpoint, check, is_ready=is_ready, failing=failing):
             lines.append(f"[+]{check} ok\n")
         else:
             failed = True

@@ -40,7 +40,7 @@ def impersonated(
     if not {needed, UNAUTHENTICATED}.intersection(groups):
         groups.append(needed)
     named = tuple((key, tuple(values)) for key, values in sorted(extra.items()))
-    return Identity(user, tuple(groups), uid=uid, extra=named)
+    return Identity(user, tuple(groups), uid=uid, extra=named, credential=caller.credential)
 
 
 def _questions(user: str, groups: list[str], uid: str, extra: dict[str, list[str]]) -> list[Attributes]:

@@ -282,13 +282,20 @@ class RestHandler:
         await self._server.catch_up()
         return self._identity(request)
 
-    def _identity(self, request: web.BaseRequest) -> Identity:
+    def _authenticated(self, request: web.BaseRequest) -> Identity:
+        """Return whom the certificate names, and without a good one the token."""
         peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
-        certified = identity_of_peer(peer)
+        certified, authorization = identity_of_peer(peer), request.headers.get("Authorization", "")
         if certified is not None:
-            caller = self._server.certified(certified)
-        else:
-            caller = self._server.authenticate(bearer_of(request.headers.get("Authorization", "")))
+            try:
+                return self._server.certified(certified)
+            except Unauthorized:
+                if not authorization:
+                    raise
+        return self._server.authenticate(bearer_of(authorization))
+
+    def _identity(self, request: web.BaseRequest) -> Identity:
+        caller = self._authenticated(request)
         if self._server.access.is_rbac:
             caller = external(caller)
         if self._server.audit is None:
@@ -348,7 +355,7 @@ class RestHandler:
             case ["apis", group, version, _, *_] if group and discovery.is_served(self._catalogue, group, version):
                 return await self._resource(request, identity, group, version, parts[3:])
             case ["healthz" | "livez" | "readyz" as check, *rest]:
-                return self._health(request, identity, check, rest)
+                return await self._health(request, identity, check, rest)
             case ["version"]:
                 self._only(request, "GET")
                 return raw_json(discovery.version(self._server.release))
@@ -421,23 +428,29 @@ class RestHandler:
         ]
         return sorted(roots + served)
 
-    def _health(self, request: web.BaseRequest, identity: Identity, endpoint: str, rest: list[str]) -> web.Response:
+    async def _health(
+        self, request: web.BaseRequest, identity: Identity, endpoint: str, rest: list[str]
+    ) -> web.Response:
         check, query, is_ready = "/".join(rest), request.rel_url.query, self._server.is_ready
         if check and check not in health.checks_of(endpoint):
             return page_not_found()
+        if not check and "verbose" in query:
+            self._only_monitors(request, identity)
+        excluded = query.getall("exclude", [])
+        is_asked = {check} if check else set(health.checks_of(endpoint)) - set(excluded)
+        failure = await self._server.etcd_failure() if is_ready and is_asked & health.OF_ETCD else ""
+        failing = health.OF_ETCD if failure else ()
         if check:
-            is_passing = health.is_passing(endpoint, check, is_ready=is_ready)
-            said = (200, "ok") if is_passing else (500, "internal server error: not ready\n")
+            is_passing = health.is_passing(endpoint, check, is_ready=is_ready, failing=failing)
+            said = (200, "ok") if is_passing else (500, f"internal server error: {failure or 'not ready'}\n")
         else:
-            if "verbose" in query:
-                self._only_monitors(request, identity)
-            excluded = query.getall("exclude", [])
             said = health.report(
                 endpoint,
                 is_ready=is_ready,
                 is_verbose="verbose" in query,
                 excluded=excluded,
                 read_only=self._server.writer.read_only,
+                failing=failing,
             )
         return web.Response(text=said[1], status=said[0], headers=TEXT_HEADERS)
 
@@ -871,7 +884,8 @@ class _SilenceSweep:
         """Look again and again until `stop`; a silent connection lives at most 1.4 times what is allowed."""
         now, active = self._clock.now(), self._handler.active
         connections = self._server.connections
-        silent = [c for c in connections if c not in active]
+        # A watch, and whatever else takes long, may be the first request of its connection.
+        silent = [c for c in connections if c not in active and c not in self._handler.busy]
         self._silent_since = {c: self._silent_since.get(c, now) for c in silent}
         present = frozenset(connections)
         self._handler.active = {c: None for c in active if c in present}

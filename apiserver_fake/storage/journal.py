@@ -83,6 +83,10 @@ class Journal:
     async def confirm(self) -> None:
         """Return when readers see everything that was committed before the call. Raises: ApiError."""
 
+    async def check(self) -> str:
+        """Return why what keeps the journal gives no answer; empty when it does, or nothing else keeps it."""
+        return ""
+
     async def follow(self) -> None:
         """Follow what others commit, until cancelled. Raises: JournalError."""
 
@@ -111,7 +115,7 @@ _MAGIC = b"KLJ1"
 _HEAD = len(_MAGIC) + 4 + 8
 
 
-def checksum(payload: bytes) -> bytes:
+def checksum(payload: bytes | bytearray) -> bytes:
     """Return the eight bytes by which a torn record is recognised."""
     return hashlib.blake2b(payload, digest_size=8).digest()
 

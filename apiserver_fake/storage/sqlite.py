@@ -175,9 +175,11 @@ class SqliteJournal(Journal):
                 return None
             found = Recovered(meta["secret"], int(meta["folded_rv"]))
             columns = _columns_of(database)
+            encoder, packed = msgspec.msgpack.Encoder(), bytearray()
             for row in database.execute(f"SELECT {','.join(columns)}, checksum FROM changes ORDER BY rv"):
                 entry = Entry(*row[:-1])
-                if checksum(msgspec.msgpack.encode(row[:-1])) != row[-1]:
+                encoder.encode_into(row[:-1], packed)
+                if checksum(packed) != row[-1]:
                     raise JournalError(f"{self._path}: bad checksum in change {entry.rv}", EXIT_CORRUPT)
                 if entry.rv <= found.base_rv:
                     found.base.append(Kept(entry.resource, entry.rv, entry.body))

@@ -27,6 +27,7 @@ from apiserver_fake.storage.records import (
     Record,
     Selection,
     fields_of,
+    head_of,
     record_of,
     undefined_resource,
 )
@@ -378,7 +379,7 @@ def restore(
 
 def _record(store: Store, resources: Mapping[str, Resource], name: str, rv: int, body: bytes) -> Record:
     """Return the record of a stored object; its kind may be one that a definition defines, or defined once."""
-    document = msgspec.json.decode(body)
+    document = msgspec.json.decode(body) if store.hashing else head_of(name, body)
     resource = resources.get(name) or undefined_resource(name, document)
     if resource is None:
         raise Gap(f"change {rv} is of kind {name}, which this server does not know")

@@ -540,9 +540,9 @@ class Pod(PodContext):
         elif all(c.state == _C.EXITED for c in self.containers if c.kind == MAIN):
             self._complete(t)
         else:
-            if container.stop_at_s is not None:
-                # Its own shell or a probe has ended it: its script does not say so to a kubelet that comes back.
-                self.save()
+            # A boot of the machine would take it for running until then, and its script does not say that its own shell
+            # or a probe has ended it.
+            self.save()
             status.refresh(self, t)
             self._next_container(t)
 

@@ -4,7 +4,7 @@ While it works nothing may write the pod's status. Every answer has one meaning 
 kubelet-unbinding 6.2); waiting times come back as values.
 """
 
-from enum import Enum
+from enum import Enum, auto
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -110,14 +110,22 @@ class UnbindAnswer(msgspec.Struct, frozen=True):
 class Next(Enum):
     """What to do next, where that says all."""
 
-    CALL = "send the request"
-    DONE = "it is not ours any more: the scheduler has it again"
-    GONE = "it was not ours any more"
-    CONFIRM = "it is being deleted: go the normal way of termination"
-    RESUME = "the server says it runs here: treat it as any other pod"
-    READ_POD = "read our own pod, to learn whether it is still ours (X-UB4)"
-    READ_SESSION = "read our own Node, to learn whether the session is still ours"
-    ABSENT = "the server has no such endpoint: reject as without unbinding"
+    CALL = auto()
+    """Send the request."""
+    DONE = auto()
+    """It is not ours any more: the scheduler has it again."""
+    GONE = auto()
+    """It was not ours any more."""
+    CONFIRM = auto()
+    """It is being deleted: go the normal way of termination."""
+    RESUME = auto()
+    """The server says it runs here: treat it as any other pod."""
+    READ_POD = auto()
+    """Read our own pod, to learn whether it is still ours (X-UB4)."""
+    READ_SESSION = auto()
+    """Read our own Node, to learn whether the session is still ours."""
+    ABSENT = auto()
+    """The server has no such endpoint: reject as without unbinding."""
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -212,5 +220,4 @@ class Unbinding:
     def session_read(self, now: float) -> Step:
         """The session is ours: try once more."""
         self._session_checked = True
-        self.retry_at_s = now
         return self.call(now)

@@ -155,7 +155,6 @@ class SimulatorRecords:
         found = self.whole(uid)
         by_node = (HISTORY, PREFIX + "filter-result", PREFIX + "score-result", PREFIX + "finalscore-result")
         for key in by_node:
-            if sum(len(k) + len(v) for k, v in found.items()) <= ANNOTATIONS_MAX_BYTES:
-                break
-            found.pop(key, None)
+            if sum(len(k) + len(v) for k, v in found.items()) > ANNOTATIONS_MAX_BYTES:
+                found.pop(key, None)
         return found

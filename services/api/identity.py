@@ -1,8 +1,9 @@
 """Who calls: a user name and groups, as authentication established them (guarantees 8.1), and of a kubelet host which
 nodes it may act for (X-ID5, decision 0039). Pure."""
 
+import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -93,6 +94,18 @@ def _listed(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
+class Credential(NamedTuple):
+    """What a caller has shown that ends some day. `bearer`: a token, and by `peer` whose connection it came over;
+    `expires_s`: of a certificate, seconds since the epoch."""
+
+    bearer: str = ""
+    peer: str = ""
+    expires_s: float = math.inf
+
+
+LASTING = Credential()
+
+
 @dataclass(frozen=True)
 class Identity:
     """An authenticated caller. `system:anonymous` may call health and version only.
@@ -109,8 +122,8 @@ class Identity:
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
     is_asked_about: bool = False
     hosting: Hosting = NOWHERE
-    credential: tuple[str, str] = field(default=("", ""), compare=False, repr=False)
-    """The bearer token that may expire, and whose connection it came over; no part of who this is."""
+    credential: Credential = field(default=LASTING, compare=False, repr=False)
+    """What it was known by; no part of who this is."""
 
     @property
     def node(self) -> str:

@@ -24,8 +24,12 @@ TRIES_BEFORE_LOGGING = 3
 RELOAD_S = 2.0
 """How often it is looked whether certificate files have changed."""
 LEAVE_MAX_S = 5.0
-PORT_MAX = 65535
 """How long calls may still be answered over a channel that is being left."""
+PORT_MAX = 65535
+CONNECTED_POLL_S = 0.05
+"""How often a stream that waits for its next attempt looks whether the channel has a connection again."""
+NEXT_SERVER_MAX_S = 0.5
+"""How long one of several servers that refuses connections is waited for before the next one is tried."""
 
 _BOTH_ENDS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 10_000),
@@ -40,9 +44,11 @@ _BOTH_ENDS: tuple[tuple[str, int], ...] = (
 )
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     *_BOTH_ENDS,
-    ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.min_reconnect_backoff_ms", 200),
-    ("grpc.max_reconnect_backoff_ms", 5_000),
+    # A refused attempt costs one packet, and a process has one connection: a server that is back is found soon. The
+    # second is the time that an attempt may take: a server short of CPU needs longer for a handshake than to refuse.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 5_000),
+    ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.enable_retries", 0),
 )
 
@@ -187,7 +193,8 @@ class Link:
                 stream.cancel()
             # A stream that broke after a healthy while comes back at once; what is unsent waits.
             if not is_renewed and self.clock.now() - began < BACKOFF_MAX_S:
-                await asyncio.sleep(backoff.next_s())
+                most_s = NEXT_SERVER_MAX_S if len(self._targets) > 1 else BACKOFF_MAX_S
+                await wait_for_attempt(lambda: self.channel.get_state(try_to_connect=True), backoff.next_s(), most_s)
 
     async def _frames(self, stream: Any, backoff: Backoff) -> AsyncIterator[Any]:
         """Yield what the server sends. Raises: ConnectionError when it has closed the stream; AioRpcError."""
@@ -221,6 +228,23 @@ class Link:
             # A task of its own: after a group that failed, a timeout in this one ends it for good (Python 3.11.2).
             why, hint = await asyncio.create_task(self._explained(why))
             _log.warning("apiserver.unreachable", target=self.target, tries=self._failures, error=why, hint=hint)
+
+
+async def wait_for_attempt(
+    state: Callable[[], grpc.ChannelConnectivity], backoff_s: float, refused_most_s: float
+) -> None:
+    """Wait before the next stream: `backoff_s`, which is for a server that can be reached; where connections are
+    refused only until there is one, and at most `refused_most_s`."""
+    loop = asyncio.get_running_loop()
+    until, was_refused = loop.time() + backoff_s, False
+    while (left_s := until - loop.time()) > 0:
+        match state():
+            case grpc.ChannelConnectivity.READY if was_refused:
+                return
+            case grpc.ChannelConnectivity.TRANSIENT_FAILURE if not was_refused:
+                was_refused = True
+                until = min(until, loop.time() + refused_most_s)
+        await asyncio.sleep(min(left_s, CONNECTED_POLL_S))
 
 
 async def taken(stream: Any) -> None:

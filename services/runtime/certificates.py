@@ -25,10 +25,9 @@ RENEWED_BEFORE = timedelta(days=30)
 """How long before its end a certificate is renewed, or a third of its life if that is shorter."""
 BACKDATED = timedelta(minutes=5)
 """Certificates begin a little earlier than now: clocks differ."""
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 SERVER_NAMES = (
-    "localhost",
-    "127.0.0.1",
-    "::1",
+    *LOOPBACK_NAMES,
     "kubernetes",
     "kubernetes.default",
     "kubernetes.default.svc",
@@ -85,10 +84,10 @@ class Authority:
         """Return the pair `<name>.crt`, `<name>.key` of a client that is this user in these groups. Raises: OSError."""
         return self._pair(name, user, tuple(groups), (ExtendedKeyUsageOID.CLIENT_AUTH,), None, now)
 
-    def peer(self, name: str, *, now: datetime | None = None) -> Pair:
-        """Return the pair `<name>.crt`, `<name>.key` of a process of this machine that serves and calls its equals.
-        Raises: OSError."""
-        alternatives = x509.SubjectAlternativeName([_name_of(host) for host in SERVER_NAMES])
+    def peer(self, name: str, hosts: Iterable[str] = (), *, now: datetime | None = None) -> Pair:
+        """Return the pair `<name>.crt`, `<name>.key` of a process that serves and calls its equals, called by these
+        hosts as well as by LOOPBACK_NAMES. Raises: OSError."""
+        alternatives = x509.SubjectAlternativeName([_name_of(host) for host in (*LOOPBACK_NAMES, *hosts)])
         both = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
         return self._pair(name, name, (), both, alternatives, now)
 

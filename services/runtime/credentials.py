@@ -270,20 +270,32 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--node-prefix", required=True, help="what the names of their nodes, and of no others, begin with"
     )
-    parser.add_argument("--rest-url", required=True, help="how people reach the API server, https://HOST:PORT")
-    parser.add_argument("--server-name", action="append", default=[], help="another name of it; may be repeated")
+    parser.add_argument(
+        "--rest-url",
+        action="append",
+        required=True,
+        help="how people reach the API server, https://HOST:PORT; repeated for each of several, without a port: none",
+    )
+    parser.add_argument("--server-name", action="append", default=[], help="another name of them; may be repeated")
+    parser.add_argument(
+        "--etcd-member", action="append", default=[], help="host name of a member of their etcd; may be repeated"
+    )
     parser.add_argument("--renew", action="store_true", help="renew all certificates [KEPLAB_RENEW=1]")
     arguments = parser.parse_args(argv)
     out: Path = arguments.out
     hosts = {arguments.host: Hosting(node_prefix=arguments.node_prefix)}
     made = make(out / "apiserver", hosts=hosts, random=seeded_random(None))
+    is_renewed = arguments.renew or os.environ.get("KEPLAB_RENEW") == "1"
     signer = certificates.authority(out / "authority")
-    if arguments.renew or os.environ.get("KEPLAB_RENEW") == "1":
-        for pair in certificates.pairs(signer.path.parent):
-            signer.renew(pair)
+    if is_renewed:
+        _renew_all(signer)
     certificates.signing_key(out / "apiserver")
-    host = urlsplit(arguments.rest_url).hostname
-    serving = signer.server("apiserver", [*([host] if host else []), *arguments.server_name])
+    # A compose file cannot leave a word out, only empty a variable in it.
+    urls = [url for url in arguments.rest_url if not url.endswith(":")]
+    if not urls:
+        parser.error(f"--rest-url {arguments.rest_url[0]}: want https://HOST:PORT")
+    hosts_named = [host for url in urls if (host := urlsplit(url).hostname)]
+    serving = signer.server("apiserver", [*hosts_named, *arguments.server_name])
     calling = signer.client("apiserver-kubelet-client", API_SERVER_AS_CLIENT)
     _hand_out(out / "apiserver", signer, {"apiserver": serving, "apiserver-kubelet-client": calling})
     alike = ("scheduler", "controllers", CLAIM_CONTROLLER)
@@ -294,10 +306,33 @@ def main(argv: Sequence[str] | None = None) -> None:
             pairs["serving"] = signer.server("kubelet")
         _hand_out(out / component, signer, pairs)
         _put(out / component / "token.json", made.of(process).read_bytes())
+    if arguments.etcd_member:
+        _make_etcd(out, arguments.etcd_member, is_renewed=is_renewed)
     (out / "admin").mkdir(exist_ok=True, mode=0o700)
     _put(out / "admin" / MONITOR_FILE, (out / "apiserver" / MONITOR_FILE).read_bytes())
-    _put(out / "admin" / KUBECONFIG_FILE, kubeconfig([arguments.rest_url], made.admin_token, signer.path))
-    put_client_kubeconfigs(out / "admin" / CLIENTS_FOLDER, arguments.rest_url, signer)
+    _put(out / "admin" / KUBECONFIG_FILE, kubeconfig(urls, made.admin_token, signer.path))
+    put_client_kubeconfigs(out / "admin" / CLIENTS_FOLDER, urls[0], signer)
+
+
+def _make_etcd(out: Path, members: Sequence[str], *, is_renewed: bool) -> None:
+    """Hand out what members of etcd know each other by and the API servers' certificate for them, all of an authority
+    that signs for no one else, as kubeadm's `etcd-ca`: whom etcd's authority vouches for may read everything.
+    Source: upstream `cmd/kubeadm/app/phases/certs/certlist.go`."""
+    # As long as the authority: API servers do not read theirs again.
+    signer = certificates.authority(out / "authority" / "etcd", life=certificates.AUTHORITY_LIFE)
+    if is_renewed:
+        _renew_all(signer)
+    for name in members:
+        _hand_out(out / name, signer, {"member": signer.peer(name, [name])})
+    calling = signer.client("apiserver-etcd-client", "keplab-apiserver")
+    _put(out / "apiserver" / "etcd-ca.crt", signer.path.read_bytes())
+    _put(out / "apiserver" / "apiserver-etcd-client.crt", calling.certificate.read_bytes())
+    _put(out / "apiserver" / "apiserver-etcd-client.key", calling.key.read_bytes())
+
+
+def _renew_all(signer: certificates.Authority) -> None:
+    for pair in certificates.pairs(signer.path.parent):
+        signer.renew(pair)
 
 
 def _hand_out(folder: Path, signer: certificates.Authority, pairs: Mapping[str, certificates.Pair]) -> None:

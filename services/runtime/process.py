@@ -89,6 +89,9 @@ def run(
 ) -> int:
     """Return the exit code of one life of this process."""
     gc.set_threshold(*GC_THRESHOLDS)
+    # Modules live as long as the process; `services.runtime.lean` has imported them without a collection.
+    gc.freeze()
+    gc.enable()
     os.umask(0o077)  # whatever a process of the mesh writes is for its owner
     if not name.startswith("apiserver"):
         # A client reports handshakes that fail itself (services/client/channel.py); in a server's log the library's own

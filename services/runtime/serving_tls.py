@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from services.api.errors import Unauthorized
-from services.api.identity import Identity
+from services.api.identity import Credential, Identity
 from services.client.channel import RELOAD_S
 from services.client.tls import Material, Newer, TlsError, TlsFiles
 from services.runtime.config import EXIT_CONFIG, StartError
@@ -126,13 +126,15 @@ def _configuration(material: Material) -> grpc.ServerCertificateConfiguration:
 
 
 def identity_of_peer(peer: dict[str, Any] | None) -> Identity | None:
-    """Return whom a client's certificate names, as `ssl` describes it; None without a certificate or a name in it."""
+    """Return whom a client's certificate names, as `ssl` describes it, and until when; None without a certificate or a
+    name in it."""
     if not peer:
         return None
     named = [pair for part in peer.get("subject", ()) for pair in part]
     user = next((value for kind, value in named if kind == "commonName"), "")
     groups = tuple(value for kind, value in named if kind == "organizationName")
-    return Identity(user, groups) if user else None
+    expires_s = ssl.cert_time_to_seconds(peer["notAfter"])
+    return Identity(user, groups, credential=Credential(expires_s=expires_s)) if user else None
 
 
 @dataclass(frozen=True)

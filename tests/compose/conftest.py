@@ -1,4 +1,4 @@
-"""One mesh in containers for all tests of this folder, from image to `down -v`."""
+"""A mesh in containers for all tests of a file, from image to `down -v`."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from engine import Engine, NotHereError
-from mesh_in_containers import Mesh
+from mesh_in_containers import DISTRIBUTED, Mesh
 
 missing: list[str] = []
 
@@ -32,10 +32,20 @@ def engine():
         skip(error)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def mesh(engine, tmp_path_factory):
+    yield from started(engine, tmp_path_factory.mktemp("compose"))
+
+
+@pytest.fixture(scope="module")
+def distributed(engine, tmp_path_factory):
+    """The mesh over an etcd of three members, with two API servers."""
+    yield from started(engine, tmp_path_factory.mktemp("distributed"), DISTRIBUTED, "deploy/distributed.env")
+
+
+def started(*words):
     try:
-        found = Mesh(engine, tmp_path_factory.mktemp("compose"))
+        found = Mesh(*words)
     except NotHereError as error:
         skip(error)
     found.compose("build")

@@ -3,6 +3,7 @@
 What is missing is said in one line (`NotHereError`), and the tests skip with it.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -13,6 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS = Path(os.environ.get("KEPLAB_PARTS") or ROOT / ".keplab" / "parts")
 BASE_OFFICIAL, BASE_OWN = "python:3.11-slim", "keplab-base:bookworm"
 JAEGER = "jaegertracing/jaeger:2.13.0"
+ETCD_OFFICIAL, ETCD_OWN = "registry.k8s.io/etcd:3.5.16-0", "keplab-etcd:test"
+ETCD_SUITE = "trixie"
+"""Its etcd is 3.5.16, too."""
 BUILD_MAX_S, COMMAND_MAX_S = 600, 180
 
 
@@ -39,6 +43,24 @@ def run(command, *, check=True, timeout=COMMAND_MAX_S, environ=None, text=True):
             f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}{done.stderr}"[-3000:]
         )
     return done
+
+
+@contextlib.contextmanager
+def unpacked(suite, prefix, *packages):
+    """Yield the folder below which Debian packages are unpacked, of those only whose name begins so. Raises:
+    NotHereError."""
+    folder = PARTS / f"unpacked-{packages[0]}"
+    done = run(
+        [ROOT / "deploy/debian-packages.sh", suite, folder, "--only", prefix, *packages],
+        check=False,
+        timeout=BUILD_MAX_S,
+    )
+    try:
+        if done.returncode:
+            raise NotHereError(f"{packages[0]} is not here, nor can it be fetched: {done.stderr.strip()[-200:]}")
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Engine:
@@ -79,22 +101,25 @@ class Engine:
         return [self.docker_path, "compose"]
 
     def _fetch_compose(self, plugins):
-        unpacked = PARTS / "docker" / "unpacked"
-        fetch = [
-            ROOT / "deploy/debian-packages.sh",
-            "forky",
-            unpacked,
-            "--only",
-            "docker-",
-            "docker-compose",
-            "docker-buildx",
-        ]
-        done = run(fetch, check=False, timeout=BUILD_MAX_S)
-        if done.returncode:
-            shutil.rmtree(unpacked, ignore_errors=True)
-            raise NotHereError(f"there is no docker compose, nor can it be fetched: {done.stderr.strip()[-200:]}")
-        shutil.copytree(unpacked / "usr/libexec/docker/cli-plugins", plugins)
-        shutil.rmtree(unpacked)
+        with unpacked("forky", "docker-", "docker-compose", "docker-buildx") as found:
+            shutil.copytree(found / "usr/libexec/docker/cli-plugins", plugins)
+
+    def etcd_image(self, directory: Path) -> str:
+        """Return the name of an image of etcd that is here or can be; a new one is built in that directory. Raises:
+        NotHereError."""
+        if chosen := os.environ.get("KEPLAB_ETCD_IMAGE"):
+            return chosen
+        if self.can_pull(ETCD_OFFICIAL):
+            return ETCD_OFFICIAL
+        context, programs = directory / "etcd", PARTS / "etcd-image"
+        if not programs.exists():
+            with unpacked(ETCD_SUITE, "etcd-", "etcd-server", "etcd-client") as found:
+                shutil.copytree(found / "usr/bin", programs)
+        shutil.copytree(ROOT / "tests/compose/etcd", context)
+        for name in ("etcd", "etcdctl"):
+            shutil.copy(programs / name, context / name)
+        self.docker("build", "-q", "--build-arg", f"BASE={self.base()}", "-t", ETCD_OWN, str(context))
+        return ETCD_OWN
 
     def base(self) -> str:
         """Return the name of a base image that is here or can be. Raises: NotHereError."""

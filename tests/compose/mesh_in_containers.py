@@ -4,8 +4,10 @@ import asyncio
 import base64
 import contextlib
 import json
+import os
 import re
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -20,9 +22,11 @@ import pytest
 import yaml
 from engine import JAEGER, PARTS, ROOT, Engine, run
 
-PROJECT = "keplab-test"
+PROJECT, DISTRIBUTED = "keplab-test", "keplab-test-distributed"
 IMAGE = "keplab:test"
 COMPONENTS = ("apiserver", "scheduler", "controllers", "claim-controller", "kubelet")
+MEMBERS = ("etcd-0", "etcd-1", "etcd-2")
+API_SERVERS = ("apiserver", "apiserver-2")
 KUBELETS, NODES_EACH = 3, 2
 WAIT_MAX_S = 90.0
 
@@ -44,13 +48,40 @@ def free_port():
         return probe.getsockname()[1]
 
 
-class Mesh:
-    """The containers of the project, and their API server's REST server."""
+@contextlib.contextmanager
+def kill_by_pid(mesh, container):
+    """As a crash would: the restart policy brings it back."""
+    try:
+        os.kill(mesh.engine.inspect(container)["State"]["Pid"], signal.SIGKILL)
+    except (PermissionError, ProcessLookupError):
+        pytest.skip("the engine's processes are not in this machine's process table")
+    yield
 
-    def __init__(self, engine: Engine, directory: Path) -> None:
-        self.engine, self.directory = engine, directory
+
+@contextlib.contextmanager
+def kill_by_engine(mesh, container):
+    """Counts as stopped by hand: gone until an operator starts it again, here at the end of the block."""
+    mesh.engine.docker("kill", "-s", "KILL", container)
+    yield
+    mesh.engine.docker("start", container)
+
+
+class RefusedError(AssertionError):
+    """An answer that is an error; `code` and `headers` are the answer's."""
+
+    def __init__(self, text, code, headers):
+        super().__init__(text)
+        self.code, self.headers = code, headers
+
+
+class Mesh:
+    """The containers of the project, and their API server's REST server. `settings`: a file of variables."""
+
+    def __init__(self, engine: Engine, directory: Path, project: str = PROJECT, settings: str = "") -> None:
+        self.engine, self.directory, self.project, self.settings = engine, directory, project, settings
         self.files = ["compose.yaml"]
-        self.receiver = self._receiver()
+        self.receiver = "none" if settings else self._receiver()
+        self.services = (*COMPONENTS, *API_SERVERS[1:], *MEMBERS) if settings else COMPONENTS
         self.rest_port, self.jaeger_port = free_port(), free_port()
         self.environ = {
             **engine.environ,
@@ -60,6 +91,10 @@ class Mesh:
             "KEPLAB_REST_PORT": str(self.rest_port),
             "KEPLAB_JAEGER_PORT": str(self.jaeger_port),
         }
+        if settings:
+            second = free_port()
+            self.environ |= {"KEPLAB_REST_PORT_2": str(second), "KEPLAB_ETCD_IMAGE": engine.etcd_image(directory)}
+            self.second_url = f"https://127.0.0.1:{second}"
         self.url, self.token, self.trust = f"https://127.0.0.1:{self.rest_port}", "", None
 
     def _receiver(self):
@@ -77,14 +112,15 @@ class Mesh:
 
     def compose(self, *words, check=True, timeout=600):
         files = [word for file in self.files for word in ("-f", file)]
-        command = [*self.engine.compose_command, "-p", PROJECT, *files, *words]
+        chosen = ["--env-file", self.settings] if self.settings else []
+        command = [*self.engine.compose_command, "-p", self.project, *chosen, *files, *words]
         return run(command, check=check, timeout=timeout, environ=self.environ).stdout
 
     def up(self):
-        services = [*COMPONENTS, *(["jaeger"] if self.receiver != "none" else [])]
+        services = [*self.services, *(["jaeger"] if self.receiver != "none" else [])]
         self.compose("up", "-d", "--scale", f"kubelet={KUBELETS}", *services)
-        for component in COMPONENTS:
-            for container in self.containers(component):
+        for service in self.services:
+            for container in self.containers(service):
                 self.wait_until_healthy(container)
         setup = self.compose("ps", "-aq", "setup").split()[0]
         kubeconfig = self.directory / "kubeconfig"
@@ -120,10 +156,11 @@ class Mesh:
                 return set(json.load(answer)["data"])
         return set(re.findall(r"service\.name: Str\(([^)]*)\)", self.logs(self.containers("jaeger")[0])))
 
-    def call(self, method, path, body=None):
-        """Return the text. Raises: OSError when the server does not answer; AssertionError for a refusal."""
+    def call(self, method, path, body=None, *, url=""):
+        """Return the text; `url`: of another server than the first. Raises: OSError when the server does not answer;
+        RefusedError."""
         request = urllib.request.Request(
-            self.url + path,
+            (url or self.url) + path,
             method=method,
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
@@ -132,10 +169,11 @@ class Mesh:
             with urllib.request.urlopen(request, timeout=10, context=self.trust) as answer:
                 return answer.read().decode()
         except urllib.error.HTTPError as error:
-            raise AssertionError(f"{method} {path}: {error.code} {error.read()[:300]}") from None
+            text = f"{method} {path}: {error.code} {error.read()[:300]}"
+            raise RefusedError(text, error.code, error.headers) from None
 
-    def get(self, path):
-        return json.loads(self.call("GET", path))
+    def get(self, path, *, url=""):
+        return json.loads(self.call("GET", path, url=url))
 
     def execute(self, pod, *command, typed=None):
         """Return what a command printed and the status of its end, over a WebSocket."""
@@ -188,20 +226,20 @@ class Mesh:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as answer:
             return answer.read().decode()
 
-    def deploy(self, name, replicas):
+    def deploy(self, name, replicas, *, url=""):
         labels = {"app": name}
         container = {"name": "c", "image": "web:1", "ports": [{"containerPort": 80}]}
         template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
         spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
         body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
-        self.call("POST", "/apis/apps/v1/namespaces/default/deployments", body)
+        self.call("POST", "/apis/apps/v1/namespaces/default/deployments", body, url=url)
 
-    def pods(self, name):
-        return self.get(f"/api/v1/namespaces/default/pods?labelSelector=app%3D{name}")["items"]
+    def pods(self, name, *, url=""):
+        return self.get(f"/api/v1/namespaces/default/pods?labelSelector=app%3D{name}", url=url)["items"]
 
-    def wait_until_running(self, name, count):
+    def wait_until_running(self, name, count, *, url=""):
         def running():
-            found = [pod for pod in self.pods(name) if pod.get("status", {}).get("phase") == "Running"]
+            found = [pod for pod in self.pods(name, url=url) if pod.get("status", {}).get("phase") == "Running"]
             return found if len(found) == count else None
 
         return wait_for(running, f"{count} pods of {name} run")

@@ -39,6 +39,8 @@ AGAIN_MIN_S, AGAIN_MAX_S = 0.05, 1.0
 GRACE_S = 2.0
 """How long etcd may be without an answer before writes are refused: a new leader is elected in less."""
 VISIBLE_MAX_S = 5.0
+HEALTH_MAX_S = 2.0
+"""How long a health check waits for etcd. Source: upstream `storagebackend.DefaultHealthcheckTimeout`."""
 COMPACT_AFTER_CHANGES = 2_000
 HISTORY_MAX = 200_000
 PAGE_KEYS = 500
@@ -75,6 +77,7 @@ class EtcdJournal(Journal):
         self._compacting: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[int] | None = None
         self._to_read: asyncio.Task[int] | None = None
+        self._checking: asyncio.Task[str] | None = None
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._window_start = 0
         self._failure: tuple[float, str] | None = None
@@ -412,6 +415,22 @@ class EtcdJournal(Journal):
         for revision, future in self._waiting:
             if revision <= self._visible and not future.done():
                 future.set_result(None)
+
+    async def check(self) -> str:
+        """Ask etcd itself, for at most 2 s. Who asks at the same time shares one answer: checks need no credentials."""
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.create_task(self._ask())
+        return await asyncio.shield(self._checking)
+
+    async def _ask(self) -> str:
+        try:
+            async with asyncio.timeout(HEALTH_MAX_S):
+                await self._etcd.read(self._keys.head)
+        except EtcdError as error:
+            return f"error getting data from etcd: {error}"
+        except TimeoutError:
+            return "error getting data from etcd: context deadline exceeded"
+        return ""
 
     async def confirm(self) -> None:
         """Return when readers see everything that was committed before the call: those who ask at the same time share

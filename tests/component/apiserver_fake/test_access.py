@@ -16,7 +16,7 @@ from apiserver_fake.config import ApiServerConfig
 from apiserver_fake.rest.server import RestSettings, serve
 from apiserver_fake.wiring import build
 from services.api.errors import Unauthorized
-from services.api.identity import external
+from services.api.identity import Credential, Identity, external
 from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import WatchRequest
@@ -690,6 +690,32 @@ def test_guarantees_as_41_an_open_watch_ends_when_its_token_does(cluster, monkey
         return before, watcher.end_reason, lasting.end_reason
 
     assert cluster(scenario) == ("", "AuthExpired", "")
+
+
+def test_guarantees_as_41_a_connection_is_good_no_longer_than_its_certificate(cluster, monkeypatch):
+    """Nor is who is impersonated over it; another credential is taken in its place."""
+    monkeypatch.setattr("apiserver_fake.server.EXPIRY_CHECK_S", 0.01)
+
+    async def scenario(c):
+        peer = Identity(
+            "system:mesh-admin", ("system:mesh-admins",), credential=Credential(expires_s=c.clock.wall() + 600)
+        )
+        monkeypatch.setattr("apiserver_fake.rest.server.identity_of_peer", lambda described: peer)
+        acting = {"Impersonate-User": "ann", "Impersonate-Group": "system:masters"}
+        async with (
+            c.client.get(PODS, params={"watch": "1"}) as own,
+            c.client.get(PODS, params={"watch": "1"}, headers=acting) as as_ann,
+        ):
+            before = own.status, as_ann.status, (await c.call("", "GET", PODS))[0]
+            c.clock.passed_s = 700
+            async with asyncio.timeout(5):
+                rest = [await each.text() for each in (own, as_ann)]
+        return before, rest, await c.call("", "GET", PODS), await c.call("admin", "GET", PODS)
+
+    before, rest, (refused, said), (taken, _) = cluster(scenario)
+
+    assert (before, rest) == ((200, 200, 200), ["", ""])
+    assert (refused, said["message"], taken) == (401, "Unauthorized", 200)
 
 
 def test_a_token_is_no_part_of_what_an_identity_shows(cluster):

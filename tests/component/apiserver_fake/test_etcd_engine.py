@@ -477,6 +477,26 @@ def test_without_etcd_nothing_is_answered_that_only_it_can_know_and_all_heals(mo
     simloop.run(scenario())
 
 
+def test_health_checks_ask_etcd_and_fail_after_two_seconds_without_an_answer(monkeypatch):
+    async def scenario():
+        async with two(monkeypatch) as (_, a, b):
+            loop = asyncio.get_running_loop()
+            assert await a.server.etcd_failure() == ""
+            a.access.is_down = True
+            assert await a.server.etcd_failure() == "error getting data from etcd: etcdserver: no leader"
+            a.access.delay_s = 60.0
+            reads, began = a.access.reads, loop.time()
+            found = await asyncio.gather(*(a.server.etcd_failure() for _ in range(20)))
+            assert set(found) == {"error getting data from etcd: context deadline exceeded"}
+            assert loop.time() - began == pytest.approx(2.0)
+            assert a.access.reads == reads + 1
+            assert await b.server.etcd_failure() == ""
+            a.access.is_down, a.access.delay_s = False, 0.001
+            assert await a.server.etcd_failure() == ""
+
+    simloop.run(scenario())
+
+
 def test_s8_a_write_whose_deadline_passed_without_etcd_has_no_effect_later(monkeypatch):
     async def scenario():
         async with two(monkeypatch) as (_, a, b):

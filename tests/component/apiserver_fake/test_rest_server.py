@@ -76,7 +76,7 @@ class AServer:
     access = Access()
 
     def __init__(self, api):
-        self.api, self.seen = api, []
+        self.api, self.seen, self.failure = api, [], ""
 
     def api_for(self, identity, started=None):
         self.seen.append(identity)
@@ -95,6 +95,9 @@ class AServer:
 
     def certified(self, identity):
         return identity
+
+    async def etcd_failure(self):
+        return self.failure
 
     def kubelet_token(self):
         return ""
@@ -286,6 +289,31 @@ def test_guarantees_8_2_the_administrator_reads_what_each_check_found():
             return answer.status
 
     assert run(scenario()) == 200
+
+
+def test_while_etcd_does_not_answer_its_checks_fail_and_no_other():
+    async def scenario():
+        async with a_rest_server(AnApi({})) as client:
+            client.server.failure = "error getting data from etcd: etcdserver: no leader"
+            found = {}
+            whole, parts = ("/healthz", "/livez", "/readyz"), ("/livez/etcd", "/readyz/etcd-readiness", "/readyz/ping")
+            for path in (*whole, *parts, "/readyz?exclude=etcd", "/readyz?exclude=etcd&exclude=etcd-readiness"):
+                async with client.get(path) as answer:
+                    found[path] = (answer.status, [x for x in (await answer.text()).splitlines() if "[+]" not in x])
+            return found
+
+    etcd, readiness = (f"[-]{name} failed: reason withheld" for name in ("etcd", "etcd-readiness"))
+    why = "internal server error: error getting data from etcd: etcdserver: no leader"
+    assert run(scenario()) == {
+        "/healthz": (500, [etcd, "healthz check failed"]),
+        "/livez": (500, [etcd, "livez check failed"]),
+        "/readyz": (500, [etcd, readiness, "readyz check failed"]),
+        "/livez/etcd": (500, [why]),
+        "/readyz/etcd-readiness": (500, [why]),
+        "/readyz/ping": (200, ["ok"]),
+        "/readyz?exclude=etcd": (500, [readiness, "readyz check failed"]),
+        "/readyz?exclude=etcd&exclude=etcd-readiness": (200, ["ok"]),
+    }
 
 
 def test_guarantees_8_2_a_client_that_may_not_write_is_refused_before_the_body_is_read():
@@ -525,6 +553,32 @@ def test_l_conn_a_connection_that_never_speaks_is_closed_and_one_that_did_stays(
             return first[:15], closed, second[:15]
 
     assert run(scenario()) == (b"HTTP/1.1 200 OK", b"", b"HTTP/1.1 200 OK")
+
+
+def test_l_conn_a_connection_whose_first_request_takes_long_is_not_a_silent_one():
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+    question = b"GET /api/v1/namespaces/d/pods/a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n\r\n"
+
+    class Late(AnApi):
+        async def call(self, request):
+            asked.set()
+            await may_answer.wait()
+            return await super().call(request)
+
+    async def scenario():
+        async with a_rest_server(Late({("pods", "a"): b"{}"}), first_request_max_s=0.1) as client:
+            speaker, mouth = await asyncio.open_connection("127.0.0.1", client.port)
+            mouth.write(question)
+            await asked.wait()
+            silent, never = await asyncio.open_connection("127.0.0.1", client.port)
+            closed = await asyncio.wait_for(silent.read(), 5)
+            may_answer.set()
+            answer = await asyncio.wait_for(speaker.read(15), 5)
+            never.close()
+            mouth.close()
+            return closed, answer
+
+    assert run(scenario()) == (b"", b"HTTP/1.1 200 OK")
 
 
 def test_a_bug_answers_one_caller_with_a_status_and_leaves_the_server_open():

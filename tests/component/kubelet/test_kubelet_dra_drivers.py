@@ -355,3 +355,27 @@ def test_the_pod_resources_api_shows_devices_of_claims_with_their_cdi_ids(simula
         {"cdi_devices": [{"name": f"{DRIVER}/device={claim}-gpu-0"}], "driver_name": DRIVER, "pool_name": "n1",
          "device_name": "gpu-0"},
     ]}]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "runs"), [({"failPrepare": 1}, False), ({"failUnprepare": 1}, True)])
+def test_a_driver_counts_its_failures_and_the_kubelet_asks_again(simulate, settings, runs):
+    node = NODE | {"drivers": [{"name": DRIVER, "devices": 2, **settings}]}
+
+    async def scenario(world):
+        driver = world.drivers["n1", DRIVER]
+        await pod_with_claim(world)
+        if runs:
+            await world.until_pod("p", is_running)
+            await world.delete("p", 1)
+        found = []
+        for _ in range(2):
+            await asyncio.sleep(60)
+            found.append(driver.metrics())
+        return await world.pod("p"), found
+
+    pod, (early, late) = simulate(scenario, nodes=[node])
+
+    assert pod is not None, "neither started nor gone"
+    assert 1 <= early["dra_driver_failures_total"] < late["dra_driver_failures_total"]
+    assert late["dra_driver_calls_total"] - late["dra_driver_failures_total"] == runs
+    assert late["dra_driver_claims_prepared"] == runs

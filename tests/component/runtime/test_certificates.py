@@ -89,6 +89,8 @@ def test_the_certificate_of_a_client_is_its_identity_and_without_one_there_is_no
     assert identity_of_peer(anonymous) is None
     identity = identity_of_peer(named)
     assert (identity.user, identity.groups) == ("ada", ("dev", "ops"))
+    known = x509.load_pem_x509_certificate(ada.certificate.read_bytes())
+    assert identity.credential.expires_s == known.not_valid_after_utc.timestamp()
 
 
 def test_a_client_whose_certificate_another_authority_signed_is_refused(tmp_path):

@@ -4,7 +4,10 @@ import base64
 import json
 import stat
 
+import pytest
 import yaml
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 
 from services.client.tls import TlsFiles
 from services.runtime import credentials
@@ -76,3 +79,73 @@ def test_certificates_are_renewed_on_demand_and_not_otherwise(tmp_path):
 
     assert kept == before
     assert renewed == {path for path in before if path.name != "ca.crt"}
+
+
+MEMBERS = ("etcd-0", "etcd-1")
+
+
+def make_with_etcd(out, *flags):
+    make(out, *(word for member in MEMBERS for word in ("--etcd-member", member)), *flags)
+
+
+def is_signed(certificate, signer):
+    try:
+        certificate.verify_directly_issued_by(signer)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def certificate_of(path):
+    return x509.load_pem_x509_certificate(path.read_bytes())
+
+
+def test_members_of_etcd_and_api_servers_have_certificates_of_an_authority_for_them_alone(tmp_path):
+    make_with_etcd(tmp_path)
+    signer = certificate_of(tmp_path / "apiserver/etcd-ca.crt")
+
+    for member in MEMBERS:
+        assert {"ca.crt", "member.crt", "member.key"} == {path.name for path in (tmp_path / member).iterdir()}
+        assert signer == certificate_of(tmp_path / member / "ca.crt")
+        own = certificate_of(tmp_path / member / "member.crt")
+        own.verify_directly_issued_by(signer)
+        names = own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        # A member looks up every name that another's certificate has.
+        assert ["localhost", member] == names.get_values_for_type(x509.DNSName)
+    certificate_of(tmp_path / "apiserver/apiserver-etcd-client.crt").verify_directly_issued_by(signer)
+    others = [path for path in tmp_path.rglob("*.crt") if path.parent.name not in (*MEMBERS, "etcd")]
+    by_it = [path.name for path in others if is_signed(certificate_of(path), signer)]
+    assert ["apiserver-etcd-client.crt", "etcd-ca.crt"] == sorted(by_it)
+    assert signer.public_key() != certificate_of(tmp_path / "authority/ca.crt").public_key()
+    assert {tmp_path / "authority/ca.key", tmp_path / "authority/etcd/ca.key"} == set(tmp_path.rglob("ca.key"))
+
+
+def test_certificates_of_etcd_are_kept_and_renewed_like_the_others(tmp_path):
+    make_with_etcd(tmp_path)
+    files = [tmp_path / "etcd-0/member.crt", tmp_path / "apiserver/apiserver-etcd-client.crt"]
+    before = [path.read_bytes() for path in files]
+    make_with_etcd(tmp_path)
+    assert before == [path.read_bytes() for path in files]
+
+    make_with_etcd(tmp_path, "--renew")
+
+    assert all(old != path.read_bytes() for old, path in zip(before, files, strict=True))
+    signer = certificate_of(tmp_path / "etcd-1/ca.crt")
+    for path in files:
+        certificate_of(path).verify_directly_issued_by(signer)
+
+
+def test_the_kubeconfig_has_a_context_for_each_api_server_that_has_a_port(tmp_path):
+    make(tmp_path, "--rest-url", "https://127.0.0.1:")
+    assert ["keplab"] == contexts(tmp_path)
+
+    make(tmp_path, "--rest-url", "https://127.0.0.1:7081")
+
+    assert ["keplab", "keplab-2"] == contexts(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        make(tmp_path, port="")
+    assert 2 == ended.value.code
+
+
+def contexts(out):
+    return [each["name"] for each in yaml.safe_load((out / "admin/kubeconfig").read_text())["contexts"]]

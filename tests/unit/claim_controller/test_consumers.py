@@ -206,3 +206,32 @@ def test_metrics_count_claims_and_consumers_by_upstreams_labels(world_of):
     assert found[f'{name}{{allocated="false",admin_access="false",source="resource_claim_template"}}'] == 1
     assert found[f'{name}{{allocated="true",admin_access="false",source=""}}'] == 0
     assert found['claim_reservedfor_entries{kind="pod"}'] == 0
+
+
+@pytest.mark.parametrize(
+    ("requests", "access"),
+    [
+        ([], "false"),
+        ([{"name": "r", "exactly": {"deviceClassName": "gpu"}}], "false"),
+        ([{"name": "r", "exactly": {"deviceClassName": "gpu", "adminAccess": True}}], "true"),
+        ([{"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "gpu"}]}], "false"),
+        ([{"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "gpu"}]},
+          {"name": "q", "exactly": {"deviceClassName": "gpu", "adminAccess": True}}], "true"),
+    ],
+)  # fmt: skip
+def test_a_claim_that_asks_for_admin_access_anywhere_is_counted_as_such(world_of, requests, access):
+    world = world_of(CONTROLLER)
+
+    world.put(a_claim(spec={"devices": {"requests": requests}}))
+
+    labels = f'allocated="true",admin_access="{access}",source=""'
+    assert world.controller.metrics()[f"resourceclaim_controller_resource_claims{{{labels}}}"] == 1
+
+
+def test_a_claim_made_for_an_extended_resource_has_that_as_its_source(world_of):
+    world = world_of(CONTROLLER)
+
+    world.put(a_claim(annotations={"resource.kubernetes.io/extended-resource-claim": "true"}))
+
+    labels = 'allocated="true",admin_access="false",source="extended_resource"'
+    assert world.controller.metrics()[f"resourceclaim_controller_resource_claims{{{labels}}}"] == 1

@@ -1,5 +1,7 @@
 """Claims of pods and pod groups from templates: made once, named in the status, made again, and why not."""
 
+import pytest
+
 from claim_controller.resourceclaim.controller import CONTROLLER
 from services.api.kinds.resourceclaim import POD_CLAIM_NAME, ResourceClaim
 from services.api.meta import Key
@@ -160,3 +162,59 @@ def test_a_pod_with_a_node_of_its_own_is_listed_unless_an_entry_speaks_for_it(wo
 
     assert [each["name"] for each in patch.patch["status"]["reservedFor"]] == ["p"]
     assert workloads.sync("pod", "p").actions == ()
+
+
+def of_its_own(pod="p", **metadata):
+    """A claim that was made for the pod and has a device."""
+    return {**made("p-dev-x", pod), "status": a_claim()["status"]} | (
+        {"metadata": {**made("p-dev-x", pod)["metadata"], **metadata}} if metadata else {}
+    )
+
+
+def with_own_claim(**more):
+    names = {"status": {"resourceClaimStatuses": [{"name": "dev", "resourceClaimName": "p-dev-x"}]}}
+    return a_pod("p", entries=[ENTRY], **{**names, **more})
+
+
+def reserved(result):
+    return [[each["name"] for each in patch.patch["status"]["reservedFor"]] for patch in of(result, Patch)]
+
+
+@pytest.mark.parametrize(
+    ("pod", "claim", "found"),
+    [
+        ({}, {}, [["p"]]),
+        ({"node": ""}, {}, []),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, {}, []),
+        ({"phase": "Succeeded"}, {}, []),
+        ({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, []),
+    ],
+)
+def test_a_pod_that_came_without_a_scheduler_is_listed_with_the_claim_that_was_made_for_it(world_of, pod, claim, found):
+    world = world_of(CONTROLLER)
+    world.put(of_its_own(**claim))
+    world.put(with_own_claim(**pod))
+
+    assert reserved(world.sync("pod", "p")) == found
+
+
+def test_a_pod_is_listed_once_and_not_beyond_the_most_consumers_there_may_be(world_of):
+    world = world_of(CONTROLLER)
+    world.put(a_claim("c", consumers=["p"]))
+    world.put(a_pod("p"))
+    world.put(a_claim("full", consumers=[f"q{number}" for number in range(256)]))
+    world.put(a_pod("late", "full"))
+    world.put(a_claim("idle", allocated=False))
+    world.put(a_pod("early", "idle"))
+
+    assert [world.sync("pod", name).actions for name in ("p", "late", "early")] == [(), (), ()]
+
+
+def test_a_member_is_not_listed_with_the_claim_of_its_group(world_of):
+    world = world_of(CONTROLLER, **GROUPS)
+    world.put(a_group("g-dev"))
+    world.put({**made("g-dev", "g", "PodGroup"), "status": a_claim()["status"]})
+    status = {"resourceClaimStatuses": [{"name": "dev", "resourceClaimName": "g-dev"}]}
+    world.put(a_pod("p", entries=[ENTRY], status=status, spec={"schedulingGroup": {"podGroupName": "g"}}))
+
+    assert world.sync("pod", "p").actions == ()

@@ -48,6 +48,10 @@ def shell(line, files=None, stdin=b""):
         ("cat /etc-hosts | wc -l; wc -lwc < /etc-hosts", "3\n        3         3        14\n"),
         ("head -n 1 /etc-hosts; head -2 /etc-hosts | tail -n 1; tail -c+9 /etc-hosts", "one\ntwo\nthree\n"),
         ("echo a > /tmp/f; echo b >> /tmp/f; cat /tmp/f", "a\nb\n"),
+        ("echo a | cat - /etc-hosts", "a\none\ntwo\nthree\n"),
+        ("cat /none /etc-hosts 2>/dev/null; echo $?", "one\ntwo\nthree\n1\n"),
+        ("env | cat /dev/null /proc/self/environ | tail -c 7", "EMPTY=\0"),
+        ("echo a > /dev/null; echo b > /dev/stdout; echo c > /proc/1/fd/1", "b\nc\n"),
         ("ls /none 2>/dev/null; echo $?; ls /none 2>&1", "1\nls: /none: No such file or directory\n"),
         ("mkdir -p /tmp/a/b; touch /tmp/a/f; ls /tmp/a; rm -r /tmp/a; ls /tmp", "b\nf\n"),
         ("touch /tmp/x1 /tmp/x2; cd /tmp; echo x* y*", "x1 x2 y*\n"),
@@ -106,6 +110,12 @@ def test_output_is_dated_by_the_time_that_has_passed_until_then():
     outcome = shell("echo a; sleep 3; echo b >&2; sleep 2")
     assert [(each.after_s, each.stream, each.data) for each in outcome.written] == [(0.0, 1, b"a\n"), (3.0, 2, b"b\n")]
     assert len(run(["sh", "-c", "while true; do echo x; sleep 10; done"], until_s=35.0).written) == 4
+
+
+@pytest.mark.parametrize("device", ["/dev/stderr", "/proc/1/fd/2"])
+def test_what_is_written_to_the_devices_of_errors_is_an_error(device):
+    outcome = shell(f"echo a > {device}; echo b >> {device}")
+    assert (outcome.output, outcome.errors) == (b"", b"a\nb\n")
 
 
 def test_a_script_comes_in_on_standard_input():

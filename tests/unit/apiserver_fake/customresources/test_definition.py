@@ -115,6 +115,14 @@ SPECS = {
             "spec.preserveUnknownFields: Invalid value: true: cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         ],
     ),
+    "unknown fields kept everywhere beside a conversion": (
+        {"preserveUnknownFields": True, "conversion": {"strategy": "Lua"}},
+        [
+            'spec.conversion.strategy: Invalid value: "Lua": must be None if spec.preserveUnknownFields is true',
+            'spec.conversion.strategy: Unsupported value: "Lua": supported values: "None", "Webhook"',
+            "spec.preserveUnknownFields: Invalid value: true: cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
+        ],
+    ),
     "a webhook without strategy": (
         {
             "conversion": {

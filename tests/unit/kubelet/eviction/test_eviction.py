@@ -2,12 +2,14 @@
 
 import pytest
 
-from kubelet.eviction.manager import PodUse, Pressure, container_use
-from kubelet.eviction.signals import Eviction, capacities
+from kubelet.effects import NODE_KEY, Outbox, RecordNodeEvent, ReportNode, SetTimer
+from kubelet.eviction.manager import NodePressure, PodUse, Pressure, container_use
+from kubelet.eviction.signals import Eviction, capacities, thresholds
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.usage import used
 from kubelet.view import worker_key
 from services.api.metrics.usage import parse_curves, value_at
+from tests.unit.kubelet.pod.test_pod import Life
 
 MI, GI = 1 << 20, 1 << 30
 CAPACITY = capacities("4Gi", "100Gi")
@@ -152,3 +154,252 @@ def test_other_pressures_refuse_all_but_critical_pods(a_pod):
 def test_a_node_with_thresholds_that_cannot_be_is_refused(eviction):
     with pytest.raises(ValueError, match="node n"):
         NodeDefinition.parse({"name": "n", "eviction": eviction})
+
+
+def test_what_is_left_is_the_capacity_less_what_the_node_and_its_pods_use(a_pod):
+    watch = pressure({"memory.available": "1Gi"})
+
+    assert not watch.look(0, {"memory": GI}, [use(a_pod(), memory=2 * GI)]).has_turned, (
+        "exactly as much as must be left"
+    )
+    assert not watch.look(1, {}, [use(a_pod(), memory=3 * GI)]).has_turned
+    assert watch.look(2, {"memory": GI}, [use(a_pod(), memory=GI), use(a_pod("q"), memory=GI + 1)]).has_turned
+
+
+def test_a_disk_full_of_images_costs_unused_images_and_no_pod(a_pod):
+    watch, uses = pressure({"imagefs.available": "15%"}), [use(a_pod(), **{"ephemeral-storage": 90 * GI})]
+
+    look = watch.look(0.0, {"imagefs": 90 * GI}, uses)
+
+    assert (look.is_of_images, look.victim, look.reclaims) == (True, None, "ephemeral-storage")
+    assert watch.conditions == ("DiskPressure",)
+
+
+def test_a_disk_full_of_what_pods_write_costs_a_pod_and_no_image(a_pod):
+    look = pressure({"nodefs.available": "10%"}).look(0.0, {}, [use(a_pod(), **{"ephemeral-storage": 95 * GI})])
+
+    assert (look.is_of_images, look.victim.key.uid) == (False, "uid-p")
+
+
+@pytest.mark.parametrize(
+    ("resource", "signal", "condition", "low"),
+    [
+        ("memory", "memory.available", "MemoryPressure", "memory"),
+        ("ephemeral-storage", "nodefs.available", "DiskPressure", "ephemeral-storage"),
+        ("inodes", "nodefs.inodesFree", "DiskPressure", "inodes"),
+        ("pids", "pid.available", "PIDPressure", "pids"),
+    ],
+)
+def test_each_signal_has_its_condition_and_the_resource_that_is_low(a_pod, resource, signal, condition, low):
+    watch = pressure({signal: "10%"})
+
+    look = watch.look(0.0, {resource: CAPACITY[resource]}, [use(a_pod())])
+
+    assert (look.reclaims, look.victim.signal, watch.conditions) == (low, signal, (condition,))
+    assert look.victim.message.startswith(f"The node was low on resource: {low}. ")
+
+
+def test_memory_comes_before_all_else_and_the_pod_leaves_for_it(a_pod):
+    watch = pressure({"pid.available": "10%", "memory.available": "100Mi"})
+
+    look = watch.look(0.0, {"pids": 32768, "memory": 4 * GI}, [use(a_pod())])
+
+    assert (look.reclaims, watch.conditions) == ("memory", ("MemoryPressure", "PIDPressure"))
+
+
+def test_kubernetes_own_thresholds_count_where_none_are_configured():
+    chosen = thresholds(Eviction(), CAPACITY)
+
+    assert {each.signal.name: each.least for each in chosen} == {
+        "memory.available": 100 * MI,
+        "nodefs.available": 10 * GI,
+        "nodefs.inodesFree": CAPACITY["inodes"] // 20,
+        "imagefs.available": 15 * GI,
+    }
+    assert thresholds(Eviction(hard={}), CAPACITY) == ()
+    assert (CAPACITY["inodes"], CAPACITY["pids"], CAPACITY["imagefs"]) == (100 * GI // 16384, 32768, 100 * GI)
+
+
+def test_a_hard_threshold_leaves_a_pod_one_second_and_a_soft_one_no_more_than_the_pod_allows(a_pod):
+    uses = [use(a_pod(spec={"terminationGracePeriodSeconds": 7}), memory=4 * GI)]
+    soft = pressure({}, {"memory.available": "1Gi"}, {"memory.available": 0}, max_pod_grace_period=20)
+
+    assert pressure().look(0.0, {}, uses).victim.grace_s == 1.0
+    assert soft.look(0.0, {}, uses).victim.grace_s == 7.0
+
+
+def test_who_leaves_first_among_equals_is_the_first_by_name(a_pod):
+    uses = [use(a_pod(name), memory=2 * GI) for name in ("b", "a")]
+
+    assert short(uses).key.uid == "uid-a"
+
+
+def test_the_message_names_every_container_that_uses_more_than_it_asked_for(a_pod):
+    spec = {
+        "initContainers": [{"name": "side", "resources": {"requests": {"memory": "1Gi"}}, "restartPolicy": "Always"}]
+    }
+    pod = a_pod(memory="1Gi", spec=spec)
+    containers = tuple(
+        container_use(pod, name, {"memory": amount}) for name, amount in (("main", GI), ("side", 2 * GI), ("debug", MI))
+    )
+
+    message = pressure().look(0.0, {"memory": 4 * GI}, [PodUse(worker_key(pod), pod, containers)]).victim.message
+
+    assert message.endswith(
+        "available: 0. Container side was using 2Gi, request is 1Gi, has larger consumption of memory. "
+        "Container debug was using 1Mi, request is 0, has larger consumption of memory. "
+    )
+
+
+def test_a_pod_that_does_not_end_delays_the_next_eviction_by_thirty_seconds_at_most(a_pod):
+    watch, uses = pressure(), [use(a_pod("a"), memory=2 * GI), use(a_pod("b"), memory=2 * GI)]
+    watch.look(0, {}, uses)
+
+    assert watch.look(29.9, {}, uses).victim is None
+    assert watch.look(30, {}, uses).victim.key.uid == "uid-a"
+
+
+def test_the_condition_turns_back_only_when_the_last_crossing_is_five_minutes_old():
+    watch = pressure(pressure_transition_period=0)
+
+    assert watch.look(0, {"memory": 4 * GI}, []).has_turned
+    assert not watch.look(10, {"memory": 4 * GI}, []).has_turned, "no period: as long as it is crossed"
+    assert watch.look(20, {}, []).has_turned
+
+
+# --- when a node looks ---
+
+
+class Looking:
+    """A node that looks for pressure; its timers are fired by hand."""
+
+    def __init__(self, own="", hard=None, workers=()):
+        self.out = Outbox()
+        hard = {"memory.available": "100Mi"} if hard is None else hard
+        self.node = NodePressure(parse_curves(own) if own else {}, CAPACITY, Eviction(hard=hard), self.out)
+        self.workers = {life.worker.key: life.worker for life in workers}
+
+    def look(self, now):
+        return self.node.look(self.workers, now)
+
+    def effects(self, kind):
+        return [each for each in self.out.effects if isinstance(each, kind)]
+
+    @property
+    def timers(self):
+        return [each.at_s for each in self.effects(SetTimer) if (each.what, each.key) == ("pressure", NODE_KEY)]
+
+
+def using(a_pod, usage, name="p", **notes):
+    return a_pod(name, metadata={"annotations": {"keplab.dev/usage": usage, **notes}})
+
+
+def test_a_node_looks_every_ten_seconds_from_its_start_when_its_own_use_is_described():
+    described, plain = Looking("memory 1Gi"), Looking()
+
+    for node in (described, plain):
+        node.node.begin(5.0)
+        node.node.begin(7.0)
+
+    assert (described.timers, described.node.is_looking) == ([15.0], True)
+    assert (plain.timers, plain.node.is_looking) == ([], False)
+    described.look(15.0)
+    assert described.timers == [15.0, 25.0]
+
+
+def test_the_nodes_own_use_is_counted_from_the_start_of_the_kubelet():
+    node = Looking("memory 1Gi; memory 2Gi at 30s")
+
+    before = node.node.own_use(500.0)
+    node.node.begin(100.0)
+
+    assert [before, node.node.own_use(129.0), node.node.own_use(130.0)] == [{"memory": n * GI} for n in (1, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("notes", "looks"),
+    [({}, False), ({"note": "x"}, False), ({"keplab.dev/usage": "pids 3"}, True), ({"keplab.dev/usage.main": "pids 3"}, True),
+     ({"keplab.dev/memory": "1Gi"}, True), ({"keplab.dev/memory.main": "1Gi"}, True)],
+)  # fmt: skip
+def test_a_node_looks_as_soon_as_a_pod_says_what_it_uses(a_pod, notes, looks):
+    node = Looking()
+
+    for now in (1.0, 2.0):
+        node.node.pod_updated(a_pod(metadata={"annotations": notes}), now)
+
+    assert node.timers == ([11.0] if looks else [])
+
+
+def test_a_node_whose_images_alone_are_too_many_looks_and_asks_for_their_deletion():
+    node = Looking(hard={"imagefs.available": "15%"})
+
+    node.node.images_changed(85 * GI, 1.0)
+    few = list(node.timers)
+    node.node.images_changed(85 * GI + 1, 2.0)
+    node.look(12.0)
+
+    assert (few, node.timers[0]) == ([], 12.0)
+    assert node.node.wants_images_gone
+    node.node.images_changed(GI, 13.0)
+    node.look(22.0)
+    assert not node.node.wants_images_gone
+
+
+def test_a_node_that_turns_short_reports_the_condition_once_and_records_each_attempt_to_reclaim(a_pod):
+    node = Looking("memory 4Gi; memory 0 at 15s")
+    node.node.begin(0.0)
+
+    found = [
+        (node.look(now), len(node.effects(ReportNode)), len(node.effects(RecordNodeEvent))) for now in (0.0, 10.0, 20.0)
+    ]
+
+    assert [reports for _, reports, _ in found] == [1, 1, 1]
+    assert [events for _, _, events in found] == [1, 2, 2]
+    assert node.effects(ReportNode)[0].pressures == ("MemoryPressure",)
+    event = node.effects(RecordNodeEvent)[0]
+    assert (event.reason, event.message, event.type) == (
+        "EvictionThresholdMet", "Attempting to reclaim memory", "Warning",
+    )  # fmt: skip
+    assert node.node.refuses(a_pod()).reason == "Evicted"
+    node.look(310.0)
+    assert node.effects(ReportNode)[1].pressures == ()
+    assert node.node.refuses(a_pod()) is None
+
+
+def test_a_node_stops_looking_when_nothing_is_described_and_no_condition_is_left(a_pod):
+    life = Life(using(a_pod, "memory 5Gi")).run(5)
+    node = Looking(workers=[life])
+
+    assert node.look(10.0).key == life.worker.key
+    node.workers.clear()
+    node.look(20.0)
+    is_looking = node.node.is_looking
+    node.look(310.0)
+
+    assert (is_looking, node.node.is_looking) == (True, False), "the condition still holds, then it does not"
+    assert node.timers == [20.0, 30.0]
+
+
+def test_a_pod_that_has_ended_uses_nothing_and_is_not_looked_for(a_pod):
+    life = Life(using(a_pod, "memory 5Gi")).run(5)
+    life.take(life.worker.terminate(5, 0, "deleted"))
+    life.run(60)
+    node = Looking(workers=[life])
+
+    assert node.look(60.0) is None
+    assert not node.node.is_looking
+
+
+def test_a_container_uses_what_its_curve_says_since_it_started_and_else_what_its_memory_annotation_says(a_pod):
+    grown = Life(using(a_pod, "memory 1Gi; memory 5Gi at 30s", "grown"), now=100.0).run(110)
+    plain = Life(using(a_pod, "pids 3", "plain", **{"keplab.dev/memory": "5Gi"})).run(5)
+
+    assert Looking(workers=[grown]).look(129.0) is None
+    assert Looking(workers=[grown]).look(130.0).key.uid == "uid-grown"
+    assert Looking(workers=[plain]).look(5.0).key.uid == "uid-plain"
+
+
+def test_a_container_that_does_not_run_uses_nothing(a_pod):
+    life = Life(using(a_pod, "memory 5Gi", **{"keplab.dev/run": "pull 60s"})).run(5)
+
+    assert Looking(workers=[life]).look(5.0) is None

@@ -5,7 +5,17 @@ import itertools
 import msgspec
 import pytest
 
-from kubelet.effects import PodEnded, PodStarted, PodStopped, RecordEvent, Save, StatusChanged
+from kubelet.effects import (
+    CallDrivers,
+    PodEnded,
+    PodStarted,
+    PodStopped,
+    PrepareClaims,
+    RecordEvent,
+    Save,
+    SpanStage,
+    StatusChanged,
+)
 from kubelet.managers.allocation import NO_ALLOCATION
 from kubelet.pod import status
 from kubelet.pod.context import NodeRuntime, Policy, WallTimes
@@ -308,3 +318,53 @@ def test_a_state_that_does_not_follow_is_an_error_where_it_is_tried(a_pod):
         life.worker.become(PodState.STARTING)
     with pytest.raises(IllegalTransition, match="main: RUNNING -> CREATE"):
         life.worker.containers[0].become(ContainerState.CREATE, 2.0)
+
+
+def stages(life):
+    return [a.stage for _, a in life.log if isinstance(a, SpanStage)]
+
+
+def test_a_start_names_its_stages_in_their_order_for_its_trace(a_pod):
+    life = Life(a_pod(), latency=("all=constant:1",)).run(20)
+
+    assert stages(life) == ["worker", "mount", "sandbox", "image main", "create main"]
+
+
+def test_a_start_with_claims_has_them_prepared_after_the_volumes_were_mounted_and_before_the_sandbox(a_pod):
+    life = Life(a_pod(spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]})).run(1)
+    assert (stages(life), life.at(PrepareClaims), life.at(CallDrivers)) == (["worker", "mount"], [0], [])
+
+    life.take(life.worker.claims_listed((), 2.0))
+    life.take(life.worker.claims_prepared("", 3.0))
+    life.run(4)
+
+    assert len(life.at(CallDrivers)) == 1
+    assert stages(life)[2:] == ["claims", "mount", "sandbox", "image main", "create main"]
+    assert life.status["phase"] == "Running"
+
+
+def test_a_condition_that_is_true_has_neither_reason_nor_message(a_pod):
+    conditions = {each["type"]: each for each in Life(a_pod()).run(5).status["conditions"]}
+
+    assert sorted(conditions) == [
+        "ContainersReady",
+        "Initialized",
+        "PodReadyToStartContainers",
+        "PodScheduled",
+        "Ready",
+    ]
+    assert [each for each in conditions.values() if each["status"] != "True" or {"reason", "message"} & set(each)] == []
+
+
+def test_the_time_of_a_condition_is_that_of_its_last_turn_and_not_of_another_reason(a_pod):
+    context = Life(a_pod()).worker
+
+    context.set_condition(10.0, "Own", False, "First", "m")
+    since = context.conditions["Own"].since
+    context.set_condition(20.0, "Own", False, "Second", "m")
+    context.set_condition(30.0, "Own", False, "Second", "n")
+    held = context.conditions["Own"]
+
+    assert (held.since, held.reason, held.message) == (since, "Second", "n")
+    context.set_condition(40.0, "Own", True)
+    assert context.conditions["Own"].since > since

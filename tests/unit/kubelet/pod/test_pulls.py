@@ -77,6 +77,19 @@ def test_one_image_that_is_missing_does_not_hold_up_the_other_containers(a_pod):
     assert life.worker.conditions["Ready"].status == "False"
 
 
+@pytest.mark.parametrize(
+    ("policy", "run", "reason"),
+    [("Never", "pull 1s", "ErrImageNeverPull"), ("IfNotPresent", "pull 1s; pull fails", "ImagePullBackOff")],
+)
+def test_a_container_without_its_image_lets_the_next_begin_from_its_first_failure_on(a_pod, policy, run, reason):
+    containers = [{"name": "a", "image": "x", "imagePullPolicy": policy}, {"name": "b", "image": "y"}]
+    life = Life(a_pod(containers=containers, metadata={"annotations": {"keplab.dev/run.a": run}})).run(25)
+
+    assert waiting(life, "a") == reason
+    assert "running" in life.container("b")["state"]
+    assert life.recorded("Started") == [0 if policy == "Never" else 1]
+
+
 def test_an_init_container_without_image_holds_up_all(a_pod):
     init = [{"name": "i", "image": "x"}]
     notes = {"annotations": {"keplab.dev/run.i": "pull fails"}}

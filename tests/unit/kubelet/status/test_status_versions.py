@@ -146,3 +146,41 @@ def test_a_start_is_over_when_its_status_is_acknowledged(manager, a_pod):
     assert (False, "Running") == (manager.owes(KEY), manager.acked_phase(KEY))
     manager.forget(KEY)
     assert (False, "") == (manager.owes(KEY), manager.acked_phase(KEY))
+
+
+def test_how_long_a_status_waits_is_counted_from_its_first_change_that_was_not_written(manager, a_pod):
+    for now in (1.0, 3.0):
+        manager.changed(KEY, now)
+    manager.acknowledged(manager.take(KEY, a_pod(), status(ready="False")), 5.0)
+    manager.changed(KEY, 10.0)
+    manager.acknowledged(manager.take(KEY, a_pod(), status(ready="True")), 11.5)
+    manager.changed(KEY, 20.0)
+    assert manager.take(KEY, a_pod(), status(ready="True")) is None, "nothing is new"
+    manager.changed(KEY, 30.0)
+    manager.acknowledged(manager.take(KEY, a_pod(), status(ready="False")), 32.0)
+
+    assert (manager.syncs, manager.sync_seconds_sum) == (3, 4.0 + 1.5 + 2.0)
+
+
+def test_conditions_of_ours_that_no_longer_stand_are_deleted_whatever_was_written_before(manager, a_pod):
+    shown = [{"type": kind, "status": "True"} for kind in ("PodResizePending", "Ready", "OfAnother")]
+    pod = a_pod(status={"conditions": shown})
+    resizing = {**status(), "conditions": [{"type": "PodResizeInProgress", "status": "True"}]}
+    gone = [{"$patch": "delete", "type": "PodResizePending"}]
+
+    first = write(manager, pod, resizing).patch["status"]
+    second = write(manager, pod, {**resizing, "conditions": []}).patch["status"]
+
+    assert first == {**resizing, "conditions": [*resizing["conditions"], *gone]}
+    assert second["conditions"] == [{"$patch": "delete", "type": "PodResizeInProgress"}]
+
+
+def test_an_address_that_the_pod_lost_is_taken_away_and_its_own_stays(manager, a_pod):
+    own = {**status(), "podIP": "10.0.0.9", "podIPs": [{"ip": "10.0.0.9"}]}
+
+    lost = write(manager, a_pod(status={"podIP": "10.0.0.1"}), own).patch["status"]["podIPs"]
+    manager.forget(KEY)
+    kept = write(manager, a_pod(status={"podIP": "10.0.0.9"}), own).patch["status"]["podIPs"]
+
+    assert lost == [{"ip": "10.0.0.9"}, {"$patch": "delete", "ip": "10.0.0.1"}]
+    assert kept == [{"ip": "10.0.0.9"}]

@@ -4,7 +4,17 @@ import hashlib
 
 import pytest
 
-from kubelet.unbind.unbinding import FallBack, Next, UnbindAnswer, Unbinding, Wait, may_unbind, unbind_body
+from kubelet.unbind.unbinding import (
+    FallBack,
+    Next,
+    UnbindAnswer,
+    Unbinding,
+    Wait,
+    is_enabled,
+    may_unbind,
+    pending_status,
+    unbind_body,
+)
 from kubelet.view import WorkerKey
 from services.api.unbind import request_id
 
@@ -97,10 +107,97 @@ def test_kubelet_unbinding_21_daemon_static_mirror_and_preset_pods_are_exempt(a_
     assert not may_unbind(a_pod(), "ImagePullBackOff")
 
 
+@pytest.mark.parametrize(
+    "reason",
+    ["OutOfcpu", "OutOfpods", "TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError", "NodeAffinity",
+     "NodeName", "NodePorts", "TaintToleration", "NodeShutdown", "Evicted", "FailedPrepareDynamicResources",
+     "SysctlForbidden", "AppArmor", "PodOSSelectorNodeLabelDoesNotMatch", "PodOSNotSupported",
+     "SupplementalGroupsPolicyNotSupported", "PodLevelResourcesNotSupported", "PodFeatureUnsupported"],
+)  # fmt: skip
+def test_kubelet_unbinding_6_1_these_rejections_lead_to_an_unbind_unless_others_alone_are_named(reason):
+    assert is_enabled(reason)
+    assert is_enabled(reason, ("all",))
+    assert is_enabled(reason, ("NoSuchReason", "all"))
+    assert not is_enabled(reason, ("NoSuchReason",))
+    assert is_enabled(reason, (reason[:4] + "*",))
+
+
+@pytest.mark.parametrize("reason", ["FailedCreatePodSandBox", "FailedMount", "RunContainerError"])
+def test_kubelet_unbinding_6_1_starts_that_fail_lead_to_an_unbind_only_where_they_are_named(reason):
+    assert not is_enabled(reason)
+    assert not is_enabled(reason, ("all",))
+    assert is_enabled(reason, ("NodePorts", reason))
+    assert is_enabled(reason, (f"{reason[:3]}*",))
+
+
+def test_kubelet_unbinding_21_a_pod_that_a_user_bound_is_exempt_unless_the_switch_allows_it(a_pod):
+    preset = a_pod(status={"bindingGeneration": 0})
+
+    assert not may_unbind(preset, "OutOfcpu", user_bound="exempt")
+    assert may_unbind(preset, "OutOfcpu", user_bound="allow")
+
+
+@pytest.mark.parametrize(("fence", "more"), [("session", {}), ("resourceVersion", {"resourceVersion": "77"})])
+def test_kubelet_unbinding_4_2_the_request_names_the_pod_the_binding_and_who_asks(a_pod, fence, more):
+    pod = a_pod(metadata={"resourceVersion": "77"})
+
+    body = unbind_body(pod, WorkerKey("u", 2), "n1", "s1", "OutOfcpu", "m" * 2000, fence=fence)
+
+    assert body == {
+        "apiVersion": "v1",
+        "kind": "PodUnbind",
+        "metadata": {"name": "p", "namespace": "default", "uid": "u", **more},
+        "nodeName": "n1",
+        "bindingGeneration": 2,
+        "kubeletSession": "s1",
+        "requestID": request_id("u", 2, "n1"),
+        "reason": "OutOfcpu",
+        "message": "m" * 1024,
+    }
+
+
+def test_a_status_that_asks_or_says_why_not_is_pending_with_that_condition_alone(a_pod):
+    assert pending_status(a_pod(), "UnbindBlocked", "Exempt", "m", "2026-01-01T00:00:00Z") == {
+        "phase": "Pending",
+        "observedGeneration": 2,
+        "conditions": [
+            {
+                "type": "UnbindBlocked",
+                "status": "True",
+                "reason": "Exempt",
+                "message": "m",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+        ],
+    }
+
+
+def test_kubelet_unbinding_6_2_while_a_request_is_under_way_no_other_is_sent(calling):
+    assert calling.call(3.0) == Wait(13.0)
+    assert calling.answer(UnbindAnswer(405), 4.0) == Next.ABSENT
+
+
+def test_with_a_condition_it_waits_for_the_controller_until_the_deadline(a_pod):
+    state = Unbinding(a_pod(), "OutOfcpu", "m", 10.0, 120.0)
+
+    assert [state.asked(now) for now in (10.0, 129.0, 130.0)] == [
+        Wait(130.0), Wait(130.0), FallBack("DeadlineExceeded"),
+    ]  # fmt: skip
+
+
+def test_a_429_that_does_not_say_how_long_waits_as_after_no_answer(calling):
+    assert calling.answer(UnbindAnswer(429, "TooManyRequests"), 1.0) == Wait(2.0)
+    assert calling.tries == 1
+
+
+def test_no_wait_is_longer_than_the_deadline(calling):
+    assert calling.answer(UnbindAnswer(429, "TooManyRequests", retry_after_s=500), 1.0) == Wait(120.0)
+
+
 def test_kubelet_unbinding_6_1_a_node_that_never_fits_asks_for_the_longest_exclusion(a_pod):
     def body(reason):
         return unbind_body(a_pod(), WorkerKey("u", 2), "n1", "s", reason, "m", fence="session")
 
-    assert body("PodOSNotSupported")["exclude"]["seconds"] > 1800
+    assert body("PodOSNotSupported")["exclude"] == {"seconds": 86_400}
     assert "exclude" not in body("OutOfcpu")
     assert body("OutOfcpu")["kubeletSession"] == "s"

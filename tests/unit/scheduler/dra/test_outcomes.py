@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from scheduler.dra.outcomes import Outcomes
+from scheduler.dra.outcomes import KINDS_KEPT, Outcomes
 from services.api.kinds.resourceclaim import AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult
 from services.dra.allocated import Allocated
 from services.dra.allocator import Allocator
@@ -81,6 +81,21 @@ def test_another_class_of_the_name_is_another_kind(cluster, a):
     beside.classes["gpu"] = device_class("gpu", "false")
 
     beside.compare(KINDS[0])
+
+
+def test_the_kinds_that_came_last_are_remembered_and_the_one_that_came_longest_ago_is_not(cluster, a):
+    beside = Beside(cluster, a)
+    kinds = [beside.allocator((request(count=number),)) for number in range(1, KINDS_KEPT + 2)]
+    first, second = (beside.outcomes.of(kind) for kind in kinds[:2])
+
+    for kind in kinds[2:KINDS_KEPT]:
+        beside.outcomes.of(kind)
+    assert beside.outcomes.of(kinds[0]) is first
+    newest = beside.outcomes.of(kinds[KINDS_KEPT])
+
+    assert beside.outcomes.of(kinds[0]) is first
+    assert beside.outcomes.of(kinds[KINDS_KEPT]) is newest
+    assert beside.outcomes.of(kinds[1]) is not second
 
 
 def test_a_row_that_another_filter_refused_is_not_searched(cluster, a):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from scheduler.cache.node_info import PodInfo
 from scheduler.cache.pod_group_membership import PodGroups
+from scheduler.framework.events import UNBOUND
 from scheduler.framework.status import Code, Status
 from scheduler.pod_groups.cycle import WAITING, GroupCycle, GroupResult, Outcome
 from scheduler.pod_groups.placement import Placement, Rejected
@@ -213,6 +214,25 @@ def test_a_member_whose_bind_failed_joins_its_group_again():
 
     assert list(scene.entity.info.members) == [failed.uid]
     assert scene.entity.pool is Pool.ERROR_BACKOFF
+
+
+def test_a_member_that_must_wait_has_its_whole_group_wait_with_it():
+    scene = Scene(group(count=1)).nodes("n1").see(member("p1"))
+
+    queued = scene.queue.add_after(PodInfo(member("p2")), 0.0, 8.0, UNBOUND, traceparent="cause")
+
+    assert (queued.not_before, queued.traceparent) == (8.0, "cause")
+    assert sorted(scene.entity.info.members) == ["p1", "p2"]
+    assert scene.pop(7.9) is None
+    assert sorted(nodes_of(scene.attempt(8.0))) == ["p1", "p2"]
+
+
+def test_a_pod_without_a_group_that_must_wait_waits_alone():
+    scene = Scene(group(count=1)).nodes("n1").see(member("p1"))
+
+    scene.queue.add_after(PodInfo(a.pod("alone")), 0.0, 8.0, UNBOUND)
+
+    assert [each.key.name for each in (scene.pop(), scene.pop(8.0))] == ["podgroup/g", "alone"]
 
 
 def test_a_group_whose_last_waiting_member_is_deleted_is_not_queued():
