@@ -19,6 +19,5 @@ RESOURCE = Resource(
     plural="ipaddresses",
     namespaced=False,
     short_names=("ip",),
-    has_spec=True,
     columns=(NAME, Column("ParentRef", "spec.parentRef", default=NONE, show=_parent), AGE),
 )

@@ -24,4 +24,4 @@ class ResourceClaimTemplate(ObjectView, frozen=True):
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
 
 
-RESOURCE = Resource(ResourceClaimTemplate, "resource.k8s.io", has_spec=True, columns=(NAME, AGE))
+RESOURCE = Resource(ResourceClaimTemplate, "resource.k8s.io", columns=(NAME, AGE))

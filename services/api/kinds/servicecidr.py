@@ -28,6 +28,5 @@ RESOURCE = Resource(
     "networking.k8s.io",
     namespaced=False,
     subresources=("status",),
-    has_spec=True,
     columns=(NAME, Column("CIDRs", "spec.cidrs", show=joined), AGE),
 )

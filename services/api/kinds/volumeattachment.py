@@ -48,6 +48,4 @@ _COLUMNS = (
     AGE,
 )
 ATTACHMENTS = "volumeattachments.storage.k8s.io"
-RESOURCE = Resource(
-    VolumeAttachment, "storage.k8s.io", namespaced=False, subresources=("status",), has_spec=True, columns=_COLUMNS
-)
+RESOURCE = Resource(VolumeAttachment, "storage.k8s.io", namespaced=False, subresources=("status",), columns=_COLUMNS)

@@ -50,6 +50,4 @@ _COLUMNS = (
     ),
     AGE,
 )
-RESOURCE = Resource(
-    Workload, "scheduling.k8s.io", version="v1beta1", has_spec=True, gate="GenericWorkload", columns=_COLUMNS
-)
+RESOURCE = Resource(Workload, "scheduling.k8s.io", version="v1beta1", gate="GenericWorkload", columns=_COLUMNS)
