@@ -21,8 +21,6 @@ from services.api.unbind import REQUESTED, request_id
 UNTIL_RUNNING = "pod_unbinds_until_running"
 UNANSWERED_MAX = 1_000
 """Pods gone by the watch whose answers may still come."""
-RUNNING_MAX = 10_000
-"""Bindings remembered whose containers have run: a restart of a container is not another start of the pod."""
 
 
 class UnbindOutcome(msgspec.Struct, frozen=True):
@@ -49,7 +47,8 @@ class UnbindManager:
         self._lines: dict[str, dict[WorkerKey, None]] = {}
         """By namespace, the pods that were put off, in that order."""
         self._absent_until_s = float("-inf")
-        self._running: dict[WorkerKey, None] = {}
+        self._running: set[WorkerKey] = set()
+        """Bindings whose containers have run: a restart of a container is not another start of the pod."""
         self._unanswered: dict[WorkerKey, Unbinding] = {}
 
     def begin(
@@ -92,6 +91,7 @@ class UnbindManager:
 
     def gone(self, key: WorkerKey, pod: KubeletPod, result: str) -> bool:
         """Forget a pod that is not ours any more, or ends otherwise; return whether it was being unbound."""
+        self._running.discard(key)
         state = self.going.pop(key, None)
         if state is None:
             return False
@@ -115,9 +115,7 @@ class UnbindManager:
         """A container of this binding runs: note once how often the pod had to be unbound for that."""
         if key in self._running:
             return
-        self._running[key] = None
-        if len(self._running) > RUNNING_MAX:
-            del self._running[next(iter(self._running))]
+        self._running.add(key)
         self._out.observe(UNTIL_RUNNING, pod.status.unbind_count, bounds=(0, 1, 2, 4, 8))
 
     def torn_down(self, pod: KubeletPod, key: WorkerKey, took_s: float) -> None:

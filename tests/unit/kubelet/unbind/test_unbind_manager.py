@@ -386,17 +386,18 @@ def test_a_condition_is_no_answer_to_a_kubelet_that_calls_for_itself_but_its_nex
     assert binding.manager.pod_updated(worker_key(a_pod("other")), a_pod("other"), 2.0) is None
 
 
-def test_of_the_bindings_whose_containers_ran_the_ten_thousand_last_are_remembered(a_pod):
+def test_a_binding_is_counted_once_however_often_its_containers_start_and_forgotten_when_it_is_gone(a_pod):
     binding, pod = Binding(a_pod("other")), a_pod()
-    keys = [WorkerKey(f"uid-{number}", 2) for number in range(10_001)]
-    for key in keys:
-        binding.manager.started(pod, key)
+    key, other = WorkerKey("uid", 2), WorkerKey("uid", 3)
 
-    for key in (keys[1], keys[0], keys[0]):
-        binding.manager.started(pod, key)
+    for each in (key, key, other, key):
+        binding.manager.started(pod, each)
+    assert not binding.manager.gone(key, pod, "gone")
+    for each in (other, key):
+        binding.manager.started(pod, each)
 
     ((_, found),) = binding.out.distributions[UNTIL_RUNNING].items()
-    assert found.count == 10_002, "of the first it is not known any more that it ran"
+    assert found.count == 3, "the first of them is not known any more"
 
 
 def test_a_pod_of_which_nothing_was_set_up_took_no_time_to_tear_down(a_pod):
