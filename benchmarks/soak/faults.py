@@ -1,8 +1,9 @@
 """Which process is killed or paused next, and when. Pure.
 
-Memory can only be judged within a life, so kills are rare after the warm-up and hit three processes in turn: what
-clients keep of a server that went away, and what a host and a controller leave behind, shows in the others. Before,
-every process is killed once.
+Memory can only be judged within a life. After the warm-up a host and a controller are killed in turn: what they leave
+behind shows in the others. The API server keeps the most, and needs a third of an hour to fill its window of changes
+and the lifetime of Events; it is left for hours, and killed once more before the end, when its clients have to find it
+again. Before, every process is killed once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,9 @@ from services.api.seams import Random
 PAUSE_S: Final = (0.5, 6.0)
 """How long a process stands still; less than what makes a node NotReady."""
 KILL_PERIOD_S: Final = 600.0
-LATER: Final = ("apiserver", "kubelet/h0", "claim-controller")
+LATER: Final = ("kubelet/h0", "claim-controller")
+SERVER: Final = "apiserver"
+SERVER_LIFE_S: Final = 4 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,12 @@ def _kills(processes: Sequence[str], warm_up_s: float, end_s: float) -> list[Fau
     found = [Fault((place + 1) * early, "kill", name) for place, name in enumerate(processes)]
     victims = [name for name in LATER if name in processes]
     times = _steps(warm_up_s + KILL_PERIOD_S / 2, KILL_PERIOD_S, end_s)
-    return found + [Fault(at_s, "kill", victims[place % len(victims)]) for place, at_s in enumerate(times) if victims]
+    found += [Fault(at_s, "kill", victims[place % len(victims)]) for place, at_s in enumerate(times) if victims]
+    if SERVER in processes:
+        last_s = end_s - min(KILL_PERIOD_S / 2, 0.1 * end_s)
+        lives = _steps(warm_up_s + SERVER_LIFE_S, SERVER_LIFE_S, last_s - SERVER_LIFE_S / 2)
+        found += [Fault(at_s, "kill", SERVER) for at_s in (*lives, last_s)]
+    return found
 
 
 def _pauses(processes: Sequence[str], period_s: float, end_s: float, random: Random) -> list[Fault]:

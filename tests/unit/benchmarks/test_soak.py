@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from benchmarks.soak.faults import LATER, faults
+from benchmarks.soak.faults import LATER, SERVER, faults
 from benchmarks.soak.figures import FIGURES, Counts, Sample, of_metrics
 from benchmarks.soak.report import Soak, page
 from benchmarks.soak.run import warm_up_s
@@ -94,9 +94,16 @@ def test_every_process_is_killed_once_in_the_warm_up_and_few_are_later():
 
     kills = [fault for fault in found if fault.kind == "kill"]
     assert names == [fault.process for fault in kills if fault.at_s < 1200]
-    assert set(LATER) == {fault.process for fault in kills if fault.at_s >= 1200}
+    assert {*LATER, SERVER} == {fault.process for fault in kills if fault.at_s >= 1200}
+    assert [3300] == [fault.at_s for fault in kills if fault.at_s >= 1200 and fault.process == SERVER]
     assert found == sorted(found, key=lambda fault: fault.at_s)
     assert 180 == pytest.approx(sum(fault.kind == "pause" for fault in found), rel=0.1)
+
+
+def test_the_api_server_is_left_for_hours_and_killed_once_more_before_the_end():
+    found = faults([SERVER], period_s=3600, warm_up_s=3600, hours=8, random=Random(0))
+
+    assert [fault.at_s for fault in found if fault.kind == "kill" and fault.at_s > 3600] == [18_000, 28_500]
 
 
 def test_metrics_become_figures_of_their_process_or_of_the_mesh():
