@@ -52,13 +52,26 @@ Zone = tzinfo
 """A time zone: what clocks show, given the moment."""
 
 
-@lru_cache(maxsize=64)
+_ZONE_NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,3}")
+"""How zones are named. The library takes other names for places of files and packages, however many levels deep."""
+
+
+@lru_cache(maxsize=256)
+def _named_zone(name: str) -> ZoneInfo | None:
+    if _ZONE_NAME.fullmatch(name) is None:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
 def zone_of(name: str) -> Zone:
     """Return the IANA time zone of that name; "" is UTC. Raises: ValueError, in Go's words, when there is none."""
-    try:
-        return ZoneInfo(name) if name else UTC
-    except (ValueError, KeyError, OSError):
-        raise ValueError(f"unknown time zone {name}") from None
+    zone = _named_zone(name) if name else UTC
+    if zone is None:
+        raise ValueError(f"unknown time zone {name}")
+    return zone
 
 
 def format_time_in(wall_s: float, zone: Zone) -> str:
@@ -147,20 +160,14 @@ class Duration(float):
         return f"{sign}{text}{rest / 1e9:.9f}".rstrip("0").rstrip(".") + "s"
 
 
-@lru_cache(maxsize=256)
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"time zone {name!r}: unknown") from None
-
-
 def utc_offset(zone: str, second: int) -> int:
     """Return how many seconds a zone's clocks were ahead of UTC at a second since 1970. Raises: ValueError.
 
     Of years that a date cannot have, those of the nearest that it can.
     """
-    at = datetime.fromtimestamp(min(max(second, -62135510400), 253402214400), UTC).astimezone(_zone(zone))
+    if (named := _named_zone(zone)) is None:
+        raise ValueError(f"time zone {zone!r}: unknown")
+    at = datetime.fromtimestamp(min(max(second, -62135510400), 253402214400), UTC).astimezone(named)
     offset = at.utcoffset()
     return 0 if offset is None else int(offset.total_seconds())
 

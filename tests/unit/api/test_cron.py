@@ -1,11 +1,12 @@
 """Cron schedules: when they come next, in which zone, and what is said of those that cannot be read."""
 
 import re
+from zoneinfo import available_timezones
 
 import pytest
 
 from services.api.cron import parse
-from services.api.times import format_time_in, parse_time, zone_of
+from services.api.times import format_time_in, parse_time, utc_offset, zone_of
 
 
 def times(text, since, zone="", number=3):
@@ -73,3 +74,17 @@ def test_a_time_that_the_clocks_skip_does_not_come_and_one_that_they_repeat_come
 def test_what_is_wrong_is_said_in_the_words_of_the_library(text, said):
     with pytest.raises(ValueError, match=re.escape(said) + "$"):
         parse(text)
+
+
+def test_every_zone_that_there_is_is_found():
+    assert len({zone_of(name).key for name in available_timezones()}) > 400
+
+
+@pytest.mark.parametrize(
+    "name", ["..", "/etc/passwd", "Europe//Berlin", "Europe/Berlin/", "America", "U/" * 9_000 + "TC", "\0"]
+)
+def test_a_name_that_no_zone_has_is_not_taken_for_a_place_of_files(name):
+    with pytest.raises(ValueError, match="unknown time zone"):
+        zone_of(name)
+    with pytest.raises(ValueError, match="unknown"):
+        utc_offset(name, 0)
