@@ -21,6 +21,8 @@ from typing import Any, Protocol
 from services.api.meta import Document, Resource
 from services.api.resources import resources
 
+LINE_MAX = 1 << 16
+"""Characters of a line: splitting it takes time in the square of its longest word."""
 _DOT = re.compile(r"\.(?![^\[]*\])")
 """A dot that is in no brackets."""
 _OPS: dict[str, Callable[[Any, Any], bool]] = {
@@ -178,9 +180,16 @@ def resource_named(name: str) -> Resource | None:
     return next((r for r in resources().values() if name in (r.name, r.plural, r.singular, *r.short_names)), None)
 
 
+def words_of(text: str) -> list[str]:
+    """Return the words of a line as a shell splits it. Raises: ValueError for an open quote and above LINE_MAX."""
+    if len(text) > LINE_MAX:
+        raise ValueError(f"the line has {len(text):,} characters; want at most {LINE_MAX:,}")
+    return shlex.split(text)
+
+
 def parse_expectation(text: str, duration: Callable[[str], float]) -> Expectation:
     """Return the expectation. Raises: ValueError saying what was expected where."""
-    words = shlex.split(text)
+    words = words_of(text)
     mode, seconds = "now", 0.0
     if words and words[0] in ("within", "for"):
         if len(words) < 2:

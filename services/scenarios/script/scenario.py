@@ -20,14 +20,13 @@ Words are split as a shell splits them; `name=value` words are options. Pure: te
 """
 
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import PurePath
 
 from services.runtime.components import Schedulers
-from services.scenarios.script.expectation import Expectation, parse_expectation
+from services.scenarios.script.expectation import Expectation, parse_expectation, words_of
 
 _OF_SCHEDULERS = ("scheduler", "schedulers", "scheduler-config")
 SETUP = frozenset(("set", "limit", "hosts", "latency", "node", "nodes", "stages", "window", *_OF_SCHEDULERS))
@@ -132,7 +131,7 @@ def _count(text: str) -> int:
 def _split(rest: str) -> tuple[tuple[str, ...], dict[str, str]]:
     args: list[str] = []
     options: dict[str, str] = {}
-    for word in shlex.split(rest):
+    for word in words_of(rest):
         name, sign, value = word.partition("=")
         if sign and re.fullmatch(r"[A-Za-z][A-Za-z0-9_.\-/]*", name):
             if name in options:
@@ -187,7 +186,7 @@ def _step(number: int, line: str, verb: str, rest: str, verbs: frozenset[str]) -
 
 
 def _set_up(read: Scenario, number: int, verb: str, rest: str) -> Scenario:
-    words = tuple(shlex.split(rest)) if verb in ("set", "latency", "stages") else ()
+    words = tuple(words_of(rest)) if verb in ("set", "latency", "stages") else ()
     folder = PurePath(read.path).parent
     match verb:
         case "set" if words and words[0].endswith(":"):

@@ -63,3 +63,8 @@ def test_a_path_picks_list_members_by_type_name_or_place():
     assert lookup(document, "items[0].v") == 7
     assert lookup(document, "items[3].v") is None
     assert lookup(document, "conditions.status") is None
+
+
+def test_a_line_of_a_million_characters_is_refused_before_it_is_split():
+    with pytest.raises(ValueError, match="the line has 1,000,000 characters; want at most 65,536"):
+        parse_expectation("a" * 1_000_000, parse_duration)
