@@ -79,6 +79,10 @@ def build_topology(
     return CpuTopology(found)
 
 
+CPU_MAX = 8191
+"""The highest id: Linux is built for at most 8,192 CPUs (`NR_CPUS`)."""
+
+
 def parse_cpus(text: str) -> tuple[int, ...]:
     """Return the ids of `0-3,8`, ascending. Raises: ValueError with the text."""
     found: set[int] = set()
@@ -86,6 +90,8 @@ def parse_cpus(text: str) -> tuple[int, ...]:
         first, _, last = part.strip().partition("-")
         if not first.isdigit() or (last and not last.isdigit()) or part.strip().endswith("-"):
             raise ValueError(f"{text!r}: want CPU ids, for example 0-3,8")
+        if max(len(first), len(last)) > len(str(CPU_MAX)) or int(last or first) > CPU_MAX:
+            raise ValueError(f"{text[:80]!r}: {part[:80]}, want ids of at most {CPU_MAX}")
         if int(last or first) < int(first):
             raise ValueError(f"{text!r}: {part} runs backwards")
         found.update(range(int(first), int(last or first) + 1))

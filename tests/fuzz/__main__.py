@@ -6,6 +6,7 @@ Without `--cases` it is 20,000 requests, 4,000 gRPC calls and streams, and 100,0
 """
 
 import argparse
+import resource
 import sys
 import time
 from contextlib import nullcontext
@@ -13,6 +14,8 @@ from contextlib import nullcontext
 from tests.fuzz.running import PARTS, go
 from tests.fuzz.target import Target, resident_mib
 
+MEMORY_MAX = 8 << 30
+"""What takes more is a finding, and not the end of what else runs on the machine."""
 FULL = {"rest": 20_000, "grpc": 4_000, "parsers": 100_000}
 
 
@@ -23,6 +26,7 @@ def main(arguments=None):
     parser.add_argument("--cases", type=int, default=0, help="how many of each part")
     parser.add_argument("--seed", type=int, default=1, help="what all of them follow from")
     asked = parser.parse_args(arguments)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
     found = []
     for part in [asked.only] if asked.only else PARTS:
         begun_s = time.monotonic()

@@ -17,6 +17,8 @@ from services.api.meta import Document
 
 SLICE_MAX, GATED_SLICE_MAX = 128, 64
 """Devices a slice may have, and one in which a device has taints or consumes counters."""
+DEVICES_MAX: Final = 100_000
+"""Devices that one pool may be given by their number."""
 COUNTER_SETS_MAX: Final = 8
 """Counter sets a slice may have."""
 NODE_NAME: Final = "$(NODE_NAME)"
@@ -141,8 +143,8 @@ class DriverDefinition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
             )
 
     def _check_devices(self, pool: PoolDefinition, where: str) -> None:
-        if isinstance(pool.devices, int) and pool.devices < 0:
-            raise ValueError(f"{where}devices: {pool.devices}, want 0 or more")
+        if isinstance(pool.devices, int) and not 0 <= pool.devices <= DEVICES_MAX:
+            raise ValueError(f"{where}devices: {pool.devices}, want 0 to {DEVICES_MAX}")
         seen: dict[str, int] = {}
         for number, device in enumerate(self.offered(pool)):
             name = device.get("name", "")

@@ -46,9 +46,9 @@ def test_lists_of_cpus_are_read_as_linux_writes_them(text, cpus):
     assert parse_cpus(format_cpus(cpus)) == cpus
 
 
-@pytest.mark.parametrize("text", ["a", "3-", "5-2", "-1"])
+@pytest.mark.parametrize("text", ["a", "3-", "5-2", "-1", "8192", "0-999999999", "0-8191,0-" + "9" * 5_000])
 def test_what_is_no_list_of_cpus_is_refused_with_its_text(text):
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises(ValueError, match=text[:80]):
         parse_cpus(text)
 
 
