@@ -270,7 +270,7 @@ def optional_index(holder: Any, key: Any) -> Optional:
     if isinstance(holder, Mapping):
         try:
             return Optional(holder[key_of(key)])
-        except KeyError:
+        except (KeyError, TypeError):  # no map has a list or a map as its key
             return NONE
     if isinstance(holder, list | tuple):
         place = _place(key)

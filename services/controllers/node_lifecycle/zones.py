@@ -5,7 +5,7 @@ Source: kubelet 2.3; upstream `pkg/controller/nodelifecycle/node_lifecycle_contr
 """
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
+from enum import Enum, auto
 
 EVICTION_RATE_PER_S = 0.1
 SECONDARY_RATE_PER_S = 0.01
@@ -16,9 +16,9 @@ UNHEALTHY_SHARE = 0.55
 class ZoneState(Enum):
     """How much of a zone is down."""
 
-    NORMAL = "Normal"
-    PARTIAL = "PartialDisruption"
-    FULL = "FullDisruption"
+    NORMAL = auto()
+    PARTIAL = auto()
+    FULL = auto()
 
 
 def state_of(ready: Sequence[bool]) -> ZoneState:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from services.api.wire import Request, WatchRequest
-from services.client.channel import Link
+from services.client.channel import STREAM_TAKEN, Link
 from services.client.mutate_stream import Calls
 from services.client.rpc import end
 from services.client.watch_stream import Watches
@@ -21,6 +21,9 @@ class BreakingStream:
 
     def __init__(self, broken: asyncio.Event) -> None:
         self._broken = broken
+
+    async def initial_metadata(self) -> dict[str, str]:
+        return dict(STREAM_TAKEN)
 
     async def wait_for_connection(self) -> None:
         return None

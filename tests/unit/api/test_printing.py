@@ -55,3 +55,49 @@ def test_a_service_prints_node_ports_and_protocols():
 
 def test_a_service_without_address_ports_or_selector_prints_none():
     assert row(ports=[], externalIPs=[]) == ["web", "ClusterIP", "<none>", "<none>", "<none>", "<unknown>", "<none>"]
+
+
+def titled(resource, spec, status=None):
+    """Return what is printed of an object named `a` under its titles."""
+    columns = resources()[resource].columns
+    document = {"metadata": {"name": "a"}, "spec": spec, "status": status or {}}
+    return dict(zip((each.name for each in columns), cells(columns, document, 0.0), strict=True))
+
+
+QUEUES = {"queues": 64, "handSize": 6, "queueLengthLimit": 50}
+
+
+@pytest.mark.parametrize(
+    ("spec", "type_", "printed"),
+    [
+        (
+            {"limited": {"nominalConcurrencyShares": 30, "limitResponse": {"type": "Queue", "queuing": QUEUES}}},
+            "Limited",
+            (30, 64, 6, 50),
+        ),
+        (
+            {"limited": {"nominalConcurrencyShares": 0, "limitResponse": {"type": "Reject"}}},
+            "Limited",
+            (0, "<none>", "<none>", "<none>"),
+        ),
+        ({"exempt": {"nominalConcurrencyShares": 5}}, "Exempt", (5, "<none>", "<none>", "<none>")),
+    ],
+)
+def test_a_priority_level_prints_its_shares_and_queues_if_it_has_some(spec, type_, printed):
+    titles = ("NominalConcurrencyShares", "Queues", "HandSize", "QueueLengthLimit")
+
+    assert titled("prioritylevelconfigurations.flowcontrol.apiserver.k8s.io", {"type": type_, **spec}) == {
+        "Name": "a", "Type": type_, **dict(zip(titles, printed, strict=True)), "Age": "<unknown>",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("dangling", "missing"), [("False", "False"), ("True", "True"), ("", "?")])
+def test_a_flow_schema_prints_its_level_and_whether_that_is_missing(dangling, missing):
+    conditions = [{"type": "Dangling", "status": dangling}] if dangling else []
+    spec = {"priorityLevelConfiguration": {"name": "system"}, "matchingPrecedence": 500,
+            "distinguisherMethod": {"type": "ByUser"}}  # fmt: skip
+
+    assert titled("flowschemas.flowcontrol.apiserver.k8s.io", spec, {"conditions": conditions}) == {
+        "Name": "a", "PriorityLevel": "system", "MatchingPrecedence": 500, "DistinguisherMethod": "ByUser",
+        "Age": "<unknown>", "MissingPL": missing,
+    }  # fmt: skip

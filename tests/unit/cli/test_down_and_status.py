@@ -1,8 +1,12 @@
 """`keplab down` finds a mesh that is only beginning; `keplab status` says of each process what the kernel knows."""
 
+import io
 import os
 import subprocess
 import sys
+import urllib.error
+import urllib.request
+from http.client import HTTPException
 
 import pytest
 
@@ -70,6 +74,33 @@ def test_a_process_that_is_no_child_of_the_supervisor_is_gone(parent, state):
 def test_the_next_try_stands_beside_the_state():
     assert "CrashLoopBackOff (38s)" == status._state_of(a_process(state="CrashLoopBackOff", next_try_in_s=38.2))
     assert "Running" == status._state_of(a_process())
+
+
+REFUSED = urllib.error.HTTPError("http://127.0.0.1/metrics", 403, "Forbidden", None, None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "metrics"),
+    [
+        (b'# HELP up\nup 1\ntotal{verb="get"} 2.5\n\n', {"up": 1.0, "total": 2.5}),
+        (REFUSED, {}),
+        (ConnectionRefusedError(), None),
+        (TimeoutError(), None),
+        (HTTPException(), None),
+    ],
+    ids=["answers", "refuses", "has no listener", "takes too long", "speaks no HTTP"],
+)
+def test_a_process_that_refuses_its_metrics_does_answer(monkeypatch, answer, metrics):
+    def urlopen(request, timeout):
+        if isinstance(answer, Exception):
+            raise answer
+        return io.BytesIO(answer)
+
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+
+    assert metrics == status._metrics(a_process(ports={"health": 9}), {})
+    assert {} == status._metrics(a_process(ports={"grpc": 9}), {})
+    assert {} == status._metrics(a_process(ports={"health": 9}, ready=False), {})
 
 
 def test_conditions_come_from_the_processes_own_metrics(tmp_path):

@@ -1,5 +1,6 @@
 """Many scenarios, many seeds: what failed and how to repeat it, what a record saves, how an interrupt ends."""
 
+import io
 import json
 import shlex
 import signal
@@ -8,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from services.cli import live, sweep
 from services.cli.__main__ import run
 
 ROOT = Path(__file__).parents[3]
@@ -70,6 +73,17 @@ def test_a_sweep_for_people_is_a_table_of_failures_and_a_sum(folder, capsys):
     assert row.endswith("--seed 0")
     assert "'" in row.partition("keplab run ")[2]
     assert total.startswith("1 of 2 runs passed")
+
+
+@pytest.mark.parametrize(("output", "is_drawn"), [("text", True), ("json", False)])
+def test_a_terminal_shows_progress_to_people_and_none_beside_a_document(folder, capsys, monkeypatch, output, is_drawn):
+    terminal = Console(file=io.StringIO(), force_terminal=True)
+    monkeypatch.setattr(live, "console", terminal)
+    monkeypatch.setattr(sweep, "run_jobs", lambda *_, **__: None)
+    _, shown = ended(capsys, "run", folder / "passes.txt", "--workers", 1, "-o", output)
+
+    assert bool(terminal.file.getvalue()) == is_drawn
+    assert shown.out.startswith("{") != is_drawn
 
 
 def test_a_record_saves_what_passed_and_has_what_failed_run_again(folder, tmp_path, capsys):

@@ -22,7 +22,7 @@ from services.controllers.horizontal_pod_autoscaler.replicas import (
     by_value_per_pod,
     requested,
 )
-from services.reconcile.actions import Patch, Query, RecordEvent
+from services.reconcile.actions import NOTHING, Patch, Query, RecordEvent
 
 STARTED = "2026-01-01T00:00:00Z"
 SCALERS = "horizontalpodautoscalers.autoscaling"
@@ -120,6 +120,15 @@ def test_nothing_is_read_before_the_first_fifteen_seconds_are_over(world_of):
     assert world.reconcile("web").requeue_after_s == pytest.approx(15.0)
     assert world.reconcile("web", after_s=14.0).requeue_after_s == pytest.approx(1.0)
     assert world.reconcile("web", after_s=1.0).refresh == (Query(Deployment, Key("default", "web")),)
+
+
+def test_an_autoscaler_that_is_gone_or_going_is_left_alone(world_of):
+    world = world_of(CONTROLLER)
+    going = a_scaler(name="going")
+    going["metadata"] |= {"deletionTimestamp": STARTED, "finalizers": ["example.com/held"]}
+    world.put(going)
+
+    assert (world.reconcile("gone"), world.reconcile("going")) == (NOTHING, NOTHING)
 
 
 def test_pods_above_the_target_are_given_more(turn, a_web):

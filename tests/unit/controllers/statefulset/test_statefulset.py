@@ -344,3 +344,27 @@ def test_a_claim_that_is_deleted_with_the_set_is_the_sets_from_the_start(web):
     web.world.put(a_set(volumeClaimTemplates=[DATA], persistentVolumeClaimRetentionPolicy=kept))
 
     assert web.look().created["data-web-0"]["metadata"]["ownerReferences"] == [OWNER]
+
+
+@pytest.mark.parametrize(
+    ("feature", "strategy", "replaced"),
+    [
+        (False, {"rollingUpdate": {"maxUnavailable": 2}}, ["web-2"]),
+        (True, {"rollingUpdate": {"maxUnavailable": 2}}, ["web-2", "web-1"]),
+        (True, {"rollingUpdate": {"maxUnavailable": "70%"}}, ["web-2", "web-1"]),
+        (True, {"rollingUpdate": {"maxUnavailable": "10%"}}, ["web-2"]),
+        (True, {"rollingUpdate": {}}, ["web-2"]),
+        (True, {"type": "OnDelete"}, []),
+    ],
+)
+def test_max_unavailable_counts_only_with_its_feature_and_for_a_rolling_update(
+    world_of, web, feature, strategy, replaced
+):
+    web.world = world_of(STATEFULSET, MaxUnavailableStatefulSet=feature)
+    web.world.put(a_set({"currentRevision": "web-a"}, replicas=3, updateStrategy={"type": "RollingUpdate", **strategy}))
+    web.revision("web-a", 1, {**TEMPLATE, "spec": {"containers": []}})
+    web.revision(FIRST, 2)
+    for ordinal in range(3):
+        web.pod(ordinal, revision="web-a")
+
+    assert web.look().deleted == replaced
