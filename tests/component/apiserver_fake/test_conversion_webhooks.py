@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from apiserver_fake.customresources import webhooks
 from apiserver_fake.customresources.webhooks import WebhookConverter
 from apiserver_fake.service_addresses import address_of
 from apiserver_fake.storage.records import record_of
@@ -34,7 +35,7 @@ def success(review, change=lambda each: each, **response):
 
 
 class Hook:
-    """A webhook over TLS that answers what it is given to answer; remembers what it was asked."""
+    """A webhook over TLS that answers what it is given to answer, with None nothing; remembers what it was asked."""
 
     def __init__(self, directory, answer, code=200):
         self.authority = certificates.authority(directory)
@@ -44,10 +45,14 @@ class Hook:
     async def _handle(self, request):
         review = await request.json()
         self.asked.append(review)
+        if self.answer is None:
+            await self.is_over.wait()
+            raise web.HTTPServiceUnavailable
         found = self.answer(review)
         return web.Response(status=self.code, body=found if isinstance(found, bytes) else msgspec.json.encode(found))
 
     async def __aenter__(self):
+        self.is_over = asyncio.Event()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.pair.certificate, self.pair.key)
         self.runner = web.ServerRunner(web.Server(self._handle))
@@ -57,6 +62,7 @@ class Hook:
         return self
 
     async def __aexit__(self, *_):
+        self.is_over.set()
         await self.runner.cleanup()
 
     def converter(self, *, reviews=("v1",), service=None, bundle=True, address=None):
@@ -170,6 +176,15 @@ def test_an_error_of_the_server_is_another_than_one_of_the_connection(tmp_path):
     assert "the server responded with the status code 503" in refused(tmp_path, success, code=503)
     assert 'failed: Post "https://' in refused(tmp_path, success, bundle=False)
     assert "certificate verify failed" in refused(tmp_path, success, bundle=False)
+
+
+def test_a_webhook_that_does_not_answer_in_time_is_an_error_that_says_for_how_long_it_was_waited(tmp_path, monkeypatch):
+    monkeypatch.setattr(webhooks, "TIMEOUT_S", 0.05)
+
+    message = refused(tmp_path, None)
+
+    assert message.startswith(f'{ABOUT} failed: Post "https://127.0.0.1:')
+    assert message.endswith('/convert?timeout=0.05s": context deadline exceeded')
 
 
 SERVICE = {"name": "hook", "namespace": "system", "path": "/x", "port": 8443}

@@ -204,3 +204,24 @@ def test_a_watch_ends_when_its_kind_is_defined_anew_and_goes_on_where_it_was():
         assert [column.name for column in columns] == ["Name", "Spec"]
 
     in_cluster(test)
+
+
+def test_a_watch_goes_on_when_nothing_of_a_definition_changed_that_matters_to_its_kind():
+    async def test(cluster):
+        found = await cluster.define(a_definition())
+        seen = []
+        watching = asyncio.create_task(cluster.watched(CRONTABS, seen))
+        await asyncio.sleep(1)
+        before = cluster.server.catalogue.served[GROUP, "v1"]["crontabs"]
+
+        found["metadata"]["annotations"] = {"owner": "team"}
+        await cluster.call("update", DEFINITIONS, CRONTABS, found, code=200)
+        await cluster.call("create", body=a_crontab(), code=201)
+        await asyncio.sleep(1)
+
+        assert not watching.done()
+        watching.cancel()
+        assert [kind for kind, _ in seen if kind != "BOOKMARK"] == ["ADDED"]
+        assert cluster.server.catalogue.served[GROUP, "v1"]["crontabs"] is before
+
+    in_cluster(test)

@@ -18,7 +18,7 @@ from services.api.seams import Seams
 from services.api.switches import Switches
 from services.api.wire import Request, Response, WatchRequest
 from services.runtime import simloop
-from services.runtime.config import StartError
+from services.runtime.config import EXIT_USAGE, StartError
 from services.runtime.real import MemoryDisk, NoTransport
 from services.telemetry.eventlog import MemoryEventLog, MemoryEvents
 from services.telemetry.traces import MemorySpans, Tracer
@@ -510,6 +510,25 @@ def test_a_change_carries_the_span_of_the_call_that_made_it():
         assert event.traceparent == f"00-{'a' * 32}-{span.span_id}-01"
 
     simloop.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"authorization_mode": "Node"}, "--authorization-mode 'Node' is none of mesh, RBAC"),
+        ({"enable_admission_plugins": ("Odd",)}, "--enable-admission-plugins 'Odd' is none of ServiceAccount"),
+        ({"max_requests_inflight": 0, "max_mutating_requests_inflight": 0},
+         "--max-requests-inflight and --max-mutating-requests-inflight leave no request to be executed"),
+    ],
+)  # fmt: skip
+def test_a_flag_that_cannot_be_is_a_usage_error_that_names_it(config, said):
+    async def scenario():
+        async with Machine().server(**config):
+            pass
+
+    with pytest.raises(StartError) as error:
+        simloop.run(scenario())
+    assert (error.value.message, error.value.exit_code) == (said, EXIT_USAGE)
 
 
 def test_commits_are_logged_before_their_answers():

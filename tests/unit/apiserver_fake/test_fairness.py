@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from apiserver_fake.fairness.concurrency import (
+    SMOOTHING,
     Bounds,
     Impossible,
     Limits,
@@ -429,6 +430,15 @@ def test_a_busy_level_borrows_what_idle_ones_lend_and_gives_it_back():
     assert borrowed == {"busy": 80, "idle": 20}
     demands["idle"] = demands["idle"].after(Demand(70.0, 5.0, 90, 10.0))
     assert adjust(limits, demands, borrowed).current["idle"] == 80
+
+
+def test_demand_rises_at_once_falls_slowly_and_stays_over_a_period_of_no_length():
+    risen = Smoothed().after(Demand(90.0, 10.0, 120, 10.0))
+    fallen = risen.after(Demand(10.0, 0.0, 12, 10.0))
+
+    assert risen.smoothed == 100.0
+    assert fallen.smoothed == pytest.approx(SMOOTHING * 100.0 + (1 - SMOOTHING) * 10.0)
+    assert risen.after(Demand(most=7)) == Smoothed(Demand(90.0, 10.0, 7), 100.0)
 
 
 def test_a_level_without_borrowing_keeps_to_its_share():

@@ -210,6 +210,29 @@ def test_a_pod_is_listed_once_and_not_beyond_the_most_consumers_there_may_be(wor
     assert [world.sync("pod", name).actions for name in ("p", "late", "early")] == [(), (), ()]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        (),
+        (a_claim("o", allocated=False),),
+        (a_claim("o", consumers=["p"]),),
+        (a_claim("o", deletionTimestamp="2026-01-01T00:00:00Z"),),
+        (a_claim("o", consumers=[f"q{number}" for number in range(256)]),),
+    ],
+    ids=["missing", "without devices", "reserved", "deleted", "full"],
+)
+def test_a_claim_that_a_pod_cannot_be_listed_with_does_not_keep_it_from_its_next_one(world_of, other):
+    world = world_of(CONTROLLER)
+    for each in (*other, a_claim("c")):
+        world.put(each)
+    entries = [{"name": name, "resourceClaimName": name} for name in ("o", "c")]
+    world.put(a_pod("p", entries=entries))
+
+    (patch,) = of(world.sync("pod", "p"), Patch)
+
+    assert patch.key.name == "c"
+
+
 def test_a_member_is_not_listed_with_the_claim_of_its_group(world_of):
     world = world_of(CONTROLLER, **GROUPS)
     world.put(a_group("g-dev"))
@@ -218,3 +241,15 @@ def test_a_member_is_not_listed_with_the_claim_of_its_group(world_of):
     world.put(a_pod("p", entries=[ENTRY], status=status, spec={"schedulingGroup": {"podGroupName": "g"}}))
 
     assert world.sync("pod", "p").actions == ()
+
+
+def test_the_claim_of_its_group_does_not_keep_a_member_from_a_claim_that_it_names_itself(world_of):
+    world = world_of(CONTROLLER, **GROUPS)
+    world.put(a_group("g-dev"))
+    world.put({**made("g-dev", "g", "PodGroup"), "status": a_claim()["status"]})
+    world.put(a_claim("c"))
+    entries = [ENTRY, {"name": "c", "resourceClaimName": "c"}]
+    status = {"resourceClaimStatuses": [{"name": "dev", "resourceClaimName": "g-dev"}]}
+    world.put(a_pod("p", entries=entries, status=status, spec={"schedulingGroup": {"podGroupName": "g"}}))
+
+    assert [patch.key.name for patch in of(world.sync("pod", "p"), Patch)] == ["c"]

@@ -83,6 +83,16 @@ def test_what_is_required_is_what_upstreams_types_require():
     assert "required" not in workloads["io.k8s.api.apps.v1.Deployment"]
 
 
+def test_a_list_requires_its_items_and_refers_to_its_kind():
+    schema = document("apps", "v1")["components"]["schemas"]["io.k8s.api.apps.v1.DeploymentList"]
+
+    assert (schema["type"], schema["required"]) == ("object", ["items"])
+    assert list(schema["properties"]) == ["apiVersion", "kind", "metadata", "items"]
+    assert schema["properties"]["items"]["items"] == {"$ref": "#/components/schemas/io.k8s.api.apps.v1.Deployment"}
+    assert schema["properties"]["metadata"]["$ref"].endswith(".meta.v1.ListMeta")
+    assert schema["x-kubernetes-group-version-kind"] == [{"group": "apps", "version": "v1", "kind": "DeploymentList"}]
+
+
 @pytest.mark.parametrize("kind", discovery.CREATED_ONLY, ids=lambda r: r.kind)
 def test_what_can_only_be_created_is_described_too(kind):
     found = document(kind.group, kind.version)

@@ -37,6 +37,9 @@ def test_numa_nodes_share_sockets_and_cores_share_caches_as_the_definition_says(
 
     assert [sorted(machine.numas_of(machine.sockets[s])) for s in (0, 1)] == [[0, 1], [2, 3]]
     assert [format_cpus(cpus) for cpus in machine.caches.values()][:3] == ["0-3", "4-7", "8-11"]
+    assert [list(ids) for ids in (machine.caches, machine.numas, machine.sockets)] == [
+        list(range(count)) for count in (8, 4, 2)
+    ]
     assert [format_cpus(cpus) for cpus in one_numa.sockets.values()] == ["0-3", "4-7"]
 
 

@@ -4,10 +4,16 @@ import pytest
 
 from kubelet.managers.allocation import Allocation, DeviceRejection, Rejection
 from kubelet.managers.device_calls import Share
+from kubelet.managers.options import CpuOptions, TopologyOptions, parse_cpu_options, parse_topology_options
 from kubelet.managers.resource_managers import ResourceManagers
 from kubelet.managers.topology import Hint, counted_hints
 
 TWO_BY_EIGHT = {"numa": "2x8"}
+
+
+def test_no_options_are_upstreams_defaults():
+    assert TopologyOptions() == parse_topology_options({}) == TopologyOptions(False, 8)
+    assert CpuOptions() == parse_cpu_options({}) == CpuOptions(*[False] * 6)
 
 
 def test_six_cpus_with_four_free_on_each_node_prefer_one_node_and_get_none():

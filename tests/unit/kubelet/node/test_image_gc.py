@@ -51,6 +51,17 @@ def test_images_in_use_or_new_stay_and_the_second_failure_is_an_event_of_the_nod
     assert (second.error, second.has_failed_twice) == (text, True)
 
 
+def test_what_a_short_disk_takes_is_no_second_failure_of_the_collection():
+    disk = collector()
+    disk.look(300.0, IMAGES, ())
+    failed = disk.collect(400.0, IMAGES, IMAGES, 0)
+
+    found = disk.delete_unused(900.0, IMAGES, {"a", "b"})
+
+    assert failed.error
+    assert (found.images, found.error, found.has_failed_twice) == ((("c", SPACE),), "", False)
+
+
 def test_images_that_were_unused_for_too_long_leave_once_the_node_has_run_for_as_long():
     disk = collector(max_age_s=1000.0)
     disk.look(300.0, {"a": 1, "b": 1}, {"a"})

@@ -149,3 +149,9 @@ def test_an_error_says_which_plugin_failed_where_and_a_rejection_speaks_for_itse
 
     assert (error.code, error.message, error.plugin) == (Code.ERROR, text, "Failing")
     assert (rejection.code, rejection.message, rejection.plugin) == (Code.UNSCHEDULABLE, "not now", "Failing")
+
+
+def test_statuses_have_upstreams_numbers():
+    names = ["SUCCESS", "ERROR", "UNSCHEDULABLE", "UNSCHEDULABLE_AND_UNRESOLVABLE", "WAIT", "SKIP", "PENDING"]
+
+    assert [(code.name, int(code)) for code in Code] == [(name, number) for number, name in enumerate(names)]

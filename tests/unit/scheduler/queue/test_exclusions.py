@@ -46,6 +46,25 @@ def test_unbinding_20_after_thirty_seconds_those_who_were_turned_away_are_named(
     assert exclusions.of_kind(replica("second")) == {}
 
 
+def test_unbinding_7_3_who_was_turned_away_is_named_for_each_node_until_the_last_is_open(exclusions):
+    exclusions.learn_kind(replica("third", given_back_by="n2"), 10.0)
+    exclusions.of_kind(replica("second"))
+
+    assert [exclusions.expire(at) for at in (30.0, 40.0)] == [["second"], ["second"]]
+    assert exclusions.next_expiry() is None
+    exclusions.learn_kind(replica("fourth", given_back_by="n1"), 50.0)
+    assert exclusions.expire(80.0) == []
+
+
+def test_unbinding_7_3_a_change_of_one_node_keeps_who_waits_for_another(exclusions):
+    exclusions.learn_kind(replica("third", given_back_by="n2"), 10.0)
+    exclusions.of_kind(replica("second"))
+
+    exclusions.clear_node("n1")
+
+    assert exclusions.expire(40.0) == ["second"]
+
+
 def test_unbinding_7_3_a_change_of_the_node_opens_it_to_every_kind(exclusions):
     exclusions.clear_node("n1")
 

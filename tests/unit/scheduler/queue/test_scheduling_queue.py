@@ -204,6 +204,19 @@ def test_pods_that_others_bind_leave_nothing_behind_in_a_queue_of_a_standby(clus
     assert [world.queue.pop(2.0).key.name for _ in range(2)] == ["first", "last"]
 
 
+def test_a_standby_that_forgot_bound_pods_still_leads_by_priority(cluster, a):
+    world = cluster().nodes(a.node("n1"))
+    for i in range(100):
+        world.pods(a.pod(f"p{i}", priority=i * 37 % 101))
+    left = range(3, 100, 10)
+    for i in set(range(100)) - set(left):
+        world.handlers.on_pod(a.pod(f"p{i}"), a.pod(f"p{i}", node="n1", rv=2), 1.0)
+
+    found = [int(world.queue.pop(2.0).key.name[1:]) for _ in left]
+
+    assert found == sorted(left, key=lambda i: i * 37 % 101, reverse=True)
+
+
 def test_a_pod_bound_elsewhere_than_nominated_leaves_its_capacity_to_lesser_ones(cluster, a):
     world = cluster().nodes(a.node("n1", cpu="2"), a.node("n2", cpu="1")).pods(a.pod("x", cpu="1", node="n2"))
     high = a.pod("high", cpu="2", priority=10, nominated="n1", scheduler_name="another")

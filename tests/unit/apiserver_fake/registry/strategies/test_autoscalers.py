@@ -74,6 +74,15 @@ def test_a_behavior_is_completed_in_both_directions(world):
         ({"behavior": {"scaleDown": {"selectPolicy": "Mean"}}}, 'selectPolicy: Unsupported value: "Mean"'),
         ({"behavior": {"scaleDown": {"tolerance": "-1"}}},
          'tolerance: Invalid value: "-1": must be greater or equal to zero'),
+        ({"behavior": {"scaleDown": {"tolerance": "1e19"}}},
+         "tolerance: Invalid value: \"1e19\": quantity '1e19': exponent 19 is beyond 18"),
+        ({"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {
+            "type": "AverageValue", "averageValue": "0"}}}]},
+         'spec.metrics[0].resource.target.averageValue: Invalid value: "0": must be positive'),
+        ({"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {
+            "type": "AverageValue", "averageValue": "1e19"}}}]},
+         ("spec.metrics[0].resource.target.averageValue: Invalid value: \"1e19\": quantity '1e19': exponent 19 is beyond "
+         "18")),
     ],
 )  # fmt: skip
 def test_what_an_autoscaler_may_not_say_is_refused_by_its_field(world, spec, said):
