@@ -494,6 +494,23 @@ def test_node_tokens_survive_a_restart():
     simloop.run(scenario())
 
 
+def test_the_span_of_a_call_names_its_object_and_for_a_pod_the_pod_too():
+    async def scenario():
+        machine = Machine()
+        async with machine.server() as server:
+            for trace, resource in (("c", "pods"), ("d", "configmaps")):
+                parent = f"00-{trace * 32}-{'b' * 16}-01"
+                read = Request(verb="get", resource=resource, namespace="default", name="a", traceparent=parent)
+                await server.api_for(ADMIN).call(read)
+        found = {span.trace_id[0]: dict(span.attributes) for span in machine.spans.spans}
+        named = {"k8s.namespace.name": "default", "name": "a", "code": 404}
+        assert found["c"].items() >= {**named, "resource": "pods", "k8s.pod.name": "a"}.items()
+        assert found["d"].items() >= {**named, "resource": "configmaps"}.items()
+        assert "k8s.pod.name" not in found["d"]
+
+    simloop.run(scenario())
+
+
 def test_a_change_carries_the_span_of_the_call_that_made_it():
     async def scenario():
         machine = Machine()
