@@ -115,7 +115,7 @@ class Authenticator:
 
     def certified(self, identity: Identity) -> Identity:
         """Return the identity of a certificate with what the server's list says of its user: the nodes of a host.
-        Raises: Unauthorized when the certificate has expired; a connection may be older than that."""
+        Raises: Unauthorized when the certificate has expired."""
         self.check(identity.credential)
         if NODE_HOSTS_GROUP not in identity.groups or identity.user not in self._hosting:
             return identity
@@ -123,7 +123,7 @@ class Authenticator:
 
     def check(self, credential: Credential) -> None:
         """Return while a credential is good. Raises: Unauthorized."""
-        if self._wall() > credential.expires_s:
+        if credential.is_over(self._wall()):
             raise Unauthorized("Unauthorized")
         if credential.bearer:
             self.identify(credential.bearer, credential.peer)

@@ -74,10 +74,7 @@ class KubeletProcess:
         if is_api_server(caller.peer):
             return None
         node = self.agents[0].name if len(self.agents) == 1 else ""
-        certified = identity_of_peer(caller.peer)
-        if certified is not None and self.host.clock.wall() > certified.credential.expires_s:
-            certified = None
-        return await self._delegation.refusal(caller, certified, rights_on_nodes(caller, node))
+        return await self._delegation.refusal(caller, identity_of_peer(caller.peer), rights_on_nodes(caller, node))
 
     @property
     def is_ready(self) -> bool:

@@ -102,6 +102,10 @@ class Credential(NamedTuple):
     peer: str = ""
     expires_s: float = math.inf
 
+    def is_over(self, wall_s: float) -> bool:
+        """Whether the certificate has expired; a connection may be older than that."""
+        return wall_s > self.expires_s
+
 
 LASTING = Credential()
 

@@ -75,7 +75,9 @@ class Delegation:
 
     async def refusal(self, caller: Caller, certified: Identity | None, rights: Sequence[Right]) -> Refusal | None:
         """Return why the caller is sent away, None for one who has one of these rights. `certified`: whom the client's
-        certificate names."""
+        certificate names; once it has expired the token counts, if there is one."""
+        if certified is not None and certified.credential.is_over(self._clock.wall()):
+            certified = None
         scheme, _, token = caller.authorization.partition(" ")
         try:
             if certified is None and scheme.lower() == "bearer" and token.strip():
