@@ -324,7 +324,7 @@ class Write:
         session = self._session
         meta["uid"] = new_uid(ctx.random) if session is None or not session.uid else session.uid
         meta["creationTimestamp"] = format_time(ctx.wall_s)
-        if resource.has_spec:
+        if resource.has_generation:
             meta["generation"] = 1
         self.strategy.prepare_create(new, ctx)
         admit(self.identity, request, None, new, ctx)
@@ -658,7 +658,7 @@ class Write:
         if self._is_outside:
             ctx.warnings.extend(warnings.of(resource.name, old, new))
         charged = charges(resource, old, new, ctx) if resource.name in CHARGED_ON_UPDATE else []
-        if resource.has_spec and new.get("spec") != old.get("spec"):
+        if resource.has_generation and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
         if self._is_outside or "managedFields" in old["metadata"]:
             self._set_managers(old, new, sent, managed, ctx)

@@ -180,10 +180,10 @@ class Resource:
     `view` is the frozen Struct that components decode; `subresources` are served besides the object;
     `columns` make the table of `kubectl get`. `selectable_fields` maps a field selector's
     label to its value in the document (beyond metadata.name and metadata.namespace).
-    `has_spec` says that `metadata.generation` counts changes of the spec. `gate` is the feature gate without which
-    clients find no such kind; what is stored of it stays. `is_of_clients`: nothing in the mesh is decided by such
-    objects; who reads all kinds alike reads them where a controller of this very kind runs. `deprecated`: the warning
-    that answers about it carry.
+    `has_generation`: `metadata.generation` is 1 at first and counts changes of the spec. `gate` is the feature gate
+    without which clients find no such kind; what is stored of it stays. `is_of_clients`: nothing in the mesh is decided
+    by such objects; who reads all kinds alike reads them where a controller of this very kind runs. `deprecated`: the
+    warning that answers about it carry.
     `singular`, `list_kind`: how one writes the kind in a command (`pod`) and the kind of its lists (`PodList`).
     `verbs`: what discovery says can be done; () is all.
     """
@@ -197,7 +197,7 @@ class Resource:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
-    has_spec: bool = False
+    has_generation: bool = False
     gate: str = ""
     is_of_clients: bool = False
     deprecated: str = ""

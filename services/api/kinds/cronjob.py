@@ -45,7 +45,7 @@ RESOURCE = Resource(
     short_names=("cj",),
     categories=("all",),
     subresources=("status",),
-    has_spec=True,
+    has_generation=True,
     columns=(
         NAME,
         Column("Schedule", "spec.schedule"),

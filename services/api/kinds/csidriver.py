@@ -32,4 +32,4 @@ _COLUMNS = (
     AGE,
 )
 DRIVERS = "csidrivers.storage.k8s.io"
-RESOURCE = Resource(CSIDriver, "storage.k8s.io", namespaced=False, has_spec=True, columns=_COLUMNS)
+RESOURCE = Resource(CSIDriver, "storage.k8s.io", namespaced=False, has_generation=True, columns=_COLUMNS)

@@ -60,7 +60,7 @@ RESOURCE = Resource(
     short_names=("crd", "crds"),
     categories=("api-extensions",),
     subresources=("status",),
-    has_spec=True,
+    has_generation=True,
 )
 
 

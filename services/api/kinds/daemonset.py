@@ -67,7 +67,7 @@ RESOURCE = Resource(
     short_names=("ds",),
     categories=("all",),
     subresources=("status",),
-    has_spec=True,
+    has_generation=True,
     columns=(
         NAME,
         Column("Desired", "status.desiredNumberScheduled", "integer", default=0),

@@ -57,7 +57,7 @@ RESOURCE = Resource(
     short_names=("deploy",),
     categories=("all",),
     subresources=("status", "scale"),
-    has_spec=True,
+    has_generation=True,
     columns=(
         NAME,
         Column("Ready", ready_of),

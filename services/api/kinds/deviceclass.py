@@ -24,5 +24,10 @@ class DeviceClass(ObjectView, frozen=True):
 
 
 RESOURCE = Resource(
-    DeviceClass, plural="deviceclasses", group="resource.k8s.io", namespaced=False, has_spec=True, columns=(NAME, AGE)
+    DeviceClass,
+    plural="deviceclasses",
+    group="resource.k8s.io",
+    namespaced=False,
+    has_generation=True,
+    columns=(NAME, AGE),
 )

@@ -46,7 +46,7 @@ RESOURCE = Resource(
     version="v1beta2",
     namespaced=False,
     subresources=("status",),
-    has_spec=True,
+    has_generation=True,
     gate="DRADeviceTaintRules",
     columns=(NAME, AGE),
 )

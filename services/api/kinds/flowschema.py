@@ -17,7 +17,7 @@ RESOURCE = Resource(
     "flowcontrol.apiserver.k8s.io",
     namespaced=False,
     subresources=("status",),
-    has_spec=True,
+    has_generation=True,
     columns=(
         NAME,
         Column("PriorityLevel", "spec.priorityLevelConfiguration.name"),

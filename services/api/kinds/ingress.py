@@ -44,7 +44,7 @@ RESOURCE = Resource(
     plural="ingresses",
     short_names=("ing",),
     subresources=("status",),
-    has_spec=True,
+    has_generation=True,
     columns=(
         NAME,
         Column("Class", "spec.ingressClassName", default=NONE),

@@ -28,7 +28,7 @@ RESOURCE = Resource(
     "networking.k8s.io",
     plural="ingressclasses",
     namespaced=False,
-    has_spec=True,
+    has_generation=True,
     columns=(
         NAME,
         Column("Controller", "spec.controller"),

@@ -181,7 +181,7 @@ RESOURCE = Resource(
     "batch",
     categories=("all",),
     subresources=("status",),
-    has_spec=True,
+    has_generation=True,
     columns=(
         NAME,
         Column("Status", _status),

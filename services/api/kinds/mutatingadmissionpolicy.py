@@ -14,7 +14,7 @@ RESOURCE = Resource(
     group="admissionregistration.k8s.io",
     namespaced=False,
     categories=("api-extensions",),
-    has_spec=True,
+    has_generation=True,
     columns=(
         NAME,
         Column(

@@ -13,6 +13,6 @@ RESOURCE = Resource(
     group="admissionregistration.k8s.io",
     namespaced=False,
     categories=("api-extensions",),
-    has_spec=True,
+    has_generation=True,
     columns=(NAME, Column("PolicyName", "spec.policyName"), Column("ParamRef", param_ref), AGE),
 )

@@ -13,6 +13,6 @@ RESOURCE = Resource(
     "networking.k8s.io",
     plural="networkpolicies",
     short_names=("netpol",),
-    has_spec=True,
+    has_generation=True,
     columns=(NAME, Column("Pod-Selector", "spec.podSelector", default="<none>", show=selector_text), AGE),
 )

@@ -534,7 +534,7 @@ RESOURCE = Resource(
         *("status", "binding", "unbind", "eviction", "log", "resize", "ephemeralcontainers"),
         *("attach", "exec", "portforward", "proxy"),
     ),
-    has_spec=True,
+    has_generation=True,
     columns=(
         NAME,
         Column("Ready", _ready),

@@ -39,5 +39,5 @@ _COLUMNS = (
     AGE,
 )
 RESOURCE = Resource(
-    PodDisruptionBudget, "policy", short_names=("pdb",), subresources=("status",), has_spec=True, columns=_COLUMNS
+    PodDisruptionBudget, "policy", short_names=("pdb",), subresources=("status",), has_generation=True, columns=_COLUMNS
 )

@@ -131,7 +131,7 @@ RESOURCE = Resource(
     "scheduling.k8s.io",
     version="v1beta1",
     subresources=("status",),
-    has_spec=True,
+    has_generation=True,
     gate="GenericWorkload",
     columns=_COLUMNS,
 )

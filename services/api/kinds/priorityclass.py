@@ -18,7 +18,7 @@ RESOURCE = Resource(
     group="scheduling.k8s.io",
     namespaced=False,
     short_names=("pc",),
-    has_spec=True,  # it has none: the generation is 1 for good, as upstream's strategy sets it
+    has_generation=True,  # it has no spec: always 1, as upstream's strategy sets it
     columns=(
         NAME,
         Column("Value", "value", "integer", default=0),

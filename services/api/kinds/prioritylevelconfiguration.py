@@ -30,7 +30,7 @@ RESOURCE = Resource(
     "flowcontrol.apiserver.k8s.io",
     namespaced=False,
     subresources=("status",),
-    has_spec=True,
+    has_generation=True,
     columns=(
         NAME,
         Column("Type", "spec.type"),

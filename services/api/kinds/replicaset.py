@@ -37,7 +37,7 @@ RESOURCE = Resource(
     short_names=("rs",),
     categories=("all",),
     subresources=("status", "scale"),
-    has_spec=True,
+    has_generation=True,
     columns=(
         NAME,
         Column("Desired", "spec.replicas", "integer", default=1),

@@ -42,7 +42,7 @@ RESOURCE = Resource(
     short_names=("rc",),
     categories=("all",),
     subresources=("status", "scale"),
-    has_spec=True,
+    has_generation=True,
     columns=(
         NAME,
         Column("Desired", "spec.replicas", "integer", default=1),

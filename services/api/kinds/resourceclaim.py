@@ -220,6 +220,6 @@ RESOURCE = Resource(
     ResourceClaim,
     "resource.k8s.io",
     subresources=("status",),
-    has_spec=True,
+    has_generation=True,
     columns=(NAME, Column("State", _state), AGE),
 )

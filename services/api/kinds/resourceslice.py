@@ -138,7 +138,7 @@ RESOURCE = Resource(
     ResourceSlice,
     "resource.k8s.io",
     namespaced=False,
-    has_spec=True,
+    has_generation=True,
     columns=(
         NAME,
         Column("Node", "spec.nodeName"),

@@ -89,6 +89,6 @@ RESOURCE = Resource(
     short_names=("sts",),
     categories=("all",),
     subresources=("status", "scale"),
-    has_spec=True,
+    has_generation=True,
     columns=(NAME, Column("Ready", ready_of), AGE, *TEMPLATE_COLUMNS[:2]),
 )

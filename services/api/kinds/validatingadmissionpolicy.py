@@ -22,7 +22,7 @@ RESOURCE = Resource(
     namespaced=False,
     categories=("api-extensions",),
     subresources=("status",),
-    has_spec=True,
+    has_generation=True,
     columns=(
         NAME,
         Column(

@@ -151,7 +151,7 @@ def test_a_kind_is_served_under_its_names_and_counts_generations_where_upstream_
     found = resources()[f"{plural}.{group}" if group else plural]
 
     shown = [found.plural, ",".join(found.short_names), found.api_version, str(found.namespaced).lower(), found.kind]
-    shown += ["1" if found.has_spec else "", ",".join(found.subresources), ",".join(found.categories)]
+    shown += ["1" if found.has_generation else "", ",".join(found.subresources), ",".join(found.categories)]
     assert [each or "-" for each in shown] == row
     assert (found.singular, found.list_kind) == (found.kind.lower(), f"{found.kind}List")
 
