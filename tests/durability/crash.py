@@ -347,6 +347,12 @@ class Run:
         while self.firm() <= before and time.monotonic() < deadline:
             time.sleep(0.005)
 
+    def wait_for_history(self) -> None:
+        """Return once the clients are at work: what they work on is there."""
+        deadline = time.monotonic() + READY_MAX_S
+        while not self.history_size() and time.monotonic() < deadline:
+            time.sleep(0.005)
+
     def history_size(self) -> int:
         """Return how many bytes the clients have written."""
         return self._history.stat().st_size if self._history.exists() else 0
@@ -396,6 +402,7 @@ def crash(
     with Run(folder, report) as run:
         run.start()
         run.start_load()
+        run.wait_for_history()
         older = b""
         for number in range(1, kills + 1):
             if is_over():

@@ -275,6 +275,8 @@ class Load:
                 )
             except UnknownOutcome:
                 await asyncio.sleep(0.05)
+                # Nobody signals before there is a history: the server may be at another port by now.
+                self.reconnect()
                 continue
             if response.is_ok or response.code == 409:
                 return
