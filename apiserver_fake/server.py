@@ -73,10 +73,11 @@ from services.api.metrics.apis import COMPUTED
 from services.api.resources import hidden
 from services.api.seams import Seams, Span
 from services.api.unbind import may_be_sent
-from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, WatchEvent, WatchRequest
+from services.api.wire import STALE_LEASE_EPOCH, Api, Request, Response, WatchEvent, WatchRequest, rpc_method
 from services.runtime.config import EXIT_CONFIG, StartError
 from services.telemetry.eventlog import NullEventLog
 from services.telemetry.metrics import Metrics, counter, gauge, histogram
+from services.telemetry.spans import Kind as SpanKind
 
 log = structlog.get_logger()
 
@@ -95,7 +96,6 @@ DELETED_AT_ONCE = 100
 """Objects of one collection whose deletions wait for the writer at the same time."""
 STALE_WRITES = ("StaleBinding", "Forbidden")
 """Why a node's status of a pod is refused: of an earlier binding, or of a pod that is another's."""
-SPAN_VERBS = {"binding": "Bind", "unbind": "Unbind", "eviction": "Evict"}
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ASKED = attrgetter("verb", "resource", "namespace", "name", "subresource", "patch_type", "uid", "resource_version")
 
@@ -386,9 +386,9 @@ class ApiServer:
         """Return what this server shows to kubelets that it reaches without TLS. Raises: ApiError before recovery."""
         return self._parts()[1].kubelet_token()
 
-    def api_for(self, identity: Identity) -> Api:
-        """Return the server as that identity reaches it, in this process."""
-        return LocalApi(self, identity)
+    def api_for(self, identity: Identity, kind: SpanKind = "internal") -> Api:
+        """Return the server as that identity reaches it: in this process, or from another one (`server`)."""
+        return LocalApi(self, identity, kind)
 
     async def begin(self, identity: Identity, request: WatchRequest) -> Place | None:
         """Return the place of a watch that begins with much, once it is its turn; None for one with little. Raises:
@@ -452,13 +452,12 @@ class ApiServer:
 
     # -- calls
 
-    def start(self, identity: Identity, request: Request) -> Response | Awaitable[Response]:
-        """Begin a call and return its answer, or what to await for it.
+    def start(self, identity: Identity, request: Request, kind: SpanKind = "server") -> Response | Awaitable[Response]:
+        """Begin a call and return its answer, or what to await for it. `kind`: internal for a call of this process.
 
         An awaitable future is the writer's: await it shielded, or leave it (P1). Refusals are Responses.
         """
-        verb = SPAN_VERBS.get(request.subresource) or request.verb.capitalize()
-        span = self._seams.tracer.start(f"mesh.v1.ApiServer/{verb}", parent=request.traceparent)
+        span = self._seams.tracer.start(rpc_method(request), kind=kind, parent=request.traceparent)
         is_write = request.verb in MUTATING
         if request.subresource:
             try:
@@ -681,7 +680,7 @@ class ApiServer:
             for first in range(0, len(meant.records), DELETED_AT_ONCE):
                 waits: list[Awaitable[Response]] = []
                 for record in meant.records[first : first + DELETED_AT_ONCE]:
-                    begun = self.start(identity, _deletion_of(record, request, span.traceparent))
+                    begun = self.start(identity, _deletion_of(record, request, span.traceparent), "internal")
                     if isinstance(begun, Response):
                         _check_deleted(begun)
                     else:
@@ -736,8 +735,10 @@ class ApiServer:
             if change.record.resource == EVENTS:
                 self._expiry.note(change, now_s)
             is_configured = is_configured or change.record.resource in EXEMPT
-            if self._writing and change.record.resource == PODS:
-                self._name_pod(change)
+            if self._writing and (span := self._writing.get(change.traceparent)) is not None:
+                span.sent(now_s)
+                if change.record.resource == PODS:
+                    _name_pod(span, change)
         if is_configured and self._registry is not None:
             self._registry.refresh_admission()
             for change in changes:
@@ -782,20 +783,6 @@ class ApiServer:
         task = asyncio.create_task(self.api_for(ADMIN).call(request))
         self._admitted[task] = None
         task.add_done_callback(lambda done: self._admitted.pop(done, None))
-
-    def _name_pod(self, change: Change) -> None:
-        """Write into the span of a sampled write which pod it changed, and the phase when that is new.
-
-        Here and nowhere earlier: the span whose write made a pod Running is the one that committed it.
-        """
-        span = self._writing.get(change.traceparent)
-        if span is None:
-            return
-        record, previous = change.record, change.previous
-        span.set(pod=record.name, namespace=record.namespace, uid=record.uid)
-        phase = record.fields.get("status.phase", "")
-        if phase and (previous is None or phase != previous.fields.get("status.phase")):
-            span.set(phase=phase)
 
     # -- watches
 
@@ -918,6 +905,18 @@ def _group_resource(name: str) -> tuple[str, str]:
     return group, resource
 
 
+def _name_pod(span: Span, change: Change) -> None:
+    """Write into the span of a sampled write which pod it changed, and the phase when that is new.
+
+    When it is committed and not earlier: the span whose write made a pod Running is the one that committed it.
+    """
+    record, previous = change.record, change.previous
+    span.set(pod=record.name, namespace=record.namespace, uid=record.uid)
+    phase = record.fields.get("status.phase", "")
+    if phase and (previous is None or phase != previous.fields.get("status.phase")):
+        span.set(phase=phase)
+
+
 def _audited(server: ApiServer) -> tuple[int, int]:
     """Return how many audit events were written and lost."""
     return (server.audit.sink.written, server.audit.sink.lost) if server.audit is not None else (0, 0)
@@ -949,14 +948,14 @@ def _deletion_of(record: Record, collection: Request, traceparent: str) -> Reque
 
 
 class LocalApi:
-    """`Api` in this process, as one identity."""
+    """`Api` as one identity."""
 
-    def __init__(self, server: ApiServer, identity: Identity) -> None:
-        self._server, self.identity = server, identity
+    def __init__(self, server: ApiServer, identity: Identity, kind: SpanKind = "internal") -> None:
+        self._server, self.identity, self._kind = server, identity, kind
 
     async def call(self, request: Request) -> Response:
         """Answer one request; refusals are Responses too."""
-        begun = self._server.start(self.identity, request)
+        begun = self._server.start(self.identity, request, self._kind)
         if isinstance(begun, Response):
             return begun
         # Shielded: a caller that gives up must not take its write back half way (P1).

@@ -305,7 +305,7 @@ async def _in_turn(server: ApiServer, turn: QueuedRequest, identity: Identity, r
             await fairness.slices.next()
     except ApiError as error:
         return refusal(error)
-    return await server.api_for(identity).call(request)
+    return await server.api_for(identity, "server").call(request)
 
 
 class _WatchStream:
@@ -655,7 +655,7 @@ class GrpcServer(ApiServerServicer):
     async def _call(self, identity: Identity, request: Request) -> Response:
         server, fairness = self._server, self._server.fairness
         if fairness is None:
-            return await server.api_for(identity).call(request)
+            return await server.api_for(identity, "server").call(request)
         turn = fairness.enter_call(identity, request, server.hub.interested(request.resource))
         try:
             return await _in_turn(server, turn, identity, request)

@@ -104,6 +104,13 @@ REQUEST_LINE_BYTES_MAX = 1 << 20
 KEEPALIVE_S = 75.0
 LINGERING_S = 2.0
 """For how long more of a body is read and dropped that was refused before its end."""
+_NAMED = (
+    "cronjobs.batch daemonsets.apps deployments.apps jobs.batch namespaces nodes"
+    " persistentvolumeclaims persistentvolumes pods replicasets.apps replicationcontrollers"
+    " resourcequotas services statefulsets.apps"
+)
+_NAMES_OF = {name: f"k8s.{name.partition('.')[0].removesuffix('s')}.name" for name in _NAMED.split()}
+"""Resource to the attribute that OpenTelemetry's conventions have for the name of an object of it."""
 MUTATING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 SHUTDOWN_S = 2.0
 YEAR_S = 365 * 86400.0
@@ -694,9 +701,12 @@ class RestHandler:
         if route.namespace:
             attributes["k8s.namespace.name"] = route.namespace
         if route.name:
-            attributes[f"k8s.{route.resource.singular}.name"] = route.name
+            attributes[_NAMES_OF.get(route.resource.name, "keplab.name")] = route.name
         return self._tracer.start(
-            f"{request.method} {route.template}", parent=parent if is_traceparent(parent) else "", **attributes
+            f"{request.method} {route.template}",
+            kind="server",
+            parent=parent if is_traceparent(parent) else "",
+            **attributes,
         )
 
     async def _call(

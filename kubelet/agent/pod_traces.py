@@ -27,6 +27,7 @@ class PodTraces:
         """A pod sync begins, because of what `traceparent` names."""
         span = self._tracer.start(
             "sync pod",
+            kind="consumer" if traceparent else "internal",
             parent=traceparent,
             links=(traceparent,) if traceparent else (),
             pod=pod.metadata.name,
@@ -50,8 +51,10 @@ class PodTraces:
             return
         if before is not None:
             before.end()
-        attributes: dict[str, str] = {"reason": reason} if reason else {}
-        self._spans[key] = span, self._tracer.start(following, parent=span.traceparent, **attributes), following
+        started = self._tracer.start(following, parent=span.traceparent)
+        if reason:
+            started.set(reason=reason)
+        self._spans[key] = span, started, following
 
     def end(self, key: WorkerKey, error: str) -> None:
         """End the sync and what was going on of it."""

@@ -99,6 +99,7 @@ class Attempts:
         cause, key = queued.traceparent, queued.key
         span = self.seams.tracer.start(
             name,
+            kind="consumer" if cause and not parent else "internal",
             parent=parent or cause,
             links=(cause,) if cause else (),
             pod=key.name,

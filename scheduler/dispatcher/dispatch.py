@@ -148,10 +148,10 @@ class Dispatcher:
             f"call {call.call_type}",
             parent=causes[0] if causes else "",
             links=causes[1:],
-            **{"group" if isinstance(call, PodGroupStatusPatch) else "pod": key.name},
             namespace=key.namespace,
             uid=call.uid,
         )
+        span.set(**{"group" if isinstance(call, PodGroupStatusPatch) else "pod": key.name})
         try:
             match call:
                 case StatusPatch():

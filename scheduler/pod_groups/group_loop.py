@@ -131,6 +131,7 @@ class GroupLoop:
         cause = entity.traceparent
         span = self.seams.tracer.start(
             "schedule pod group",
+            kind="consumer" if cause else "internal",
             parent=cause,
             links=(cause,) if cause else (),
             group=info.group.name,

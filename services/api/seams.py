@@ -8,7 +8,7 @@ itself is virtual.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from services.api.local_rpc import NoSockets, Sockets
 from services.api.switches import Switches
@@ -111,6 +111,7 @@ class Span(Protocol):
 
     def set(self, **attributes: str | int | float | bool) -> None: ...
     def event(self, name: str, **attributes: str | int | float | bool) -> None: ...
+    def sent(self, at_s: float) -> None: ...
     def end(self, error: str = "") -> None: ...
 
 
@@ -118,11 +119,17 @@ class Tracer(Protocol):
     """Starts spans. `parent` and `links` are traceparents; without a parent a new trace begins.
 
     A reader of a watch starts its own span *linked* to the writer's (decision 0007); when it has exactly one
-    cause it may instead continue the writer's trace by passing it as `parent`.
+    cause it may instead continue the writer's trace by passing it as `parent`. `kind`: OpenTelemetry's.
     """
 
     def start(
-        self, name: str, *, parent: str = "", links: Sequence[str] = (), **attributes: str | int | float | bool
+        self,
+        name: str,
+        *,
+        kind: Literal["internal", "server", "client", "consumer"] = "internal",
+        parent: str = "",
+        links: Sequence[str] = (),
+        **attributes: str | int | float | bool,
     ) -> Span: ...
 
 

@@ -87,6 +87,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_split: bool = False
 
 
+_METHODS = {"binding": "Bind", "unbind": "Unbind", "eviction": "Evict"}
+
+
+def rpc_method(request: Request) -> str:
+    """Return what a call is named in traces, `mesh.v1.ApiServer/Create`, on either side of the wire."""
+    return f"mesh.v1.ApiServer/{_METHODS.get(request.subresource) or request.verb.capitalize()}"
+
+
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer: HTTP code, the RV it reflects, the JSON body (object, list or `Status`), warnings.
 

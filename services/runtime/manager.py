@@ -382,7 +382,14 @@ class ControllerLoop:
     def _start_span(self, key: Key, causes: list[str]) -> Span:
         # One cause continues its writer's trace; several begin a new one that links to them (decision 0007).
         name, parent = self._controller.name, causes[0] if len(causes) == 1 else ""
-        return self._seams.tracer.start(f"reconcile {name}", parent=parent, links=causes, controller=name, key=str(key))
+        return self._seams.tracer.start(
+            f"reconcile {name}",
+            kind="consumer" if causes else "internal",
+            parent=parent,
+            links=causes,
+            controller=name,
+            key=str(key),
+        )
 
     def _fault(self, key: Key, error: Exception) -> None:
         self._faults_total += 1

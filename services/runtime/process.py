@@ -28,6 +28,7 @@ from services.api.seams import Clock, Component, EventLog, Seams, Transport
 from services.api.wire import Api
 from services.client.gate import GatedTransport
 from services.client.leases import LeadershipLost
+from services.client.traced import TracedTransport
 from services.runtime.config import (
     EXIT_BUG,
     EXIT_CONFIG,
@@ -232,17 +233,21 @@ class _Process:
                 spans_dir=config.spans_dir,
                 incarnation=self._incarnation,
                 budget=config.budget(),
+                server="" if service.startswith("apiserver") else config.server,
             )
             self._tracer = Tracer(
                 service, clock=clock, random=random, instance=name, sampler=self._sampler, sinks=sinks
             )
             self._events.write("proc.start", data=self._birth())
+            transport = self._make_transport()
+            if self._tracer.records and self._transport is not None:
+                transport = TracedTransport(transport, self._tracer)
             seams = Seams(
                 component=name,
                 clock=clock,
                 random=random,
                 disk=store,
-                transport=self._make_transport(),
+                transport=transport,
                 events=self._events,
                 tracer=self._tracer,
                 switches=config.switches(),

@@ -1,22 +1,54 @@
-"""Our spans as the OpenTelemetry SDK's objects; imported only when an OTLP endpoint is configured.
+"""Our spans as the OpenTelemetry SDK's objects, named by its conventions; imported only when an OTLP endpoint is
+configured.
 
-Nothing else in the mesh sees the SDK.
+Nothing else in the mesh sees the SDK. What a convention wants and the span's kind and name already say (`rpc.*`,
+`messaging.*`) is added here, in the exporting thread, so that it costs no component anything. A write that was
+published leaves as two spans: the server's, and below it a producer's, under the id that the change carries to its
+readers; their spans are consumers and its children or linked to it.
+A service graph draws its edges from client to server and from producer to consumer, by the parent's id. Names are those
+of OpenTelemetry's semantic conventions 1.45: RPC and HTTP, which are stable, messaging and Kubernetes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
 
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
-from services.telemetry.spans import FinishedSpan, parse_traceparent
+from services.telemetry.spans import Attribute, FinishedSpan, parse_traceparent
 
-RPC_METHOD, SERVICE_NAME, SERVICE_INSTANCE = "rpc.method", "service.name", "service.instance.id"
-"""OpenTelemetry's names; the conventions for RPC are still moving, so they are spelled here alone."""
-_SCOPE = InstrumentationScope("keplab")
+RPC_PREFIX: Final = "mesh.v1.ApiServer/"
+WATCH: Final = "kubernetes.watch"
+"""What `messaging.system` is for changes that watches bring."""
+SCHEMA: Final = "https://opentelemetry.io/schemas/1.45.0"
+KINDS: Final = {
+    "internal": SpanKind.INTERNAL,
+    "server": SpanKind.SERVER,
+    "client": SpanKind.CLIENT,
+    "consumer": SpanKind.CONSUMER,
+}
+STATUSES: Final = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ABORTED",
+    410: "OUT_OF_RANGE",
+    413: "RESOURCE_EXHAUSTED",
+    422: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+"""Codes of answers as gRPC's status codes; others below 400 are OK."""
+_SERVER_ID: Final = 0x9E3779B97F4A7C15
+_SCOPE = InstrumentationScope("keplab", schema_url=SCHEMA)
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _ANY = SpanContext(1, 1, False, _SAMPLED)
 
@@ -29,12 +61,30 @@ class Deferred(ReadableSpan):
         self._context = _ANY
 
 
+def resource_of(service: str, instance: str) -> Resource:
+    """Return what says where spans come from. `OTEL_RESOURCE_ATTRIBUTES` adds to it, and wins except for the service's
+    own name and instance, which tell the mesh's processes apart."""
+    try:
+        release = version("keplab")
+    except PackageNotFoundError:
+        release = ""
+    ours: dict[str, Attribute] = {"service.namespace": "keplab", "k8s.cluster.name": "keplab"}
+    if release:
+        ours["service.version"] = release
+    given = OTELResourceDetector().detect().attributes
+    return Resource.create(
+        {**ours, **given, "service.name": service, "service.instance.id": instance}, schema_url=SCHEMA
+    )
+
+
 class ConvertingExporter(SpanExporter):
     """An exporter that converts what comes and counts what went: `handed` over, of these `failed`."""
 
-    def __init__(self, inner: SpanExporter, service: str, instance: str) -> None:
+    def __init__(self, inner: SpanExporter, service: str, instance: str, server: str = "") -> None:
+        """`server`: where this process's requests go, HOST:PORT or several of them with commas between."""
         self._inner = inner
-        self._resource = Resource.create({SERVICE_NAME: service, SERVICE_INSTANCE: instance})
+        self._resource = resource_of(service, instance)
+        self._server = _address_of(server)
         self.handed = 0
         self.failed = 0
 
@@ -43,7 +93,8 @@ class ConvertingExporter(SpanExporter):
         self.handed += len(spans)
         result = SpanExportResult.FAILURE
         try:
-            result = self._inner.export([self._convert(s.value) for s in spans if isinstance(s, Deferred)])
+            values = [span.value for span in spans if isinstance(span, Deferred)]
+            result = self._inner.export([made for value in values for made in self._converted(value)])
         finally:
             if result is not SpanExportResult.SUCCESS:
                 self.failed += len(spans)
@@ -57,23 +108,84 @@ class ConvertingExporter(SpanExporter):
         """Say yes: this exporter holds nothing back."""
         return True
 
-    def _convert(self, span: FinishedSpan) -> ReadableSpan:
+    def _converted(self, span: FinishedSpan) -> list[ReadableSpan]:
+        attributes = {**span.attributes, **self._conventional(span)}
+        if not span.sent_ns:
+            return [self._made(span, span.name, KINDS[span.kind], span.span_id, span.parent, attributes, span.start_ns)]
+        server_id = f"{int(span.span_id, 16) ^ _SERVER_ID or 1:016x}"
+        destination = str(span.attributes.get("keplab.resource", "objects"))
+        sending = {**_messaging("publish", "send"), "messaging.destination.name": destination}
+        named = {key: value for key, value in span.attributes.items() if key.startswith("k8s.")}
+        return [
+            self._made(span, span.name, KINDS[span.kind], server_id, span.parent, attributes, span.start_ns),
+            self._made(
+                span,
+                f"publish {destination}",
+                SpanKind.PRODUCER,
+                span.span_id,
+                server_id,
+                {**named, **sending},
+                max(span.start_ns, span.sent_ns),
+                is_sent=True,
+            ),
+        ]
+
+    def _conventional(self, span: FinishedSpan) -> Mapping[str, Attribute]:
+        """Return the attributes that follow from a span's kind and name."""
+        found: dict[str, Attribute] = {}
+        if span.name.startswith(RPC_PREFIX):
+            code = int(span.attributes.get("keplab.code", 0))
+            status = STATUSES.get(code, "UNKNOWN" if code >= 400 or not code else "OK")
+            found |= {"rpc.system.name": "grpc", "rpc.method": span.name, "rpc.response.status_code": status}
+            if span.error:
+                found["error.type"] = status if code else span.error
+        if span.kind == "client":
+            found |= self._server
+        elif span.kind == "consumer":
+            found |= _messaging(span.name.partition(" ")[0], "process")
+        return found
+
+    def _made(
+        self,
+        span: FinishedSpan,
+        name: str,
+        kind: SpanKind,
+        span_id: str,
+        parent: str,
+        attributes: Mapping[str, Attribute],
+        start_ns: int,
+        *,
+        is_sent: bool = False,
+    ) -> ReadableSpan:
+        """Return one span for the SDK. `is_sent`: the producer's, which has no links, events or errors."""
         trace_id = int(span.trace_id, 16)
-        is_server = RPC_METHOD in span.attributes
+        is_local = is_sent or span.kind == "client"
         return ReadableSpan(
-            name=span.name,
-            context=SpanContext(trace_id, int(span.span_id, 16), False, _SAMPLED),
-            parent=SpanContext(trace_id, int(span.parent, 16), True, _SAMPLED) if span.parent else None,
+            name=name,
+            context=SpanContext(trace_id, int(span_id, 16), False, _SAMPLED),
+            parent=SpanContext(trace_id, int(parent, 16), not is_local, _SAMPLED) if parent else None,
             resource=self._resource,
-            attributes=span.attributes,
-            events=[Event(e.name, e.attributes, e.at_ns) for e in span.events],
-            links=[Link(context) for text in span.links if (context := _context(text)) is not None],
-            kind=SpanKind.SERVER if is_server else SpanKind.INTERNAL,
-            status=Status(StatusCode.ERROR, span.error) if span.error else Status(StatusCode.UNSET),
-            start_time=span.start_ns,
-            end_time=span.end_ns,
+            attributes=attributes,
+            events=[] if is_sent else [Event(e.name, e.attributes, e.at_ns) for e in span.events],
+            links=[] if is_sent else [Link(each) for text in span.links if (each := _context(text)) is not None],
+            kind=kind,
+            status=Status(StatusCode.ERROR, span.error) if span.error and not is_sent else Status(StatusCode.UNSET),
+            start_time=start_ns,
+            end_time=max(start_ns, span.end_ns),
             instrumentation_scope=_SCOPE,
         )
+
+
+def _messaging(name: str, kind: str) -> dict[str, Attribute]:
+    return {"messaging.system": WATCH, "messaging.operation.name": name, "messaging.operation.type": kind}
+
+
+def _address_of(server: str) -> dict[str, Attribute]:
+    """Return where requests go as attributes; several servers are one name of the group."""
+    host, _, port = server.rpartition(":")
+    if "," in server or not port.isdecimal():
+        return {"server.address": server} if server else {}
+    return {"server.address": host.strip("[]"), "server.port": int(port)}
 
 
 def _context(traceparent: str) -> SpanContext | None:

@@ -4,18 +4,21 @@ A trace crosses a wire in one form, W3C's `traceparent` (`00-<trace>-<span>-<fla
 event's envelope, so nothing else is needed on either.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 Attribute = str | int | float | bool
+Kind = Literal["internal", "server", "client", "consumer"]
+"""What a span is to others, by OpenTelemetry's words: a request answered, a request made, a change taken from a watch.
+There is no producer among them: a span whose write was published is exported as two (`FinishedSpan.sent_ns`)."""
 
 SPAN_NAMES: Final = {
     "pod": "k8s.pod.name",
     "node": "k8s.node.name",
     "namespace": "k8s.namespace.name",
     "uid": "k8s.pod.uid",
-    "phase": "k8s.pod.phase",
+    "phase": "k8s.pod.status.phase",
     "controller": "keplab.controller",
     "key": "keplab.key",
     "claim": "keplab.claim",
@@ -25,6 +28,8 @@ SPAN_NAMES: Final = {
 }
 """Keyword argument of `Tracer.start` and key of a log line → the attribute it leaves the process as; others keep
 their name."""
+OWN_NAMES: Final = {name: f"keplab.{name}" for name in ("code", "group", "name", "resource")}
+"""The same of spans alone: what is keplab's own has its prefix."""
 _HEX = frozenset("0123456789abcdef")
 
 
@@ -38,7 +43,8 @@ class SpanEvent(msgspec.Struct, frozen=True):
 
 class FinishedSpan(msgspec.Struct, frozen=True, kw_only=True):
     """One ended span. Times are nanoseconds since the epoch; `parent` is a span id or empty; `links` are
-    traceparents; `error` is empty when all went well.
+    traceparents; `error` is empty when all went well. `sent_ns`: when the change that the span wrote was handed to the
+    watches, 0 if it wrote none.
     """
 
     service: str
@@ -53,6 +59,8 @@ class FinishedSpan(msgspec.Struct, frozen=True, kw_only=True):
     links: list[str]
     events: list[SpanEvent]
     error: str
+    kind: Kind = "internal"
+    sent_ns: int = 0
 
 
 class Context(NamedTuple):

@@ -21,7 +21,16 @@ from services.api.seams import Clock, Random
 from services.api.seams import Span as SpanProtocol
 from services.telemetry.metrics import Metrics, counter
 from services.telemetry.pieces import KEEP_ALL, Budget, Pieces
-from services.telemetry.spans import SPAN_NAMES, Attribute, Context, FinishedSpan, SpanEvent, parse_traceparent
+from services.telemetry.spans import (
+    OWN_NAMES,
+    SPAN_NAMES,
+    Attribute,
+    Context,
+    FinishedSpan,
+    Kind,
+    SpanEvent,
+    parse_traceparent,
+)
 
 QUEUE_MAX = 2048
 BATCH_MAX = 512
@@ -94,6 +103,9 @@ class UnsampledSpan:
     def event(self, name: str, **attributes: Attribute) -> None:
         """Do nothing."""
 
+    def sent(self, at_s: float) -> None:
+        """Do nothing."""
+
     def end(self, error: str = "") -> None:
         """Do nothing."""
 
@@ -104,21 +116,26 @@ _ROOT_UNSAMPLED = UnsampledSpan(_UNSAMPLED)
 class RecordedSpan:
     """A span being recorded; `end` hands it to the sinks, once."""
 
-    __slots__ = ("_context", "_events", "_links", "_name", "_offset_ns", "_parent", "_start_ns", "_tracer", "_values")
+    __slots__ = (
+        *("_context", "_events", "_kind", "_links", "_name", "_offset_ns", "_parent", "_sent_ns", "_start_ns"),
+        *("_tracer", "_values"),
+    )
 
     def __init__(
         self,
         tracer: Tracer,
         name: str,
+        kind: Kind,
         context: Context,
         parent: str,
         links: Sequence[str],
         values: dict[str, Attribute],
     ) -> None:
         self._tracer: Tracer | None = tracer
-        self._name, self._context, self._parent = name, context, parent
+        self._name, self._kind, self._context, self._parent = name, kind, context, parent
         self._links, self._values = links, values
         self._events: list[SpanEvent] = []
+        self._sent_ns = 0
         now = tracer.clock.now()
         # The wall clock places a span among other processes'; its length is monotonic, so that a
         # clock that jumps cannot make it negative.
@@ -144,6 +161,10 @@ class RecordedSpan:
         if self._tracer is not None:
             self._events.append(SpanEvent(name, self._now_ns(self._tracer), _named(attributes)))
 
+    def sent(self, at_s: float) -> None:
+        """Note that the change it wrote went to the watches at that time of the clock."""
+        self._sent_ns = self._offset_ns + round(at_s * 1e9)
+
     def end(self, error: str = "") -> None:
         """Finish; a second call does nothing."""
         tracer, self._tracer = self._tracer, None
@@ -163,6 +184,8 @@ class RecordedSpan:
                 links=[link for link in self._links if link],
                 events=self._events,
                 error=error,
+                kind=self._kind,
+                sent_ns=self._sent_ns,
             )
         )
 
@@ -170,8 +193,11 @@ class RecordedSpan:
         return self._offset_ns + round(tracer.clock.now() * 1e9)
 
 
+_NAMES: Final = SPAN_NAMES | OWN_NAMES
+
+
 def _named(attributes: dict[str, Attribute]) -> dict[str, Attribute]:
-    return {SPAN_NAMES.get(name, name): value for name, value in attributes.items()}
+    return {_NAMES.get(name, name): value for name, value in attributes.items()}
 
 
 class Tracer:
@@ -186,21 +212,31 @@ class Tracer:
         instance: str = "",
         sampler: Sampler | None = None,
         sinks: Sequence[SpanSink] = (),
+        call_random: Random | None = None,
     ) -> None:
+        """`call_random`: draws the ids of requests made (`call_id`), where these must not move the others."""
         self.service, self.instance, self.clock = service, instance or service, clock
-        self._random = random
+        self._random, self._call_random = random, call_random or random
         sampler = sampler or Sampler()
         # There is no sink: then nothing needs recording, but sampled parents are still handed on.
         self._bound = int((sampler.ratio if sinks else 0.0) * (1 << 64))
         self._is_parent_based = sampler.is_parent_based
-        self._records = bool(sinks)
+        self.records = bool(sinks)
         self._sinks = tuple(sinks)
         self._offset_ns = 0
         self.recorded = 0
 
-    def start(self, name: str, *, parent: str = "", links: Sequence[str] = (), **attributes: Attribute) -> SpanProtocol:
+    def start(
+        self,
+        name: str,
+        *,
+        kind: Kind = "internal",
+        parent: str = "",
+        links: Sequence[str] = (),
+        **attributes: Attribute,
+    ) -> SpanProtocol:
         """Return a running span; end it once."""
-        if not self._records:
+        if not self.records:
             return UnsampledSpan(parent) if parent else _ROOT_UNSAMPLED
         if self._is_parent_based and len(parent) == 55 and parent.endswith("-00"):
             return UnsampledSpan(parent)
@@ -221,7 +257,11 @@ class Tracer:
             if int(trace_id[16:], 16) >= self._bound:
                 return UnsampledSpan(f"{parent[:53]}00")
         context = Context(trace_id, f"{self._random.getrandbits(64) or 1:016x}", True)
-        return RecordedSpan(self, name, context, above.span_id if above else "", links, attributes)
+        return RecordedSpan(self, name, kind, context, above.span_id if above else "", links, attributes)
+
+    def call_id(self) -> str:
+        """Return the id of a span for a request that this process makes of another."""
+        return f"{self._call_random.getrandbits(64) or 1:016x}"
 
     def offset_ns(self, now: float) -> int:
         """Return what to add to the monotonic clock for nanoseconds since the epoch.
@@ -326,7 +366,7 @@ class OtlpSpans(SpanSink):
     exporting thread. A collector that is gone, slow or refusing costs nothing but spans (FM-X6).
     """
 
-    def __init__(self, service: str, instance: str) -> None:
+    def __init__(self, service: str, instance: str, server: str = "") -> None:
         """Take the endpoint from the standard `OTEL_EXPORTER_OTLP_*` variables."""
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -347,6 +387,7 @@ class OtlpSpans(SpanSink):
             ),
             service,
             instance,
+            server,
         )
         self._processor = BatchSpanProcessor(
             self._exporter,
@@ -383,9 +424,10 @@ def sinks_from_environment(
     spans_dir: str,
     incarnation: str,
     budget: Budget = KEEP_ALL,
+    server: str = "",
 ) -> list[SpanSink]:
     """Return the sinks a process was configured with: a file when there is a directory, OTLP when there is
-    an endpoint, neither when neither.
+    an endpoint, neither when neither. `server`: where the process's requests go.
     """
     sinks: list[SpanSink] = []
     if spans_dir:
@@ -393,7 +435,7 @@ def sinks_from_environment(
     wants_otlp = environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     is_off = environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_TRACES_EXPORTER") == "none"
     if wants_otlp and not is_off:
-        sinks.append(OtlpSpans(service, instance))
+        sinks.append(OtlpSpans(service, instance, server))
     return sinks
 
 

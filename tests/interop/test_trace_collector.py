@@ -24,11 +24,13 @@ from pathlib import Path
 import pytest
 import yaml
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as pb
+from opentelemetry.proto.trace.v1 import trace_pb2 as pb_trace
 
 sys.path.insert(0, str(Path(__file__).parent))
 import parts
 
 from services.runtime.supervisor import MeshOptions, Supervisor
+from tests.component.mesh.service_graph import edges, known_attributes, violations
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -52,9 +54,11 @@ service:
 
 @dataclass(frozen=True)
 class Span:
-    """A span as the collector hands it on; ids in hex."""
+    """A span as the collector hands it on; ids in hex. `resource`: what its process says of itself."""
 
     service: str
+    kind: str
+    resource: dict[str, str]
     name: str
     trace_id: str
     span_id: str
@@ -75,10 +79,10 @@ def spans_of(data: bytes) -> list[Span]:
         of_resource = {a.key: a.value.string_value for a in resource.resource.attributes}
         for span in (span for scope in resource.scope_spans for span in scope.spans):
             links = tuple((link.trace_id.hex(), link.span_id.hex()) for link in span.links)
-            attributes = {a.key: a.value.string_value for a in span.attributes}
+            attributes = {a.key: a.value.string_value or str(a.value.int_value) for a in span.attributes}
             found.append(
                 Span(
-                    of_resource["service.name"], span.name, span.trace_id.hex(), span.span_id.hex(),
+                    of_resource["service.name"], pb_trace.Span.SpanKind.Name(span.kind).removeprefix("SPAN_KIND_"), of_resource, span.name, span.trace_id.hex(), span.span_id.hex(),
                     span.parent_span_id.hex(), links, attributes, span.start_time_unix_nano, span.end_time_unix_nano,
                 )
             )  # fmt: skip
@@ -263,10 +267,14 @@ def test_a_pod_from_request_to_running_is_one_connected_trace(world):
     # Every one is caused by what came before it, and all of it by the client's request.
     assert client == rest.parent
     assert rest.span_id == create.parent
-    assert {create.span_id} == schedule.causes
+    created = by_id[next(iter(schedule.causes))]
+    assert ("PRODUCER", create.span_id) == (created.kind, created.parent)
     assert schedule.span_id == bind.parent
-    binding = by_id[next(iter(sync.causes))]
-    assert ("apiserver", bind.span_id) == (binding.service, binding.parent)
+    bound = by_id[next(iter(sync.causes))]
+    binding = by_id[bound.parent]
+    asked = by_id[binding.parent]
+    assert ("PRODUCER", "SERVER", "CLIENT") == (bound.kind, binding.kind, asked.kind)
+    assert ("apiserver", "scheduler", bind.span_id) == (binding.service, asked.service, asked.parent)
     reports = [span for span in found if span.service == "apiserver" and leads_to(span, sync, by_id)]
     assert any("Patch" in span.name for span in reports), sorted({span.name for span in reports})
     for span in found:
@@ -303,7 +311,23 @@ def test_a_deployment_leads_to_its_running_pods_through_every_component(world):
         return list(by_id.values()) if is_whole else None
 
     reported = wait_for(is_complete, "both pods' spans lead to the request")
-    assert {"apiserver", "scheduler", "controllers", "kubelet"} == {span.service for span in reported}
+    components = {"apiserver", "scheduler", "controllers", "kubelet"}
+    assert components == {span.service for span in reported}
+
+    callers = components - {"apiserver"}
+    wanted = {(each, "apiserver", "CLIENT") for each in callers} | {("apiserver", each, "PRODUCER") for each in callers}
+
+    def found_edges():
+        return edges([(s.service, s.kind, s.span_id, s.parent) for s in {s.span_id: s for s in sink.spans}.values()])
+
+    wait_for(lambda: wanted <= set(found_edges()), "the service graph has its edges")
+    assert wanted == set(found_edges())
+    known = known_attributes()
+    assert [what for s in sink.spans for what in violations(s.name, s.kind, s.attributes, known)] == []
+    for span in sink.spans:
+        assert span.resource["service.namespace"] == "keplab"
+        assert span.resource["service.version"]
+        assert span.resource["service.instance.id"]
 
 
 def test_fm_x6_a_collector_that_is_paused_or_killed_delays_no_pod_and_is_found_again(world):

@@ -85,7 +85,7 @@ def test_a_pod_posted_over_rest_is_one_trace_whose_sum_the_api_server_confirms(m
     )
 
     spans = {span["span_id"]: span for span in trace["spans"]}
-    (last,) = [s for s in spans.values() if s["attributes"].get("k8s.pod.phase") == "Running"]
+    (last,) = [s for s in spans.values() if s["attributes"].get("k8s.pod.status.phase") == "Running"]
     chain = []
     while last is not None:
         chain.append((last["service"], last["name"]))
@@ -125,7 +125,7 @@ def test_a_replicasets_pod_is_shown_below_the_reconcile_that_created_it(mesh):
 
     spans = {span["span_id"]: span for span in trace["spans"]}
     (create,) = [
-        s for s in spans.values() if s["name"].endswith("/Create") and s["attributes"].get("resource") == "pods"
+        s for s in spans.values() if s["name"].endswith("/Create") and s["attributes"].get("keplab.resource") == "pods"
     ]
     assert "reconcile replicaset" == spans[create["parent"]]["name"]
     assert "apiserver: mesh.v1.ApiServer/Create" == trace["critical_path"][0]["what"]

@@ -37,6 +37,7 @@ from services.api.wire import Api
 from services.client.gate import Gates
 from services.client.leases import LeadershipLost
 from services.client.link_faults import HEALTHY, LinkFaults
+from services.client.traced import TracedTransport
 from services.controllers.config import ControllersConfig
 from services.controllers.wiring import build as build_controllers
 from services.controllers.wiring import without_rest
@@ -314,20 +315,22 @@ class SimMesh:
         transport.main = process.main
         transport.identities = {identity.user: identity for identity in process.others}
         events = LivingLog(MemoryEventLog(process.name, process.clock, incarnation, self.events), life)
+        tracer = Tracer(
+            component_of(process.name),
+            clock=process.clock,
+            random=random.Random(f"trace/{seed}"),
+            instance=f"{process.name}-{incarnation}",
+            sinks=(self.spans,) if self.plan.traced else (),
+            call_random=random.Random(f"trace/{seed}/calls"),
+        )
         seams = Seams(
             component=process.name,
             clock=process.clock,
             random=chance,
             disk=SimDisk(process.disk_image, random.Random(f"disk/{seed}"), life),
-            transport=transport,
+            transport=TracedTransport(transport, tracer) if tracer.records else transport,
             events=events,
-            tracer=Tracer(
-                component_of(process.name),
-                clock=process.clock,
-                random=random.Random(f"trace/{seed}"),
-                instance=f"{process.name}-{incarnation}",
-                sinks=(self.spans,) if self.plan.traced else (),
-            ),
+            tracer=tracer,
             switches=process.switches,
             sockets=SimSockets(self._sockets, life),
         )
@@ -336,7 +339,8 @@ class SimMesh:
         context.run(OWNER.set, process.name)
         process.component = context.run(process.build, seams)
         if process.name == "apiserver" and not life.is_over:
-            self._network.open(process.component.server.api_for, life, context)  # type: ignore[attr-defined]
+            api_for = partial(process.component.server.api_for, kind="server")  # type: ignore[attr-defined]
+            self._network.open(api_for, life, context)
         process.task = asyncio.create_task(process.component.run(), context=context)
         life.adopt(process.task)
 

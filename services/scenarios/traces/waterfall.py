@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
-from services.telemetry.spans import SPAN_NAMES, FinishedSpan, parse_traceparent
+from msgspec.structs import replace as replaced
+
+from services.telemetry.spans import OWN_NAMES, SPAN_NAMES, FinishedSpan, parse_traceparent
 
 RPC_PREFIX = "mesh.v1.ApiServer/"
 HANDOVER_NS = 100_000
@@ -23,7 +25,7 @@ ABOVE_MAX = 24
 """So far up are causes shown that are not the pod's own: the reconcile that created it, what that answered."""
 
 _NAME, _NAMESPACE, _UID = SPAN_NAMES["pod"], SPAN_NAMES["namespace"], SPAN_NAMES["uid"]
-_PHASE, _CONTROLLER = SPAN_NAMES["phase"], SPAN_NAMES["controller"]
+_PHASE, _CONTROLLER, _RESOURCE = SPAN_NAMES["phase"], SPAN_NAMES["controller"], OWN_NAMES["resource"]
 _FINAL = ("Failed", "Succeeded")
 
 
@@ -159,8 +161,17 @@ def _last(own: Sequence[FinishedSpan]) -> tuple[FinishedSpan, str]:
 
 
 class _Graph:
+    """Spans by what they are to each other. A request is one span here, its server's: that of the client, which is as
+    long and the way there and back, stands for its own parent."""
+
     def __init__(self, spans: Iterable[FinishedSpan]) -> None:
-        self.by_id = {span.span_id: span for span in spans}
+        every = list(spans)
+        callers = {span.span_id: span.parent for span in every if span.kind == "client"}
+        self.by_id = {
+            span.span_id: replaced(span, parent=callers[span.parent]) if span.parent in callers else span
+            for span in every
+            if span.kind != "client"
+        }
         self.children: dict[str, list[FinishedSpan]] = {}
         for span in self.by_id.values():
             self.children.setdefault(span.parent, []).append(span)
@@ -252,7 +263,7 @@ def _creates(span: FinishedSpan, uid: str, *, request: bool = False) -> bool:
     attributes = span.attributes
     if request and "http.route" in attributes:
         return True
-    return span.name.endswith("/Create") and attributes.get("resource") == "pods" and attributes.get(_UID) == uid
+    return span.name.endswith("/Create") and attributes.get(_RESOURCE) == "pods" and attributes.get(_UID) == uid
 
 
 def _is_about(graph: _Graph, span: FinishedSpan, uid: str) -> bool:
@@ -277,7 +288,7 @@ def title(span: FinishedSpan) -> str:
 def label(span: FinishedSpan) -> str:
     """Return a short title with what a reader would ask next: of which kind, on which node, with which result."""
     attributes = span.attributes
-    resource = attributes.get("resource", "")
+    resource = attributes.get(_RESOURCE, "")
     notes = [
         f"{resource}" if resource not in ("", "pods") else "",
         f"on {attributes['k8s.node.name']}" if "k8s.node.name" in attributes else "",

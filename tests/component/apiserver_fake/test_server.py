@@ -503,9 +503,9 @@ def test_the_span_of_a_call_names_its_object_and_for_a_pod_the_pod_too():
                 read = Request(verb="get", resource=resource, namespace="default", name="a", traceparent=parent)
                 await server.api_for(ADMIN).call(read)
         found = {span.trace_id[0]: dict(span.attributes) for span in machine.spans.spans}
-        named = {"k8s.namespace.name": "default", "name": "a", "code": 404}
-        assert found["c"].items() >= {**named, "resource": "pods", "k8s.pod.name": "a"}.items()
-        assert found["d"].items() >= {**named, "resource": "configmaps"}.items()
+        named = {"k8s.namespace.name": "default", "keplab.name": "a", "keplab.code": 404}
+        assert found["c"].items() >= {**named, "keplab.resource": "pods", "k8s.pod.name": "a"}.items()
+        assert found["d"].items() >= {**named, "keplab.resource": "configmaps"}.items()
         assert "k8s.pod.name" not in found["d"]
 
     simloop.run(scenario())

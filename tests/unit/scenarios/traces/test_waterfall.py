@@ -31,16 +31,16 @@ def a_life():
     """Created at 0, bound at 10, Running at 100; an Event and an unrelated status write go on meanwhile."""
     return [
         a_span(1, "POST /pods", 0, 3, uid="", http__route="/pods"),
-        a_span(2, "mesh.v1.ApiServer/Create", 1, 2, parent=1, resource="pods", k8s__pod__phase="Pending"),
+        a_span(2, "mesh.v1.ApiServer/Create", 1, 2, parent=1, keplab__resource="pods", k8s__pod__status__phase="Pending"),
         a_span(3, "schedule pod", 5, 7, parent=2, service="scheduler", links=[2]),
         a_span(4, "bind pod", 7, 12, parent=3, service="scheduler"),
-        a_span(5, "mesh.v1.ApiServer/Bind", 8, 10, parent=4, resource="pods"),
-        a_span(6, "mesh.v1.ApiServer/Create", 9, 60, parent=4, uid="", resource="events"),
+        a_span(5, "mesh.v1.ApiServer/Bind", 8, 10, parent=4, keplab__resource="pods"),
+        a_span(6, "mesh.v1.ApiServer/Create", 9, 60, parent=4, uid="", keplab__resource="events"),
         a_span(7, "sync pod", 14, 110, parent=5, service="kubelet", links=[5]),
         a_span(8, "mount volumes", 14, 40, parent=7, service="kubelet", uid=""),
         a_span(9, "start containers", 40, 90, parent=7, service="kubelet", uid=""),
-        a_span(10, "mesh.v1.ApiServer/Patch", 41, 94, parent=7, resource="pods"),
-        a_span(11, "mesh.v1.ApiServer/Patch", 95, 100, parent=7, resource="pods", k8s__pod__phase="Running"),
+        a_span(10, "mesh.v1.ApiServer/Patch", 41, 94, parent=7, keplab__resource="pods"),
+        a_span(11, "mesh.v1.ApiServer/Patch", 95, 100, parent=7, keplab__resource="pods", k8s__pod__status__phase="Running"),
         a_span(12, "reconcile replicaset", 101, 105, parent=11, service="controllers", uid="",
                keplab__controller="replicaset"),
     ]  # fmt: skip
@@ -86,11 +86,13 @@ def test_rows_stand_below_their_causes_and_end_where_the_pod_is_running():
 def test_a_pod_given_back_shows_both_rounds():
     first = [*a_life()[:7], a_span(20, "unbind pod", 15, 20, parent=7, service="kubelet", uid="")]
     second = [
-        a_span(21, "mesh.v1.ApiServer/Unbind", 16, 19, parent=20, resource="pods"),
+        a_span(21, "mesh.v1.ApiServer/Unbind", 16, 19, parent=20, keplab__resource="pods"),
         a_span(22, "schedule pod", 50, 51, parent=21, service="scheduler"),
-        a_span(23, "mesh.v1.ApiServer/Bind", 52, 53, parent=22, resource="pods"),
+        a_span(23, "mesh.v1.ApiServer/Bind", 52, 53, parent=22, keplab__resource="pods"),
         a_span(24, "sync pod", 54, 80, parent=23, service="kubelet"),
-        a_span(25, "mesh.v1.ApiServer/Patch", 70, 75, parent=24, resource="pods", k8s__pod__phase="Running"),
+        a_span(
+            25, "mesh.v1.ApiServer/Patch", 70, 75, parent=24, keplab__resource="pods", k8s__pod__status__phase="Running"
+        ),
     ]
 
     path = path_of([*first, *second])
@@ -114,7 +116,7 @@ def test_a_lost_thread_is_taken_up_at_the_span_before():
 def test_a_write_by_a_controller_does_not_lead_the_path_away_from_the_pod():
     touched = [
         a_span(40, "reconcile taint-eviction", -50, 5, uid="", service="controllers", keplab__controller="taints"),
-        a_span(41, "mesh.v1.ApiServer/Patch", 3, 4, parent=40, resource="pods"),
+        a_span(41, "mesh.v1.ApiServer/Patch", 3, 4, parent=40, keplab__resource="pods"),
         a_span(3, "schedule pod", 5, 7, parent=41, service="scheduler"),
     ]
 
@@ -127,8 +129,8 @@ def test_a_write_by_a_controller_does_not_lead_the_path_away_from_the_pod():
 
 def test_the_whole_life_has_what_came_later_but_not_what_others_made_of_it():
     later = [
-        a_span(40, "mesh.v1.ApiServer/Delete", 500, 501, resource="pods"),
-        a_span(41, "mesh.v1.ApiServer/Create", 103, 104, parent=12, uid="u2", pod="web-2", resource="pods"),
+        a_span(40, "mesh.v1.ApiServer/Delete", 500, 501, keplab__resource="pods"),
+        a_span(41, "mesh.v1.ApiServer/Create", 103, 104, parent=12, uid="u2", pod="web-2", keplab__resource="pods"),
     ]
 
     short, long = (waterfall([*a_life(), *later], "web", whole=whole) for whole in (False, True))
@@ -140,12 +142,12 @@ def test_the_whole_life_has_what_came_later_but_not_what_others_made_of_it():
 
 def test_a_controllers_pod_begins_with_its_own_create_and_shows_who_made_it():
     above = [
-        a_span(30, "mesh.v1.ApiServer/Create", -9, -8, uid="", resource="replicasets.apps"),
+        a_span(30, "mesh.v1.ApiServer/Create", -9, -8, uid="", keplab__resource="replicasets.apps"),
         a_span(31, "mesh.v1.ApiServer/Patch", -7, -6, uid="u0", pod="other"),
         a_span(32, "reconcile replicaset", -5, 4, parent=30, uid="", service="controllers", links=[30, 31],
                keplab__controller="replicaset", keplab__key="default/web"),
     ]  # fmt: skip
-    owned = [a_span(2, "mesh.v1.ApiServer/Create", 0, 2, parent=32, resource="pods"), *a_life()[2:]]
+    owned = [a_span(2, "mesh.v1.ApiServer/Create", 0, 2, parent=32, keplab__resource="pods"), *a_life()[2:]]
 
     fall = waterfall([*above, *owned], "web")
 
@@ -156,7 +158,10 @@ def test_a_controllers_pod_begins_with_its_own_create_and_shows_who_made_it():
 
 
 def test_a_failed_pod_ends_with_the_write_that_failed_it():
-    spans = [*a_life()[:9], a_span(40, "Patch", 50, 55, parent=7, resource="pods", k8s__pod__phase="Failed")]
+    spans = [
+        *a_life()[:9],
+        a_span(40, "Patch", 50, 55, parent=7, keplab__resource="pods", k8s__pod__status__phase="Failed"),
+    ]
 
     fall = waterfall(spans, "web")
 
@@ -199,7 +204,7 @@ def test_a_lost_thread_is_not_taken_up_at_a_span_that_begins_in_the_same_instant
     spans = [
         a_span(1, "schedule pod", 5, 9, service="scheduler"),
         a_span(2, "attach", 14, 15, service="kubelet"),
-        a_span(3, "sync pod", 14, 20, service="kubelet", k8s__pod__phase="Running"),
+        a_span(3, "sync pod", 14, 20, service="kubelet", k8s__pod__status__phase="Running"),
     ]
 
     assert [("scheduler: schedule pod", 4.0), ("on the way: scheduler: schedule pod → kubelet: sync pod", 5.0),
@@ -209,7 +214,7 @@ def test_a_lost_thread_is_not_taken_up_at_a_span_that_begins_in_the_same_instant
 def test_a_hand_over_between_stages_counts_for_the_next_one_and_a_tenth_of_a_millisecond_is_none():
     def between(gap_ms):
         return path_of([
-            a_span(1, "sync pod", 0, 30, service="kubelet", k8s__pod__phase="Running"),
+            a_span(1, "sync pod", 0, 30, service="kubelet", k8s__pod__status__phase="Running"),
             a_span(2, "mount", 0, 10, parent=1, service="kubelet", uid=""),
             a_span(3, "start", 10 + gap_ms, 30, parent=1, service="kubelet", uid=""),
         ])  # fmt: skip
@@ -257,12 +262,12 @@ def span_forests(draw):
         start = draw(st.integers(0, 40))
         attributes = {}
         if draw(st.integers(0, 6)) == 0:
-            attributes["k8s__pod__phase"] = draw(st.sampled_from(["Pending", "Running", "Failed"]))
+            attributes["k8s__pod__status__phase"] = draw(st.sampled_from(["Pending", "Running", "Failed"]))
         if draw(st.integers(0, 9)) == 0:
             attributes["keplab__controller"] = "replicaset"
         if draw(st.integers(0, 9)) == 0:
             attributes["http__route"] = "/pods"
-        attributes["resource"] = draw(st.sampled_from(["pods", "pods", "events"]))
+        attributes["keplab__resource"] = draw(st.sampled_from(["pods", "pods", "events"]))
         spans.append(
             a_span(
                 number,
@@ -300,6 +305,6 @@ def test_pieces_meet_and_their_sum_is_the_time_from_request_to_running(spans):
     identifiers = [span.span_id for span in fall.spans]
     assert len(identifiers) == len(set(identifiers))
     if fall.phase:
-        assert fall.end_ns in {span.end_ns for span in spans if span.attributes.get("k8s.pod.phase") == fall.phase} | {
-            fall.begin_ns
-        }
+        assert fall.end_ns in {
+            span.end_ns for span in spans if span.attributes.get("k8s.pod.status.phase") == fall.phase
+        } | {fall.begin_ns}

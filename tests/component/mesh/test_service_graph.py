@@ -1,0 +1,110 @@
+"""Whatever draws a graph of services from traces sees who calls whom, and who learns of a change from whom."""
+
+import pytest
+
+from services.scenarios.run import simulate
+from services.scenarios.script.scenario import parse_scenario
+from services.scenarios.script.verbs import VERBS
+from tests.component.mesh.service_graph import edges, exported, known_attributes, violations
+
+POD = (
+    '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "trainer"}, "spec": {"containers": [{"name": "c", "image":'
+    ' "web:1", "resources": {"claims": [{"name": "gpu"}]}}], "resourceClaims": [{"name": "gpu",'
+    ' "resourceClaimTemplateName": "gpu"}]}}'
+)
+TEMPLATE = (
+    '{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "gpu"}, "spec":'
+    ' {"spec": {}}}'
+)
+SCENARIO = f"""# Every component at work
+limit 60s
+node n1 cpu=4
+deployment web replicas=2 cpu=100m
+as admin create resourceclaimtemplates {TEMPLATE} -> 201
+as admin create pods {POD} -> 201
+expect within 30s count pods phase=Running == 3
+"""
+
+
+@pytest.fixture(scope="module")
+def run():
+    result = simulate(parse_scenario(SCENARIO, "graph", frozenset(VERBS)), seed=3, traced=True)
+    assert result.passed, (result.error, result.expectations)
+    return result
+
+
+@pytest.fixture(scope="module")
+def spans(run):
+    return exported(run.spans)
+
+
+def rows(spans):
+    return [
+        (
+            span.resource.attributes["service.name"],
+            span.kind.name,
+            span.context.span_id,
+            span.parent.span_id if span.parent else 0,
+        )
+        for span in spans
+    ]
+
+
+def test_requests_and_watches_are_edges_between_all_components(spans):
+    found = edges(rows(spans))
+
+    components = ("claim-controller", "controllers", "kubelet", "scheduler")
+    assert {edge for edge in found if edge[2] == "CLIENT"} == {(each, "apiserver", "CLIENT") for each in components}
+    assert {edge for edge in found if edge[2] == "PRODUCER"} == {("apiserver", each, "PRODUCER") for each in components}
+
+
+def test_every_request_of_a_sampled_trace_has_one_client_and_one_server(run, spans):
+    by_id = {span.context.span_id: span for span in spans}
+    servers = [span for span in spans if span.kind.name == "SERVER" and span.parent is not None]
+
+    assert len(servers) > 20
+    assert all(by_id[span.parent.span_id].kind.name == "CLIENT" for span in servers)
+    assert len({span.parent.span_id for span in servers}) == len(servers)
+    assert len({span.context.span_id for span in spans}) == len(spans)
+
+
+def test_a_watcher_is_a_child_of_the_published_change_or_linked_to_it(spans):
+    by_id = {span.context.span_id: span for span in spans}
+    consumers = [span for span in spans if span.kind.name == "CONSUMER"]
+
+    assert {span.name for span in consumers} >= {"schedule pod", "sync pod", "reconcile deployment"}
+    for span in consumers:
+        causes = [link.context.span_id for link in span.links] + ([span.parent.span_id] if span.parent else [])
+        assert causes
+        assert {by_id[cause].kind.name for cause in causes} == {"PRODUCER"}, span.name
+
+
+def test_names_of_attributes_are_the_conventions_or_begin_with_keplab(spans):
+    known = known_attributes()
+
+    assert {"k8s.pod.status.phase", "rpc.system.name", "messaging.operation.type"} <= known
+    assert [w for s in spans for w in violations(s.name, s.kind.name, s.attributes, known)] == []
+    assert [key for key in spans[0].resource.attributes if key not in known] == []
+
+
+def test_a_process_says_which_service_version_and_cluster_it_is(monkeypatch, run):
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "k8s.cluster.name=lab,keplab.seed=7,service.name=other")
+
+    attributes = exported(run.spans[:1])[0].resource.attributes
+
+    assert attributes["service.name"] == run.spans[0].service
+    assert attributes["service.instance.id"] == run.spans[0].instance
+    assert (attributes["service.namespace"], attributes["k8s.cluster.name"]) == ("keplab", "lab")
+    assert attributes["keplab.seed"] == "7"
+    assert attributes["service.version"]
+
+
+def test_tracing_changes_no_decision_and_the_same_seed_traces_the_same(run):
+    scenario = parse_scenario(SCENARIO, "graph", frozenset(VERBS))
+
+    again, untraced = simulate(scenario, seed=3, traced=True), simulate(scenario, seed=3)
+
+    assert again.spans == run.spans
+    assert again.digest == run.digest
+    assert untraced.spans == []
+    assert [each.passed for each in untraced.expectations] == [each.passed for each in run.expectations]
