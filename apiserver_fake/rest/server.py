@@ -95,7 +95,7 @@ from services.api.times import format_time
 from services.api.wire import Api, Request, Response
 from services.runtime.serving_tls import ServingTls, identity_of_peer
 from services.runtime.web import LOOPBACK_NAMES, host_name, is_allowed_host
-from services.telemetry.metrics import render
+from services.telemetry.exposition import exposition
 
 log = structlog.get_logger()
 
@@ -371,7 +371,8 @@ class RestHandler:
         match parts:
             case ["metrics"]:
                 self._only_monitors(request, identity)
-                return web.Response(body=render(self._server.metrics()), content_type="text/plain", charset="utf-8")
+                content_type, body = exposition(self._server.metrics(), request.headers.get("Accept", ""))
+                return web.Response(body=body, headers={"Content-Type": content_type})
             case ["openapi", "v2"]:
                 content_type = openapi.second_type(request.headers.get("Accept", ""))
                 if not content_type:

@@ -4,6 +4,8 @@ import importlib
 import pkgutil
 from typing import Final, NamedTuple
 
+from prometheus_client import ProcessCollector
+
 from services.telemetry.metrics import TABLES, Kind
 
 _CLIENTS: Final = "scheduler, kubelet, controllers, claim-controller"
@@ -38,7 +40,8 @@ class MetricRow(NamedTuple):
 
 
 def rows() -> list[MetricRow]:
-    """Return the metrics by component and name; one that several tables share is one row, with the labels of all."""
+    """Return the metrics by component and name, with those that the client library shows of every process. One that
+    several tables share is one row, with the labels of all."""
     for package in ("apiserver_fake", "claim_controller", "kubelet", "scheduler", "services"):
         found = importlib.import_module(package)
         for module in pkgutil.walk_packages(found.__path__, f"{package}."):
@@ -52,6 +55,10 @@ def rows() -> list[MetricRow]:
             before = made[key].labels if key in made else ()
             labels = tuple(dict.fromkeys((*before, *table.labels, *metric.labels)))
             made[key] = MetricRow(metric.name, metric.kind, labels, metric.help, component)
+    for family in ProcessCollector(registry=None).collect():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        kind: Kind = "counter" if family.type == "counter" else "gauge"
+        made["all", name] = MetricRow(name, kind, (), family.documentation, "all")
     return [made[key] for key in sorted(made)]
 
 

@@ -8,11 +8,9 @@ framework would cost every process 28 MiB to answer four paths.
 
 import asyncio
 import inspect
-import os
 import re
 import ssl
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -23,7 +21,8 @@ import msgspec
 
 from services.runtime.delegation import Caller, Refusal
 from services.runtime.web import LOOPBACK_NAMES, host_name, is_allowed_host
-from services.telemetry.metrics import Metrics, counter, gauge, render
+from services.telemetry.exposition import exposition
+from services.telemetry.metrics import Metrics, gauge
 
 HEAD_BYTES_MAX = 16 * 1024
 REQUEST_MAX_S = 10.0
@@ -80,7 +79,7 @@ class HealthServer:
             ("/healthz", self._live),
             ("/livez", self._live),
             ("/readyz", self._ready),
-            ("/metrics", lambda _: (200, "text/plain; version=0.0.4", render(self._metrics()))),
+            ("/metrics", lambda request: (200, *exposition(self._metrics(), request.headers.get("accept", "")))),
             ("/configz", lambda _: (200, "application/json", msgspec.json.encode(self._configuration(), enc_hook=str))),
         ]
         self._routes = [(_pattern(path), handler) for path, handler in (*own, *routes)]
@@ -222,16 +221,7 @@ async def _send_pieces(
             await writer.drain()
 
 
-def _resident_bytes() -> int:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-PROCESS_METRICS: Final[Metrics[float]] = Metrics(
-    gauge("process_resident_memory_bytes", "Resident memory.", lambda _: _resident_bytes()),
-    counter("process_cpu_seconds_total", "CPU time in user and system mode.", lambda _: time.process_time()),
-    gauge("process_start_time_seconds", "When the process started, in seconds since the epoch.", lambda began: began),
-    gauge("process_open_fds", "Open file descriptors.", lambda _: len(os.listdir("/proc/self/fd"))),
+PROCESS_METRICS: Final[Metrics[None]] = Metrics(
     gauge(
         "keplab_python_allocated_blocks",
         "Blocks of memory that hold Python objects.",
@@ -239,4 +229,4 @@ PROCESS_METRICS: Final[Metrics[float]] = Metrics(
     ),
     gauge("keplab_asyncio_tasks", "Tasks that are not done.", lambda _: len(asyncio.all_tasks())),
 )
-"""Of the process that began then, under Prometheus' usual names."""
+"""Of this process, beside what the client library shows of it (`process_…`)."""

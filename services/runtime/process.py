@@ -402,7 +402,7 @@ class _Process:
             watchdog.look(under_way(), time.monotonic())
 
     def _metrics(self, component: Component) -> dict[str, float]:
-        own = PROCESS_METRICS.of(self._started_wall)
+        own = PROCESS_METRICS.of(None)
         for source in (self._tracer, self._transport, self._event_file):
             if source is not None:
                 own.update(source.metrics())

@@ -191,24 +191,3 @@ def label(name: str, value: str) -> str:
     if "\\" in value or '"' in value or "\n" in value:
         value = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'{name}="{value}"'
-
-
-def render(values: Mapping[str, float]) -> bytes:
-    """Return samples as Prometheus' text, by metric.
-
-    The type of a metric that nothing declares is taken from its name: `…_total` is a counter, the rest are gauges.
-    """
-    families: dict[str, list[str]] = {}
-    for name, value in values.items():
-        family = name.metric.name if isinstance(name, SampleName) else name.partition("{")[0]
-        families.setdefault(family, []).append(f"{name} {_number(value)}")
-    lines: list[str] = []
-    for family in sorted(families):
-        kind, text = REGISTER.get(family, ("counter" if family.endswith("_total") else "gauge", "Not described."))
-        lines += [f"# HELP {family} {text}", f"# TYPE {family} {kind}", *families[family]]
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _number(value: float) -> str:
-    number = float(value)
-    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)

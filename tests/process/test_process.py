@@ -131,7 +131,7 @@ def test_it_says_when_it_is_ready_answers_about_itself_and_stops_on_sigterm(bake
         assert (403, "the host name 'evil.example' is not one of this server's\n") == page(
             port, path, Host="evil.example"
         )
-    assert '# TYPE bakery_loaves_total counter\nbakery_loaves_total{kind="rye"} 3\n' in page(port, "/metrics")[1]
+    assert '# TYPE bakery_loaves_total counter\nbakery_loaves_total{kind="rye"} 3.0\n' in page(port, "/metrics")[1]
     configuration = json.loads(page(port, "/configz")[1])
     assert (7, ["unbind.max_attempts=7"]) == (configuration["switches"]["unbind.max_attempts"], configuration["set"])
     assert (200, "({'kind': 'rye', 'number': '1 2'}, {'tail': '3'})") == page(port, "/loaves/rye/1%202?tail=3")
@@ -154,7 +154,7 @@ def test_an_idle_process_fits_in_60_mib(bakery, tmp_path):
 
     (line,) = [x for x in page(port, "/metrics")[1].splitlines() if x.startswith("process_resident_memory_bytes")]
 
-    assert 60 * 2**20 > int(line.split()[1])
+    assert 60 * 2**20 > float(line.split()[1])
 
 
 @pytest.mark.parametrize(

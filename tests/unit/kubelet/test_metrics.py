@@ -10,7 +10,6 @@ from kubelet.resize.manager import BOUNDS_MS, TOOK_MS
 from kubelet.runtime.pleg import EVENTED, GENERIC, Pleg
 from kubelet.switches import KubeletSwitches
 from services.api.switches import Switches
-from services.telemetry.metrics import render
 from tests.unit.kubelet.pod.test_pod import Life, a_runtime
 
 NOTHING = dict.fromkeys(
@@ -34,13 +33,13 @@ def shown(*kubelets, now=0.0, has_resize_preemption=False):
 @pytest.mark.parametrize(
     ("name", "label"), [("kubelet_evictions", "eviction_signal"), ("kubelet_preemptions", "preemption_signal")]
 )
-def test_what_only_grows_is_exposed_as_a_counter_as_upstream_does(name, label):
+def test_what_only_grows_is_a_counter_by_upstreams_name(name, label):
     kubelet = a_kubelet()
     kubelet.out.counts.add(name, "memory.available")
 
-    text = render(shown(kubelet)).decode()
+    (sample,) = (each for each in shown(kubelet) if each.metric.name == name)
 
-    assert f'# TYPE {name} counter\n{name}{{{label}="memory.available"}} 1\n' in text
+    assert (sample, sample.metric.kind) == (f'{name}{{{label}="memory.available"}}', "counter")
 
 
 def test_nodes_of_one_process_are_counted_together():
