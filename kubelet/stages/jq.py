@@ -2,10 +2,13 @@
 
 Read are: `.`, `.a.b`, `.a["b"]`, `.a[0]`, `.a[]` and `.a.[]`, `?`, `|`, `,`, `//`, `==` `!=` `<` `<=` `>` `>=`,
 `and`, `or`, literals, parentheses, and the functions select, not, length, keys, empty, tostring, tonumber,
-startswith, endswith, any, all, first and last (of an array). Nothing changes its input. Pure.
+startswith, endswith, any, all, first and last (of an array). Nothing changes its input, reads the environment, or
+goes on for ever: there are no definitions, no `until`, `range` or `input`. As in gojq, an object's values come in the
+order of its keys and an error left of `//` makes way for the right side. Why not the jq library: decision 0055. Pure.
 Source: the jq manual; KWOK evaluates the whole language with gojq.
 """
 
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -15,6 +18,9 @@ from typing import Any
 import msgspec
 
 from services.api.errors import UNREADABLE
+
+COMMAS_MAX = 12
+"""`(., .) | (., .) | …` has two to the power of its commas values; nothing else here grows but with the input."""
 
 Filter = Callable[[Any], Iterator[Any]]
 
@@ -44,7 +50,9 @@ class Query:
     """An expression as read once."""
 
     def __init__(self, text: str) -> None:
-        """Read it. Raises: JqError saying what is not supported."""
+        """Read it. Raises: JqError saying what is not supported, or that it has too many alternatives."""
+        if text.count(",") > COMMAS_MAX:
+            raise JqError(f"{text[:40]!r}…: {text.count(',')} commas, want at most {COMMAS_MAX}")
         self.text = text
         self._run = _Parser(text).whole()
 
@@ -87,12 +95,13 @@ def _is_true(value: Any) -> bool:
 
 
 def _at(value: Any, key: Any) -> Any:
-    if value is None:
+    if value is None and _kind(key) in (3, 4, 6):
         return None
     if isinstance(value, dict) and isinstance(key, str):
         return value.get(key)
-    if isinstance(value, list) and isinstance(key, int) and not isinstance(key, bool):
-        return value[key] if -len(value) <= key < len(value) else None
+    if isinstance(value, list) and _kind(key) == 3:
+        place = math.floor(key)
+        return value[place] if -len(value) <= place < len(value) else None
     raise JqError(f"cannot index {type(value).__name__} by {key!r}")
 
 
@@ -104,14 +113,22 @@ def _each(value: Any) -> Iterator[Any]:
     raise JqError(f"cannot iterate over {type(value).__name__}")
 
 
-def _length(value: Any) -> int:
+def _length(value: Any) -> int | float:
     if value is None:
         return 0
     if isinstance(value, str | list | dict):
         return len(value)
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return abs(value)
     raise JqError("this has no length")
+
+
+def _keys(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return sorted(value)
+    if isinstance(value, list):
+        return list(range(len(value)))
+    raise JqError("this has no keys")
 
 
 def _to_number(value: Any) -> Any:
@@ -126,7 +143,7 @@ def _to_number(value: Any) -> Any:
 _PLAIN: dict[str, Callable[[Any], Any]] = {
     "not": lambda v: not _is_true(v),
     "length": _length,
-    "keys": lambda v: sorted(v) if isinstance(v, dict) else list(range(_length(v))),
+    "keys": _keys,
     "tostring": lambda v: v if isinstance(v, str) else msgspec.json.encode(v).decode(),
     "tonumber": _to_number,
     "any": lambda v: any(_is_true(each) for each in _each(v)),

@@ -60,3 +60,17 @@ def test_the_root_is_the_path_an_expression_begins_with():
     assert Query('.metadata.labels["x"]').root == ("metadata", "labels")
     assert Query('.status.conditions.[] | select(.type == "Ready")').root == ("status", "conditions")
     assert Query(".").root == ()
+
+
+def test_an_expression_with_many_alternatives_is_refused_before_it_takes_for_ever():
+    assert len(Query(" | ".join(["(., .)"] * 12)).values(1) or ()) == 4096
+    with pytest.raises(JqError, match="13 commas, want at most 12"):
+        Query(" | ".join(["(., .)"] * 13))
+
+
+@pytest.mark.parametrize(
+    ("expression", "given", "values"),
+    [("keys", None, None), ("keys", -2, None), ("length", -1.5, [1.5]), (".[null]", None, None)],
+)
+def test_lengths_keys_and_indices_are_as_in_libjq(expression, given, values):
+    assert Query(expression).values(given) == values
