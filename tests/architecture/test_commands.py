@@ -15,7 +15,7 @@ import pytest
 from benchmarks.workloads.register import workload
 from services.api.switches import Switches
 from services.cli.__main__ import cli, run
-from services.experiments.compare import parse_arms
+from services.experiments.arms import parse_arms
 
 ROOT = Path(__file__).parents[2]
 NOT_OURS = {".git", ".venv", "runs", ".keplab", ".hypothesis", ".pytest_cache"}
