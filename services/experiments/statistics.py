@@ -1,8 +1,8 @@
 """What a measure is over seeds: its spread in one arm, and the difference between two arms, seed by seed. Pure.
 
 Arms share seeds, so a difference is taken within a seed and only then over seeds: what the seeds themselves do to a
-measure cancels. Differences are summed up by their median, with a percentile bootstrap interval over the seeds. Source:
-Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13 (percentile intervals)."""
+measure cancels. Differences are summed up by their median, with a percentile bootstrap interval over the seeds
+(Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13)."""
 
 from collections.abc import Sequence
 from typing import Final
