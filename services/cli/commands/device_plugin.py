@@ -53,7 +53,7 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
     """Be an emulated device plugin until Ctrl-C, or with ACT tell the one that runs what to do next.
 
     It speaks the kubelet's device plugin API (v1beta1) on Unix sockets and registers again whenever the kubelet
-    restarted. The node must take plugins: see docs/devices.md.
+    restarted. The node must take plugins: see docs/how-to/devices.md.
     """
     folder = _folder(given)
     if given["act"]:
