@@ -54,7 +54,7 @@ def COMMAND(**given: Any) -> int:  # noqa: N802
 
     Without ACT it runs until Ctrl-C; with ACT the one that runs does that next. It speaks the kubelet's device plugin
     API (v1beta1) on Unix sockets and registers again whenever the kubelet restarted. The node must take plugins: see
-    docs/devices.md.
+    docs/how-to/devices.md.
     """
     folder = _folder(given)
     if given["act"]:

@@ -95,7 +95,7 @@ def COMMAND(  # noqa: N802
         if output == "text":
             show_result(result, scenario.title)
     if output == "json":
-        print_json(documents[0] if len(documents) == 1 else documents)
+        print_json(documents)
     raise SystemExit(code)
 
 
