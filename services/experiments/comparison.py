@@ -16,9 +16,10 @@ from services.experiments.document import (
     SwitchRow,
 )
 from services.experiments.fates import Fate, differences
-from services.experiments.figures import figure_of, in_order
+from services.experiments.figures import described, in_order, label_of
 from services.experiments.headline import headline
 from services.experiments.statistics import paired, spread
+from services.scenarios.measures import register
 
 
 def comparison_of(
@@ -34,8 +35,10 @@ def comparison_of(
     provenance: Provenance,
     is_interrupted: bool = False,
     report: str = "",
+    stated: Sequence[register.Measure] = (),
 ) -> Comparison:
-    """Return the document of these runs. `arms`: names with switches; `planned`: how many runs there were to be."""
+    """Return the document of these runs. `arms`: names with switches; `planned`: how many runs there were to be;
+    `stated`: the measures that the scenario states."""
     of_arms: dict[str, list[ArmRun]] = {name: [] for name, _ in arms}
     for run in sorted(runs, key=lambda each: each.run.seed):
         of_arms[run.arm].append(run)
@@ -59,7 +62,7 @@ def comparison_of(
         runs_made=len(runs),
         is_interrupted=is_interrupted,
         arms=shown,
-        measures=measured(shown),
+        measures=measured(shown, stated),
         switches=list(switches),
         differences=found,
         difference_count=count,
@@ -81,14 +84,14 @@ def _pairs(of_arms: Mapping[str, Sequence[ArmRun]]) -> list[tuple[int, str, Mapp
     ]
 
 
-def measured(arms: Sequence[ArmRuns]) -> list[Measure]:
+def measured(arms: Sequence[ArmRuns], stated: Sequence[register.Measure] = ()) -> list[Measure]:
     """Return every measure that a run has, in the order of tables."""
     names = in_order(name for arm in arms for run in arm.runs for name in run.measures)
-    return [_measure(name, arms) for name in names]
+    return [_measure(described(name, stated), arms) for name in names]
 
 
-def _measure(name: str, arms: Sequence[ArmRuns]) -> Measure:
-    columns = [{run.seed: run.measures.get(name) for run in arm.runs if not run.error} for arm in arms]
+def _measure(what: register.Measure, arms: Sequence[ArmRuns]) -> Measure:
+    columns = [{run.seed: run.measures.get(what.name) for run in arm.runs if not run.error} for arm in arms]
     there = [{seed: value for seed, value in column.items() if value is not None} for column in columns]
     common = set.intersection(*(set(column) for column in columns)) if columns else set()
     is_equal = all(column[seed] == columns[0][seed] for column in columns for seed in common)
@@ -97,6 +100,5 @@ def _measure(name: str, arms: Sequence[ArmRuns]) -> Measure:
         paired(arm.name, [values[seed] - there[0][seed] for seed in values if seed in there[0]])
         for arm, values in zip(arms[1:], there[1:], strict=True)
     ]
-    figure = figure_of(name)
     spreads = [spread(list(values.values())) for values in there]
-    return Measure(name, figure.label, figure.unit, figure.better, state, spreads, compared)
+    return Measure(what.name, label_of(what), what.unit, what.better, state, spreads, compared)

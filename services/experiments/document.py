@@ -24,9 +24,10 @@ class DocumentError(ValueError):
 class Run(msgspec.Struct, frozen=True):
     """One run.
 
-    `violations`: how many; `problems`: the first of them, and processes that ended by themselves. `error`: why it did
-    not come to its end, for example a step that failed: then its measures count nowhere. `pods`, `decisions`: how many
-    there were; the digests are of the event log and of the decisions."""
+    `measure_errors`: why a measure that the scenario states has no value. `violations`: how many; `problems`: the first
+    of them, and processes that ended by themselves. `error`: why it did not come to its end, for example a step that
+    failed: then its measures count nowhere. `pods`, `decisions`: how many there were; the digests are of the event log
+    and of the decisions."""
 
     seed: int
     digest: str = ""
@@ -34,6 +35,7 @@ class Run(msgspec.Struct, frozen=True):
     passed: bool = True
     violations: int = 0
     problems: list[str] = []
+    measure_errors: dict[str, str] = {}
     error: str = ""
     pods: int = 0
     decisions: int = 0

@@ -62,6 +62,7 @@ def arm_run(arm: str, result: RunResult, decisions: Decisions) -> ArmRun:
         result.passed,
         result.violation_count,
         [*broken, *result.failures[:PROBLEMS_MAX]],
+        result.measure_errors,
         result.error,
         len(result.pods),
         count,

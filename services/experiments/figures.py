@@ -1,91 +1,56 @@
-"""How measures are named and written: a label, a unit, which direction is better. Pure.
+"""How measures are written: what the register says of them, in units and digits that can be read. Pure.
 
-What the table below does not know, such as a measure that a scenario defines, is shown under its own name; its unit
-follows from how the name ends.
+What the register does not know is shown under its own name; its unit follows from how the name ends.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
+
+from services.scenarios.measures.register import MEASURES, OF_A_RESOURCE, Measure, find
 
 MINUS: Final = "−"
 NOTHING: Final = "–"
 _UNITS_BY_ENDING: Final = {"_s": "s", "_min": "min", "_kib": "KiB", "_mib": "MiB", "_gib": "GiB", "_percent": "%"}
+_SAID_UNITS: Final = {"min": (", minutes", ""), "KiB": (", KiB", ", size"), "GiB": (", GiB", "")}
 _SHORT_S: Final = 1.0
 _LONG_S: Final = 600.0
+_PLACES: Final = {each.name: place for place, each in enumerate(MEASURES)}
 
 
-class Figure(NamedTuple):
-    """How one measure is written. `better`: `lower`, `higher`, or nothing where neither is."""
-
-    name: str
-    label: str
-    unit: str = ""
-    better: str = ""
-
-
-FIGURES: Final = tuple(
-    Figure(*row)
-    for row in (
-        ("pods_created", "Pods created", ""),
-        ("pods_failed", "Pods failed", "", "lower"),
-        ("failed_per_min", "Failed pods per minute", "", "lower"),
-        ("pods_running_at_end", "Pods Running at the end", "", "higher"),
-        ("pods_disturbed", "Pods that ran and then failed", "", "lower"),
-        ("unbinds", "Unbinds", ""),
-        ("first_running_s", "First pod Running after", "s", "lower"),
-        ("time_to_running_p50_s", "Time to Running, p50", "s", "lower"),
-        ("time_to_running_p99_s", "Time to Running, p99", "s", "lower"),
-        ("rejected_to_running_p50_s", "Rejection to Running, p50", "s", "lower"),
-        ("rejected_to_running_p99_s", "Rejection to Running, p99", "s", "lower"),
-        ("api_writes", "API writes (without heartbeats)", "", "lower"),
-        ("api_writes_per_running_pod", "API writes per finally running pod", "", "lower"),
-        ("status_patches", "Status patches by the scheduler", "", "lower"),
-        ("status_missing_min", "Pods' status is missing a reason", "min", "lower"),
-        ("status_stale_min", "Pods' status is stale", "min", "lower"),
-        ("gate_reports", "Reports of PreEnqueue", "", "lower"),
-        ("gate_report_kib", "Reports of PreEnqueue, size", "KiB", "lower"),
-        ("gate_reason_seen_p50_s", "Rejection at PreEnqueue to its reason, p50", "s", "lower"),
-        ("gate_reason_seen_p99_s", "Rejection at PreEnqueue to its reason, p99", "s", "lower"),
-        ("status_misleading_min", "Pods untried said to need nodes", "min", "lower"),
-        ("victims", "Victims of preemption", "", "lower"),
-        ("evicted_cpu", "CPU that victims had", "cores", "lower"),
-        ("evicted_memory_gib", "Memory that victims had", "GiB", "lower"),
-        ("resizes_asked", "Resizes requested", ""),
-        ("resizes_met", "Resizes that came true", "", "higher"),
-        ("time_to_resized_p50_s", "Time to resized, p50", "s", "lower"),
-        ("time_to_resized_p99_s", "Time to resized, p99", "s", "lower"),
-        ("resize_attempts", "Attempts to preempt for resizes", ""),
-        ("jobs_complete", "Jobs complete", "", "higher"),
-        ("jobs_failed", "Jobs failed", "", "lower"),
-        ("job_duration_p50_s", "Time from a Job's creation to its end, p50", "s", "lower"),
-        ("claim_writes", "Writes of ResourceClaims", "", "lower"),
-        ("claim_kib_written", "ResourceClaims written", "KiB", "lower"),
-        ("claim_watch_kib", "ResourceClaims sent to watchers", "KiB", "lower"),
-        ("claim_conflicts", "Conflicts at ResourceClaims", "", "lower"),
-        ("claim_consumers_max", "Most consumers of one ResourceClaim", ""),
-        ("claim_unused_p50_s", "From the last pod's end to deallocation, p50", "s", "lower"),
-        ("claim_unused_p99_s", "From the last pod's end to deallocation, p99", "s", "lower"),
-    )
-)
-"""In the order tables show them."""
-_BY_NAME: Final = {figure.name: figure for figure in FIGURES}
-
-
-def figure_of(name: str) -> Figure:
-    """Return how a measure is written, also one that is not in the table."""
-    if name in _BY_NAME:
-        return _BY_NAME[name]
+def described(name: str, stated: Sequence[Measure] = ()) -> Measure:
+    """Return what a measure is; `stated`: those that the scenario states. One that is not known is described by its
+    name."""
+    if (known := find(name, stated)) is not None:
+        return known
     for ending, unit in _UNITS_BY_ENDING.items():
         if name.endswith(ending):
-            return Figure(name, name.removesuffix(ending), unit)
-    return Figure(name, name)
+            return Measure(name, unit, name.removesuffix(ending), "", "")
+    return Measure(name, "", name, "", "")
+
+
+def label_of(measure: Measure) -> str:
+    """Return the name in tables, whose figures have the unit beside them."""
+    said, instead = _SAID_UNITS.get(measure.unit, ("", ""))
+    return measure.meaning.removesuffix(said) + (instead if said and measure.meaning.endswith(said) else "")
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Return measures in the order of tables; those that only their scenario knows stand first, as it has them."""
+    """Return measures in the order of tables: those that their scenario states stand first, as it has them."""
     known = list(dict.fromkeys(names))
-    own = [name for name in known if name not in _BY_NAME]
-    return own + [figure.name for figure in FIGURES if figure.name in known]
+    own = [name for name in known if not is_registered(name)]
+    return own + sorted((name for name in known if is_registered(name)), key=_place)
+
+
+def is_registered(name: str) -> bool:
+    """Whether it comes with keplab."""
+    return find(name) is not None
+
+
+def _place(name: str) -> int:
+    if name in _PLACES:
+        return _PLACES[name]
+    endings = (each for each in _PLACES if each.startswith(OF_A_RESOURCE))
+    return next(_PLACES[each] for each in endings if name.endswith(each.removeprefix(OF_A_RESOURCE)))
 
 
 class Scale(NamedTuple):
@@ -107,12 +72,15 @@ class Scale(NamedTuple):
     def text(self, value: float | None, *, signed: bool = False) -> str:
         """Return the number with its unit."""
         shown = self.number(value, signed=signed)
-        return shown if value is None or not self.unit else f"{shown} {self.unit}"
+        return shown if value is None else f"{shown}{self._ending}"
 
     def between(self, low: float, high: float, *, signed: bool = False) -> str:
         """Return a range with its unit."""
-        unit = f" {self.unit}" if self.unit else ""
-        return f"{self.number(low, signed=signed)} to {self.number(high, signed=signed)}{unit}"
+        return f"{self.number(low, signed=signed)} to {self.number(high, signed=signed)}{self._ending}"
+
+    @property
+    def _ending(self) -> str:
+        return f" {self.unit}" if self.unit and not self.unit.startswith("/") else self.unit
 
 
 def scale_of(unit: str, values: Iterable[float | None]) -> Scale:
@@ -120,7 +88,7 @@ def scale_of(unit: str, values: Iterable[float | None]) -> Scale:
     others with about three digits that mean something."""
     there = [value for value in values if value is not None]
     top = max(map(abs, there), default=0.0)
-    factor = 1.0
+    factor, unit = 1.0, unit.removeprefix("1") if unit.startswith("1/") else unit
     if unit == "s" and 0 < top < _SHORT_S:
         factor, unit = 1000.0, "ms"
     elif unit == "s" and top >= _LONG_S:

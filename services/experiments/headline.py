@@ -10,7 +10,7 @@ fewer than `SEEDS_MIN` have no interval, runs that did not end count nowhere."""
 from typing import Final
 
 from services.experiments.document import Comparison, Measure
-from services.experiments.figures import FIGURES, Scale, scale_of
+from services.experiments.figures import Scale, is_registered, scale_of
 from services.experiments.statistics import LEVEL, SEEDS_MIN, Paired
 
 RANKS: Final = (
@@ -46,7 +46,6 @@ NONE_OF: Final = {
 }
 """What it means when every run of an arm has 0."""
 ARMS_MAX: Final = 4
-_KNOWN: Final = {figure.name for figure in FIGURES}
 
 
 def headline(made: Comparison) -> str:
@@ -116,7 +115,7 @@ def ranked(measures: list[Measure]) -> list[Measure]:
     """Return measures in the order in which a reader cares: the rule is the module's."""
 
     def rank(measure: Measure) -> int:
-        if measure.name not in _KNOWN:
+        if not is_registered(measure.name):
             return -1
         return RANKS.index(measure.name) if measure.name in RANKS else len(RANKS)
 

@@ -140,7 +140,7 @@ def problems(made: Comparison) -> list[str]:
         f"{arm.name}, seed {run.seed}: {problem}"
         for arm in made.arms
         for run in arm.runs
-        for problem in [run.error, *run.problems]
+        for problem in [run.error, *run.problems, *(f"{name}: {why}" for name, why in run.measure_errors.items())]
         if problem
     ]
 

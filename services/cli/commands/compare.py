@@ -25,7 +25,7 @@ from services.experiments.page import page
 from services.experiments.record import Header, Record, RecordError
 from services.experiments.views import csv_rows, markdown, text
 from services.scenarios.revision import revision
-from services.scenarios.run import load_scenario
+from services.scenarios.run import load_scenario, measures_of
 from services.scenarios.script.scenario import Scenario, ScriptError
 from services.scenarios.sweep import runs_of
 
@@ -70,11 +70,11 @@ def COMMAND(  # noqa: N802
     workers: int,
     output: str,
 ) -> None:
-    """Run FILE once an arm and seed, and print what differs: medians, spread, and the difference within a seed.
+    """Run a scenario in several arms and show what differs.
 
-    Ctrl-C shows what is there; with --record the same command goes on from there. The page and the JSON document hold
-    all of it. The exit code is 1 when a run broke an invariant or did not come to its end.
-    """
+    FILE is run once an arm and seed; printed are medians, their spread, and the difference within a seed. Ctrl-C shows
+    what is there; with --record the same command goes on from there. The page and the JSON document hold all of it. The
+    exit code is 1 when a run broke an invariant or did not come to its end."""
     started, began_s = datetime.now(UTC), time.monotonic()
     load_1min = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     with refusing(ScriptError, SwitchError):
@@ -109,6 +109,7 @@ def COMMAND(  # noqa: N802
     made = comparison_of(
         [(arm.name, arm.assignments) for arm in parsed],
         runs,
+        stated=tuple(each.measure for each in measures_of(scenario)),
         planned=len(jobs),
         mode=header.mode,
         scenario=scenario.name,

@@ -7,9 +7,10 @@ import pytest
 
 from services.experiments.document import SCHEMA, DocumentError, document_of, read_document
 from services.experiments.fates import DIFFERENCES_MAX, NEVER, Fate, FateGroup, PodDifference, fate_of
-from services.experiments.figures import FIGURES, figure_of, in_order, scale_of
+from services.experiments.figures import described, in_order, label_of, scale_of
 from services.experiments.headline import NONE_OF, RANKS
 from services.scenarios.measures.history import PodHistory
+from services.scenarios.measures.register import MEASURES, Measure
 from tests.unit.experiments.runs import FAIL, UNBIND, A, B, a_failed_run, a_run, compared, seeds_of
 
 
@@ -170,7 +171,7 @@ def test_an_interrupt_and_one_arm_are_said():
 
 
 def test_ranks_and_phrases_are_of_measures_that_exist():
-    names = {figure.name for figure in FIGURES}
+    names = {measure.name for measure in MEASURES}
 
     assert set(RANKS) <= names
     assert set(NONE_OF) <= names
@@ -245,20 +246,27 @@ def test_what_is_no_comparison_is_refused_with_what_it_has(text, says):
 # --- how figures are written
 
 
-def test_every_measure_has_a_label_of_its_own():
-    assert len({figure.label for figure in FIGURES}) == len({figure.name for figure in FIGURES}) == len(FIGURES)
-    assert {figure.better for figure in FIGURES} == {"", "lower", "higher"}
+def test_a_label_leaves_the_unit_to_the_figure_and_is_one_measures_own():
+    labels = [label_of(measure) for measure in MEASURES]
+
+    assert len(set(labels)) == len(labels)
+    assert label_of(described("status_stale_min")) == "Pods' status is stale"
+    assert label_of(described("claim_kib_written")) == "ResourceClaims written, size"
 
 
 def test_a_measure_that_is_not_described_is_shown_by_its_name_and_ending():
-    assert (figure_of("imbalance").label, figure_of("imbalance").unit) == ("imbalance", "")
-    assert (figure_of("queue_wait_s").label, figure_of("queue_wait_s").unit) == ("queue_wait", "s")
-    assert in_order(["pods_failed", "zeal", "pods_created", "ardour"]) == [
-        "zeal",
-        "ardour",
-        "pods_created",
-        "pods_failed",
-    ]
+    stated = Measure("queue_wait_s", "ms", "Wait", "lower", "")
+
+    assert (label_of(described("imbalance")), described("imbalance").unit) == ("imbalance", "")
+    assert (label_of(described("queue_wait_s")), described("queue_wait_s").unit) == ("queue_wait", "s")
+    assert described("queue_wait_s", [stated]) == stated
+    assert label_of(described("cpu_imbalance_end")) == "Imbalance of cpu over nodes at the end"
+
+
+def test_what_a_scenario_states_stands_first_then_the_register_s_order():
+    names = ["queue_active_s", "cpu_imbalance_end", "pods_failed", "zeal", "pods_created", "ardour"]
+
+    assert in_order(names) == ["zeal", "ardour", "pods_created", "pods_failed", "cpu_imbalance_end", "queue_active_s"]
 
 
 @pytest.mark.parametrize(
@@ -270,6 +278,7 @@ def test_a_measure_that_is_not_described_is_shown_by_its_name_and_ending():
         ("s", [1.516, 1.5], ["1.52 s", "1.50 s"]),
         ("s", [0.0123, 0.1], ["12.3 ms", "100.0 ms"]),
         ("s", [7200.0, 90.0], ["120.0 min", "1.5 min"]),
+        ("1/min", [3198.2], ["3,198/min"]),
         ("cores", [-2.0, 0.0], ["−2 cores", "0 cores"]),
         ("", [-10174.5], ["−10,174"]),
     ],
