@@ -7,7 +7,8 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from services.experiments.comparison import comparison_of
 from services.experiments.document import ArmRun, Comparison, Provenance, SwitchRow, document_of
 from services.experiments.execution import ArmJob, run_arm, run_arm_showing
 from services.experiments.page import page
+from services.experiments.picture import picture as drawn
 from services.experiments.record import Header, Record, RecordError
 from services.experiments.views import csv_rows, markdown, text
 from services.scenarios.revision import revision
@@ -49,6 +51,9 @@ Examples:
 )
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="a switch that all arms share")
 @click.option("--report", type=click.Path(path_type=Path), help="where the HTML page goes; the JSON document beside it")
+@click.option(
+    "--picture", type=click.Path(path_type=Path), help="write the plots as FILE.svg, and FILE-dark.svg for dark paper"
+)
 @sweep_options
 @click.option(
     "-o",
@@ -66,6 +71,7 @@ def COMMAND(  # noqa: N802
     processes: bool,
     assignments: tuple[str, ...],
     report: Path | None,
+    picture: Path | None,
     record: Path | None,
     workers: int,
     output: str,
@@ -84,7 +90,8 @@ def COMMAND(  # noqa: N802
         for arm, switches in zip(parsed, of_arms, strict=True) if not scenario.has_skew else ():
             remark(switches, f"arm {arm.name}")
     path = report or Path("runs") / f"{scenario.name}.html"
-    _writable(path)
+    pictures = (picture, picture.with_name(f"{picture.stem}-dark{picture.suffix}")) if picture is not None else ()
+    _writable(path, *pictures)
     # A seed's runs follow each other, so that what is there after an interrupt can be compared.
     jobs = [
         ArmJob(str(file), arm.name, Switches({**shared.chosen, **arm.switches}).assignments, number, not processes)
@@ -101,9 +108,8 @@ def COMMAND(  # noqa: N802
         revision=revision().text,
     )
     count = workers_of(workers or (1 if processes else 0), len(jobs))
-    with refusing(RecordError):
-        kept = _opened(record, header) if record is not None else None
-    runs, is_interrupted = _run_all(jobs, kept, count, is_alone=output != "json")
+    with _opened(record, header) as kept:
+        runs, is_interrupted = _run_all(jobs, kept, count, is_alone=output != "json")
     if is_interrupted and not runs:
         raise KeyboardInterrupt
     made = comparison_of(
@@ -135,7 +141,7 @@ def COMMAND(  # noqa: N802
         is_interrupted=is_interrupted,
         report=str(path),
     )
-    unwritten = _write(made, path)
+    unwritten = _write(made, path, pictures)
     _print(made, output)
     if unwritten:
         fail(unwritten)
@@ -146,11 +152,22 @@ def COMMAND(  # noqa: N802
     raise SystemExit(EXIT_OK if made.passed else EXIT_FAILED)
 
 
-def _opened(record: Path, header: Header) -> Record:
+@contextmanager
+def _opened(record: Path | None, header: Header) -> Iterator[Record | None]:
+    """Hold the record open, if there is to be one; what is wrong with it is one line and exit code 2."""
+    if record is None:
+        yield None
+        return
     try:
-        return Record(record, header)
+        kept = Record(record, header)
+    except RecordError as error:
+        fail(str(error))
     except OSError as error:
         fail(f"cannot write the record {record}: {error.strerror}")
+    try:
+        yield kept
+    finally:
+        kept.close()
 
 
 def _run_all(jobs: Sequence[ArmJob], kept: Record | None, workers: int, *, is_alone: bool) -> tuple[list[ArmRun], bool]:
@@ -178,11 +195,11 @@ def _run_all(jobs: Sequence[ArmJob], kept: Record | None, workers: int, *, is_al
     return found, False
 
 
-def _writable(path: Path) -> None:
+def _writable(path: Path, *pictures: Path) -> None:
     """Find out before the runs whether what they show can be written."""
     if path.suffix == ".json":
         fail(f"{path} is where the JSON document goes; want the page's name, for example {path.with_suffix('.html')}")
-    for each in (path, path.with_suffix(".json")):
+    for each in (path, path.with_suffix(".json"), *pictures):
         try:
             each.parent.mkdir(parents=True, exist_ok=True)
             is_new = not each.exists()
@@ -190,17 +207,23 @@ def _writable(path: Path) -> None:
             if is_new:
                 each.unlink()
         except OSError as error:
-            fail(f"cannot write the report {each}: {error.strerror}")
+            fail(f"cannot write {each}: {error.strerror}")
 
 
-def _write(made: Comparison, path: Path) -> str:
-    """Write the page and the document beside it; return why not, or nothing."""
-    try:
-        path.write_text(page(made), encoding="utf-8")
-        path.with_suffix(".json").write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
-    except OSError as error:
-        return f"cannot write the report {path}: {error.strerror}"
+def _write(made: Comparison, path: Path, pictures: Sequence[Path]) -> str:
+    """Write the page, the document beside it and the pictures; return why not, or nothing."""
+    texts = {path: page(made), path.with_suffix(".json"): _json(made)}
+    texts |= {each: drawn(made, is_dark=bool(number)) for number, each in enumerate(pictures)}
+    for each, written in texts.items():
+        try:
+            each.write_text(written, encoding="utf-8")
+        except OSError as error:
+            return f"cannot write {each}: {error.strerror}"
     return ""
+
+
+def _json(made: Comparison) -> str:
+    return msgspec.json.format(msgspec.json.encode(made), indent=1).decode() + "\n"
 
 
 def _print(made: Comparison, output: str) -> None:
