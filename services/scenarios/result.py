@@ -52,7 +52,7 @@ class RunResult:
     """When the scenario began on the event log's clock; times of expectations and pods count from here."""
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON document of `keplab run -o json`."""
+        """Return one element of the list that `keplab run -o json` prints."""
         return {
             "scenario": self.scenario,
             "mode": self.mode,
