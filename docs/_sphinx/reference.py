@@ -17,8 +17,8 @@ from pathlib import Path
 import click
 
 from services.api.meta import Resource
-from services.api.sources import Reference, references
 from services.api.switches import REGISTER, Switch
+from services.cli.switch_sources import Reference, references
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("apiserver_fake", "claim_controller", "kubelet", "scheduler", "services")

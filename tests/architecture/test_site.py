@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from services.api.sources import SPECIFICATIONS, references
 from services.api.switches import REGISTER
+from services.cli.switch_sources import SPECIFICATIONS, references
 from services.scenarios.findings import findings_of
 
 ROOT = Path(__file__).parents[2]

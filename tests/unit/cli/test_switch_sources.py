@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.api.sources import references
+from services.cli.switch_sources import references
 
 
 @pytest.mark.parametrize(
