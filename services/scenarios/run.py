@@ -270,7 +270,7 @@ def _result(
         stated=tuple(each.measure for each in measured.stated),
         measure_errors=errors,
         pods=list(run.history.pods.values()),
-        samples=run.history.samples,
+        samples=run.history.measured_samples,
         lines=auditor.lines,
         not_judged={name: why for name, why in auditor.not_judged.items() if name not in at_rest},
         started_s=run.started_s,
