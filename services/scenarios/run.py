@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from kubelet.node.definition import NodeDefinition
 from kubelet.runtime.latency import LatencyModel
 from kubelet.stages.document import load_stages
@@ -180,7 +182,8 @@ def run_job(job: Job) -> Outcome:
         result = simulate(load_scenario(job.scenario), seed=job.seed, overrides=job.overrides)
     except Exception as error:  # one run that breaks the simulator must be reported, not end the other 999
         return crashed(job, error)
-    return outcome_of(job, result, problem_of(result))
+    outcome = outcome_of(job, result, problem_of(result))
+    return msgspec.structs.replace(outcome, expectations=result.expectations, violations=result.violations)
 
 
 def _identities(scenario: Scenario) -> list[Identity]:
