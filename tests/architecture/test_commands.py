@@ -161,7 +161,13 @@ def test_commands_are_found_in_every_kind_of_place():
     places = {place for place, _, _ in _printed()}
 
     assert len(_printed()) > 100
-    assert {"README.md", "Makefile", "docs/explore.md", "keplab run --help", "keplab bench scheduler --help"} <= places
+    assert {
+        "README.md",
+        "Makefile",
+        "docs/how-to/explore.md",
+        "keplab run --help",
+        "keplab bench scheduler --help",
+    } <= places
     assert any(place.startswith("experiments/") and place.endswith("README.md") for place in places)
 
 

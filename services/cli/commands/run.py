@@ -69,11 +69,12 @@ def COMMAND(  # noqa: N802
     runs: str,
     output: str,
 ) -> None:
-    """Run each scenario FILE, or all below a folder, and judge expectations and all invariants.
+    """Run scenarios and judge expectations and invariants.
 
-    With --seeds, --record or --workers the runs are spread over the cores, and only those that failed are printed.
-    Each run is recorded: `keplab runs` lists them, `keplab diff RUN RUN` says where two of them decided differently.
-    The exit code is 1 when an expectation or invariant failed, 2 when a file or switch is wrong.
+    FILE is a scenario or a folder, of which all are run. With --seeds, --record or --workers the runs are spread over
+    the cores, and only those that failed are printed. Each run is recorded: `keplab runs` lists them, `keplab diff RUN
+    RUN` says where two of them decided differently. The exit code is 1 when an expectation or invariant failed, 2 when
+    a file or switch is wrong.
     """
     overrides = Switches.parse(assignments).chosen
     given, files = files, tuple(_scenario_files(files))

@@ -43,7 +43,10 @@ kept, up to 1 GiB; a record is a folder, which may be removed.
 @runs_folder_option
 @output_option
 def COMMAND(scenario: str, failed: bool, limit: int | None, runs: str, output: str) -> int:  # noqa: N802
-    """List the runs and comparisons that were made, newest first: when, of which revision, with what result."""
+    """List the runs that were made.
+
+    Runs, comparisons and sweeps, newest first: when, of which revision, with what result.
+    """
     folder = RunsFolder(Path(runs))
     found = (record for record in folder.records() if _is_asked_for(record, scenario, failed))
     if output == "json":
